@@ -28,8 +28,8 @@ def open_coordination(
     Raises SetupError if nothing answers there.
     """
     if address.startswith(LOCAL):
-        known = load_security(security)
-        token = known.token if known else ""
+        credentials = load_security(security)
+        token = credentials.token if credentials else ""
         return LocalCoordination(address, session_timeout_s, lost_after_s, connect_timeout_s, token)
     # Imported only where it is used, because the client library takes a tenth of a second to load.
     from millwheel.adapters.zookeeper.coordination import ZooKeeperCoordination

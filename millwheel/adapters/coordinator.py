@@ -146,8 +146,8 @@ class LocalCoordination:
 
     def get(self, name: str) -> bytes | None:
         """See the port."""
-        found = self._ask(Get(next(self._numbers), name))
-        return None if found is None else bytes(found)
+        answer = self._ask(Get(next(self._numbers), name))
+        return None if answer is None else bytes(answer)
 
     def put_if_absent(self, name: str, data: bytes) -> bytes:
         """See the port."""

@@ -57,13 +57,13 @@ def redacted_text(text: str) -> str:
 
 def _without_values(text: str) -> Iterator[str]:
     at = 0
-    for found in _NAMED.finditer(text):
+    for match in _NAMED.finditer(text):
         if (
-            found.start() >= at
-            and sounds_secret(found[1])
-            and (value := _VALUE.match(text, found.end()))
+            match.start() >= at
+            and sounds_secret(match[1])
+            and (value := _VALUE.match(text, match.end()))
         ):
-            yield text[at : found.end()]
+            yield text[at : match.end()]
             yield HIDDEN
             at = value.end()
     yield text[at:]

@@ -63,12 +63,12 @@ def as_the_user_wants() -> Iterator[None]:
     """Files created within the block, by any thread, have the permissions of the user's umask. For
     libraries that create results themselves: nothing of the run's own is exposed, because its root
     is closed."""
-    wanted = users_umask()
-    if wanted is None:
+    umask = users_umask()
+    if umask is None:
         yield
         return
     with _lock:
-        _open_blocks.append(os.umask(wanted))
+        _open_blocks.append(os.umask(umask))
     try:
         yield
     finally:
@@ -101,7 +101,7 @@ def close_to_others(folder: Path, group: str = "") -> str:
 
 
 def _own(folder: Path, group: str) -> None:
-    found = os.stat(folder)
+    status = os.stat(folder)
     if group:
         number = _group_number(group)
         try:
@@ -111,9 +111,9 @@ def _own(folder: Path, group: str) -> None:
                 f"--group {group}: you are not in this group, so you cannot share {folder} with it"
             ) from None
     # setgid: what is created below it belongs to the group, too
-    wanted = 0o2750 if group else 0o700
-    if stat.S_IMODE(found.st_mode) != wanted:
-        os.chmod(folder, wanted)
+    mode = 0o2750 if group else 0o700
+    if stat.S_IMODE(status.st_mode) != mode:
+        os.chmod(folder, mode)
 
 
 def _group_number(group: str) -> int:
@@ -129,10 +129,10 @@ def group_of(folder: str | Path) -> int | None:
     """The group that a folder of this machine is shared with, as :func:`close_to_others` does it;
     None when there is none, or no such folder."""
     try:
-        found = os.stat(folder)
+        status = os.stat(folder)
     except OSError:
         return None
-    return found.st_gid if found.st_mode & _SHARED_BITS == _SHARED_BITS else None
+    return status.st_gid if status.st_mode & _SHARED_BITS == _SHARED_BITS else None
 
 
 def refuse_writable(path: Path) -> None:
@@ -145,21 +145,21 @@ def refuse_writable(path: Path) -> None:
 def _writable(path: Path) -> str:
     """Whether others may write a file or folder, as a sentence; "" if not. In a folder with the
     sticky bit they may not touch what is yours."""
-    found = os.stat(path)
-    folder = path if stat.S_ISDIR(found.st_mode) else path.parent
+    status = os.stat(path)
+    folder = path if stat.S_ISDIR(status.st_mode) else path.parent
     believed = {0, os.geteuid()}
     if group_of(folder) in {
         os.getegid(),
         *os.getgroups(),
     }:  # whoever shares a folder is believed by those he shares with
         believed.add(os.stat(folder).st_uid)
-    if found.st_uid not in believed:
+    if status.st_uid not in believed:
         return (
-            f"{path} belongs to another user (uid {found.st_uid}), who may change it: make it yours"
-            " with chown"
+            f"{path} belongs to another user (uid {status.st_uid}), who may change it: make it"
+            " yours with chown"
         )
-    sticky = stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_ISVTX
-    if found.st_mode & _WRITE and not sticky:
+    sticky = stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_ISVTX
+    if status.st_mode & _WRITE and not sticky:
         return f"{path} can be written by others; make it yours alone: chmod go-w {path}"
     return ""
 
@@ -170,8 +170,8 @@ def private_file(path: Path) -> None:
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
     descriptor = os.open(path, flags, 0o600)
     try:
-        found = os.fstat(descriptor)
-        if stat.S_IMODE(found.st_mode) != 0o600 and found.st_uid == os.geteuid():
+        status = os.fstat(descriptor)
+        if stat.S_IMODE(status.st_mode) != 0o600 and status.st_uid == os.geteuid():
             os.fchmod(descriptor, 0o600)
     finally:
         os.close(descriptor)

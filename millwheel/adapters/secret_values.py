@@ -98,19 +98,19 @@ def _replaced(value: Any, replace: Callable[[Secret], str]) -> Any:
 
 
 def _value_of(name: str) -> str:
-    found = _from_folder(name)
-    found = os.environ.get(name) if found is None else found
-    if not found:
+    value = _from_folder(name)
+    value = os.environ.get(name) if value is None else value
+    if not value:
         raise SetupError(
             f"The secret {name!r} has no value here: write it into a file {name} in a folder that"
             " all machines have under the same path, and name that with --secrets; or set the"
             f" variable {name} in the environment of each"
         )
-    if len(found) >= SHORTEST:
-        _known.update(forms_of(found))
+    if len(value) >= SHORTEST:
+        _known.update(forms_of(value))
         while _waiting:
             _waiting.pop()()
-    return found
+    return value
 
 
 def _from_folder(name: str) -> str | None:

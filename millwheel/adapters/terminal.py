@@ -26,7 +26,7 @@ _CONTROLS = re.compile(
 
 def plain(text: str) -> str:
     """The text with ``\\u001b`` in place of each control character."""
-    return _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return _CONTROLS.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 class Terminal(Console):

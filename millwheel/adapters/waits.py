@@ -89,11 +89,13 @@ def wait_for(what: str) -> Wait:
 def waiting(least_s: float = TELL_AFTER_S) -> list[Waiting]:
     """The waits of this process that have lasted for ``least_s`` seconds, the longest first."""
     with _lock:
-        known = list(_waits.values())
-    found = [
-        each for wait in known if (each := wait.waiting()) is not None and each.for_s >= least_s
+        open_waits = list(_waits.values())
+    waits = [
+        each
+        for wait in open_waits
+        if (each := wait.waiting()) is not None and each.for_s >= least_s
     ]
-    return sorted(found, key=lambda each: -each.for_s)
+    return sorted(waits, key=lambda each: -each.for_s)
 
 
 def forget() -> None:

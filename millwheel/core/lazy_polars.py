@@ -22,9 +22,9 @@ else:
         def __getattr__(self, name: str) -> Any:
             import polars
 
-            found = getattr(polars, name)
-            setattr(self, name, found)
-            return found
+            attribute = getattr(polars, name)
+            setattr(self, name, attribute)
+            return attribute
 
     pl = _Late()
 
@@ -36,7 +36,7 @@ def dtype(kind: str) -> Any:
 
 def kind_of(polars_type: Any) -> str:
     """The inverse of :func:`dtype`; "" for other types."""
-    return next((kind for kind, known in _dtypes().items() if polars_type == known), "")
+    return next((kind for kind, candidate in _dtypes().items() if polars_type == candidate), "")
 
 
 def _dtypes() -> dict[str, Any]:

@@ -135,10 +135,10 @@ class Exchange:
     def wait(self, timeout_s: float) -> None:
         """Read arrived data and write queued data. Sleeps until a socket or the mailbox's bell is
         ready."""
-        found = self._ready(0 if self._opened else timeout_s)
+        events = self._ready(0 if self._opened else timeout_s)
         # what we put there ourselves rings no bell, which would wake us once more, for nothing
         self._mailbox.wake()
-        for key, ready in found:
+        for key, ready in events:
             end: End | None = key.data
             if end is None:
                 self._mailbox.hush()
@@ -181,8 +181,8 @@ class Exchange:
             return
         if end.line.waits_to_write != end.writing:
             end.writing = end.line.waits_to_write
-            wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if end.writing else 0)
-            self._selector.modify(end.line, wanted, end)
+            events = selectors.EVENT_READ | (selectors.EVENT_WRITE if end.writing else 0)
+            self._selector.modify(end.line, events, end)
 
     def _lose(self, end: End) -> None:
         line, end.line = end.line, None

@@ -137,12 +137,12 @@ def _number_at(view: memoryview, at: int) -> tuple[int, int]:
 
 def _number(number: int) -> bytes:
     """The inverse of :func:`_number_at`."""
-    found = bytearray()
+    encoded = bytearray()
     while number >= _MORE:
-        found.append(number & ~_MORE & 0xFF | _MORE)
+        encoded.append(number & ~_MORE & 0xFF | _MORE)
         number >>= _GROUP_BITS
-    found.append(number)
-    return bytes(found)
+    encoded.append(number)
+    return bytes(encoded)
 
 
 def _tag(field_number: int) -> bytes:

@@ -111,8 +111,8 @@ class Handshakes:
             self._front.leave(visitor)
 
 
-def dial(address: str, security: Security | None = None, mine: str = "") -> socket.socket:
-    """A connected socket past its hello, in which we say that ``mine`` is our own address. Raises
+def dial(address: str, security: Security | None = None, own_address: str = "") -> socket.socket:
+    """A connected socket past its hello, which tells the peer ``own_address``. Raises
     OSError; RefusedError when the other side does not want us."""
     connected = socket.create_connection(_host_port(address), timeout=_HELLO_TIMEOUT_S)
     try:
@@ -123,7 +123,9 @@ def dial(address: str, security: Security | None = None, mine: str = "") -> sock
         token = security.shown_at(address).encode() if security else b""
         connected.sendall(
             _GREETING
-            + b"".join(len(part).to_bytes(2, "little") + part for part in (token, mine.encode()))
+            + b"".join(
+                len(part).to_bytes(2, "little") + part for part in (token, own_address.encode())
+            )
         )
         answer = connected.recv(1)
         if answer != _WELCOME:

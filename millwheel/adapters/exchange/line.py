@@ -78,12 +78,12 @@ class Line:
         frames: list[Buffer] = []
         while True:
             try:
-                wanted, got = self._receive(frames)
+                capacity, got = self._receive(frames)
             except _NOT_NOW:
                 break
             if not got:
                 raise ConnectionError("the peer closed the connection")
-            if got < wanted and not self._tls:
+            if got < capacity and not self._tls:
                 break  # a socket with more would have filled the buffer; TLS gives record by record
         return frames
 
@@ -95,13 +95,13 @@ class Line:
             self._complete(frames)
             return _READ_BYTES, len(data)
         # A long frame goes where it stays: its bytes are not copied from reads.
-        wanted = len(self._large) - self._there
+        capacity = len(self._large) - self._there
         got = self._socket.recv_into(self._large[self._there :])
         self._there += got
-        if got == wanted:
+        if got == capacity:
             frames.append(self._large)
             self._large = None
-        return wanted, got
+        return capacity, got
 
     def _complete(self, frames: list[Buffer]) -> None:
         """The frames in what was read; the rest is the beginning of the next one."""

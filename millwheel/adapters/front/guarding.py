@@ -53,8 +53,8 @@ class Guarded:
         return self._rules.refused(Headers(scope=scope), self._linked(path))
 
 
-def _completed(given: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
-    names = {name.lower() for name, _ in given}
+def _completed(headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    names = {name.lower() for name, _ in headers}
     ours = [(name, value) for name, value in _HEADERS if name != _CSP or _CSP not in names]
     replaced = {name for name, _ in ours}
-    return [*((name, value) for name, value in given if name.lower() not in replaced), *ours]
+    return [*((name, value) for name, value in headers if name.lower() not in replaced), *ours]

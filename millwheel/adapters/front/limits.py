@@ -83,10 +83,10 @@ def raise_limit() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
-def connections(wanted: int) -> int:
-    """``wanted``, or what the limit of files leaves for the connections of one listener: at most
+def connections(requested: int) -> int:
+    """``requested``, or what the limit of files leaves for the connections of one listener: at most
     half of it."""
     soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if soft == resource.RLIM_INFINITY:
-        return wanted
-    return max(1, min(wanted, max(soft - _RESERVE, soft // 2) // 2))
+        return requested
+    return max(1, min(requested, max(soft - _RESERVE, soft // 2) // 2))

@@ -141,11 +141,11 @@ class Front:
 
     def _accept_or_not(self, now_s: float) -> None:
         """Leave newcomers in the kernel while there is no room."""
-        wanted = now_s >= self._again_s
-        if wanted == self._accepting:
+        accepts = now_s >= self._again_s
+        if accepts == self._accepting:
             return
-        self._accepting = wanted
-        if wanted:
+        self._accepting = accepts
+        if accepts:
             self._selector.register(self._socket, selectors.EVENT_READ, None)
         else:
             self._selector.unregister(self._socket)

@@ -137,14 +137,14 @@ class Visitors:
 
     def overdue(self, now_s: float) -> list[Visitor]:
         """Visitors whose time is over; each must be hung up on, and leaves."""
-        found = []
+        overdue = []
         for phase, visitors in self._phases.items():
             limit_s = self.limit_s(phase)
             for visitor in visitors:
                 if limit_s is None or visitor.since_s + limit_s > now_s:
                     break
-                found.append(visitor)
-        return found
+                overdue.append(visitor)
+        return overdue
 
     def next_due_s(self) -> float | None:
         """When :meth:`overdue` has something next, if nobody moves; None if never."""
@@ -187,8 +187,8 @@ class Visitors:
         return Room(wait_s)
 
     def _admits(self, address: str) -> bool:
-        mine = 0 if _is_near(address) else self._admitted_of[address]
-        return self.admitted < self.limits.most and mine < self.limits.per_address
+        admitted = 0 if _is_near(address) else self._admitted_of[address]
+        return self.admitted < self.limits.most and admitted < self.limits.per_address
 
     def _enter(self, visitor: Visitor, phase: VisitPhase, now_s: float) -> None:
         visitor.phase, visitor.since_s = phase, now_s

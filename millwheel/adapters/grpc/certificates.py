@@ -112,18 +112,21 @@ class CertificateFiles:
             stamp = self._stamped()
             if stamp != self._stamp:
                 with suppress(SetupError, ssl.SSLError, OSError):  # half of a new set
-                    found = self._read()
+                    certificates = self._read()
                     # refuses a key of another certificate
-                    found.load_into(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
-                    self._last, self._stamp = found, stamp
-                    log.info("New certificates are in use; they end on %s.", in_words(found.ends()))
+                    certificates.load_into(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
+                    self._last, self._stamp = certificates, stamp
+                    log.info(
+                        "New certificates are in use; they end on %s.",
+                        in_words(certificates.ends()),
+                    )
             return self._last or first
 
     def _stamped(self) -> Stamp:
         with suppress(OSError):
             return tuple(
-                (found.st_ino, found.st_size, found.st_mtime_ns)
-                for found in map(os.stat, self._paths)
+                (status.st_ino, status.st_size, status.st_mtime_ns)
+                for status in map(os.stat, self._paths)
             )
         return ()
 
@@ -155,13 +158,13 @@ def keep_renewed(context: ssl.SSLContext, tls: Certificates) -> None:
     def look() -> None:
         pause = threading.Event()
         while not pause.wait(_LOOK_S):
-            found, now = kept(), tls.current()
-            if found is None:
+            referent, now = kept(), tls.current()
+            if referent is None:
                 return
             if now is not last[0]:
-                if found.verify_mode is not ssl.CERT_NONE:
-                    found.load_verify_locations(cadata=now.ca.decode())
-                now.load_into(found)
+                if referent.verify_mode is not ssl.CERT_NONE:
+                    referent.load_verify_locations(cadata=now.ca.decode())
+                now.load_into(referent)
                 last[0] = now
 
     threading.Thread(target=look, name="certificates", daemon=True).start()

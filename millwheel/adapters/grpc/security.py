@@ -90,12 +90,12 @@ def load_security(folder: str, role: str = "process") -> Security | None:
     own = role if (path / f"{role}.pem").exists() else "process"
     paths = (path / CA_FILE, path / f"{own}.pem", path / f"{own}.key")
     files = CertificateFiles(paths, lambda: _certificates(*paths))
-    found = replace(_certificates(*paths), files=files)
+    certificates = replace(_certificates(*paths), files=files)
     try:
-        warning_of(found.ends())
+        warning_of(certificates.ends())
     except ValueError as error:
         raise SetupError(f"{paths[1]} or {CA_FILE} is not a certificate: {error}") from error
-    return Security(token, found)
+    return Security(token, certificates)
 
 
 def _certificates(ca: Path, certificate: Path, key: Path) -> Certificates:
@@ -178,13 +178,13 @@ class TokenShown(*_AnyCall):  # type: ignore[misc,unused-ignore]
         self._header = (_HEADER, f"Bearer {token}")
 
     def _shown(
-        self, continuation: Callable[..., Any], given: grpc.ClientCallDetails, request: Any
+        self, continuation: Callable[..., Any], call: grpc.ClientCallDetails, request: Any
     ) -> Any:
-        metadata = (*(given.metadata or ()), self._header)
+        metadata = (*(call.metadata or ()), self._header)
         optional = (
-            getattr(given, name, None) for name in ("credentials", "wait_for_ready", "compression")
+            getattr(call, name, None) for name in ("credentials", "wait_for_ready", "compression")
         )
-        return continuation(_Details(given.method, given.timeout, metadata, *optional), request)
+        return continuation(_Details(call.method, call.timeout, metadata, *optional), request)
 
     intercept_unary_unary = intercept_unary_stream = _shown
     intercept_stream_unary = intercept_stream_stream = _shown
@@ -246,10 +246,10 @@ class TokenCheck(grpc.ServerInterceptor):  # type: ignore[misc,unused-ignore]
         """The handler of a method, which says first whose call it is."""
         if handler is None:
             return None
-        known = self._admitting.get(method)
-        if known is None or known[0] is not handler:
-            self._admitting[method] = known = (handler, _saying(self._admit, handler))
-        return known[1]
+        entry = self._admitting.get(method)
+        if entry is None or entry[0] is not handler:
+            self._admitting[method] = entry = (handler, _saying(self._admit, handler))
+        return entry[1]
 
 
 _BEHAVIOURS = ("unary_unary", "unary_stream", "stream_unary", "stream_stream")

@@ -44,17 +44,17 @@ class Strangers:
 
     def admit(self, peer: str) -> None:
         """A call of this peer (as gRPC names it) has shown the token. From any thread."""
-        if (found := peer_of(peer)) is not None:
-            self._members.add(found)
+        if (member := peer_of(peer)) is not None:
+            self._members.add(member)
 
     def look(self, connected: Iterable[Peer], now_s: float) -> tuple[list[Peer], float]:
         """Those to hang up on, and when to look again (s from now). OSError of ``connected`` leaves
         all as it was."""
         # Before it is looked who is there: one that connects and is admitted meanwhile has not
         # gone.
-        known = frozenset(self._members)
+        members = frozenset(self._members)
         there = set(connected)
-        for gone in known - there:  # one by one: members are admitted meanwhile
+        for gone in members - there:  # one by one: members are admitted meanwhile
             self._members.discard(gone)
         since_s = {
             peer: at
@@ -79,10 +79,10 @@ class Strangers:
 
 def peer_of(name: str) -> Peer | None:
     """``ipv4:127.0.0.1:5000`` or ``ipv6:%5B::1%5D:5000`` as a socket names it."""
-    found = _PEER.fullmatch(
+    match = _PEER.fullmatch(
         name.replace("%5B", "").replace("%5D", "").replace("[", "").replace("]", "")
     )
-    return (_plain(found[1]), int(found[2])) if found else None
+    return (_plain(match[1]), int(match[2])) if match else None
 
 
 def watch(port: int, strangers: Strangers, ended: threading.Event) -> threading.Thread:

@@ -113,12 +113,12 @@ class _SharedReports:
 
 def read_tallies(message: pb.Broadcast) -> dict[str, dict[CallKind, Tally]]:
     """Tallies of calls by node, from a message."""
-    found: dict[str, dict[CallKind, Tally]] = {}
+    tallies: dict[str, dict[CallKind, Tally]] = {}
     for each in message.tallies:
-        found.setdefault(each.node, {})[CallKind(each.judged, each.what)] = Tally(
+        tallies.setdefault(each.node, {})[CallKind(each.judged, each.what)] = Tally(
             each.tried, each.failed
         )
-    return found
+    return tallies
 
 
 class InjectorClient:
@@ -230,7 +230,7 @@ class InjectorClient:
         risen = self._watermarks.rise({mark.node: mark.watermark_us for mark in message.watermarks})
         if risen:
             self._on_watermarks(risen)
-        for known in message.known:
-            self._on_token_known(known.shard, known.token)
+        for notice in message.known:
+            self._on_token_known(notice.shard, notice.token)
         if message.tallies:
             self._on_tallies(read_tallies(message))

@@ -152,8 +152,8 @@ def _measured_end(folder: SegmentFolder) -> JournalEnd:
         # A counted group must survive a power cut, even if its writer died between write and
         # fdatasync.
         folder.files.sync(fd)
-        found = load_segment(folder, last, fd)
-        return JournalEnd(last, valid_part(folder, found, fd).end)
+        segment = load_segment(folder, last, fd)
+        return JournalEnd(last, valid_part(folder, segment, fd).end)
     finally:
         folder.files.close(fd)
 

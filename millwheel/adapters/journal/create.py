@@ -125,10 +125,10 @@ def _oldest(folder: JournalFolder) -> int:
 
 def _group(folder: JournalFolder, number: int) -> list[bytes] | None:
     """The entries of a group; None when the number is free, or a seal has it."""
-    found = look(folder, number)
-    if found is None or found[1].header.kind is SegmentKind.SEAL:
+    content = look(folder, number)
+    if content is None or content[1].header.kind is SegmentKind.SEAL:
         return None
-    return _entries(folder, number, *found)
+    return _entries(folder, number, *content)
 
 
 def _entries(folder: JournalFolder, number: int, data: bytes, opened: OpenedSegment) -> list[bytes]:

@@ -87,10 +87,10 @@ class JournalFolder:
     def collected_end(self) -> int:
         """The seal of a journal whose collection has begun, 0 when it has not."""
         try:
-            found = _END.search(self.space.get(f"{self.path}/{COLLECTED}"))
+            match = _END.search(self.space.get(f"{self.path}/{COLLECTED}"))
         except FileNotFoundError:
             return 0
-        return int(found[1]) if found else 0
+        return int(match[1]) if match else 0
 
     def was_empty(self) -> bool:
         """True when the journal was collected and held nothing. A range table may name it all the
@@ -142,5 +142,5 @@ def segment_name(segment: int) -> str:
 
 def segments_in(names: list[str]) -> list[int]:
     """The segment numbers among the names in a folder."""
-    found = (name[: -len(_SUFFIX)] for name in names if name.endswith(_SUFFIX))
-    return [int(number) for number in found if number.isdecimal()]
+    numbers = (name[: -len(_SUFFIX)] for name in names if name.endswith(_SUFFIX))
+    return [int(number) for number in numbers if number.isdecimal()]

@@ -85,9 +85,9 @@ def take_end(folder: JournalFolder) -> int:
     made: list[int] = []
     ahead = 1
     while not (top := top_of(folder)).end:
-        wanted = top.newest + (1 if top.seals else ahead)
-        if _create_seal(folder, wanted):
-            made.append(wanted)
+        candidate = top.newest + (1 if top.seals else ahead)
+        if _create_seal(folder, candidate):
+            made.append(candidate)
         ahead = min(ahead * _FURTHER, 1 << 20)
     for number in made:
         if number != top.end:
@@ -98,10 +98,10 @@ def take_end(folder: JournalFolder) -> int:
 def load(folder: JournalFolder, number: int) -> tuple[bytes, OpenedSegment]:
     """A number's content. Raises CorruptionError, or FencedError when the journal was collected, if
     there is none."""
-    found = look(folder, number)
-    if found is None:
+    content = look(folder, number)
+    if content is None:
         folder.refuse_gap(number)
-    return found
+    return content
 
 
 def look(folder: JournalFolder, number: int) -> tuple[bytes, OpenedSegment] | None:
@@ -125,8 +125,8 @@ def first_group(folder: JournalFolder, top: Top, end: int) -> int:
 def _kind(folder: JournalFolder, number: int) -> SegmentKind | None:
     """The object with a number. None if it is gone: it was a group, which its writer has
     deleted."""
-    found = look(folder, number)
-    return None if found is None else found[1].header.kind
+    content = look(folder, number)
+    return None if content is None else content[1].header.kind
 
 
 def _opened(folder: JournalFolder, number: int, data: bytes) -> OpenedSegment:

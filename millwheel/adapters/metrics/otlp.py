@@ -97,15 +97,15 @@ def metrics_data(text: str, pipeline: str, began_ns: int, now_ns: int) -> Any:
     from opentelemetry.sdk.util.instrumentation import InstrumentationScope
     from prometheus_client.parser import text_string_to_metric_families
 
-    found = []
+    metrics = []
     for family in text_string_to_metric_families(text):
         name, unit = _named(family.name)
         data = _data(family.type, family.samples, began_ns, now_ns)
         if data is not None:
-            found.append(Metric(name, family.documentation, unit, data))
-    scope = ScopeMetrics(InstrumentationScope("millwheel"), found, "")
-    given = {"service.name": "millwheel", "service.namespace": pipeline}
-    resource = Resource.create({**given, **_given_attributes()})
+            metrics.append(Metric(name, family.documentation, unit, data))
+    scope = ScopeMetrics(InstrumentationScope("millwheel"), metrics, "")
+    attributes = {"service.name": "millwheel", "service.namespace": pipeline}
+    resource = Resource.create({**attributes, **_given_attributes()})
     return MetricsData([ResourceMetrics(resource, [scope], "")])
 
 

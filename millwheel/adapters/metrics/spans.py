@@ -80,9 +80,9 @@ class OtlpSpans:
             context = self._propagator.extract(headers, context)
         kinds = self._kinds[kind]
         span = self._tracer.start_span(name, context, kinds, start_time=at_us * 1_000)
-        found: dict[str, str] = {}
-        self._propagator.inject(found, self._in_context(span))
-        made = TraceContext(found.get(TRACEPARENT, parent.parent), found.get(TRACESTATE, ""))
+        carrier: dict[str, str] = {}
+        self._propagator.inject(carrier, self._in_context(span))
+        made = TraceContext(carrier.get(TRACEPARENT, parent.parent), carrier.get(TRACESTATE, ""))
         return _OtlpSpan(span, made, dict(attributes))
 
     def counts(self) -> tuple[int, int]:

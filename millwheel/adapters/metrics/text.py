@@ -45,12 +45,12 @@ def _families(figures: Iterable[Figure]) -> list[Family]:
         MetricKind.GAUGE: GaugeMetricFamily,
         MetricKind.HISTOGRAM: HistogramMetricFamily,
     }
-    found: dict[str, Any] = {}
+    families: dict[str, Any] = {}
     for each in figures:
         metric = each.metric
-        family = found.get(metric.name)
+        family = families.get(metric.name)
         if family is None:
-            family = found[metric.name] = classes[metric.kind](
+            family = families[metric.name] = classes[metric.kind](
                 metric.name, metric.meaning, labels=metric.labels
             )
         if isinstance(each.value, Histogram):
@@ -59,7 +59,7 @@ def _families(figures: Iterable[Figure]) -> list[Family]:
             )
         else:
             family.add_metric(each.values, each.value)
-    return list(found.values())
+    return list(families.values())
 
 
 def _buckets(histogram: Histogram) -> list[tuple[str, float]]:

@@ -49,17 +49,17 @@ def listed_with_odd_keys(
 
     where = "/".join(part for part in (address.bucket, folder) if part)
     store = fs.S3FileSystem(**_options(config))
-    for found in store.get_file_info(fs.FileSelector(where, recursive=True, allow_not_found=True)):
-        if found.type == fs.FileType.File:
-            yield found.path[len(address.bucket) + 1 :], found.size, found.mtime_ns // 1_000
+    for entry in store.get_file_info(fs.FileSelector(where, recursive=True, allow_not_found=True)):
+        if entry.type == fs.FileType.File:
+            yield entry.path[len(address.bucket) + 1 :], entry.size, entry.mtime_ns // 1_000
 
 
 def _options(config: Mapping[str, Any]) -> dict[str, Any]:
     options: dict[str, Any] = {}
     for name, value in config.items():
-        known = _NAMES.get(name.lower().removeprefix("aws_"))
-        if known in ("anonymous", "force_virtual_addressing"):
-            options[known] = str(value).lower() in _TRUE
-        elif known is not None:
-            options[known] = value
+        option = _NAMES.get(name.lower().removeprefix("aws_"))
+        if option in ("anonymous", "force_virtual_addressing"):
+            options[option] = str(value).lower() in _TRUE
+        elif option is not None:
+            options[option] = value
     return options

@@ -105,8 +105,8 @@ class ObjectStore:
     def names(self, folder: str) -> tuple[str, ...]:
         """The names directly in ``folder``, of objects and of folders with objects."""
         with explaining_calls(self.address, "list", self._name(folder)):
-            found = library().list_with_delimiter(self._store(), folder)
-        paths = (*found["common_prefixes"], *(each["path"] for each in found["objects"]))
+            listing = library().list_with_delimiter(self._store(), folder)
+        paths = (*listing["common_prefixes"], *(each["path"] for each in listing["objects"]))
         return tuple(path.rstrip("/").rpartition("/")[2] for path in paths)
 
     def head(self, key: str) -> Found | None:

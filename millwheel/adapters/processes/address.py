@@ -13,21 +13,21 @@ AUTO = "auto"
 """The address of the network interface by which this machine reaches ZooKeeper."""
 
 
-def listen_on(wanted: str, zookeeper: str) -> str:
-    """``host:0`` to serve on: ``wanted`` itself or, for :data:`AUTO`, the address by which others
+def listen_on(listen: str, zookeeper: str) -> str:
+    """``host:0`` to serve on: ``listen`` itself or, for :data:`AUTO`, the address by which others
     reach this machine.
 
     Raises SetupError when the machine has no route to ZooKeeper.
     """
-    return f"{_facing(zookeeper) if wanted == AUTO else wanted}:0"
+    return f"{_facing(zookeeper) if listen == AUTO else listen}:0"
 
 
-def check_reach(wanted: str, zookeeper: str) -> None:
+def check_reach(listen: str, zookeeper: str) -> None:
     """Raise SetupError when processes on other machines are to join but cannot reach our
     ZooKeeper."""
-    if wanted != LOOPBACK and zookeeper in ("", EMBEDDED):
+    if listen != LOOPBACK and zookeeper in ("", EMBEDDED):
         raise SetupError(
-            f"--listen {wanted} lets other machines in, but they cannot reach this run's own"
+            f"--listen {listen} lets other machines in, but they cannot reach this run's own"
             " coordinator: it serves this machine only. Name one that all machines reach:"
             " --zookeeper host:port/chroot"
         )

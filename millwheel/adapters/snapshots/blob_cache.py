@@ -46,9 +46,9 @@ class BlobCache:
 
     def _trim(self) -> None:
         """Linking a file, in either direction, updates its change time."""
-        found = [(entry.stat(), entry.path) for entry in os.scandir(self._folder)]
-        room = self._limit_bytes - sum(status.st_size for status, _ in found)
-        for status, path in sorted(found, key=lambda pair: pair[0].st_ctime_ns):
+        entries = [(entry.stat(), entry.path) for entry in os.scandir(self._folder)]
+        room = self._limit_bytes - sum(status.st_size for status, _ in entries)
+        for status, path in sorted(entries, key=lambda pair: pair[0].st_ctime_ns):
             if room >= 0:
                 return
             os.unlink(path)

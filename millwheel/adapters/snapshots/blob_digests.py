@@ -18,23 +18,23 @@ class Digests:
 
     def __init__(self, files: Files) -> None:
         self._files = files
-        self._known: dict[FileIdentity, str] = {}
+        self._digests: dict[FileIdentity, str] = {}
 
     def of(self, path: str, identity: FileIdentity) -> str:
         """The checksum of a file with this identity."""
         if not path.endswith(IMMUTABLE):
             return self.read(path)
-        known = self._known.get(identity)
-        if known is None:
-            known = self.read(path)
-            self.remember(identity, known)
-        return known
+        digest = self._digests.get(identity)
+        if digest is None:
+            digest = self.read(path)
+            self.remember(identity, digest)
+        return digest
 
     def remember(self, identity: FileIdentity, digest: str) -> None:
         """Record the known checksum of an immutable file."""
-        self._known[identity] = digest
-        if len(self._known) > _REMEMBERED:
-            self._known.pop(next(iter(self._known)), None)
+        self._digests[identity] = digest
+        if len(self._digests) > _REMEMBERED:
+            self._digests.pop(next(iter(self._digests)), None)
 
     def read(self, path: str) -> str:
         """The checksum of a file's current content."""

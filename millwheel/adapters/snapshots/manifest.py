@@ -57,8 +57,8 @@ def manifest_name(number: int) -> str:
 
 def manifest_number(name: str) -> int:
     """The number in a manifest's name; 0 for any other name."""
-    found = _MANIFEST.fullmatch(name)
-    return int(found[1]) if found else 0
+    match = _MANIFEST.fullmatch(name)
+    return int(match[1]) if match else 0
 
 
 def blob_prefix(of: Rank) -> str:
@@ -68,8 +68,8 @@ def blob_prefix(of: Rank) -> str:
 
 def blob_rank(name: str) -> Rank | None:
     """Which snapshot a blob was made for; None when ``name`` is no blob."""
-    found = _BLOB.fullmatch(name)
-    return Rank(int(found[1]), int(found[2])) if found else None
+    match = _BLOB.fullmatch(name)
+    return Rank(int(match[1]), int(match[2])) if match else None
 
 
 def encode_manifest(manifest: Manifest) -> bytes:

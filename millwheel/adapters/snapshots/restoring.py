@@ -81,9 +81,9 @@ class Restoring:
     def _copy(self, folder: str, target: str, blob: Blob) -> None:
         name, size, digest = blob
         self._space.fetch_file(f"{folder}/{name}", target)
-        identity, found = self._files.identity(target), self._digests.read(target)
-        if (identity.size, found) != (size, digest):
-            raise _damaged(f"{folder}/{name}", blob, identity.size, found)
+        identity, actual = self._files.identity(target), self._digests.read(target)
+        if (identity.size, actual) != (size, digest):
+            raise _damaged(f"{folder}/{name}", blob, identity.size, actual)
         if target.endswith(IMMUTABLE):
             self._digests.remember(identity, digest)
             if self._pace.cache is not None:

@@ -73,10 +73,10 @@ class FileSnapshots:
         """See :class:`millwheel.adapters.ports.Snapshots`."""
         folder = self._folder(shard)
         with explaining(f"read the snapshots of {shard} in {folder}"):
-            found = max(self._manifests(folder, shard), key=rank, default=None)
-            if found is not None:
-                self._make_last(folder, found)
-            return found
+            manifest = max(self._manifests(folder, shard), key=rank, default=None)
+            if manifest is not None:
+                self._make_last(folder, manifest)
+            return manifest
 
     def _make_last(self, folder: str, manifest: Manifest) -> None:
         """Make its name durable: its publisher may have died before, and journals are deleted
@@ -127,8 +127,8 @@ class FileSnapshots:
         """See :class:`millwheel.adapters.ports.Snapshots`. Publishing the same commit again returns
         the existing snapshot."""
         folder = self._folder(shard)
-        mine = Rank(token, last_commit)
-        prefix = blob_prefix(mine)
+        own_rank = Rank(token, last_commit)
+        prefix = blob_prefix(own_rank)
         with explaining(f"publish a snapshot of {shard} in {folder}"):
             if folder not in self._prepared:  # two syncs, for nothing new after the first time
                 self._space.prepare(self._path)
@@ -138,9 +138,9 @@ class FileSnapshots:
             for _ in range(_TRIES):
                 manifests = self._manifests(folder, shard)
                 parent = max(manifests, key=rank, default=None)
-                if parent is not None and rank(parent) >= mine:
+                if parent is not None and rank(parent) >= own_rank:
                     self._make_last(folder, parent)
-                    return _published_already(parent, mine)
+                    return _published_already(parent, own_rank)
                 files = self._upload(folder, prefix, checkpoint, parent, uploaded)
                 number = max((manifest.number for manifest in manifests), default=0) + 1
                 manifest = Manifest(
@@ -176,16 +176,18 @@ class FileSnapshots:
         files: dict[str, Blob] = {}
         made = False
         for name in sorted(self._files.list_dir(checkpoint)):
-            known = self._known(f"{checkpoint}/{name}", parent.files.get(name) if parent else None)
-            if known is None and name not in uploaded:
+            blob = self._reusable(
+                f"{checkpoint}/{name}", parent.files.get(name) if parent else None
+            )
+            if blob is None and name not in uploaded:
                 uploaded[name] = self._uploaded(f"{checkpoint}/{name}", folder, f"{prefix}{name}")
                 made = True
-            files[name] = known or uploaded[name]
+            files[name] = blob or uploaded[name]
         if made:
             self._space.settle(folder)
         return files
 
-    def _known(self, path: str, blob: Blob | None) -> Blob | None:
+    def _reusable(self, path: str, blob: Blob | None) -> Blob | None:
         if blob is None or not path.endswith(IMMUTABLE):
             return None
         identity = self._files.identity(path)
@@ -282,20 +284,20 @@ class FileSnapshots:
         return f"{self._path}/{shard}"
 
 
-def _published_already(parent: Manifest, mine: Rank) -> Manifest:
+def _published_already(parent: Manifest, own_rank: Rank) -> Manifest:
     """The outcome when the newest snapshot is not older than ours."""
-    if rank(parent) == mine:
+    if rank(parent) == own_rank:
         return parent
     # A zombie must not be told that its snapshot is published: it would delete segments that later
     # owners replay.
-    if Lease(parent.token).admits(mine.token):
+    if Lease(parent.token).admits(own_rank.token):
         raise InvariantError(
-            f"shard {parent.shard}: its owner publishes commit {mine.last_commit} after commit"
+            f"shard {parent.shard}: its owner publishes commit {own_rank.last_commit} after commit"
             f" {parent.last_commit}"
         )
     raise ConflictError(
         f"shard {parent.shard}: snapshot {parent.number} was published under token {parent.token},"
-        f" ours is {mine.token}: the shard has a newer owner"
+        f" ours is {own_rank.token}: the shard has a newer owner"
     )
 
 

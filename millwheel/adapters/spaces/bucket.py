@@ -69,8 +69,8 @@ class BucketSpace:
             except UnavailableError as ex:
                 error = ex
                 with suppress(UnavailableError):
-                    if (found := self._store.get(path)) is not None:
-                        return found == data
+                    if (stored := self._store.get(path)) is not None:
+                        return stored == data
             else:
                 return created is not None or self._store.get(path) == data
         raise UnavailableError(f"{error}. It is not known whether the object exists") from error
@@ -79,14 +79,14 @@ class BucketSpace:
         try:
             written = self._store.write(self._path(key), data, version)
         except UnavailableError:  # it may be there
-            found = self.version(key)
-            if found is None or found.data != data:
+            current = self.version(key)
+            if current is None or current.data != data:
                 raise
-            return found.version
+            return current.version
         if written is not None:
             return written
-        found = self.version(key)  # the answer to an earlier attempt of the client may be lost
-        return found.version if found is not None and found.data == data else None
+        current = self.version(key)  # the answer to an earlier attempt of the client may be lost
+        return current.version if current is not None and current.data == data else None
 
     def version(self, key: str) -> ObjectContent | None:
         loaded = self._store.load(self._path(key))
@@ -115,15 +115,15 @@ class BucketSpace:
         """In pieces, each a request of its own: a time limit for the whole would be one for the
         size."""
         path = self._path(key)
-        found = self._store.head(path)
-        if found is None:
+        head = self._store.head(path)
+        if head is None:
             raise _missing(key)
         with open(target, "xb") as file:
-            for start in range(0, found.size, PART_BYTES):
+            for start in range(0, head.size, PART_BYTES):
                 try:
                     file.write(
                         self._store.read(
-                            path, start, min(start + PART_BYTES, found.size), found.version.tag
+                            path, start, min(start + PART_BYTES, head.size), head.version.tag
                         )
                     )
                 except ObjectChangedError as ex:

@@ -121,8 +121,8 @@ class PosixFiles:
         return True
 
     def identity(self, path: str) -> FileIdentity:
-        found = os.stat(path)
-        return FileIdentity(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+        status = os.stat(path)
+        return FileIdentity(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
 
     def link(self, source: str, target: str) -> None:
         os.link(source, target)
@@ -164,8 +164,8 @@ class PosixFiles:
         os.close(fd)
 
     def free_bytes(self, path: str) -> int:
-        found = os.statvfs(path)
-        return found.f_bavail * found.f_frsize
+        statistics = os.statvfs(path)
+        return statistics.f_bavail * statistics.f_frsize
 
     def kind(self, path: str) -> str:
         return mounted_kind(os.path.realpath(path), _mounts())

@@ -29,8 +29,8 @@ class HangNotes:
         folder = self._folder(node)
         with explaining(f"read the notes in {folder}"):
             names = [name for name in sorted(self._space.names(folder)) if name.endswith(".json")]
-            found = {name: self._content(f"{folder}/{name}") for name in names}
-        return {name: data for name, data in found.items() if data is not None}
+            notes = {name: self._content(f"{folder}/{name}") for name in names}
+        return {name: data for name, data in notes.items() if data is not None}
 
     def _content(self, key: str) -> bytes | None:
         """None if the note was removed meanwhile."""

@@ -23,12 +23,12 @@ class QueryTable:
         self._space = space
         self._folder = f"{space.root}/queries"
 
-    def read(self, known: QueryChanges | None = None) -> QueryChanges:
-        """The newest table; ``known`` itself if it is that."""
+    def read(self, latest: QueryChanges | None = None) -> QueryChanges:
+        """The newest table; ``latest`` itself if it is that."""
         with explaining(f"read the named queries in {self._folder}"):
             number = max(self._numbers(), default=0)
-            if known is not None and known.number >= number:
-                return known
+            if latest is not None and latest.number >= number:
+                return latest
             return (
                 QueryChanges.decode(self._space.get(self._key(number)))
                 if number

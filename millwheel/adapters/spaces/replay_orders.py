@@ -41,13 +41,15 @@ class ReplayOrders:
         """Store the order for a request. The first one counts."""
         self._create(number, _ORDER, encode(order))
 
-    def undone(self, known: frozenset[int] = frozenset()) -> dict[int, ReplayOrder]:
-        """The orders that are not done, but for those that are ``known``."""
+    def undone(self, known_numbers: frozenset[int] = frozenset()) -> dict[int, ReplayOrder]:
+        """The orders that are not done, except ``known_numbers``."""
         done = self._numbers(_DONE)
-        wanted = [
-            number for number in self._numbers(_ORDER) if number not in done and number not in known
+        numbers = [
+            number
+            for number in self._numbers(_ORDER)
+            if number not in done and number not in known_numbers
         ]
-        return {number: decode(self._get(number, _ORDER), ReplayOrder) for number in wanted}
+        return {number: decode(self._get(number, _ORDER), ReplayOrder) for number in numbers}
 
     def done(self) -> frozenset[int]:
         """The orders of which all has been applied."""

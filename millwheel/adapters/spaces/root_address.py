@@ -63,27 +63,28 @@ def in_bucket(address: str) -> bool:
 
 def parse_root(address: str) -> RootAddress:
     """The parsed address. Raises SetupError, with a sentence, if it is malformed."""
-    found = urlsplit(address)
-    scheme, prefix = found.scheme, found.path.strip("/")
-    if "@" in found.netloc:
+    url = urlsplit(address)
+    scheme, prefix = url.scheme, url.path.strip("/")
+    if "@" in url.netloc:
         raise SetupError(
             "A root's address holds no credentials: put them into the environment"
             " (AWS_ACCESS_KEY_ID and its like)"
         )
     example = SCHEMES.get(scheme, SCHEMES["s3"])
-    if scheme not in SCHEMES or not _BUCKET.fullmatch(found.netloc):
+    if scheme not in SCHEMES or not _BUCKET.fullmatch(url.netloc):
         raise SetupError(f"The root {address} names no bucket: write {example}")
     if not prefix or not all(_PART.fullmatch(part) for part in prefix.split("/")):
         raise SetupError(
             f"The root {address} needs a prefix of letters, digits, '_', '-', '.' and '=' in the"
             f" bucket, so that it has a prefix of its own: write {example}"
         )
-    options = dict(parse_qsl(found.query, keep_blank_values=True))
-    known = _OPTIONS[scheme]
-    if found.fragment or (strange := sorted(set(options) - set(known))):
-        what = f"#{found.fragment}" if found.fragment else strange[0]
+    options = dict(parse_qsl(url.query, keep_blank_values=True))
+    option_names = _OPTIONS[scheme]
+    if url.fragment or (strange := sorted(set(options) - set(option_names))):
+        what = f"#{url.fragment}" if url.fragment else strange[0]
         raise SetupError(
-            f"The root {address} has {what!r}, which is none of its options ({', '.join(known)})"
+            f"The root {address} has {what!r}, which is none of its options"
+            f" ({', '.join(option_names)})"
         )
     endpoint = options.get("endpoint", "")
     if endpoint and urlsplit(endpoint).scheme not in ("http", "https"):
@@ -93,7 +94,7 @@ def parse_root(address: str) -> RootAddress:
         )
     return RootAddress(
         scheme,
-        found.netloc,
+        url.netloc,
         prefix,
-        tuple((name, options[name]) for name in known if options.get(name)),
+        tuple((name, options[name]) for name in option_names if options.get(name)),
     )

@@ -27,13 +27,13 @@ class SharedMemory:
         self._left = most_bytes
         self._lock = threading.Lock()
 
-    def hold(self, held: int, wanted: int) -> bool:
-        """Hold ``wanted`` bytes in place of the ``held`` ones. False if there are not so many, and
-        nothing changes."""
+    def hold(self, held: int, requested: int) -> bool:
+        """Hold ``requested`` bytes in place of the ``held`` ones. False if there are not so many,
+        and nothing changes."""
         with self._lock:
-            if wanted - held > self._left:
+            if requested - held > self._left:
                 return False
-            self._left -= wanted - held
+            self._left -= requested - held
             return True
 
 
@@ -70,12 +70,12 @@ class GrowingStore:
             self._become_big(store)
 
     def _has_memory(self, store: SmallStore) -> bool:
-        wanted = store.memory_bytes() if store.grown_beyond(self._limit) else 0
-        if wanted == self._held:
+        needed = store.memory_bytes() if store.grown_beyond(self._limit) else 0
+        if needed == self._held:
             return True
-        if wanted > _MOST_BYTES or not self._shared.hold(self._held, wanted):
+        if needed > _MOST_BYTES or not self._shared.hold(self._held, needed):
             return False
-        self._held = wanted
+        self._held = needed
         return True
 
     def _release_memory(self) -> None:

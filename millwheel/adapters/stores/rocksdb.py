@@ -133,12 +133,12 @@ class RocksStore:
             cursor.seek(max(prefix, since))
             if cursor.valid() and cursor.key() == _IDENTITY:
                 cursor.next()
-            found = cursor.key() if cursor.valid() else None
+            key = cursor.key() if cursor.valid() else None
             cursor.status()
             del cursor
         except Exception as ex:
             raise _translated(ex, self._path) from ex
-        return cast("bytes | None", found)
+        return cast("bytes | None", key)
 
     def checkpoint(self, path: str) -> None:
         """The flush comes first and lets other threads run; the checkpoint itself is then a few
@@ -195,14 +195,14 @@ class _Scan:
             self._cursor.value,
             self._cursor.next,
         )
-        found: list[Entry] = []
+        entries: list[Entry] = []
         while valid():
-            found.append((key(), value()))
+            entries.append((key(), value()))
             step()
-            if len(found) == _CHUNK:
-                return _without_identity(found)
+            if len(entries) == _CHUNK:
+                return _without_identity(entries)
         self._end(self._cursor)
-        return _without_identity(found)
+        return _without_identity(entries)
 
     def _end(self, cursor: RdictIter) -> None:
         try:
@@ -273,13 +273,13 @@ class RocksStores:
             db.set_write_options(write)
             if fresh:
                 db.put(_IDENTITY, _FORMAT)
-            found = db.get(_IDENTITY)
+            identity = db.get(_IDENTITY)
         except Exception as ex:
             raise _damaged(str(path), ex) if not fresh else _translated(ex, str(path)) from ex
-        if found != _FORMAT:
+        if identity != _FORMAT:
             db.close()
             raise CorruptionError(
-                f"{path} is no shard store of this version (its identity is {found!r}, expected"
+                f"{path} is no shard store of this version (its identity is {identity!r}, expected"
                 f" {_FORMAT!r}); it was restored from an incomplete snapshot, or the path is wrong"
             )
         return db

@@ -92,8 +92,8 @@ class ZooKeeperCoordination:
             name: self._session.read(f"{folder}/{name}")
             for name in self._session.children(folder) or ()
         }
-        found = {NodeName(name): node for name, node in nodes.items() if node is not None}
-        return {name: RangeTable.decode(node.data, node.version) for name, node in found.items()}
+        existing = {NodeName(name): node for name, node in nodes.items() if node is not None}
+        return {name: RangeTable.decode(node.data, node.version) for name, node in existing.items()}
 
     def watch_tables(self, changed: Callable[[RangeTable], None]) -> None:
         """See the port."""
@@ -149,8 +149,8 @@ class ZooKeeperCoordination:
         """The path of a folder that exists."""
         path = f"{self._base}/{name}"
         with self._lock:
-            known = path in self._ensured
-        if not known:
+            exists = path in self._ensured
+        if not exists:
             self._session.ensure(path, self._shared)
             with self._lock:
                 self._ensured.add(path)

@@ -186,14 +186,14 @@ class EmbeddedZooKeeper:
 
     def _choose_port(self) -> int:
         stored = self._dir / "port"
-        wanted = self._wanted_port or (int(stored.read_text() or 0) if stored.is_file() else 0)
+        port = self._wanted_port or (int(stored.read_text() or 0) if stored.is_file() else 0)
         with contextlib.closing(socket.socket()) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
-                probe.bind((self._host, wanted))
+                probe.bind((self._host, port))
             except OSError:
                 if self._wanted_port:
-                    return wanted
+                    return port
                 probe.bind((self._host, 0))
             return int(probe.getsockname()[1])
 

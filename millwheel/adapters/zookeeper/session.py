@@ -213,17 +213,17 @@ class ZooKeeperSession:
             except _Unsettled:
                 repeated = True
             except (BadVersionError, NoNodeError) as error:
-                found = self.read(path)
+                node = self.read(path)
                 # Our own try whose answer was lost: no other process writes these bytes as this
                 # version.
                 if (
                     repeated
-                    and found is not None
-                    and found.version == version + 1
-                    and found.data == data
+                    and node is not None
+                    and node.version == version + 1
+                    and node.data == data
                 ):
-                    return found.version
-                stands = "is gone" if found is None else f"has version {found.version}"
+                    return node.version
+                stands = "is gone" if node is None else f"has version {node.version}"
                 raise ConflictError(f"{path} {stands}, expected version {version}") from error
 
     def delete(self, path: str) -> None:
@@ -287,12 +287,12 @@ class ZooKeeperSession:
         return UnavailableError(f"The session with ZooKeeper at {self._hosts} {why}")
 
     def _is_ours(self, path: str, data: bytes, ephemeral: bool) -> bool:
-        found = self.read(path)
-        if found is None:
+        node = self.read(path)
+        if node is None:
             return False
         identity = self._client.client_id
-        return found.data == data and (
-            not ephemeral or (identity is not None and found.owner == identity[0])
+        return node.data == data and (
+            not ephemeral or (identity is not None and node.owner == identity[0])
         )
 
     def _find(self, folder: str, mark: str) -> str | None:

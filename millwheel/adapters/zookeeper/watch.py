@@ -34,7 +34,7 @@ class WatchLoop:
 
     def __init__(self, session: ZooKeeperSession) -> None:
         self._session = session
-        self._known: list[Subscription] = []
+        self._subscriptions: list[Subscription] = []
         self._due: dict[Subscription, None] = {}
         self._condition = threading.Condition()
         self._thread = threading.Thread(target=self._run, daemon=True, name="zookeeper-watch")
@@ -44,13 +44,13 @@ class WatchLoop:
     def add(self, subscription: Subscription) -> None:
         """Refresh now and whenever it is poked."""
         with self._condition:
-            self._known.append(subscription)
+            self._subscriptions.append(subscription)
         self.poke(subscription)
 
     def drop(self, subscription: Subscription) -> None:
         """Forget a subscription whose subject is gone."""
         with self._condition:
-            self._known.remove(subscription)
+            self._subscriptions.remove(subscription)
             self._due.pop(subscription, None)
 
     def poke(self, subscription: Subscription) -> None:
@@ -68,7 +68,7 @@ class WatchLoop:
 
     def _poke_all(self) -> None:
         with self._condition:
-            self._due.update(dict.fromkeys(self._known))
+            self._due.update(dict.fromkeys(self._subscriptions))
             self._condition.notify()
 
     def _run(self) -> None:
@@ -121,8 +121,8 @@ class WatchedMembers:
     def refresh(self) -> None:
         """See :class:`Subscription`."""
         names = self._session.children(self._folder, self._poke) or []
-        found = {name: self._session.read(f"{self._folder}/{name}") for name in sorted(names)}
-        members = {name: node.data for name, node in found.items() if node is not None}
+        nodes = {name: self._session.read(f"{self._folder}/{name}") for name in sorted(names)}
+        members = {name: node.data for name, node in nodes.items() if node is not None}
         if members != self._told:
             self._told = members
             self._changed(members)

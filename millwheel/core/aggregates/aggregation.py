@@ -101,9 +101,9 @@ class NamedAggregation:
     def prepare(self, value: Any) -> Prepared:
         if self._condition is not None and not self._condition(value):
             return FILTERED
-        known: dict[_Reading, Any] = {}
+        cache: dict[_Reading, Any] = {}
         try:
-            return [read(value, known) for read in self._readers]
+            return [read(value, cache) for read in self._readers]
         except RecordError as ex:
             ex.aggregate = self._cannot_use(value)
             raise
@@ -149,9 +149,9 @@ class NamedAggregation:
         merged = []
         results: list[dict[str, Any]] = [{} for _ in others]
         for part, own, column in zip(self.parts, acc, zip(*others, strict=True), strict=False):
-            whole, found = part.aggregator.running(own, column)
+            whole, values = part.aggregator.running(own, column)
             merged.append(whole)
-            for row, value in zip(results, found, strict=True):
+            for row, value in zip(results, values, strict=True):
                 row[part.name] = value
         return (merged, results) if others else (acc, [])
 
@@ -220,7 +220,7 @@ def _reader(part: Named, parts: Sequence[Named]) -> _Reader:
     condition = part.condition
     if condition is None:
         return read
-    return lambda value, known: read(value, known) if condition(value) else _SKIP
+    return lambda value, cache: read(value, cache) if condition(value) else _SKIP
 
 
 def _reading(part: Named) -> _Reading:
@@ -232,20 +232,20 @@ def _reading(part: Named) -> _Reading:
 def _own_reader(part: Named) -> _Reader:
     evaluate, check, name = part.evaluate, part.aggregator.check, part.argument
     if evaluate is not None:
-        return lambda value, known: check(evaluate(value), name)
+        return lambda value, cache: check(evaluate(value), name)
     if part.aggregator.needs_argument:
-        return lambda value, known: check(value, name)
-    return lambda value, known: 1
+        return lambda value, cache: check(value, name)
+    return lambda value, cache: 1
 
 
 def _shared_reader(part: Named) -> _Reader:
     evaluate, check, name = part.evaluate, part.aggregator.check, part.argument
     reading = _reading(part)
 
-    def read(value: Any, known: dict[_Reading, Any]) -> Any:
-        if reading not in known:
-            known[reading] = evaluate(value) if evaluate is not None else value
-        return check(known[reading], name)
+    def read(value: Any, cache: dict[_Reading, Any]) -> Any:
+        if reading not in cache:
+            cache[reading] = evaluate(value) if evaluate is not None else value
+        return check(cache[reading], name)
 
     return read
 

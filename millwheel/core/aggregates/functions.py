@@ -37,19 +37,19 @@ def make_aggregator(
 
     ValueError, with the names or settings there are, for an unknown function or option.
     """
-    given = options or {}
+    settings = options or {}
     if ":" in function:
-        return _own(function, given, load)
-    known = FUNCTIONS.get(function)
-    if known is None:
+        return _own(function, settings, load)
+    entry = FUNCTIONS.get(function)
+    if entry is None:
         raise ValueError(
             f"unknown aggregate function {function!r}; there are {', '.join(sorted(FUNCTIONS))}, "
             "or a class of your own as module:Class"
         )
-    for option in sorted(set(given) - set(known.options)):
-        has = f"it has {', '.join(known.options)}" if known.options else "it has none"
+    for option in sorted(set(settings) - set(entry.options)):
+        has = f"it has {', '.join(entry.options)}" if entry.options else "it has none"
         raise ValueError(f"{function} has no option {option!r}; {has}")
-    return known.make(given)
+    return entry.make(settings)
 
 
 def _own(

@@ -18,52 +18,52 @@ _SHOWN = 80  # characters of an accumulator in an error
 
 
 class OwnAggregator(Aggregator[Any]):
-    """``given`` with its promises kept: arguments and results are copies, accumulators are plain
+    """``wrapped`` with its promises kept: arguments and results are copies, accumulators are plain
     data."""
 
-    def __init__(self, given: Aggregator[Any]) -> None:
-        self.given = given
-        self.subtracts = given.subtracts
-        self.linear = given.linear
-        self.ordered = given.ordered
-        self.needs_argument = given.needs_argument
+    def __init__(self, wrapped: Aggregator[Any]) -> None:
+        self.wrapped = wrapped
+        self.subtracts = wrapped.subtracts
+        self.linear = wrapped.linear
+        self.ordered = wrapped.ordered
+        self.needs_argument = wrapped.needs_argument
 
     def growing(self) -> Aggregator[Any]:
-        made = self.given.growing()
-        return self if made is self.given else OwnAggregator(made)
+        made = self.wrapped.growing()
+        return self if made is self.wrapped else OwnAggregator(made)
 
     def check(self, value: Any, name: str) -> Any:
-        return self.given.check(copied(value), name)
+        return self.wrapped.check(copied(value), name)
 
     def create(self) -> Any:
-        return copied(self._plain(self.given.create(), "create"))
+        return copied(self._plain(self.wrapped.create(), "create"))
 
     def add(self, acc: Any, value: Any, timestamp: int) -> Any:
-        return self._plain(self.given.add(acc, copied(value), timestamp), "add")
+        return self._plain(self.wrapped.add(acc, copied(value), timestamp), "add")
 
     def add_many(self, acc: Any, values: Sequence[Any], timestamps: Sequence[int]) -> Any:
         values = (
             values if PLAIN.issuperset(map(type, values)) else [copied(value) for value in values]
         )
-        return self._plain(self.given.add_many(acc, values, timestamps), "add")
+        return self._plain(self.wrapped.add_many(acc, values, timestamps), "add")
 
     def merge(self, acc: Any, other: Any) -> Any:
-        return self._plain(self.given.merge(acc, copied(other)), "merge")
+        return self._plain(self.wrapped.merge(acc, copied(other)), "merge")
 
     def running(self, acc: Any, others: Sequence[Any]) -> tuple[Any, list[Any]]:
         return one_by_one(self, acc, others)
 
     def subtract(self, acc: Any, value: Any, timestamp: int) -> Any:
-        return self._plain(self.given.subtract(acc, copied(value), timestamp), "subtract")
+        return self._plain(self.wrapped.subtract(acc, copied(value), timestamp), "subtract")
 
     def result(self, acc: Any) -> Any:
-        return copied(self.given.result(copied(acc)))
+        return copied(self.wrapped.result(copied(acc)))
 
     def _plain(self, acc: Any, call: str) -> Any:
         if is_plain(acc):
             return acc
         raise RecordError(
-            f"{type(self.given).__name__}.{call} gave an accumulator that is no plain data:"
+            f"{type(self.wrapped).__name__}.{call} gave an accumulator that is no plain data:"
             f" {type(acc).__name__} {acc!r:.{_SHOWN}}; make it of numbers, text, lists and dicts (a"
             " list or a dict for a set, text for a Decimal), and convert it in result"
         )

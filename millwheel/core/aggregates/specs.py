@@ -81,5 +81,5 @@ def _argument(text: str, optional: bool, compile_expression: Compile) -> Evaluat
         return None
     if text.isidentifier():
         return field_reader(text, optional)
-    found: Evaluate = compile_expression(text).evaluate
-    return found
+    evaluate: Evaluate = compile_expression(text).evaluate
+    return evaluate

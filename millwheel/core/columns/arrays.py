@@ -114,9 +114,11 @@ def _one_by_one(assign: Callable[[int], Sequence[Window]], timestamps: Times) ->
     """As the row form does it, once for each different time: results of a global window all have
     the last one."""
     different, which = np.unique(timestamps, return_inverse=True)
-    found = [assign(at) for at in different.tolist()]
-    counts = np.array([len(windows) for windows in found], np.int64)
-    bounds = np.array([window for windows in found for window in windows], np.int64).reshape(-1, 2)
+    window_lists = [assign(at) for at in different.tolist()]
+    counts = np.array([len(windows) for windows in window_lists], np.int64)
+    bounds = np.array([window for windows in window_lists for window in windows], np.int64).reshape(
+        -1, 2
+    )
     rows, ahead = _repeat(counts[which])
     at = (np.cumsum(counts) - counts)[which][rows] + ahead
     return Assigned(rows, bounds[at, 0], bounds[at, 1])

@@ -116,7 +116,7 @@ class ColumnBatch:
         parts = pl.DataFrame(columns).partition_by(_PART, as_dict=True)
         return [
             (number, self._part(part, names))
-            for (number,), part in sorted(parts.items(), key=lambda found: found[0])
+            for (number,), part in sorted(parts.items(), key=lambda item: item[0])
         ]
 
     def _part(self, part: pl.DataFrame, names: Sequence[str]) -> ColumnBatch:

@@ -32,14 +32,14 @@ def _is_clean(column: pl.Series, kind: str) -> bool:
 def clean_rows(frame: pl.DataFrame, kinds: Mapping[str, str]) -> npt.NDArray[np.bool_] | None:
     """Which records are clean; None where a field is missing or is of another kind, so that none
     is."""
-    found = np.ones(frame.height, np.bool_)
+    mask = np.ones(frame.height, np.bool_)
     for name, kind in kinds.items():
         if name not in frame.columns or (kind and kind_of(frame[name].dtype) != kind):
             return None
-        found &= frame[name].is_not_null().to_numpy()
+        mask &= frame[name].is_not_null().to_numpy()
         if kind == "float":
-            found &= np.isfinite(frame[name].to_numpy())
-    return found
+            mask &= np.isfinite(frame[name].to_numpy())
+    return mask
 
 
 def is_pattern(name: str) -> bool:

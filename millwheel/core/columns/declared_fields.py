@@ -60,23 +60,23 @@ class FieldTypes:
 
     @staticmethod
     def _find(name: str, kind: str, column: list[Any], problems: dict[int, str]) -> None:
-        for index, found in enumerate(column):
-            if type(found) not in _ALLOWED[kind]:
-                shown = f"{type(found).__name__} {found!r}"[:80]
+        for index, value in enumerate(column):
+            if type(value) not in _ALLOWED[kind]:
+                shown = f"{type(value).__name__} {value!r}"[:80]
                 problems.setdefault(index, f"field {name!r} is {shown}, but is declared as {kind}")
-            elif kind == "int" and found is not None and not -_INT64 <= found < _INT64:
+            elif kind == "int" and value is not None and not -_INT64 <= value < _INT64:
                 problems.setdefault(
-                    index, f"field {name!r} is {str(found)[:80]}, which does not fit into 64 bits"
+                    index, f"field {name!r} is {str(value)[:80]}, which does not fit into 64 bits"
                 )
 
     @staticmethod
     def _to_floats(
         name: str, column: list[Any], values: list[dict[str, Any]], problems: dict[int, str]
     ) -> None:
-        for index, (found, value) in enumerate(zip(column, values, strict=True)):
-            if type(found) is int:
+        for index, (entry, value) in enumerate(zip(column, values, strict=True)):
+            if type(entry) is int:
                 try:
-                    column[index] = value[name] = float(found)
+                    column[index] = value[name] = float(entry)
                 except OverflowError:
                     problems.setdefault(
                         index, f"field {name!r} is a number beyond the range of floats"
@@ -85,8 +85,8 @@ class FieldTypes:
 
 def column_of(name: str, values: list[dict[str, Any]]) -> list[Any]:
     """One field of all values; None where it is missing."""
-    found = values.column(name) if type(values) is Values else taken(values, name)
-    return [value.get(name) for value in values] if found is None else found
+    column = values.column(name) if type(values) is Values else taken(values, name)
+    return [value.get(name) for value in values] if column is None else column
 
 
 def _beyond(column: list[Any], kinds: set[type]) -> bool:

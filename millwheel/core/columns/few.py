@@ -125,9 +125,9 @@ class FewGroups:
             self._frame = frame_of_rows(self.listed(), plan.schema)
         return self._frame
 
-    def where(self, wanted: Callable[[Window], bool]) -> FewGroups:
+    def where(self, predicate: Callable[[Window], bool]) -> FewGroups:
         """The groups of the windows that are wanted."""
-        kept = {at: row for at, row in self.rows.items() if wanted(at[1])}
+        kept = {at: row for at, row in self.rows.items() if predicate(at[1])}
         return self if len(kept) == len(self.rows) else FewGroups(self.form, kept)
 
     def in_windows(self, window_of: Callable[[Window], Window]) -> FewGroups:
@@ -194,12 +194,12 @@ def merged_rows(several: Sequence[Groups]) -> FewGroups | None:
     few = [groups for groups in several if isinstance(groups, FewGroups)]
     if not few or len(few) < len(several) or sum(groups.height for groups in few) > MOST_FEW:
         return None
-    found: dict[At, list[FewRow]] = {}
+    rows_at: dict[At, list[FewRow]] = {}
     for groups in few:
         for at, row in groups.rows.items():
-            found.setdefault(at, []).append(row)
+            rows_at.setdefault(at, []).append(row)
     form = few[0].form
-    return FewGroups(form, {at: form.together(rows) for at, rows in found.items()})
+    return FewGroups(form, {at: form.together(rows) for at, rows in rows_at.items()})
 
 
 def frame_of_rows(rows: Sequence[Sequence[Any]], schema: dict[str, Any]) -> pl.DataFrame:

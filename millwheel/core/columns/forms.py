@@ -126,7 +126,7 @@ def computation_form(
         if computation.productions is Productions.WEAK and plan.fires_once:
             return ComputationForm(None, WEAK_IN_ROWS)
         return ComputationForm(plan, why_state_in_rows(computation, windowing, plan))
-    streams = [pipeline.stream(given.stream) for given in computation.inputs]
+    streams = [pipeline.stream(each.stream) for each in computation.inputs]
     if any(stream.fields or stream.schema for stream in streams):
         return ComputationForm(None, plan)
     plans = plans_by_type(computation, windowing, compile_expression)
@@ -174,20 +174,20 @@ def joins_in_columns(
 ) -> frozenset[str]:
     """The joins that take whole records in columns. Both inputs come so, or neither: what comes in
     rows is joined in rows. ``plans`` are those of the other computations, by name."""
-    found = {
+    joins = {
         spec.name for spec in pipeline.computations if window_of_join(spec, pipeline) is not None
     }
 
-    def comes(given: InputSpec) -> bool:
-        stream, key = pipeline.stream(given.stream), given.key
+    def comes(node_input: InputSpec) -> bool:
+        stream, key = pipeline.stream(node_input.stream), node_input.key
         keyed = key.fields and all(stream.fields.get(name) in ID_TYPES for name in key.fields)
         if stream.source is None or not keyed:
             return False
-        return not _why_rows_of(stream, graph.consumers.get(stream.name, ()), graph, plans, found)
+        return not _why_rows_of(stream, graph.consumers.get(stream.name, ()), graph, plans, joins)
 
-    while without := {name for name in found if not all(map(comes, graph.nodes[name].inputs))}:
-        found -= without
-    return frozenset(found)
+    while without := {name for name in joins if not all(map(comes, graph.nodes[name].inputs))}:
+        joins -= without
+    return frozenset(joins)
 
 
 def source_form(
@@ -204,8 +204,8 @@ def source_form(
         return SourceForm(why=why, made=made)
     if not joins.isdisjoint(consumers):
         return SourceForm(needs=frozenset(stream.fields), whole=True, made=made)
-    found = [plans.get(name) for name in consumers]
-    by_type = [plan for plan in found if isinstance(plan, PlansByType)]
+    consumer_plans = [plans.get(name) for name in consumers]
+    by_type = [plan for plan in consumer_plans if isinstance(plan, PlansByType)]
     if by_type:
         names = {stream.timestamp, stream.id or stream.timestamp}.union(
             *(plan.needs for plan in by_type)
@@ -219,7 +219,7 @@ def source_form(
 
         return SourceForm(inferred=frozenset(names), accepts=accepts, made=made)
     needs = {stream.timestamp}
-    for name, plan in zip(consumers, found, strict=True):
+    for name, plan in zip(consumers, consumer_plans, strict=True):
         computation = graph.nodes[name].computation
         if isinstance(plan, ColumnPlan):
             needs |= {*plan.key_fields, *plan.needs}
@@ -236,24 +236,27 @@ def _made_columns(
         return None
     if stream.id and stream.fields.get(stream.id, "str") not in ID_TYPES:
         return None
-    found = {}
+    consumer_plans = {}
     for name in consumers:
         plan = plans.get(name)
         node = graph.nodes[name]
         # Late records are passed on with all of their fields.
         aside = node.computation is not None and bool(node.computation.late_side)
-        whole = not aside and all(given.key.instances == 1 for given in node.inputs)
+        whole = not aside and all(each.key.instances == 1 for each in node.inputs)
         if plan is not None and whole and not _why_ids_of_records(stream, [name], graph):
-            found[name] = plan
-    if not found:
+            consumer_plans[name] = plan
+    if not consumer_plans:
         return None
-    by_type = [plan for plan in found.values() if isinstance(plan, PlansByType)]
+    by_type = [plan for plan in consumer_plans.values() if isinstance(plan, PlansByType)]
     keys = {
-        name for plan in found.values() if isinstance(plan, ColumnPlan) for name in plan.key_fields
+        name
+        for plan in consumer_plans.values()
+        if isinstance(plan, ColumnPlan)
+        for name in plan.key_fields
     }
     return MadeColumns(
-        frozenset(found),
-        frozenset(keys.union(*(plan.needs for plan in found.values()))),
+        frozenset(consumer_plans),
+        frozenset(keys.union(*(plan.needs for plan in consumer_plans.values()))),
         lambda fields: all(plan.plan(fields) is not None for plan in by_type),
     )
 
@@ -298,6 +301,6 @@ def _why_ids_of_records(stream: StreamSpec, consumers: Sequence[str], graph: Gra
         node = graph.nodes[name]
         if node.computation is not None and node.computation.productions is Productions.WEAK:
             return f"the weak productions of {name} are named after ids of records"
-        if any(given.key.instances > 1 for given in node.inputs):
+        if any(each.key.instances > 1 for each in node.inputs):
             return f"the key of {name} is divided by ids of records"
     return ""

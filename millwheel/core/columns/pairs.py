@@ -71,10 +71,12 @@ class Pairing:
     def taken(self, batch: ColumnBatch) -> pl.DataFrame | None:
         """The records of one input, to be kept as columns; None where they must be encoded."""
         bounds, parts = self.bounds(batch.timestamps), key_parts(batch.keys)
-        known = batch.keys.dtype in (pl.Int64, pl.String) or isinstance(batch.keys.dtype, pl.Struct)
+        keys_fit = batch.keys.dtype in (pl.Int64, pl.String) or isinstance(
+            batch.keys.dtype, pl.Struct
+        )
         if (
             bounds is None
-            or not known
+            or not keys_fit
             or len(parts) != len(self.key_names)
             or not batch.frame.width
         ):
@@ -122,11 +124,14 @@ class Pairing:
         )
         # The pairs come in the order of the left records; those without a left record come last.
         on, how = [*names, START, END], _HOW[self.kind]
-        found = by_end(left).join(right, on=on, how=how, maintain_order="left_right", coalesce=True)
+        pairs = by_end(left).join(right, on=on, how=how, maintain_order="left_right", coalesce=True)
         if self.kind is JoinKind.OUTER:
-            found = by_end(found)
-        return found.select(
-            *(pl.col(name).alias(given) for name, given in zip(names, self.key_names, strict=True)),
+            pairs = by_end(pairs)
+        return pairs.select(
+            *(
+                pl.col(name).alias(key_name)
+                for name, key_name in zip(names, self.key_names, strict=True)
+            ),
             pl.col(START).alias("window_start"),
             pl.col(END).alias("window_end"),
             *(
@@ -135,9 +140,9 @@ class Pairing:
             ),
         )
 
-    def keys_of(self, found: pl.DataFrame) -> pl.Series:
+    def keys_of(self, pairs: pl.DataFrame) -> pl.Series:
         """The keys of pairs."""
-        return key_column([found[name] for name in self.key_names])
+        return key_column([pairs[name] for name in self.key_names])
 
     def _kinds(self, closed: Sequence[pl.DataFrame]) -> list[Any] | None:
         """The types of the records of either input, also if none of it is there; None where records
@@ -149,17 +154,17 @@ class Pairing:
             return None
         kinds = []
         for side, fields in zip(_SIDES, self.fields, strict=True):
-            found = {
+            types = {
                 str(part.schema[side]): part.schema[side] for part in closed if side in part.schema
             }
-            if len(found) > 1 or not (found or fields or self.kind is JoinKind.INNER):
+            if len(types) > 1 or not (types or fields or self.kind is JoinKind.INNER):
                 return None
             declared = (
                 pl.Struct({name: dtype(kind) for name, kind in fields.items()})
                 if fields
                 else pl.Null
             )
-            kinds.append(next(iter(found.values()), declared))
+            kinds.append(next(iter(types.values()), declared))
         return kinds
 
 
@@ -182,7 +187,7 @@ def by_end(groups: pl.DataFrame) -> pl.DataFrame:
 def pairing_of(spec: ComputationSpec, pipeline: PipelineSpec, window: Tumbling) -> Pairing:
     """How a join in tumbling windows pairs columns."""
     left, right = spec.inputs
-    streams = [pipeline.stream(given.stream) for given in spec.inputs]
+    streams = [pipeline.stream(each.stream) for each in spec.inputs]
     fields = tuple({} if stream.source is None else stream.fields for stream in streams)
     names = left.key.names if left.key.kind in (KeyKind.FIELD, KeyKind.FIELDS) else ("key",)
     return Pairing(

@@ -189,8 +189,8 @@ class ColumnPlan:
         additive = [aggregate for aggregate in self.aggregates if isinstance(aggregate, Additive)]
         if not isinstance(self.window, Tumbling) or len(additive) < len(self.aggregates):
             return None
-        found = cells(key_parts(keys), stamps, self.window)
-        if found is None:
+        groups = cells(key_parts(keys), stamps, self.window)
+        if groups is None:
             return None
         addends = {
             name: column for aggregate in additive for name, column in aggregate.addends().items()
@@ -198,14 +198,16 @@ class ColumnPlan:
         # A choice of no columns by their names would be all of them, without a record.
         columns = frame.with_columns(**addends).select(list(addends))
         try:
-            added = [column for aggregate in additive for column in aggregate.added(columns, found)]
+            added = [
+                column for aggregate in additive for column in aggregate.added(columns, groups)
+            ]
         except Unadded:
             return None
         parts = [
-            pl.Series(name, part) for name, part in zip(self.key_names, found.keys, strict=True)
+            pl.Series(name, part) for name, part in zip(self.key_names, groups.keys, strict=True)
         ]
-        bounds = pl.Series(found.starts), pl.Series(found.starts + self.window.size)
-        whole = [key_column(parts), *bounds, found.counts(), *added]
+        bounds = pl.Series(groups.starts), pl.Series(groups.starts + self.window.size)
+        whole = [key_column(parts), *bounds, groups.counts(), *added]
         return pl.DataFrame(
             [column.alias(name) for name, column in zip(self.schema, whole, strict=True)]
         )

@@ -123,8 +123,8 @@ def slice_plan(
 ) -> SlicePlan | None:
     """The plan of a computation with slices, for the finest level; None when it has no column
     form."""
-    found = slice_plan_or_why(spec, pipeline, compile_expression)
-    return found if isinstance(found, SlicePlan) else None
+    plan = slice_plan_or_why(spec, pipeline, compile_expression)
+    return plan if isinstance(plan, SlicePlan) else None
 
 
 def slice_plan_or_why(

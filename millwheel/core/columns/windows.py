@@ -252,13 +252,13 @@ class ColumnWindows:
         ends = ends_of(groups)
         return int(ends.min()), int(ends.max())
 
-    def open_windows(self, mine: pl.Expr) -> list[Window]:
-        """The windows of a key, which ``mine`` is true for."""
+    def open_windows(self, of_key: pl.Expr) -> list[Window]:
+        """The windows of a key, which ``of_key`` is true for."""
         if not self:
             return []
         return [
             Window(*bounds)
-            for bounds in self.all_groups().filter(mine).select(START, END).unique().iter_rows()
+            for bounds in self.all_groups().filter(of_key).select(START, END).unique().iter_rows()
         ]
 
     def all_groups(self) -> pl.DataFrame:
@@ -296,10 +296,10 @@ class ColumnWindows:
 
     def undivided(self) -> list[tuple[int, pl.DataFrame]]:
         """All groups, by the time up to which they have fired."""
-        found: dict[int, list[pl.DataFrame]] = {}
+        groups_by_fired: dict[int, list[pl.DataFrame]] = {}
         for segment in self._segments:
-            found.setdefault(max(segment.fired, self.closed), []).append(segment.groups)
-        return [(fired, self._plan.merge(groups)) for fired, groups in found.items()]
+            groups_by_fired.setdefault(max(segment.fired, self.closed), []).append(segment.groups)
+        return [(fired, self._plan.merge(groups)) for fired, groups in groups_by_fired.items()]
 
     def put(self, groups: pl.DataFrame, level: int, fired: int) -> None:
         """Add a segment of a level that is put together with no other one."""
@@ -376,14 +376,14 @@ def windows_of_key(
 ) -> list[tuple[Window, Any]]:
     """The windows of a key in several groups frames, ordered by end, each with its accumulator of
     the row form."""
-    mine = [frame.filter(plan.of_key(key)) for frame in groups]
-    mine = [frame for frame in mine if frame.height]
-    found = (
-        [(group.window, group.acc) for _, group in plan.row_groups(plan.merge(mine))]
-        if mine
+    frames = [frame.filter(plan.of_key(key)) for frame in groups]
+    frames = [frame for frame in frames if frame.height]
+    windows = (
+        [(group.window, group.acc) for _, group in plan.row_groups(plan.merge(frames))]
+        if frames
         else []
     )
-    return sorted(found, key=lambda each: (each[0].end, each[0].start))
+    return sorted(windows, key=lambda each: (each[0].end, each[0].start))
 
 
 def results_of(

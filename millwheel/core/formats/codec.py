@@ -276,9 +276,9 @@ def apart(batch: Batch) -> Batch:
     values = batch.held_values
     if not are_objects(values):
         return batch
-    found = batch.named(batch.stream)
-    found.keep_encoded(_raw(encode_value(values)))
-    return found
+    copy = batch.named(batch.stream)
+    copy.keep_encoded(_raw(encode_value(values)))
+    return copy
 
 
 def are_objects(values: list[Any] | msgspec.Raw) -> TypeGuard[list[Any]]:

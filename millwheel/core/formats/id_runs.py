@@ -54,6 +54,6 @@ def runs_within(
     for store_key, run in entries:
         marks = marks_from(run)
         heads = marks["head"]
-        mine = marks[(heads >= lo) & (heads <= last)]
-        if len(mine):
-            yield store_key, mine.tobytes()
+        own_marks = marks[(heads >= lo) & (heads <= last)]
+        if len(own_marks):
+            yield store_key, own_marks.tobytes()

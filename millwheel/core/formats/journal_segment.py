@@ -196,9 +196,9 @@ def valid_prefix(data: bytes, opened: OpenedSegment, stop: int | None = None) ->
     # The same test as _group_end, written out: it runs for every commit of a journal while its
     # shards wait.
     while (body := at + head) <= limit:
-        magic, length, found, checksum = unpack(data, at)
+        magic, length, group_number, checksum = unpack(data, at)
         end = body + length
-        if magic != _GROUP_MAGIC or found != number or length > MAX_BODY or end > limit:
+        if magic != _GROUP_MAGIC or group_number != number or length > MAX_BODY or end > limit:
             break
         if (
             xxh3_64_intdigest(view[body:end], (seed + number * _SPREAD + length) & _MASK)
@@ -215,9 +215,9 @@ def _group_end(view: memoryview, at: int, limit: int, seed: int, number: int) ->
     body = at + _GROUP.size
     if body > limit:
         return -1
-    magic, length, found, checksum = _GROUP.unpack_from(view, at)
+    magic, length, group_number, checksum = _GROUP.unpack_from(view, at)
     end = body + length
-    if magic != _GROUP_MAGIC or found != number or length > MAX_BODY or end > limit:
+    if magic != _GROUP_MAGIC or group_number != number or length > MAX_BODY or end > limit:
         return -1
     return end if _checksum(view[body:end], seed, number) == checksum else -1
 

@@ -105,14 +105,16 @@ def numbers_within(
     entries: Iterable[tuple[bytes, bytes]], share: KeyRange
 ) -> Iterator[tuple[bytes, bytes]]:
     """Stored runs with the rows alone whose partitions lie in ``share``."""
-    known: dict[int, bool] = {}
+    in_share: dict[int, bool] = {}
     for store_key, run in entries:
         rows = rows_from(run)
         partitions = partitions_of_heads(rows["head"])
         different = np.unique(partitions).tolist()
         for partition in different:
-            if partition not in known:
-                known[partition] = key_hash(partition) in share
-        mine = rows[np.isin(partitions, [partition for partition in different if known[partition]])]
-        if len(mine):
-            yield store_key, mine.tobytes()
+            if partition not in in_share:
+                in_share[partition] = key_hash(partition) in share
+        own_rows = rows[
+            np.isin(partitions, [partition for partition in different if in_share[partition]])
+        ]
+        if len(own_rows):
+            yield store_key, own_rows.tobytes()

@@ -58,7 +58,7 @@ class Grouping(ABC):
     ) -> None:
         self.network = tuple(network) or (Network.HOST,) * table.instances
         self._all = tuple(range(table.instances))
-        self._known: dict[Key, tuple[int, ...]] = {}
+        self._memo: dict[Key, tuple[int, ...]] = {}
         self._frequent = sketch_for(table.instances)
         self.table = table
         self.resume(table, counts)
@@ -69,7 +69,7 @@ class Grouping(ABC):
         its beginning."""
         if table is not self.table:
             self.table = table
-            self._known = {}
+            self._memo = {}
         self.counts = list(counts) or [0] * table.instances
         self._loads = [
             price * (count + 1) for price, count in zip(table.prices, self.counts, strict=True)
@@ -91,10 +91,10 @@ class Grouping(ABC):
         """The instances of the next records, the last of which has position ``last``; the keys are
         not counted."""
         self._last = last
-        counts, loads, prices, known = self.counts, self._loads, self.table.prices, self._known
-        found: list[int] = []
+        counts, loads, prices, memo = self.counts, self._loads, self.table.prices, self._memo
+        instances: list[int] = []
         for key in keys:
-            among = known.get(key)
+            among = memo.get(key)
             if among is None:
                 among = self._remembered(key)
             best = among[0]
@@ -107,8 +107,8 @@ class Grouping(ABC):
             # From the count and not by addition: a replay that begins in between must find the same
             # loads, to the bit.
             loads[best] = prices[best] * (counts[best] + 1)
-            found.append(best)
-        return found
+            instances.append(best)
+        return instances
 
     def count(self, keys: Sequence[Key]) -> None:
         """Count keys, for the next table: all of them, or a sample."""
@@ -147,10 +147,10 @@ class Grouping(ABC):
         with the least load gets the next record, the first of equals."""
 
     def _remembered(self, key: Key) -> tuple[int, ...]:
-        if len(self._known) >= _KNOWN:
-            self._known.clear()
-        found = self._known[key] = self._candidates(key)
-        return found
+        if len(self._memo) >= _KNOWN:
+            self._memo.clear()
+        candidates = self._memo[key] = self._candidates(key)
+        return candidates
 
     def _hot(self) -> list[Frequent]:
         """The hot keys of the window so far, the most frequent first."""

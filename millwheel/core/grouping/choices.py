@@ -36,10 +36,10 @@ class DistributionChoices(WorkerChoices):
     name = "d-choices"
 
     def _route(self, key: Key, share: float) -> tuple[int, ...]:
-        wanted = min(self.table.instances, max(2, ceil(share * self.table.instances) + 1))
-        found: dict[int, None] = {}
+        count = min(self.table.instances, max(2, ceil(share * self.table.instances) + 1))
+        instances: dict[int, None] = {}
         seed = 0
-        while len(found) < wanted:
-            found[hashed(key, seed, self.table.instances)] = None
+        while len(instances) < count:
+            instances[hashed(key, seed, self.table.instances)] = None
             seed += 1
-        return tuple(found)
+        return tuple(instances)

@@ -24,10 +24,10 @@ class DistributionKey(Grouping):
 
     def next_table(self, measured: Measured) -> EpochTable:
         hot = [(float(each.count), each.key) for each in self._hot()]
-        known = {key for _, key in hot}
+        hot_keys = {key for _, key in hot}
         weights = list(self._bucket_counts)
         for each in self._frequent:
-            if each.key in known:
+            if each.key in hot_keys:
                 weights[self._bucket(each.key)] -= each.count - each.error
         heavy: list[tuple[float, int, Key | None]] = [(count, -1, key) for count, key in hot]
         heavy += [(float(weight), bucket, None) for bucket, weight in enumerate(weights)]

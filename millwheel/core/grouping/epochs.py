@@ -77,16 +77,16 @@ class _Node:
 class KeyEpochs:
     """The epochs of one partition, for each node of ``rules``.
 
-    >>> found = KeyEpochs({"minutes": Rule("auto", 2)})
-    >>> found.extended(10)[0].tables
+    >>> epochs = KeyEpochs({"minutes": Rule("auto", 2)})
+    >>> epochs.extended(10)[0].tables
     {'minutes': EpochTable(epoch=0, first=1, prices=(1.0, 1.0), routes={}, buckets=())}
-    >>> found.count("minutes", ["a"] * 12)
-    >>> found.moved(10)
-    >>> [epoch] = found.extended(20)
+    >>> epochs.count("minutes", ["a"] * 12)
+    >>> epochs.moved(10)
+    >>> [epoch] = epochs.extended(20)
     >>> epoch.last, epoch.tables["minutes"].routes
     (30, {'a': (0, 1)})
-    >>> found.moved(20)
-    >>> found.extended(30), found.are_hot("minutes", ["a", "a", "b"], [10, 11, 11])
+    >>> epochs.moved(20)
+    >>> epochs.extended(30), epochs.are_hot("minutes", ["a", "a", "b"], [10, 11, 11])
     ([], [False, True, False])
     """
 
@@ -113,8 +113,8 @@ class KeyEpochs:
         for name, node in self._nodes.items():
             epoch = self._at(position)
             if epoch is not None:
-                mine = tuple((counts or {}).get(name, ()))
-                node.settled = epoch.first, mine if len(mine) == node.instances else ()
+                own_counts = tuple((counts or {}).get(name, ()))
+                node.settled = epoch.first, own_counts if len(own_counts) == node.instances else ()
             self._return_to(name, node)
 
     @property
@@ -179,23 +179,23 @@ class KeyEpochs:
     ) -> list[int]:
         """The instances of the records of a read, in order, once; and count their keys. Raises
         InvariantError for a position that no epoch has."""
-        state, found = self._nodes[node], list[int]()
+        state, instances = self._nodes[node], list[int]()
         self.count(node, keys[counted_of(len(keys))])
         for epoch, rows in self._stretches(node, np.asarray(positions, np.int64)):
             if state.epoch != epoch.first:
                 self._enter(node, state, epoch)
-            found += state.machine.choose_all(keys[rows], int(positions[rows.stop - 1]))
-        return found
+            instances += state.machine.choose_all(keys[rows], int(positions[rows.stop - 1]))
+        return instances
 
     def are_hot(self, node: str, keys: Sequence[Key], positions: Sequence[int]) -> list[bool]:
         """Whether the key of each record has a route at its position. Positions rise. Raises
         InvariantError for one that no epoch has."""
-        found: list[bool] = []
+        flags: list[bool] = []
         for hot, rows in self.stretches(node, np.asarray(positions, np.int64)):
-            found += (
+            flags += (
                 [key in hot for key in keys[rows]] if hot else [False] * (rows.stop - rows.start)
             )
-        return found
+        return flags
 
     def stretches(
         self, node: str, positions: npt.NDArray[np.int64]
@@ -293,6 +293,6 @@ class KeyEpochs:
         if not self._has_counted(node):
             return replace(before, first=first + 1)
         machine.resume(before)
-        found = machine.next_table(measured or Measured((None,) * node.instances))
+        table = machine.next_table(measured or Measured((None,) * node.instances))
         machine.begin_window()
-        return replace(found, first=first + 1)
+        return replace(table, first=first + 1)

@@ -22,10 +22,8 @@ class HotKeys(Grouping):
 
     def next_table(self, measured: Measured) -> EpochTable:
         share, before = hot_share(self.table.instances), self.table.routes
-        hot = {found.key for found in self._frequent.above(share)}
-        hot |= {
-            found.key for found in self._frequent.above(share * _STAYS_HOT) if found.key in before
-        }
+        hot = {each.key for each in self._frequent.above(share)}
+        hot |= {each.key for each in self._frequent.above(share * _STAYS_HOT) if each.key in before}
         return replace(super().next_table(measured), routes=dict.fromkeys(hot, self._all))
 
     def _candidates(self, key: Key) -> tuple[int, ...]:

@@ -77,5 +77,5 @@ def _step(class_us: float | None, all_us: float | None) -> float:
 
 def _mean(times_us: Sequence[float | None]) -> float | None:
     """Of what is known."""
-    known = [each for each in times_us if each is not None]
-    return sum(known) / len(known) if known else None
+    measured = [each for each in times_us if each is not None]
+    return sum(measured) / len(measured) if measured else None

@@ -69,8 +69,8 @@ def _times_us(machine: Grouping) -> tuple[float | None, ...]:
     """TAG goes by smoothed times, NAG by the weights that measured ones have left."""
     if isinstance(machine, NetworkAware):
         return machine.measured_us
-    known = (
+    measured = (
         machine.goes_by_times
         and machine.table.prices != first_table(machine.table.instances).prices
     )
-    return machine.table.prices if known else ()
+    return machine.table.prices if measured else ()

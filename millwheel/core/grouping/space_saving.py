@@ -66,7 +66,7 @@ class SpaceSaving:
     def above(self, share: float) -> list[Frequent]:
         """The keys whose counts exceed a share of all offered keys. If share >= epsilon, no such
         key is missing."""
-        return [found for found in self if found.count > share * self.offered]
+        return [each for each in self if each.count > share * self.offered]
 
     def _room_for(self, key: Key) -> int:
         """The count that a new key begins with: that of the key it replaces, which may have been

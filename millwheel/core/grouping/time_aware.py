@@ -49,9 +49,9 @@ def smoothed(before: Sequence[float] | None, measured: Sequence[float | None]) -
     """The completion times that the next epoch goes by: half as measured, half as before, capped.
     An instance that completed nothing keeps its time; where nothing is known from before, it takes
     the mean of the others."""
-    known = [each for each in measured if each is not None]
+    times = [each for each in measured if each is not None]
     if before is None:
-        before = [sum(known) / len(known) if known else 1.0] * len(measured)
+        before = [sum(times) / len(times) if times else 1.0] * len(measured)
         newest = 1.0
     else:
         newest = _NEWEST
@@ -95,8 +95,10 @@ class TimeAware(Grouping):
         last = len(ends) - 1
         number = segments(count, self._frequent.offered, self.table.instances)
         shift = draw(epoch, key)
-        found = {min(bisect_right(ends, (each + shift) / number), last) for each in range(number)}
-        return tuple(sorted(found))
+        instances = {
+            min(bisect_right(ends, (each + shift) / number), last) for each in range(number)
+        }
+        return tuple(sorted(instances))
 
     def _candidates(self, key: Key) -> tuple[int, ...]:
         return self.table.routes.get(key) or self._two(key)

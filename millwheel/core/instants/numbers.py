@@ -50,17 +50,17 @@ def number_us(number: int | float | Decimal, unit_us: int) -> int:
 def digits_us(text: str, unit_us: int) -> int | None:
     """A text that is a number of a unit; None for any other text. Raises RecordError as
     :func:`number_us`."""
-    found = text.strip()
-    return number_us(Decimal(found), unit_us) if NUMBER.fullmatch(found) else None
+    digits = text.strip()
+    return number_us(Decimal(digits), unit_us) if NUMBER.fullmatch(digits) else None
 
 
 def scaled_us(number: int, times: int, by: int = 1) -> int:
     """A typed time of another system, of ``times`` µs or, if it is finer, of a µs divided ``by``
     that. It is rounded down. Raises RecordError where it does not fit into 64 bits."""
-    found = number * times // by
-    if not -_INT64 <= found < _INT64:
+    micros = number * times // by
+    if not -_INT64 <= micros < _INT64:
         raise RecordError(beyond(number, times))
-    return found
+    return micros
 
 
 def beyond(number: int, times: int) -> str:

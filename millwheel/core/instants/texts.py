@@ -62,10 +62,10 @@ def _of_second(text: str) -> int:
 
 
 def _parsed(text: str) -> int:
-    found = _ISO.fullmatch(text.strip())
-    if found is None or (not found[2] and found[5] is None):
+    match = _ISO.fullmatch(text.strip())
+    if match is None or (not match[2] and match[5] is None):
         raise RecordError(_why_not(text))
-    year, _, month, day, hour, _, minute, second, fraction = found.groups()[:9]
+    year, _, month, day, hour, _, minute, second, fraction = match.groups()[:9]
     try:
         ordinal = date(int(year), int(month), int(day)).toordinal()
     except ValueError:
@@ -77,7 +77,7 @@ def _parsed(text: str) -> int:
     )
     micros = int((fraction or "")[:_FRACTION].ljust(_FRACTION, "0"))
     return (
-        (ordinal - EPOCH_DAY) * 86_400 + seconds - _offset(text, *found.groups()[9:])
+        (ordinal - EPOCH_DAY) * 86_400 + seconds - _offset(text, *match.groups()[9:])
     ) * SECOND + micros
 
 
@@ -99,8 +99,8 @@ def _offset(
         raise RecordError(
             f"the timestamp {text[:_SHOWN]!r} does not exist: there is no such offset"
         )
-    found = (int(hours or 0) * 60 + int(minutes or 0)) * 60 + int(seconds or 0)
-    return -found if sign == "-" else found
+    offset = (int(hours or 0) * 60 + int(minutes or 0)) * 60 + int(seconds or 0)
+    return -offset if sign == "-" else offset
 
 
 def _why_not(text: str) -> str:

@@ -77,8 +77,8 @@ class CumulativeMachine(SlicedMachine[tuple[Window, int]]):
         by_base: dict[Window, dict[int, Rows]] = {}
         for (base, end), rows in slices.items():
             by_base.setdefault(base, {})[end] = rows
-        for base, mine in by_base.items():
-            self._take(base, mine, self._add_rows, call)
+        for base, rows_by_end in by_base.items():
+            self._take(base, rows_by_end, self._add_rows, call)
 
     def on_groups(
         self, state: KeyState, key: Key, groups: Sequence[Group], times: Times, effects: Effects
@@ -89,10 +89,10 @@ class CumulativeMachine(SlicedMachine[tuple[Window, int]]):
         call = Call(state, key, times, effects)
         by_base: dict[Window, dict[int, Any]] = {}
         for group in groups:
-            mine = by_base.setdefault(self._window.base(group.window.start), {})
-            mine[group.window.end] = self._add_acc(mine.get(group.window.end), group.acc)
-        for base, mine in by_base.items():
-            self._take(base, mine, self._add_acc, call)
+            accs = by_base.setdefault(self._window.base(group.window.start), {})
+            accs[group.window.end] = self._add_acc(accs.get(group.window.end), group.acc)
+        for base, accs in by_base.items():
+            self._take(base, accs, self._add_acc, call)
 
     def _take(
         self,
@@ -150,14 +150,14 @@ class CumulativeMachine(SlicedMachine[tuple[Window, int]]):
         return min(max(watermark - at, 0), window.size) // window.every + 1
 
     def open_windows(self, state: KeyState, slots: Sequence[Slot]) -> list[Window]:
-        found = set()
+        windows = set()
         for slot in slots:
             if isinstance(slot, tuple):
                 base = Window(*slot)
                 own = self._period(state.get(slot), base, 0, 0)
                 ends = {*self._ahead(base, own, MAX_TIME), *own.emitted}
-                found |= {Window(base.start, end) for end in ends}
-        return sorted(found, key=lambda window: (window.end, window.start))
+                windows |= {Window(base.start, end) for end in ends}
+        return sorted(windows, key=lambda window: (window.end, window.start))
 
     def _advance(self, base: Window, own: Period, call: Call, most: int = MANY) -> None:
         """Fire the windows whose end the watermark has passed since the last call, the first

@@ -51,7 +51,7 @@ class AlignedMachine(TriggeredMachine):
         if usable is None:
             return
         prepared, windows = usable
-        found = False
+        in_time = False
         for window in windows:
             taken = groups.get(window)
             if taken is None:
@@ -62,8 +62,8 @@ class AlignedMachine(TriggeredMachine):
                 taken.gone.append(Gone(prepared, timestamp, value))
             else:
                 taken.rows.append((index, timestamp, prepared, value))
-            found = True
-        if not found:
+            in_time = True
+        if not in_time:
             self._too_late(
                 call,
                 Retraction(value) if back else value,
@@ -151,9 +151,9 @@ class AlignedMachine(TriggeredMachine):
         return self._windows(state, slots, CLOSED)
 
     def _windows(self, state: KeyState, slots: Sequence[Slot], closed: int) -> list[Window]:
-        found = []
+        windows = []
         for slot in slots:
             own = as_state(state.get(slot))
             if isinstance(slot, tuple) and own is not None and own.flags & CLOSED == closed:
-                found.append(Window(*slot))
-        return sorted(found, key=lambda window: (window.end, window.start))
+                windows.append(Window(*slot))
+        return sorted(windows, key=lambda window: (window.end, window.start))

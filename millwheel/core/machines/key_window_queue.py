@@ -118,11 +118,11 @@ class BucketQueue:
 
     def chain(self, point: int | None, state: KeyState) -> list[int]:
         """The buckets from ``point`` on, in order."""
-        found = []
+        buckets = []
         while point is not None:
-            found.append(point)
+            buckets.append(point)
             point = state.get(point)[1]
-        return found
+        return buckets
 
     def _copy(self, acc: Any) -> Any:
         return self._aggregation.merge(self._aggregation.create(), acc)

@@ -152,7 +152,7 @@ class MergingMachine(TriggeredMachine):
         number = without_share(tag)
         index = Index(state)
         entry = index.find(int(number)) if number.isdigit() else None
-        own = self._known(state.get(entry[2])) if entry is not None else None
+        own = self._state_of(state.get(entry[2])) if entry is not None else None
         if entry is None or own is None:
             return
         call = Call(state, key, self._requests.rung(own, tag, domain, at, times), effects)
@@ -169,7 +169,7 @@ class MergingMachine(TriggeredMachine):
             (entry for entry in Index(state).entries if not entry[3]),
             key=lambda entry: entry[1::-1],
         )
-        states = [(window_at(entry), self._known(state.get(entry[2]))) for entry in entries]
+        states = [(window_at(entry), self._state_of(state.get(entry[2]))) for entry in entries]
         return [
             (window, self.aggregation.result(own.acc)) for window, own in states if own is not None
         ]
@@ -178,8 +178,8 @@ class MergingMachine(TriggeredMachine):
         return self._windows(state, True)
 
     def _windows(self, state: KeyState, closed: bool) -> list[Window]:
-        found = [window_at(entry) for entry in Index(state).entries if entry[3] is closed]
-        return sorted(found, key=lambda window: (window.end, window.start))
+        windows = [window_at(entry) for entry in Index(state).entries if entry[3] is closed]
+        return sorted(windows, key=lambda window: (window.end, window.start))
 
     # --- records to windows -----------------------------------------------------------------------
 
@@ -316,13 +316,13 @@ class MergingMachine(TriggeredMachine):
             )
 
     def _stored(self, call: Call, entry: Entry) -> WindowState:
-        found = self._known(call.state.get(entry[2]))
-        if found is None:
-            found = self._born(window_at(entry), call.times.watermark)
-            found.in_runs = self._in_order is not None
-        return found
+        state = self._state_of(call.state.get(entry[2]))
+        if state is None:
+            state = self._born(window_at(entry), call.times.watermark)
+            state.in_runs = self._in_order is not None
+        return state
 
-    def _known(self, stored: Any) -> WindowState | None:
+    def _state_of(self, stored: Any) -> WindowState | None:
         """A window as it was stored, perhaps by a version that did not keep the order of
         arrival."""
         own = as_state(stored)

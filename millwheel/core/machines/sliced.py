@@ -202,5 +202,5 @@ class PiecesMachine(SlicedMachine[Window]):
         call.effects.panes.append(pane_of(call.key, piece, result, last=False, at=timestamp))
 
     def open_windows(self, state: KeyState, slots: Sequence[Slot]) -> list[Window]:
-        found = [Window(*slot) for slot in slots if isinstance(slot, tuple)]
-        return sorted(found, key=lambda window: (window.end, window.start))
+        windows = [Window(*slot) for slot in slots if isinstance(slot, tuple)]
+        return sorted(windows, key=lambda window: (window.end, window.start))

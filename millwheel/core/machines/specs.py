@@ -128,8 +128,8 @@ def machine_from_spec(
     with a callback their values are [number of the input, value]."""
     windowing = windowing_from_spec(spec, load, takes_retractions)
     if spec.aggregates:
-        given = (spec.aggregates, compile_expression, load, spec.condition, spec.stage)
-        return make_machine(windowing, compile_aggregation(*given, takes_retractions))
+        arguments = (spec.aggregates, compile_expression, load, spec.condition, spec.stage)
+        return make_machine(windowing, compile_aggregation(*arguments, takes_retractions))
     condition = compile_expression(spec.condition).evaluate if spec.condition else None
     if isinstance(spec.work, WindowCallbackSpec) and condition is not None:
         return make_machine(windowing, Buffered(_of_numbered(condition)))

@@ -150,15 +150,17 @@ class TriggeredMachine:
 
     def _take_out(self, own: WindowState, gone: Sequence[Gone], call: Call) -> int:
         """Take records back out of a window; how many there were."""
-        found = [record for record in gone if not self._keeps or self._drop_kept(own, record, call)]
+        records = [
+            record for record in gone if not self._keeps or self._drop_kept(own, record, call)
+        ]
         if self._keeps:
             own.acc = self._again(own.kept)
         else:
-            for record in found:
+            for record in records:
                 own.acc = self.aggregation.subtract(own.acc, record.prepared, record.timestamp)
-        own.count -= len(found)
-        own.fresh += len(found)
-        return len(found)
+        own.count -= len(records)
+        own.fresh += len(records)
+        return len(records)
 
     def _drop_kept(self, own: WindowState, gone: Gone, call: Call) -> bool:
         if [gone.timestamp, gone.value] in own.kept:
@@ -181,13 +183,13 @@ class TriggeredMachine:
         )
 
     def _output_at(
-        self, known: int | None, timestamps: Iterable[int | None], watermark: int
+        self, current: int | None, timestamps: Iterable[int | None], watermark: int
     ) -> int | None:
         """The output time with more records. Those behind the watermark cannot hold it, so they do
         not count."""
         times = [t for t in timestamps if t is not None and not is_behind(t, watermark)]
-        if known is not None:
-            times.append(known)
+        if current is not None:
+            times.append(current)
         if not times:
             return None
         return min(times) if self.windowing.output_time is OutputTime.EARLIEST else max(times)

@@ -52,10 +52,10 @@ class Histogram:
 
     def cumulated(self) -> list[int]:
         """How many values were at most each bound, and then how many there were."""
-        found, sum_ = [], 0
+        sums, sum_ = [], 0
         for count in self._counts:
-            found.append(sum_ := sum_ + count)
-        return found
+            sums.append(sum_ := sum_ + count)
+        return sums
 
     @property
     def count(self) -> int:

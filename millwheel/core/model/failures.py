@@ -150,20 +150,20 @@ KINDS_KEPT = 20  # kinds that a shard counts apart; all others are one
 OTHER_KINDS = KINDS + "other reasons"
 
 
-def counted(name: str, known: Mapping[str, int]) -> str:
+def counted(name: str, counters: Mapping[str, int]) -> str:
     """The counter to count under, among those that a shard has: of kinds of dead letters it has
     few."""
-    if not name.startswith(KINDS) or name in known:
+    if not name.startswith(KINDS) or name in counters:
         return name
-    return name if sum(each.startswith(KINDS) for each in known) < KINDS_KEPT else OTHER_KINDS
+    return name if sum(each.startswith(KINDS) for each in counters) < KINDS_KEPT else OTHER_KINDS
 
 
 def kinds_in(counters: Mapping[str, int]) -> dict[str, int]:
     """Dead letters by kind, the most frequent first."""
-    found = {
+    kinds = {
         name[len(KINDS) :]: count for name, count in counters.items() if name.startswith(KINDS)
     }
-    return dict(sorted(found.items(), key=lambda item: (-item[1], item[0])))
+    return dict(sorted(kinds.items(), key=lambda item: (-item[1], item[0])))
 
 
 def without_kinds(counters: Mapping[str, int]) -> dict[str, int]:
@@ -200,12 +200,14 @@ def as_counters(
     tried: Mapping[str, int], failed: Mapping[CallKind, int], firsts: Mapping[str, First]
 ) -> dict[str, int]:
     """Tallies and first failures as counters, which sums of counters take along."""
-    found = {_TRIED + what: count for what, count in tried.items()}
-    found.update({f"{_FAILED}{call.judged}\0{call.what}": count for call, count in failed.items()})
-    found.update(
+    counters = {_TRIED + what: count for what, count in tried.items()}
+    counters.update(
+        {f"{_FAILED}{call.judged}\0{call.what}": count for call, count in failed.items()}
+    )
+    counters.update(
         {f"{_FIRST}{each.judged}\0{each.kind}\0{each.sentence}": 1 for each in firsts.values()}
     )
-    return found
+    return counters
 
 
 def has_failures(counters: Mapping[str, int]) -> bool:
@@ -220,12 +222,14 @@ def plain_counters(counters: Mapping[str, int]) -> dict[str, int]:
 
 def tallies_in(counters: Mapping[str, int]) -> dict[CallKind, Tally]:
     """The tallies among reported counters."""
-    found: dict[CallKind, Tally] = {}
+    tallies: dict[CallKind, Tally] = {}
     for name, count in counters.items():
         if name.startswith(_FAILED):
             judged, what = name[len(_FAILED) :].split("\0", 1)
-            found[CallKind(judged, what)] = Tally(max(counters.get(_TRIED + what, 0), count), count)
-    return found
+            tallies[CallKind(judged, what)] = Tally(
+                max(counters.get(_TRIED + what, 0), count), count
+            )
+    return tallies
 
 
 def firsts_in(counters: Mapping[str, int]) -> list[First]:

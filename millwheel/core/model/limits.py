@@ -52,12 +52,12 @@ DEFAULTS = Limits()
 def size_bytes(text: str) -> int:
     """Bytes of a size such as ``"64kB"`` or ``"1MiB"``. Raises ValueError with the accepted
     forms."""
-    found = _SIZE.fullmatch(text.strip())
-    if found is None:
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
         raise ValueError(
             f"{text!r} is no size; write a number and a unit, such as 500B, 64kB, 1MB or 16MiB"
         )
-    return int(found[1]) * _UNITS[found[2]]
+    return int(match[1]) * _UNITS[match[2]]
 
 
 def size_text(size: int) -> str:

@@ -33,7 +33,7 @@ def shares_by_node(
 ) -> dict[str, Shares]:
     """The shares that matter at each node: those that it uses, and those that any node behind it
     uses."""
-    found: dict[str, set[float]] = {}
+    by_node: dict[str, set[float]] = {}
     for node, shares in used.items():
         reached, frontier = {node}, [node]
         while frontier:
@@ -41,5 +41,5 @@ def shares_by_node(
             reached |= fresh
             frontier = list(fresh)
         for name in reached if shares else ():
-            found.setdefault(name, set()).update(shares)
-    return {name: tuple(sorted(shares)) for name, shares in found.items()}
+            by_node.setdefault(name, set()).update(shares)
+    return {name: tuple(sorted(shares)) for name, shares in by_node.items()}

@@ -141,8 +141,8 @@ class RangeTable:
     @property
     def next_number(self) -> int:
         """The number in the name of the next shard."""
-        found = (shard_parts(entry.shard) for entry in self.shards)
-        return self.named or 1 + max((parts[1] for parts in found if parts is not None), default=-1)
+        names = (shard_parts(entry.shard) for entry in self.shards)
+        return self.named or 1 + max((parts[1] for parts in names if parts is not None), default=-1)
 
     def name(self, number: int) -> ShardName:
         """The name of a new shard."""

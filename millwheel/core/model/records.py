@@ -215,34 +215,34 @@ class Batch:
     @property
     def seqs(self) -> list[int]:
         """See the class."""
-        found = self._seqs
-        if not isinstance(found, list):
-            found = self._seqs = found.tolist()
-        return found
+        seqs = self._seqs
+        if not isinstance(seqs, list):
+            seqs = self._seqs = seqs.tolist()
+        return seqs
 
     @property
     def timestamps(self) -> list[int]:
         """See the class."""
-        found = self._timestamps
-        if not isinstance(found, list):
-            found = self._timestamps = found.tolist()
-        return found
+        timestamps = self._timestamps
+        if not isinstance(timestamps, list):
+            timestamps = self._timestamps = timestamps.tolist()
+        return timestamps
 
     @property
     def keys(self) -> list[Key]:
         """See the class."""
-        found = self._keys
-        if not isinstance(found, list):
-            found = self._keys = found.tolist()
-        return found
+        keys = self._keys
+        if not isinstance(keys, list):
+            keys = self._keys = keys.tolist()
+        return keys
 
     @property
     def values(self) -> list[Any]:
         """See the class."""
-        found = self._values
-        if isinstance(found, msgspec.Raw):
-            found = self._values = _raws(found)
-        return found
+        values = self._values
+        if isinstance(values, msgspec.Raw):
+            values = self._values = _raws(values)
+        return values
 
     def keep_encoded(self, values: msgspec.Raw) -> None:
         """From now on the values are these bytes, one encoded array: somebody may change the
@@ -386,9 +386,9 @@ def unlabelled(batch: Batch) -> Batch:
     """The same records for a consumer that does not look at labels."""
     if batch.labels is None:
         return batch
-    found = batch.named(batch.stream)
-    found.labels = None
-    return found
+    copy = batch.named(batch.stream)
+    copy.labels = None
+    return copy
 
 
 def without(batch: Batch, indexes: Sequence[int]) -> Batch:

@@ -45,9 +45,9 @@ class TimerQueue:
         self._undo: list[tuple[_Id, int | None, bytes]] = []
         self._causes: dict[_Id, bytes] = {}
         self._counts: Counter[Key] | None = None
-        self._mine: Callable[[str], bool] = bool
+        self._count_predicate: Callable[[str], bool] = bool
         self._firsts: dict[Key, list[tuple[int, str]]] | None = None
-        self._first_mine: Callable[[str], bool] = bool
+        self._first_predicate: Callable[[str], bool] = bool
 
     def __len__(self) -> int:
         return len(self._at)
@@ -56,22 +56,22 @@ class TimerQueue:
         """When the timer is set for, or None."""
         return self._at.get((key, tag))
 
-    def waiting(self, key: Key, mine: Callable[[str], bool]) -> int:
-        """The number of a key's timers whose tags are ``mine``, which must be the same predicate in
+    def waiting(self, key: Key, predicate: Callable[[str], bool]) -> int:
+        """The number of a key's timers whose tags satisfy ``predicate``, which must be the same in
         each call. Timers are counted from the first call on."""
         if self._counts is None:
-            self._mine = mine
-            self._counts = Counter(key for key, tag in self._at if mine(tag))
+            self._count_predicate = predicate
+            self._counts = Counter(key for key, tag in self._at if predicate(tag))
         return self._counts[key]
 
-    def first_of(self, key: Key, mine: Callable[[str], bool]) -> int:
-        """The time of the next timer of a key among those whose tags are ``mine``, which must be
-        the same predicate in each call (MAX_TIME: there is none). Keys have queues of their own
-        from the first call on."""
+    def first_of(self, key: Key, predicate: Callable[[str], bool]) -> int:
+        """The time of the next timer of a key among those whose tags satisfy ``predicate``, which
+        must be the same in each call (MAX_TIME: there is none). Keys have queues of their own from
+        the first call on."""
         if self._firsts is None:
-            self._firsts, self._first_mine = {}, mine
+            self._firsts, self._first_predicate = {}, predicate
             for (owner, tag), at in self._at.items():
-                if mine(tag):
+                if predicate(tag):
                     heapq.heappush(self._firsts.setdefault(owner, []), (at, tag))
         queue = self._firsts.get(key)
         if queue is None:
@@ -136,13 +136,13 @@ class TimerQueue:
             return False
         # The entries of a heap before some time form a tree below the root, so the walk stops at
         # the first later ones.
-        heap, found, nodes = self._heap, 0, [0]
-        while nodes and found <= many:
+        heap, due, nodes = self._heap, 0, [0]
+        while nodes and due <= many:
             node = nodes.pop()
             if node < len(heap) and heap[node][0] < clock_us:
-                found += self._at.get(heap[node][3]) == heap[node][0]
+                due += self._at.get(heap[node][3]) == heap[node][0]
                 nodes += (2 * node + 1, 2 * node + 2)
-        return found > many
+        return due > many
 
     def pop_due(self, clock_us: int) -> Due | None:
         """The next timer that ``clock`` has passed, removed."""
@@ -189,7 +189,7 @@ class TimerQueue:
             )
         invariant(self._causes.keys() <= self._at.keys(), "a timer that is not set has a cause")
         if self._counts is not None:
-            counts = Counter(key for key, tag in self._at if self._mine(tag))
+            counts = Counter(key for key, tag in self._at if self._count_predicate(tag))
             invariant(
                 self._counts == counts,
                 f"timers by key are {counts}, but are counted as {self._counts}",
@@ -199,18 +199,20 @@ class TimerQueue:
                 (owner, at, tag) for owner, queue in self._firsts.items() for at, tag in queue
             }
             for (owner, tag), at in self._at.items():
-                known = not self._first_mine(tag) or (owner, at, tag) in firsts
-                invariant(known, f"timer {tag} of {owner} at {at} is not in the queue of its key")
+                is_queued = not self._first_predicate(tag) or (owner, at, tag) in firsts
+                invariant(
+                    is_queued, f"timer {tag} of {owner} at {at} is not in the queue of its key"
+                )
 
     def _push(self, at: int, timer_id: _Id) -> None:
         self._order += 1
         heapq.heappush(self._heap, (at, timer_id[1], self._order, timer_id))
-        if self._firsts is not None and self._first_mine(timer_id[1]):
+        if self._firsts is not None and self._first_predicate(timer_id[1]):
             heapq.heappush(self._firsts.setdefault(timer_id[0], []), (at, timer_id[1]))
 
     def _count(self, timer_id: _Id, by: int) -> None:
         counts, (key, tag) = self._counts, timer_id
-        if counts is None or not self._mine(tag):
+        if counts is None or not self._count_predicate(tag):
             return
         counts[key] += by
         if not counts[key]:

@@ -61,35 +61,39 @@ class Watermarks:
     another injector takes over."""
 
     def __init__(self) -> None:
-        self._known: dict[str, int] = {}
+        self._by_node: dict[str, int] = {}
 
     def rise(self, published: Mapping[str, int]) -> dict[str, int]:
         """Take the published watermarks; returns the nodes whose watermark is higher than
         before."""
-        risen = {node: us for node, us in published.items() if us > self._known.get(node, MIN_TIME)}
-        self._known.update(risen)
+        risen = {
+            node: us for node, us in published.items() if us > self._by_node.get(node, MIN_TIME)
+        }
+        self._by_node.update(risen)
         return risen
 
     def lowest_of(self, nodes: Iterable[str]) -> int:
         """The input watermark of a consumer fed by ``nodes``: MIN_TIME while one is silent,
         MAX_TIME for none."""
-        known = self._known
-        return min((known.get(node, MIN_TIME) for node in nodes), default=MAX_TIME)
+        watermarks = self._by_node
+        return min((watermarks.get(node, MIN_TIME) for node in nodes), default=MAX_TIME)
 
     def furthest_of(self, nodes: Iterable[str]) -> int:
         """The highest time that one of ``nodes`` has reached; MIN_TIME if none has one, because it
         has not begun or has ended."""
-        times = (self._known.get(node, MIN_TIME) for node in nodes)
+        times = (self._by_node.get(node, MIN_TIME) for node in nodes)
         return max((at for at in times if at < IDLE_TIME), default=MIN_TIME)
 
-    def raise_shares(self, known: dict[float, int], shares: Shares, feeders: Sequence[str]) -> bool:
+    def raise_shares(
+        self, percentiles: dict[float, int], shares: Shares, feeders: Sequence[str]
+    ) -> bool:
         """Bring the percentile watermarks of a consumer's input, by share, up to date. True when
         one has risen."""
         risen = False
         for share in shares:
             fresh = self.lowest_of(share_name(feeder, share) for feeder in feeders)
-            if fresh > known.get(share, MIN_TIME):
-                known[share], risen = fresh, True
+            if fresh > percentiles.get(share, MIN_TIME):
+                percentiles[share], risen = fresh, True
         return risen
 
 
@@ -114,8 +118,8 @@ class Fellows:
         """Some watermarks may have risen."""
         if self.names:
             others = watermarks.furthest_of(self.names)
-            mine = watermarks.furthest_of((self.node,))
-            self.told(max(others, mine), others == MIN_TIME, now_us)
+            own = watermarks.furthest_of((self.node,))
+            self.told(max(others, own), others == MIN_TIME, now_us)
 
     def told(self, at_us: int, alone: bool, now_us: int) -> None:
         """The furthest published watermark, this stream's own included, is ``at_us``. ``alone``: no

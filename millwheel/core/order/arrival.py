@@ -60,7 +60,7 @@ def by_arrival(graph: Graph, code: CallbackCode) -> dict[str, str]:
     """The computations whose results may depend on the order in which records arrive, or on how
     many come together, each with the reason. Callbacks count as if they saw the order of the
     records of a key."""
-    return _Search(graph, code).found()
+    return _Search(graph, code).reasons()
 
 
 class _Search:
@@ -69,7 +69,7 @@ class _Search:
         self._code = code
         self._labels = labels_of(graph, code)
 
-    def found(self) -> dict[str, str]:
+    def reasons(self) -> dict[str, str]:
         reasons = {
             name: self._why(node, node.computation) for name, node in self._graph.nodes.items()
         }
@@ -105,15 +105,15 @@ class _Search:
         "" if they do not."""
         if len(node.inputs) > 1:
             return f"its records come by {len(node.inputs)} streams"
-        given = node.inputs[0]
-        feeders = [each for each in self._graph.nodes.values() if given.stream in each.outputs]
-        if len(feeders) != 1 or given.stream == DEAD_LETTERS:
-            return f"several computations fill {given.stream}"
+        node_input = node.inputs[0]
+        feeders = [each for each in self._graph.nodes.values() if node_input.stream in each.outputs]
+        if len(feeders) != 1 or node_input.stream == DEAD_LETTERS:
+            return f"several computations fill {node_input.stream}"
         feeder = feeders[0]
         if feeder.stream is not None:
             return several_partitions(feeder.stream)
         spec = feeder.computation
-        if feeder.inputs and not _is_own(given.key, feeder):
+        if feeder.inputs and not _is_own(node_input.key, feeder):
             return f"several keys of {feeder.name} may meet in one"
         if spec is not None and (
             spec.ordered or (spec.windowed is not None and not _own_firing(spec.windowed))
@@ -165,7 +165,7 @@ def _words(tree: Any) -> Iterator[str]:
             yield from _words(inner)
 
 
-def reasons_of(node: str, graph: Graph, found: Mapping[str, str]) -> tuple[str, ...]:
+def reasons_of(node: str, graph: Graph, reasons: Mapping[str, str]) -> tuple[str, ...]:
     """Of a node and everything that feeds it: which computations arrival may decide something in,
     each with why."""
     above, waiting = {node}, [node]
@@ -174,5 +174,5 @@ def reasons_of(node: str, graph: Graph, found: Mapping[str, str]) -> tuple[str, 
         above.update(fresh)
         waiting += fresh
     return tuple(
-        f"{name}: {found[name]}" for name in graph.nodes if name in above and name in found
+        f"{name}: {reasons[name]}" for name in graph.nodes if name in above and name in reasons
     )

@@ -58,7 +58,7 @@ class CallbackCode(Protocol):
 
 def labels_of(graph: Graph, code: CallbackCode) -> Labels:
     """Who takes labels, and who gives them."""
-    return _Search(graph, code).found()
+    return _Search(graph, code).labels()
 
 
 class _Search:
@@ -66,7 +66,7 @@ class _Search:
         self._graph = graph
         self._code = code
 
-    def found(self) -> Labels:
+    def labels(self) -> Labels:
         takes = {
             name for name in self._graph.nodes if self._gets(name, ()) and self._wants(name, ())
         }

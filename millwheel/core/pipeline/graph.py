@@ -87,20 +87,20 @@ class Graph:
     def depths(self) -> dict[str, int]:
         """How many nodes lie on the longest way to each node. The nodes of a circle count as
         one."""
-        feeders = {name: set(given) for name, given in self.feeders.items()}
+        feeders = {name: set(names) for name, names in self.feeders.items()}
         above = {name: _closure(feeders, name) for name in self.nodes}
-        found: dict[str, int] = {}
+        depths: dict[str, int] = {}
         # what is above a node has less above it
         for name in sorted(self.nodes, key=lambda name: len(above[name])):
-            found[name] = max(
-                (found[up] + 1 for up in above[name] if name not in above[up]), default=0
+            depths[name] = max(
+                (depths[up] + 1 for up in above[name] if name not in above[up]), default=0
             )
-        return found
+        return depths
 
     def on_error(self, node: str) -> OnError:
         """The policy for failures of a node."""
-        given = self.nodes[node].stream or self.nodes[node].computation
-        return SHARE if given is None else given.on_error
+        spec = self.nodes[node].stream or self.nodes[node].computation
+        return SHARE if spec is None else spec.on_error
 
     def shards(self, node: str) -> int | None:
         """The number of shards that a node requests (None: the default). A sink has as many as the
@@ -118,13 +118,13 @@ class Graph:
 
 def _closure(down: dict[str, set[str]], start: str) -> set[str]:
     """Everything that can be reached from ``start`` in one step or more."""
-    found: set[str] = set()
+    reached: set[str] = set()
     waiting = [start]
     while waiting:
-        for name in down[waiting.pop()] - found:
-            found.add(name)
+        for name in down[waiting.pop()] - reached:
+            reached.add(name)
             waiting.append(name)
-    return found
+    return reached
 
 
 def build_graph(spec: PipelineSpec) -> Graph:
@@ -151,8 +151,8 @@ def build_graph(spec: PipelineSpec) -> Graph:
         )
     consumers: dict[str, list[str]] = {}
     for node in nodes.values():
-        for given in node.inputs:
-            consumers.setdefault(given.stream, []).append(node.name)
+        for node_input in node.inputs:
+            consumers.setdefault(node_input.stream, []).append(node.name)
     feeders = {
         name: tuple(
             feeder.name
@@ -161,7 +161,7 @@ def build_graph(spec: PipelineSpec) -> Graph:
             # stop event time.
             if not (feeder.kind is NodeKind.SINK and node.kind is NodeKind.COMPUTATION)
             and feeder.name != name
-            and any(given.stream in feeder.outputs for given in node.inputs)
+            and any(each.stream in feeder.outputs for each in node.inputs)
         )
         for name, node in nodes.items()
     }
@@ -180,29 +180,29 @@ def runs_user_code(computation: ComputationSpec | None) -> bool:
 def takes_retractions(computation: ComputationSpec, spec: PipelineSpec) -> bool:
     """True when a record that the computation consumes may take back an earlier one."""
     retracting = retracting_streams(spec)
-    return any(given.stream in retracting for given in computation.inputs)
+    return any(each.stream in retracting for each in computation.inputs)
 
 
 def retracting_streams(spec: PipelineSpec) -> frozenset[str]:
     """Streams that may carry retractions: the streams of sources of change events and of retracting
     windows, and the streams that pass retractions on: steps, branches and the late records of
     windows."""
-    found = {
+    retracting = {
         stream.name
         for stream in spec.streams
         if stream.source is not None and stream.source.carries_retractions
     }
     before = -1
-    while len(found) > before:
-        before = len(found)
+    while len(retracting) > before:
+        before = len(retracting)
         for computation in spec.computations:
-            passed_on = any(given.stream in found for given in computation.inputs)
+            passed_on = any(each.stream in retracting for each in computation.inputs)
             steps = passed_on and isinstance(computation.work, StepsSpec | BranchesSpec)
             again = computation.firing.accumulation == Accumulation.RETRACTING.value
             retracts = again or isinstance(computation.work, TableSpec)
             if retracts or steps:
-                found.update(computation.outputs)
+                retracting.update(computation.outputs)
             side = computation.late_side
             if side and passed_on:
-                found.add(side)
-    return frozenset(found)
+                retracting.add(side)
+    return frozenset(retracting)

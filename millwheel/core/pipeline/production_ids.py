@@ -66,13 +66,13 @@ def record_causes(batch: Batch, channel: ChannelName) -> Sequence[Cause]:
 
 
 def _of_record(
-    stream: str, channel: ChannelName, given: Any, seq: int, key: Any, timestamp: int
+    stream: str, channel: ChannelName, record_id: Any, seq: int, key: Any, timestamp: int
 ) -> Cause:
-    if given is None:
+    if record_id is None:
         return (channel, seq) if seq else None
     # A weak production may come again under another time: that of the watermark at which it is sent
     # aside.
-    return (stream, given, key, timestamp) if seq else (stream, given)
+    return (stream, record_id, key, timestamp) if seq else (stream, record_id)
 
 
 def remembered(cause: Cause) -> bytes:

@@ -53,8 +53,8 @@ class QueryChanges(msgspec.Struct, frozen=True):
 
     def changed(self, rows: Sequence[QueryRow], put_id: str) -> QueryChanges:
         """The next ones."""
-        found = {row.name: row for row in (*self.rows, *rows)}
-        return QueryChanges(self.number + 1, list(found.values()), put_id)
+        by_name = {row.name: row for row in (*self.rows, *rows)}
+        return QueryChanges(self.number + 1, list(by_name.values()), put_id)
 
     def encode(self) -> bytes:
         """JSON, so that people can read it."""

@@ -63,7 +63,7 @@ def planned(spec: PipelineSpec) -> PipelineSpec:
     if not any(each.scatter > 1 for each in spec.computations):
         return spec
     return replace(
-        spec, computations=tuple(each for given in spec.computations for each in _stages(given))
+        spec, computations=tuple(each for whole in spec.computations for each in _stages(whole))
     )
 
 
@@ -71,11 +71,11 @@ def _stages(whole: ComputationSpec) -> Iterator[ComputationSpec]:
     if whole.scatter == 1 or whole.stage is not AggregationStage.WHOLE:
         yield whole
         return
-    (given,), work = whole.inputs, whole.work
+    (node_input,), work = whole.inputs, whole.work
     assert isinstance(work, AggregationSpec | SlicesSpec), f"{whole.name} has no aggregates"
     stream = _PREFIX + whole.name
     divided = InputSpec(
-        given.stream, replace(given.key, instances=whole.scatter, divided=whole.divided)
+        node_input.stream, replace(node_input.key, instances=whole.scatter, divided=whole.divided)
     )
     yield replace(
         whole,
@@ -85,7 +85,7 @@ def _stages(whole: ComputationSpec) -> Iterator[ComputationSpec]:
         work=_pieces(work),
         stage=AggregationStage.PARTIAL,
     )
-    plain = given.key.fields
+    plain = node_input.key.fields
     key = KeySpec(KeyKind.FIELDS if len(plain) > 1 else KeyKind.FIELD, plain or (_KEY,))
     yield replace(
         whole,
@@ -132,16 +132,18 @@ def divided_keys(
     None."""
     numbers = seqs or timestamps
     if ids is None:
-        found = [instance_of(number, key.instances) for number in numbers]
+        instances = [instance_of(number, key.instances) for number in numbers]
     else:
         pairs = zip(ids, numbers, strict=True)
-        found = [
+        instances = [
             instance_of(number if id is None else _number(id), key.instances)
             for id, number in pairs
         ]
     if hot is not None:
-        found = [instance if divided else 0 for instance, divided in zip(found, hot, strict=True)]
-    return with_instances(key, keys, found)
+        instances = [
+            instance if divided else 0 for instance, divided in zip(instances, hot, strict=True)
+        ]
+    return with_instances(key, keys, instances)
 
 
 def with_instances(key: KeySpec, keys: Sequence[Any], instances: Sequence[int]) -> list[Any]:
@@ -196,10 +198,10 @@ def instance_of(number: int, instances: int) -> int:
 def instances_of(numbers: npt.NDArray[np.int64], instances: int) -> npt.NDArray[np.int64]:
     """:func:`instance_of` each."""
     spread = numbers.astype(np.uint64) * np.uint64(_SPREAD)
-    found: npt.NDArray[np.int64] = (
+    chosen: npt.NDArray[np.int64] = (
         (spread >> np.uint64(_UPPER_BITS)) % np.uint64(instances)
     ).astype(np.int64)
-    return found
+    return chosen
 
 
 def _number(id: Any) -> int:

@@ -126,8 +126,8 @@ class SourceSpec:
 def has_format(options: Mapping[str, Any], name: str) -> bool:
     """Whether the options of a source or sink choose this format, with options of its own or
     without."""
-    given = options.get("format")
-    return given == name or (isinstance(given, Mapping) and name in given)
+    choice = options.get("format")
+    return choice == name or (isinstance(choice, Mapping) and name in choice)
 
 
 @dataclass(frozen=True, slots=True)

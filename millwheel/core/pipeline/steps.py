@@ -100,12 +100,12 @@ def compile_branches(branches: Sequence[BranchSpec], match_all: bool) -> Choose:
     def choose(value: Any) -> Sequence[str]:
         back = as_retraction(value)
         asked = value if back is None else back.value
-        found = []
+        streams = []
         for stream, holds in tests:
             if holds(asked):
-                found.append(stream)
+                streams.append(stream)
                 if not match_all:
                     break
-        return found or rest
+        return streams or rest
 
     return choose

@@ -29,7 +29,7 @@ FieldsOf = Callable[[str], Iterable[str]]
 def numbered(spec: PipelineSpec, fields_of: FieldsOf) -> PipelineSpec:
     """The pipeline as it runs: with a dictionary before each computation that counts numbered
     values."""
-    stages = tuple(each for given in spec.computations for each in _stages(given, fields_of))
+    stages = tuple(each for whole in spec.computations for each in _stages(whole, fields_of))
     return spec if len(stages) == len(spec.computations) else replace(spec, computations=stages)
 
 
@@ -38,13 +38,13 @@ def _stages(whole: ComputationSpec, fields_of: FieldsOf) -> Iterator[Computation
     if not isinstance(work, AggregationSpec) or work.numbered is None:
         yield whole
         return
-    (given,), (counted,), numbers = whole.inputs, work.aggregates, work.numbered
+    (node_input,), (counted,), numbers = whole.inputs, work.aggregates, work.numbered
     stream = _PREFIX + whole.name
     yield ComputationSpec(
         name=stream,
         inputs=(
             InputSpec(
-                given.stream,
+                node_input.stream,
                 KeySpec(KeyKind.FIELD, (counted.argument,), partitions=numbers.partitions),
             ),
         ),
@@ -59,7 +59,7 @@ def _stages(whole: ComputationSpec, fields_of: FieldsOf) -> Iterator[Computation
         where=whole.where,
     )
     counts = replace(work, aggregates=(replace(counted, argument=NUMBER),), numbered=None)
-    yield replace(whole, inputs=(InputSpec(stream, given.key),), work=counts)
+    yield replace(whole, inputs=(InputSpec(stream, node_input.key),), work=counts)
 
 
 def _kept(whole: ComputationSpec, fields_of: FieldsOf) -> tuple[str, ...]:

@@ -95,14 +95,14 @@ def _table(stream: StreamSpec) -> ComputationSpec:
 
 
 def _options(source: SourceSpec) -> Mapping[str, Any]:
-    given = source.options.get("format")
-    options = given.get("debezium") if isinstance(given, Mapping) else None
+    choice = source.options.get("format")
+    options = choice.get("debezium") if isinstance(choice, Mapping) else None
     return options if isinstance(options, Mapping) else {}
 
 
 def _key(source: SourceSpec) -> tuple[str, ...]:
-    given = _options(source).get("key", ())
-    return (given,) if isinstance(given, str) else tuple(given)
+    names = _options(source).get("key", ())
+    return (names,) if isinstance(names, str) else tuple(names)
 
 
 def _beside(source: SourceSpec) -> tuple[str, ...]:

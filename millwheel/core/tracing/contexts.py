@@ -45,9 +45,9 @@ def context_of(parent: str | bytes | None, state: str | bytes | None = None) -> 
     """The context in these headers; None when there is none, or ``parent`` is not a valid
     ``traceparent``."""
     text, more = _text(parent), _text(state)
-    found = _FORM.fullmatch(text) if len(text) <= _PARENT_CHARS else None
+    match = _FORM.fullmatch(text) if len(text) <= _PARENT_CHARS else None
     # Version 00 ends with its flags; only later versions may have more.
-    if found is None or (found[2] is not None and text.startswith("00")):
+    if match is None or (match[2] is not None and text.startswith("00")):
         return None
     return TraceContext(text, more if len(more) <= _STATE_CHARS else "")
 

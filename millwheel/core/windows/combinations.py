@@ -40,20 +40,20 @@ class _Combination(Trigger):
         ]
 
     def merge(self, states: Sequence[State], moment: Moment) -> State:
-        known = [state for state in states if state is not None]
-        if not known:
+        present = [state for state in states if state is not None]
+        if not present:
             return None
         return self._settle(
-            [part.merge([s[i] for s in known], moment) for i, part in enumerate(self.parts)]
+            [part.merge([s[i] for s in present], moment) for i, part in enumerate(self.parts)]
         )
 
     def wake(self, state: State, now_us: int) -> int:
-        known = [
+        pairs = [
             (part, inner)
             for part, inner in zip(self.parts, state, strict=True)
             if inner is not None
         ]
-        return min((part.wake(inner, now_us) for part, inner in known), default=MAX_TIME)
+        return min((part.wake(inner, now_us) for part, inner in pairs), default=MAX_TIME)
 
     def shares(self) -> tuple[float, ...]:
         return tuple(share for part in self.parts for share in part.shares())
@@ -162,11 +162,11 @@ class AfterEach(_Combination):
         return [state[0], after] if after is not None else self._next(state[0])
 
     def merge(self, states: Sequence[State], moment: Moment) -> State:
-        known = [state for state in states if state is not None]
+        present = [state for state in states if state is not None]
         for i in range(
-            min((state[0] for state in known), default=len(self.parts)), len(self.parts)
+            min((state[0] for state in present), default=len(self.parts)), len(self.parts)
         ):
-            reached = [state[1] if state[0] == i else None for state in known if state[0] >= i]
+            reached = [state[1] if state[0] == i else None for state in present if state[0] >= i]
             merged = self.parts[i].merge(reached, moment) if reached else self.parts[i].start()
             if merged is not None:
                 return [i, merged]
@@ -249,8 +249,8 @@ class Repeat(_Around):
         return self.trigger.start() if after is None else after
 
     def merge(self, states: Sequence[State], moment: Moment) -> State:
-        known = [state for state in states if state is not None]
-        merged = self.trigger.merge(known, moment) if known else None
+        present = [state for state in states if state is not None]
+        merged = self.trigger.merge(present, moment) if present else None
         return self.trigger.start() if merged is None else merged
 
 

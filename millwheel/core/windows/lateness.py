@@ -71,8 +71,8 @@ def labels_of(times_us: Sequence[int] | _Longs, highest_us: int, max_delay_us: i
 
     highest = np.maximum(np.maximum.accumulate(np.asarray(times_us, np.int64)), highest_us)
     # It does not wrap: a timestamp has no more than 62 bits.
-    found: _Longs = highest - min(max_delay_us, 2**62)
-    return found
+    labels: _Longs = highest - min(max_delay_us, 2**62)
+    return labels
 
 
 def none_late(lowest_us: int, highest_us: int, max_delay_us: int) -> bool:

@@ -24,8 +24,8 @@ def share_tag(slot: str | int | tuple[int, int], share: float) -> str:
 
 def share_of(tag: str) -> float | None:
     """The share in a tag that :func:`share_tag` made, None for other tags."""
-    _, found, share = tag.rpartition(_SHARE)
-    return float(share) if found else None
+    _, separator, share = tag.rpartition(_SHARE)
+    return float(share) if separator else None
 
 
 def without_share(tag: str) -> str:

@@ -108,9 +108,9 @@ class _Located(ValueError):
 
 
 def _after_watermark(argument: Any, reader: _Reader) -> Trigger:
-    found = reader.fields(argument, _AROUND, "{after_watermark: {early: {after_count: 2}}}")
+    fields = reader.fields(argument, _AROUND, "{after_watermark: {early: {after_count: 2}}}")
     return AfterWatermark(
-        **{name: reader.at(name).read(tree) for name, tree in found.items() if tree is not None}
+        **{name: reader.at(name).read(tree) for name, tree in fields.items() if tree is not None}
     )
 
 
@@ -123,31 +123,33 @@ def _after_processing_time(argument: Any, reader: _Reader) -> Trigger:
 
 
 def _or_finally(argument: Any, reader: _Reader) -> Trigger:
-    found = reader.fields(
+    fields = reader.fields(
         argument,
         _EITHER,
         "{or_finally: {main: {after_count: 2}, until: after_watermark}}",
     )
-    if len(found) < 2:
+    if len(fields) < 2:
         raise reader.error("needs both `main` and `until`")
-    return OrFinally(reader.at("main").read(found["main"]), reader.at("until").read(found["until"]))
+    return OrFinally(
+        reader.at("main").read(fields["main"]), reader.at("until").read(fields["until"])
+    )
 
 
 def _custom(argument: Any, reader: _Reader) -> Trigger:
-    found: dict[str, Any] = {"class": argument}
+    fields: dict[str, Any] = {"class": argument}
     if not isinstance(argument, str):
-        found = reader.fields(
+        fields = reader.fields(
             argument, ("class", "with"), "{custom: {class: 'module:Class', with: {limit: 3}}}"
         )
-    if "class" not in found or reader.load is None:
+    if "class" not in fields or reader.load is None:
         raise reader.error("needs the class of the trigger; write {custom: 'module:Class'}")
-    loaded = reader.load(found["class"])
+    loaded = reader.load(fields["class"])
     if isinstance(loaded, str):
         return Never()
-    made = loaded(**(found.get("with") or {}))
+    made = loaded(**(fields.get("with") or {}))
     if isinstance(made, Trigger):
         return made
-    raise reader.error(f"{found['class']} is no trigger; derive it from millwheel.Trigger")
+    raise reader.error(f"{fields['class']} is no trigger; derive it from millwheel.Trigger")
 
 
 def _parts(names: tuple[str, ...], parts: tuple[Trigger | None, ...], inner: _Tree) -> Any:

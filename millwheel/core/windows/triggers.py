@@ -303,13 +303,13 @@ class AfterWatermark(Trigger):
         return [state[0], inner.start() if after is None else after]
 
     def merge(self, states: Sequence[State], moment: Moment) -> State:
-        known = [state for state in states if state is not None]
-        early = [state[1] for state in known if not state[0]]
+        present = [state for state in states if state is not None]
+        early = [state[1] for state in present if not state[0]]
         if early or not moment.complete:
             return [False, _merged(self.early, early, moment)]
-        if len(known) < len(states):
+        if len(present) < len(states):
             return None
-        return [True, _merged(self.late, [state[1] for state in known], moment)]
+        return [True, _merged(self.late, [state[1] for state in present], moment)]
 
     def wake(self, state: State, now_us: int) -> int:
         inner = self._inner(state)

@@ -326,12 +326,12 @@ class Custom:
         return self.merge_all is not None
 
     def assign(self, timestamp: int) -> Sequence[Window]:
-        given = self.assign_to(timestamp)
+        pairs = self.assign_to(timestamp)
         try:
-            windows = sorted((Window(*pair) for pair in given), key=lambda window: window.end)
+            windows = sorted((Window(*pair) for pair in pairs), key=lambda window: window.end)
         except TypeError:
             raise ValueError(
-                f"a custom window function returned {given!r:.200}; it must return a list of"
+                f"a custom window function returned {pairs!r:.200}; it must return a list of"
                 " (start, end) pairs"
             ) from None
         for window in windows:

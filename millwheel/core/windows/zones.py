@@ -41,18 +41,18 @@ class Days:
             start = timestamp - (timestamp - self._offset // _US) % (self._count * _DAY_US)
             return start, min(start + self._count * _DAY_US, MAX_TIME)
         hour = timestamp // 3_600_000_000
-        known = self._memo.get(hour)
-        if known is not None and known[0] <= timestamp < known[1]:
-            return known
+        cached = self._memo.get(hour)
+        if cached is not None and cached[0] <= timestamp < cached[1]:
+            return cached
         try:
-            found = self._find(timestamp)
+            bounds = self._find(timestamp)
         except (OverflowError, ValueError) as ex:
             where = f"timestamp {timestamp} has no day in {self._zone.key}"
             raise RecordError(f"{where}: it lies outside of years 1 to 9999") from ex
         if len(self._memo) >= _REMEMBERED:
             self._memo.clear()
-        self._memo[hour] = found
-        return found
+        self._memo[hour] = bounds
+        return bounds
 
     def _find(self, timestamp: int) -> tuple[int, int]:
         local = (_EPOCH + timedelta(microseconds=timestamp)).astimezone(self._zone).replace(

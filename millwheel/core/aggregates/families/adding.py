@@ -125,19 +125,19 @@ def cells(keys: Sequence[pl.Series], stamps: Int64s, window: Tumbling) -> Cells 
         spots *= width
         spots += column
         spots -= first
-    numbers, found = _numbered(spots, size)
+    numbers, indices = _numbered(spots, size)
     parts: list[Int64s] = []
     for first, width in zip(firsts[:0:-1], widths[:0:-1], strict=True):
-        found, part = np.divmod(found, width)
+        indices, part = np.divmod(indices, width)
         parts.append(part + first)
-    return Cells(numbers, parts[::-1], (found + firsts[0]) * window.size + window.offset)
+    return Cells(numbers, parts[::-1], (indices + firsts[0]) * window.size + window.offset)
 
 
 def _numbered(spots: Int64s, size: int) -> tuple[npt.NDArray[np.intp], Int64s]:
     """The rank of each spot among those that occur, and these, in order."""
     used = np.zeros(size, np.bool_)
     used[spots] = True
-    found = np.flatnonzero(used)
+    distinct = np.flatnonzero(used)
     ranks = np.empty(size, np.intp)
-    ranks[found] = np.arange(len(found))
-    return ranks[spots], found
+    ranks[distinct] = np.arange(len(distinct))
+    return ranks[spots], distinct

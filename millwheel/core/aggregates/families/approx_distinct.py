@@ -138,18 +138,18 @@ class Sketched(ColumnAggregate):
     def result(self, groups: pl.DataFrame) -> pl.Series:
         """The estimate of coupons depends on their number alone."""
         lists = groups[self._column]
-        known = self._of_counts
-        found = [0] * len(lists)
+        memo = self._of_counts
+        estimates = [0] * len(lists)
         for index, (count, first) in enumerate(
             zip(lists.list.len(), lists.list.first(), strict=True)
         ):
-            if first and count in known:
-                found[index] = known[count]
+            if first and count in memo:
+                estimates[index] = memo[count]
             elif count:
-                found[index] = self._aggregator.result(self._image(lists[index].to_numpy()))
+                estimates[index] = self._aggregator.result(self._image(lists[index].to_numpy()))
                 if first:
-                    known[count] = found[index]
-        return pl.Series(self._column, found, pl.Int64)
+                    memo[count] = estimates[index]
+        return pl.Series(self._column, estimates, pl.Int64)
 
     def to_acc(self, row: Mapping[str, Any]) -> Any:
         return self._aggregator.united(self._image(np.array(row[self._column], np.uint32)))
@@ -176,20 +176,20 @@ class Sketched(ColumnAggregate):
         """One list for each group of coupons or lists."""
         numbers, codes = spread(lists)
         pairs = np.unique((numbers << 32) | codes.to_numpy().astype(np.int64))
-        owners, found = pairs >> 32, pairs & 0xFFFFFFFF
+        owners, group_codes = pairs >> 32, pairs & 0xFFFFFFFF
         counts = np.bincount(owners, minlength=len(lists))
         many = counts > self._most
-        many[owners[found == 0]] = True
+        many[owners[group_codes == 0]] = True
         if many.any():
-            owners, found = self._registers(owners, found, many)
-        return gathered(owners, pl.Series(found.astype(np.uint32)), len(lists))
+            owners, group_codes = self._registers(owners, group_codes, many)
+        return gathered(owners, pl.Series(group_codes.astype(np.uint32)), len(lists))
 
     def _registers(
         self, owners: _Int64s, codes: _Int64s, many: npt.NDArray[np.bool_]
     ) -> tuple[_Int64s, _Int64s]:
         """The same with registers for groups of many values."""
-        mine = many[owners]
-        kept = mine & (codes != 0)
+        mask = many[owners]
+        kept = mask & (codes != 0)
         slots, zeros = codes[kept] & ((1 << self._bits) - 1), codes[kept] >> _ADDRESS_BITS
         ordered = np.sort((((owners[kept] << self._bits) | slots) << _ZERO_BITS) | zeros)
         highest = ordered[np.append(np.diff(ordered >> _ZERO_BITS) != 0, True)[: len(ordered)]]
@@ -198,8 +198,8 @@ class Sketched(ColumnAggregate):
             slots & ((1 << self._bits) - 1)
         )
         marked = np.flatnonzero(many)
-        all_owners = np.concatenate([owners[~mine], slots >> self._bits, marked])
-        all_codes = np.concatenate([codes[~mine], made, np.zeros(len(marked), np.int64)])
+        all_owners = np.concatenate([owners[~mask], slots >> self._bits, marked])
+        all_codes = np.concatenate([codes[~mask], made, np.zeros(len(marked), np.int64)])
         order = np.argsort((all_owners << 32) | all_codes, kind="stable")
         return all_owners[order], all_codes[order]
 
@@ -236,11 +236,11 @@ def coupons(values: pl.Series) -> pl.Series:
     if values.dtype == pl.String:
         distinct = values.drop_nulls().unique()
         distinct = distinct.filter(distinct.str.len_bytes() > 0)
-        known = pl.Series(_of_texts(distinct.to_list()), dtype=pl.UInt32)
-        found: pl.Series = values.replace_strict(
-            distinct, known, default=None, return_dtype=pl.UInt32
+        codes = pl.Series(_of_texts(distinct.to_list()), dtype=pl.UInt32)
+        result: pl.Series = values.replace_strict(
+            distinct, codes, default=None, return_dtype=pl.UInt32
         )
-        return found
+        return result
     # Negative zero is zero.
     plain = (
         values.fill_null(0).to_numpy()
@@ -257,12 +257,12 @@ def coupons(values: pl.Series) -> pl.Series:
 
 def _of_texts(texts: Sequence[str]) -> list[int]:
     """A list of coupons has them in the order of updates, unless two are the same."""
-    found: list[int] = []
+    codes: list[int] = []
     for start in range(0, len(texts), _LISTED):
         some = texts[start : start + _LISTED]
         together = _listed(some)
-        found += together if len(together) == len(some) else [_listed((text,))[0] for text in some]
-    return found
+        codes += together if len(together) == len(some) else [_listed((text,))[0] for text in some]
+    return codes
 
 
 def _listed(texts: Sequence[str]) -> list[int]:

@@ -78,27 +78,27 @@ class _Part:
         return self.numbers
 
     def take(self, numbers: BitMap64, chunks: Chunks | None) -> None:
-        mine = self.load(chunks)
+        bitmap = self.load(chunks)
         self.form = None
         if self.entries:
-            # a third of the time of `numbers - mine`, which looks at all of mine
-            new = numbers - (numbers & mine)
+            # a third of the time of `numbers - bitmap`, which looks at all of the bitmap
+            new = numbers - (numbers & bitmap)
             if not new:
                 return
-            mine |= new
+            bitmap |= new
             if self.fresh is None:
                 self.fresh = new
             else:
                 self.fresh |= new
         else:
-            mine |= numbers
-        self.count = len(mine)
+            bitmap |= numbers
+        self.count = len(bitmap)
 
     def add(self, number: int, chunks: Chunks | None) -> None:
-        mine = self.load(chunks)
-        if number not in mine:
+        bitmap = self.load(chunks)
+        if number not in bitmap:
             self.form = None
-            mine.add(number)
+            bitmap.add(number)
             self.count += 1
             if self.entries:
                 self.fresh = BitMap64() if self.fresh is None else self.fresh
@@ -157,15 +157,15 @@ class Distinct:
 
     def update(self, values: Iterable[Any]) -> None:
         """Add values."""
-        found = list(values)
-        if set(map(type, found)) == {int}:
+        items = list(values)
+        if set(map(type, items)) == {int}:
             try:
-                self._take(BitMap64(found))
+                self._take(BitMap64(items))
                 return
             except OverflowError:  # some are negative
                 pass
         numbers = []
-        for value in found:
+        for value in items:
             whole = _whole(value)
             if whole is None:
                 self.others[value] = None
@@ -181,18 +181,18 @@ class Distinct:
 
     def merge_each(self, others: Sequence[Distinct]) -> list[int]:
         """Merge other sets one after the other; how many values there are after each of them."""
-        found = None
+        firsts = None
         if len(others) >= _TOGETHER:
-            found = first_seen(
+            firsts = first_seen(
                 [[part.load(each._chunks).to_array() for part in each._parts] for each in others]
             )
         counts: list[int] = []
-        if found is None:
+        if firsts is None:
             for other in others:
                 self.merge(other)
                 counts.append(len(self))
             return counts
-        numbers, first = found
+        numbers, first = firsts
         fresh, before = BitMap64(array("Q", numbers.tobytes())), len(self) - len(self.others)
         for part in self._parts:
             fresh -= part.load(self._chunks)

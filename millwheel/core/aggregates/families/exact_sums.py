@@ -45,14 +45,14 @@ def exact_floats(parts: Sequence[float]) -> list[float]:
         total = _fsum(parts)
     except (OverflowError, ValueError) as ex:
         raise RecordError("the sum has left the range of floating point numbers") from ex
-    found = [total + 0.0]
+    floats = [total + 0.0]
     rest = [*parts, -total]
     left = _fsum(rest)
     while left:
-        found.append(left)
+        floats.append(left)
         rest.append(-left)
         left = _fsum(rest)
-    return found
+    return floats
 
 
 def exact_add(acc: Exact, values: Sequence[Any]) -> Exact:
@@ -149,10 +149,10 @@ def from_exact(acc: Sequence[Any]) -> tuple[int, int]:
 def scaled(number: float, bits: int) -> int:
     """``number`` * 2**bits; Unfit when that is no whole number."""
     above, below = number.as_integer_ratio()
-    found, rest = divmod(above << bits, below)
+    quotient, rest = divmod(above << bits, below)
     if rest:
         raise Unfit
-    return found
+    return quotient
 
 
 def extremes(column: pl.Series) -> tuple[int, int]:

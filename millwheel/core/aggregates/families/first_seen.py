@@ -38,14 +38,14 @@ def first_seen(
 
 def among(numbers: _Numbers, some: _Numbers) -> npt.NDArray[np.bool_]:
     """Which of the numbers are among ``some`` of them. Both are sorted, each number once."""
-    found = np.zeros(len(numbers), np.bool_)
+    mask = np.zeros(len(numbers), np.bool_)
     if not len(some):
-        return found
+        return mask
     low, high = numbers[0], numbers[-1]
     if int(high) - int(low) > _SPAN:
-        found[np.searchsorted(numbers, some)] = True
-        return found
+        mask[np.searchsorted(numbers, some)] = True
+        return mask
     table = np.zeros(int(high) - int(low) + 1, np.bool_)
     table[some - low] = True
-    found[:] = table[numbers - low]
-    return found
+    mask[:] = table[numbers - low]
+    return mask

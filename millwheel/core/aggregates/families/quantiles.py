@@ -51,10 +51,10 @@ class Bins(LogarithmicMapping):
         """As DDSketch has it; of the last bin, whose middle is no float any more, the largest
         one."""
         try:
-            found: float = super().value(key)
+            middle: float = super().value(key)
         except OverflowError:
             return _LARGEST
-        return min(found, _LARGEST)
+        return min(middle, _LARGEST)
 
 
 class Quantiles(Aggregator[list[Any]]):
@@ -82,12 +82,12 @@ class Quantiles(Aggregator[list[Any]]):
     def add_many(
         self, acc: list[Any], values: Sequence[Any], timestamps: Sequence[int]
     ) -> list[Any]:
-        least, key, found = self.mapping.min_possible, self.mapping.key, (acc[1], acc[2])
+        least, key, bins_by_sign = self.mapping.min_possible, self.mapping.key, (acc[1], acc[2])
         for value, count in Counter(values).items():
             if -least <= value <= least:
                 acc[0] += count
                 continue
-            bins = found[value < 0]
+            bins = bins_by_sign[value < 0]
             bin_key = key(abs(value))
             bins[bin_key] = bins.get(bin_key, 0) + count
         return acc
@@ -97,14 +97,14 @@ class Quantiles(Aggregator[list[Any]]):
 
     def merge(self, acc: list[Any], other: list[Any]) -> list[Any]:
         acc[0] += other[0]
-        for mine, theirs in zip(acc[1:], other[1:], strict=True):
+        for own, theirs in zip(acc[1:], other[1:], strict=True):
             for bin_key, count in theirs.items():
-                mine[bin_key] = mine.get(bin_key, 0) + count
+                own[bin_key] = own.get(bin_key, 0) + count
         return acc
 
     def result(self, acc: list[Any]) -> Any:
-        found = [self._quantile(acc, share) for share in self.shares]
-        return found[0] if self.single else found
+        quantiles = [self._quantile(acc, share) for share in self.shares]
+        return quantiles[0] if self.single else quantiles
 
     def _change(self, acc: list[Any], value: Any, by: int) -> list[Any]:
         size = abs(value)
@@ -184,10 +184,10 @@ class Binned(ColumnAggregate):
         ranks = np.floor(self._aggregator.shares[0] * (after - before - 1)).astype(np.int64)
         some = after > before
         at = np.searchsorted(sums[1:], np.where(some, before + ranks, 0), side="right")
-        found: list[float | None] = [None] * len(lengths)
+        values: list[float | None] = [None] * len(lengths)
         for index in np.flatnonzero(some).tolist():
-            found[index] = self._value(int(codes[at[index]]))
-        return pl.Series(self._column, found, pl.Float64)
+            values[index] = self._value(int(codes[at[index]]))
+        return pl.Series(self._column, values, pl.Float64)
 
     def to_acc(self, row: Mapping[str, Any]) -> Any:
         zeros, bins = 0, ({}, {})  # type: tuple[int, tuple[dict[int, int], dict[int, int]]]
@@ -201,24 +201,24 @@ class Binned(ColumnAggregate):
 
     def from_acc(self, acc: Any) -> list[Any]:
         zeros, positive, negative = acc
-        found = {0: zeros} if zeros else {}
-        found |= {_MIDDLE + int(key): count for key, count in positive.items()}
-        found |= {-_MIDDLE - int(key): count for key, count in negative.items()}
-        if not all(0 < count < _COUNT for count in found.values()):
+        counts = {0: zeros} if zeros else {}
+        counts |= {_MIDDLE + int(key): count for key, count in positive.items()}
+        counts |= {-_MIDDLE - int(key): count for key, count in negative.items()}
+        if not all(0 < count < _COUNT for count in counts.values()):
             raise Unfit
-        return [[code * _COUNT + found[code] for code in sorted(found)]]
+        return [[code * _COUNT + counts[code] for code in sorted(counts)]]
 
     def _codes(self, values: pl.Series) -> pl.Series:
         """The code of each value; null where there is none."""
-        given = values.cast(pl.Float64).fill_null(0.0).to_numpy()
+        numbers = values.cast(pl.Float64).fill_null(0.0).to_numpy()
         mapping = self._aggregator.mapping
-        sizes = np.abs(given)
+        sizes = np.abs(numbers)
         counted = sizes > mapping.min_possible
         rungs = np.log(np.where(counted, sizes, 1.0)) / math.log(2) * mapping.ladder
         keys = np.ceil(rungs).astype(np.int64)
         for index in np.flatnonzero(counted & (np.abs(rungs - np.round(rungs)) < _NEAR)).tolist():
             keys[index] = mapping.key(float(sizes[index]))
-        codes = np.where(counted, np.where(given < 0, -1, 1) * (keys + _MIDDLE), 0)
+        codes = np.where(counted, np.where(numbers < 0, -1, 1) * (keys + _MIDDLE), 0)
         made: pl.Series = pl.Series(values.name, codes)
         return (
             made
@@ -243,13 +243,13 @@ def _counted(lists: pl.Series) -> pl.Series:
 def _added(lists: pl.Series) -> pl.Series:
     """The bins of groups, from those of their parts."""
     numbers, parts = spread(lists)
-    found = parts.to_numpy()
-    if not len(found):
+    entries = parts.to_numpy()
+    if not len(entries):
         return _bins(numbers, numbers, lists)
-    codes = found >> _COUNT_BITS
+    codes = entries >> _COUNT_BITS
     pairs = _pairs(numbers, codes)
     order = np.argsort(pairs)
-    pairs, counts = pairs[order], (found - (codes << _COUNT_BITS))[order]
+    pairs, counts = pairs[order], (entries - (codes << _COUNT_BITS))[order]
     first = np.flatnonzero(np.concatenate([[True], pairs[1:] != pairs[:-1]]))
     return _bins(pairs[first], np.add.reduceat(counts, first), lists)
 

@@ -29,13 +29,13 @@ def gathered(numbers: Int64s, values: pl.Series, groups: int) -> pl.Series:
     """The inverse: a list of values for each of so many groups, by the ``numbers`` of theirs, which
     are in order."""
     ordered = pl.Series("number", numbers).set_sorted()
-    found = (
+    frame = (
         pl.DataFrame([ordered, values.alias("values")])
         .group_by("number", maintain_order=True)
         .agg("values")
     )
-    if found.height < groups:
+    if frame.height < groups:
         every = pl.DataFrame({"number": np.arange(groups, dtype=np.int64)})
-        found = every.join(found, on="number", how="left", maintain_order="left")
-        found = found.with_columns(pl.col("values").fill_null(pl.lit([], pl.List(values.dtype))))
-    return found["values"]
+        frame = every.join(frame, on="number", how="left", maintain_order="left")
+        frame = frame.with_columns(pl.col("values").fill_null(pl.lit([], pl.List(values.dtype))))
+    return frame["values"]

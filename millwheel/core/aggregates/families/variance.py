@@ -111,10 +111,10 @@ def _square(value: Any) -> tuple[Any, ...]:
 
 def _squares(values: Sequence[float]) -> list[float]:
     """:func:`_square` of each: the same operations on an array give the same bits."""
-    given = np.array(values)
-    squares = given * given
-    high = given * _SPLIT - (given * _SPLIT - given)
-    low = given - high
+    floats = np.array(values)
+    squares = floats * floats
+    high = floats * _SPLIT - (floats * _SPLIT - floats)
+    low = floats - high
     return [*squares.tolist(), *(((high * high - squares) + 2.0 * high * low) + low * low).tolist()]
 
 

@@ -60,18 +60,18 @@ class Leaving:
 
     def taken_out(self, keys: Sequence[pl.Series]) -> list[Left]:
         """All that is held of some keys, which the columns no longer hold."""
-        found = []
+        parts = []
         for segment in self._windows.segments() if keys else ():
-            mine = is_among(segment.groups[KEY], keys)
-            if mine.any():
-                found.append(
+            mask = is_among(segment.groups[KEY], keys)
+            if mask.any():
+                parts.append(
                     Left(
-                        segment.groups.filter(pl.Series(mine)),
+                        segment.groups.filter(pl.Series(mask)),
                         max(segment.fired, self._windows.closed),
                     )
                 )
-                self._windows.cut(segment, segment.groups.filter(pl.Series(~mine)))
-        return found
+                self._windows.cut(segment, segment.groups.filter(pl.Series(~mask)))
+        return parts
 
     def stays(self, batches: Iterable[AnyBatch]) -> list[npt.NDArray[np.bool_]]:
         """Which records of each batch have a key that the columns hold."""
@@ -123,13 +123,13 @@ def where(batch: AnyBatch, mask: npt.NDArray[np.bool_]) -> AnyBatch:
 
 def is_among(keys: pl.Series, others: Sequence[pl.Series]) -> npt.NDArray[np.bool_]:
     """Which keys are among others, in whichever form columns hold them."""
-    found = np.zeros(len(keys), np.bool_)
+    mask = np.zeros(len(keys), np.bool_)
     for other in others:
         if keys.dtype == other.dtype:
-            found |= _is_in(keys, other)
+            mask |= _is_in(keys, other)
         elif pl.Binary in (keys.dtype, other.dtype):
-            found |= _is_in(_encoded(keys), _encoded(other))
-    return found
+            mask |= _is_in(_encoded(keys), _encoded(other))
+    return mask
 
 
 def _is_in(keys: pl.Series, others: pl.Series) -> npt.NDArray[np.bool_]:

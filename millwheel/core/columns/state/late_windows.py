@@ -116,13 +116,13 @@ class KeptColumns(ColumnWindows):
 
     def of_key(self, plan: ColumnPlan, key: Key) -> list[tuple[Window, Any]]:
         until = self.late_until(self.closed)
-        found = super().of_key(plan, key)
-        return [(window, acc) for window, acc in found if window.end > until]
+        windows = super().of_key(plan, key)
+        return [(window, acc) for window, acc in windows if window.end > until]
 
-    def open_windows(self, mine: pl.Expr) -> list[Window]:
+    def open_windows(self, of_key: pl.Expr) -> list[Window]:
         until = self.late_until(self.closed)
         parts = [
-            segment.groups.filter(mine & still_open(pl.col(END), until))
+            segment.groups.filter(of_key & still_open(pl.col(END), until))
             for segment in self._segments
         ]
         bounds = pl.concat([part.select(START, END) for part in parts]).unique() if parts else None

@@ -62,12 +62,12 @@ class SessionColumns(ColumnWindows):
 
     def _take_out(self, newer: Groups) -> list[Groups]:
         """Remove the open sessions that newer ones overlap."""
-        found: list[Groups] = []
+        sessions: list[Groups] = []
         for segment in list(self._segments):
             if (parts := _divided(segment.held, newer)) is not None:
-                found.append(parts[0])
+                sessions.append(parts[0])
                 self._keep(segment, parts[1])
-        return found
+        return sessions
 
 
 def _divided(older: Groups, newer: Groups) -> tuple[Groups, Groups] | None:
@@ -98,8 +98,8 @@ def few_sessions(pieces: Sequence[FewGroups]) -> FewGroups:
         for (key, window), row in piece.rows.items():
             of_keys.setdefault(key, []).append((window, row))
     rows = {}
-    for key, mine in of_keys.items():
-        for window, parts in _spans(sorted(mine, key=itemgetter(0))):
+    for key, sessions in of_keys.items():
+        for window, parts in _spans(sorted(sessions, key=itemgetter(0))):
             rows[key, window] = form.together(parts)
     return FewGroups(form, rows)
 
@@ -142,17 +142,17 @@ def replaced(older: pl.DataFrame, newer: pl.DataFrame) -> pl.Series | None:
     ones do not overlap each other."""
     rows = older.select(KEY, START, END).with_row_index(_ROW)
     near = rows.filter(pl.col(START) < newer[END].max(), pl.col(END) > newer[START].min())
-    mine = near.join(newer.select(KEY).unique(), on=KEY, how="semi", maintain_order="left")
-    if not mine.height:
+    candidates = near.join(newer.select(KEY).unique(), on=KEY, how="semi", maintain_order="left")
+    if not candidates.height:
         return None
     numbers = sessions_among(
-        pl.concat([mine.select(KEY, START, END), newer.select(KEY, START, END)])
+        pl.concat([candidates.select(KEY, START, END), newer.select(KEY, START, END)])
     )
-    touched = np.isin(numbers[: mine.height], numbers[mine.height :])
+    touched = np.isin(numbers[: candidates.height], numbers[candidates.height :])
     if not touched.any():
         return None
     mask = np.zeros(older.height, np.bool_)
-    mask[mine[_ROW].to_numpy()[touched]] = True
+    mask[candidates[_ROW].to_numpy()[touched]] = True
     return pl.Series(mask)
 
 

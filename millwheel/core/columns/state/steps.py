@@ -78,11 +78,11 @@ class StepColumns(ColumnWindows):
             self._forget(list(self._segments), watermark)
         return steps
 
-    def open_windows(self, mine: pl.Expr) -> list[Window]:
+    def open_windows(self, of_key: pl.Expr) -> list[Window]:
         """One for each point at which the result of the key may change."""
         if not self:
             return []
-        bounds = self.all_groups().filter(mine)
+        bounds = self.all_groups().filter(of_key)
         points = {*bounds.filter(still_open(pl.col(START), self.closed))[START], *bounds[END]}
         return [Window(point - self._window.size, point) for point in sorted(points)]
 
@@ -145,12 +145,12 @@ def steps_between(
     columns += [_sums(groups[COUNT], ranges)]
     for aggregate in plan.aggregates:
         columns += [_over(groups[name], aggregate, ranges).alias(name) for name in aggregate.dtypes]
-    found = pl.DataFrame(columns).select(list(plan.schema))
-    results = plan.results(found)
+    frame = pl.DataFrame(columns).select(list(plan.schema))
+    results = plan.results(frame)
     differs = pl.any_horizontal(
         pl.col(name).ne_missing(pl.col(name).shift()) for name in plan.names
     )
-    steps = found.filter(results.select(differs).to_series() & pl.Series(codes % len(times) > 0))
+    steps = frame.filter(results.select(differs).to_series() & pl.Series(codes % len(times) > 0))
     return in_order_of_time(steps)
 
 
@@ -224,8 +224,8 @@ def _extremes(column: pl.Series, ranges: _Ranges, largest: bool) -> pl.Series:
         ranges.after[used],
         ranges.count,
     )
-    found = pl.Series(np.where(lowest < len(values), lowest, -1))
-    inside: pl.Series = values.gather(found.replace(-1, None)).alias(column.name)
+    indices = pl.Series(np.where(lowest < len(values), lowest, -1))
+    inside: pl.Series = values.gather(indices.replace(-1, None)).alias(column.name)
     return inside
 
 
@@ -233,14 +233,14 @@ def _lowest(numbers: _Int64s, first: _Int64s, after: _Int64s, count: int) -> _In
     """For each of ``count`` points the lowest number of a range ``[first, after)`` around it."""
     none = np.iinfo(np.int64).max
     levels = np.frexp((after - first).astype(np.float64))[1] - 1  # the whole logarithm of a length
-    found = np.full(count, none, np.int64)
+    lowest = np.full(count, none, np.int64)
     for level in range(int(levels.max(initial=0)), -1, -1):
         half = 1 << level
-        handed = found.copy()
+        handed = lowest.copy()
         if level < levels.max(initial=0):
-            np.minimum(handed[half:], found[: count - half], out=handed[half:])
-        found = handed
-        mine = levels == level
-        np.minimum.at(found, first[mine], numbers[mine])
-        np.minimum.at(found, after[mine] - half, numbers[mine])
-    return found
+            np.minimum(handed[half:], lowest[: count - half], out=handed[half:])
+        lowest = handed
+        mask = levels == level
+        np.minimum.at(lowest, first[mask], numbers[mask])
+        np.minimum.at(lowest, after[mask] - half, numbers[mask])
+    return lowest

@@ -48,8 +48,8 @@ def test_a_class_of_ones_own_is_made_with_its_options() -> None:
 
     made = make_aggregator("mine:Longest", {"least": 3}, lambda name: Longest)
     assert isinstance(made, OwnAggregator)
-    assert isinstance(made.given, Longest)
-    assert made.given.least == 3
+    assert isinstance(made.wrapped, Longest)
+    assert made.wrapped.least == 3
     with pytest.raises(ValueError, match="derive it from millwheel"):
         make_aggregator("mine:dict", {}, lambda name: dict)
     with pytest.raises(TypeError, match="Longest must define create"):
