@@ -66,7 +66,7 @@ def reply(parts: tuple[Session, Answering, Gathering], words: Sequence[bytes]) -
     answering.release()
     for effect in out.others:
         assert isinstance(effect, AnswerQueries)
-        effect.reply(effect.found)
+        effect.reply(effect.outcomes)
     out.others.clear()
     return pending.reply(found)
 

@@ -128,19 +128,19 @@ def read_letters(folder: Path) -> Iterator[Letter]:
 def grouped(letters: Iterable[Letter], asked: frozenset[str]) -> list[LetterGroup]:
     """Letters by computation and kind, the largest groups first. ``asked`` are the ids of letters
     whose retry was requested."""
-    found: dict[tuple[str, str], list[Letter]] = {}
+    by_kind: dict[tuple[str, str], list[Letter]] = {}
     for letter in letters:
-        found.setdefault((letter.computation, letter.kind), []).append(letter)
+        by_kind.setdefault((letter.computation, letter.kind), []).append(letter)
     groups = [
         LetterGroup(
             computation,
             kind,
-            len(mine),
-            sum(letter.id in asked for letter in mine),
-            min(letter.written_s for letter in mine),
-            max(letter.written_s for letter in mine),
-            mine[0],
+            len(members),
+            sum(letter.id in asked for letter in members),
+            min(letter.written_s for letter in members),
+            max(letter.written_s for letter in members),
+            members[0],
         )
-        for (computation, kind), mine in found.items()
+        for (computation, kind), members in by_kind.items()
     ]
     return sorted(groups, key=lambda group: (-group.count, group.computation, group.kind))

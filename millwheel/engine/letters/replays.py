@@ -56,7 +56,7 @@ def _alone(root: Path) -> Iterator[None]:
 def asked_for(orders: ReplayOrders) -> frozenset[str]:
     """The ids of all letters whose retry was ever requested."""
     return frozenset(
-        wanted.letter for request in orders.requests().values() for wanted in request.wanted
+        requested.letter for request in orders.requests().values() for requested in request.wanted
     )
 
 
@@ -65,8 +65,10 @@ def ask(root: Path, orders: ReplayOrders, letters: list[Letter], limit: int | No
     their number. Each letter is requested only once, even if this process is killed on the way."""
     with _alone(root):
         requests = orders.requests()
-        known = asked_for(orders)
-        chosen = [letter for letter in letters if letter.again and letter.id not in known][:limit]
+        requested_ids = asked_for(orders)
+        chosen = [letter for letter in letters if letter.again and letter.id not in requested_ids][
+            :limit
+        ]
         number = max(requests, default=0) + 1
         for first in range(0, len(chosen), _LETTERS):
             piece = [letter.wanted() for letter in chosen[first : first + _LETTERS]]
@@ -87,52 +89,66 @@ class Binding:
 
     def order(self, request: Request) -> ReplayOrder:
         """The order that carries out a request."""
-        found = [again for wanted in request.wanted for again in self._records(wanted)]
-        return ReplayOrder(request.id, found)
+        records = [again for requested in request.wanted for again in self._records(requested)]
+        return ReplayOrder(request.id, records)
 
-    def _records(self, wanted: RequestedLetter) -> list[Again]:
-        if wanted.node not in self._graph.nodes:
+    def _records(self, requested: RequestedLetter) -> list[Again]:
+        if requested.node not in self._graph.nodes:
             return []
-        if wanted.what == RECORD:
+        if requested.what == RECORD:
             return [
                 self._again(
-                    wanted, wanted.node, as_key(wanted.key), wanted.timestamp or 0, wanted.value
+                    requested,
+                    requested.node,
+                    as_key(requested.key),
+                    requested.timestamp or 0,
+                    requested.value,
                 )
             ]
-        if wanted.what == KEY:
-            return self._keyed(wanted)
-        return self._line(wanted)
+        if requested.what == KEY:
+            return self._keyed(requested)
+        return self._line(requested)
 
     def _again(
-        self, wanted: RequestedLetter, node: str, key: Any, at: int, value: Any, problem: str = ""
+        self,
+        requested: RequestedLetter,
+        node: str,
+        key: Any,
+        at: int,
+        value: Any,
+        problem: str = "",
     ) -> Again:
-        return Again(wanted.letter, node, wanted.stream, key, at, value, wanted.history, problem)
+        return Again(
+            requested.letter, node, requested.stream, key, at, value, requested.history, problem
+        )
 
-    def _keyed(self, wanted: RequestedLetter) -> list[Again]:
+    def _keyed(self, requested: RequestedLetter) -> list[Again]:
         """The order for a record that had no key for one consumer."""
-        at = wanted.timestamp or 0
-        batch = Batch(wanted.stream, [1], [at], [wanted.letter], [wanted.value])
-        batches, keyless = self._fanout.split(batch, [wanted.value], epochs=AnyInstances())
-        for node, mine in batches:
-            if node == wanted.node:
-                return [self._again(wanted, node, mine.keys[0], at, wanted.value)]
+        at = requested.timestamp or 0
+        batch = Batch(requested.stream, [1], [at], [requested.letter], [requested.value])
+        batches, keyless = self._fanout.split(batch, [requested.value], epochs=AnyInstances())
+        for node, part in batches:
+            if node == requested.node:
+                return [self._again(requested, node, part.keys[0], at, requested.value)]
         problem = next(
-            (each.reason for each in keyless if each.node == wanted.node),
+            (each.reason for each in keyless if each.node == requested.node),
             "nobody consumes it any more",
         )
-        return [self._again(wanted, wanted.node, wanted.letter, at, wanted.value, problem)]
+        return [
+            self._again(requested, requested.node, requested.letter, at, requested.value, problem)
+        ]
 
-    def _line(self, wanted: RequestedLetter) -> list[Again]:
+    def _line(self, requested: RequestedLetter) -> list[Again]:
         """The order for a source's line that was not a record: one part for each consumer of its
         stream."""
-        stream = self._spec.stream(wanted.stream)
+        stream = self._spec.stream(requested.stream)
         schema = load_object(stream.schema, self._spec.folder) if stream.schema else None
         function = (
             load_object(stream.timestamp, self._spec.folder) if ":" in stream.timestamp else None
         )
         parts = SourceParts(
             pipeline=self._spec.name,
-            node=NodeName(wanted.node),
+            node=NodeName(requested.node),
             stream=replace(stream, max_future_us=None),
             source=None,  # type: ignore[arg-type]  # this source is never read
             partitions=list,
@@ -142,39 +158,44 @@ class Binding:
             limits=self._spec.limits,
         )
         sorting = Sorting(parts, _EVER, set(), 0, AnyInstances())
-        found = sorting.sort(wanted.letter, _read(wanted.value, schema))
+        outcome = sorting.sort(requested.letter, _read(requested.value, schema))
         records = [
             self._again(
-                wanted,
+                requested,
                 node,
                 batch.rows().keys[0],
                 batch.rows().timestamps[0],
                 _plain(batch.rows().values[0]),
             )
-            for node, batch in found.batches
+            for node, batch in outcome.batches
         ]
-        return records + [self._unusable(wanted, letter) for letter in sorting.letters]
+        return records + [self._unusable(requested, letter) for letter in sorting.letters]
 
-    def _unusable(self, wanted: RequestedLetter, letter: DeadLetter) -> Again:
+    def _unusable(self, requested: RequestedLetter, letter: DeadLetter) -> Again:
         """The order for a letter that still cannot be used. A source takes no records, so a
         consumer of its stream reports it."""
-        consumers = self._graph.consumers.get(wanted.stream, ())
+        consumers = self._graph.consumers.get(requested.stream, ())
         if letter.computation in consumers:
             at = letter.timestamp or 0
             return self._again(
-                wanted, letter.computation, wanted.letter, at, _plain(letter.value), letter.reason
+                requested,
+                letter.computation,
+                requested.letter,
+                at,
+                _plain(letter.value),
+                letter.reason,
             )
-        node = next(iter(consumers), wanted.node)
+        node = next(iter(consumers), requested.node)
         return Again(
-            wanted.letter,
+            requested.letter,
             node,
-            wanted.stream,
-            wanted.letter,
+            requested.stream,
+            requested.letter,
             0,
-            wanted.value,
-            wanted.history,
+            requested.value,
+            requested.history,
             letter.reason,
-            wanted.node,
+            requested.node,
         )
 
 
@@ -182,16 +203,16 @@ def _read(value: Any, schema: Any) -> Chunk:
     """Reads a line, or a record that was read from one, as the source would."""
     try:
         kind = Any if schema is None else schema
-        given = (
+        record = (
             msgspec.json.decode(value, type=kind)
             if isinstance(value, str)
             else msgspec.convert(value, kind)
         )
-        if schema is None and not isinstance(given, dict):
-            raise msgspec.ValidationError(f"a record is a map, not {type(given).__name__}")
+        if schema is None and not isinstance(record, dict):
+            raise msgspec.ValidationError(f"a record is a map, not {type(record).__name__}")
     except (msgspec.MsgspecError, ValueError) as ex:
         return Chunk([], [], 1, [Reject(1, value, f"still no record: {ex}")], finished=True)
-    return Chunk([1], [given], 1, finished=True)
+    return Chunk([1], [record], 1, finished=True)
 
 
 def _plain(value: Any) -> Any:

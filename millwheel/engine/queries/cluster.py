@@ -61,12 +61,14 @@ class ClusterMap:
         ):
             first, last = slots_within(entry.range)
             if first <= last:
-                mine = slots.setdefault(self._who(entry), [])
-                if mine and mine[-1][1] + 1 == first:
-                    first = mine.pop()[0]
-                mine.append((first, last))
+                spans = slots.setdefault(self._who(entry), [])
+                if spans and spans[-1][1] + 1 == first:
+                    first = spans.pop()[0]
+                spans.append((first, last))
         return [
-            SlotGroup(*who, tuple(mine)) for who, mine in slots.items() if who[0] in self.addresses
+            SlotGroup(*who, tuple(pairs))
+            for who, pairs in slots.items()
+            if who[0] in self.addresses
         ]
 
     def _who(self, entry: ShardEntry) -> tuple[str, str]:
@@ -165,9 +167,9 @@ def _about(node: SlotNode, role: bytes, protocol: int) -> bytes:
 
 def _joined(pairs: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
     """Pairs in order, neighbours as one."""
-    found: list[tuple[int, int]] = []
+    spans: list[tuple[int, int]] = []
     for first, last in sorted(pairs):
-        if found and found[-1][1] + 1 == first:
-            first = found.pop()[0]
-        found.append((first, last))
-    return tuple(found)
+        if spans and spans[-1][1] + 1 == first:
+            first = spans.pop()[0]
+        spans.append((first, last))
+    return tuple(spans)

@@ -43,8 +43,8 @@ class _Get(msgspec.Struct):
     name: bytes
     plan: QueryPlan
 
-    def reply(self, found: Sequence[Found]) -> bytes | Gather:
-        return self.session.got(self.name, self.plan, self.queries, found)
+    def reply(self, outcomes: Sequence[Found]) -> bytes | Gather:
+        return self.session.got(self.name, self.plan, self.queries, outcomes)
 
 
 Reply = bytes | Pending
@@ -125,16 +125,16 @@ class Session:
         return self._one(words[1], lambda answer: get_reply(answer, self.protocol))
 
     def got(
-        self, name: bytes, plan: QueryPlan, queries: Sequence[Query], found: Sequence[Found]
+        self, name: bytes, plan: QueryPlan, queries: Sequence[Query], outcomes: Sequence[Found]
     ) -> bytes | Gather:
         """The reply to GET."""
-        if type(answer := found[0]) is Answer:
+        if type(answer := outcomes[0]) is Answer:
             self._service.errors.replied()
             return get_reply(answer, self.protocol)
         return self._reply(
             Form([name], [plan], lambda answers: get_reply(answers[0], self.protocol)),
             queries,
-            found,
+            outcomes,
         )
 
     def hgetall(self, words: Sequence[bytes]) -> Reply:
@@ -189,39 +189,39 @@ class Session:
         queries = [query.asked_at(now_us) for plan in form.plans for query in plan.questions]
         if self._consistency is Consistency.STANDBY and form.follows:
             queries = [replace(query, consistency=Consistency.STANDBY) for query in queries]
-        return Formed(queries, lambda found: self._reply(form, queries, found))
+        return Formed(queries, lambda outcomes: self._reply(form, queries, outcomes))
 
     def _reply(
-        self, form: Form, queries: Sequence[Query], found: Sequence[Found]
+        self, form: Form, queries: Sequence[Query], outcomes: Sequence[Found]
     ) -> bytes | Gather:
         errors = self._service.errors
-        if set(map(type, found)) <= {Answer}:
+        if set(map(type, outcomes)) <= {Answer}:
             errors.replied()
-            return form.reply(found)
-        failure = next((each for each in found if isinstance(each, QueryError)), None)
+            return form.reply(outcomes)
+        failure = next((each for each in outcomes if isinstance(each, QueryError)), None)
         errors.replied(failure is not None and failure.failed)
         if failure is not None:
             return error_reply(failure)
-        firsts = form.firsts(found)
+        firsts = form.firsts(outcomes)
         if any(isinstance(each, Elsewhere) for each in firsts):
             return self._refusal(form.names, firsts)
-        return self._gather(form, queries, found)
+        return self._gather(form, queries, outcomes)
 
     def _gather(
-        self, form: Form, queries: Sequence[Query], found: Sequence[Found]
+        self, form: Form, queries: Sequence[Query], outcomes: Sequence[Found]
     ) -> bytes | Gather:
         """The owner of a formula's first computation asks the other workers for theirs."""
         addresses = self._service.cluster.addresses
         others = {
             index: _asked_elsewhere(queries[index], each, addresses)
-            for index, each in enumerate(found)
+            for index, each in enumerate(outcomes)
             if isinstance(each, Elsewhere)
         }
         if not all(each.owner for each in others.values()):
             return _UNKNOWN
 
         def reply(answers: Sequence[Answer | QueryError]) -> bytes:
-            whole = list(found)
+            whole = list(outcomes)
             for index, answer in zip(others, answers, strict=True):
                 if isinstance(answer, QueryError):
                     return error_reply(answer)
@@ -230,14 +230,14 @@ class Session:
 
         return Gather(list(others.values()), reply)
 
-    def _refusal(self, names: Sequence[bytes], found: Sequence[Found]) -> bytes:
+    def _refusal(self, names: Sequence[bytes], outcomes: Sequence[Found]) -> bytes:
         """The redirection for names that other workers own."""
-        owners = {each.owner if isinstance(each, Elsewhere) else "" for each in found}
+        owners = {each.owner if isinstance(each, Elsewhere) else "" for each in outcomes}
         if len(owners) > 1:
             return resp.error(
                 "the keys are with more than one worker: ask by slots, or one by one", "CROSSSLOT"
             )
-        moved = found[0]
+        moved = outcomes[0]
         address = (
             self._service.cluster.addresses.get(moved.owner)
             if isinstance(moved, Elsewhere)
@@ -367,12 +367,12 @@ def _fine(session: Session, words: Sequence[bytes]) -> Reply:
 
 
 def _asked_elsewhere(
-    query: Query, found: Elsewhere, addresses: Mapping[str, str]
+    query: Query, elsewhere: Elsewhere, addresses: Mapping[str, str]
 ) -> AskedElsewhere:
     """The worker to ask; its address is "" when it is not known."""
-    owner = addresses.get(found.owner, "")
+    owner = addresses.get(elsewhere.owner, "")
     stale = query.consistency in (Consistency.STANDBY, Consistency.SNAPSHOT)
-    standby = addresses.get(found.standby, "") if stale else ""
+    standby = addresses.get(elsewhere.standby, "") if stale else ""
     return AskedElsewhere(query, owner or standby, standby)
 
 

@@ -17,8 +17,8 @@ _log = logging.getLogger("millwheel.queries")
 class ChangesRead(Protocol):
     """Reads the named queries that were set while the pipeline runs."""
 
-    def read(self, known: QueryChanges | None = None) -> QueryChanges:
-        """The newest table of changes; ``known`` itself if nothing has changed since."""
+    def read(self, latest: QueryChanges | None = None) -> QueryChanges:
+        """The newest table of changes; ``latest`` itself if nothing has changed since."""
 
 
 class NamedFollower:
@@ -27,7 +27,7 @@ class NamedFollower:
     def __init__(self, named: NamedQueries, changes: ChangesRead) -> None:
         self._named = named
         self._changes = changes
-        self._known: QueryChanges | None = None
+        self._latest: QueryChanges | None = None
         self._news = threading.Event()
         self._over = False
 
@@ -54,11 +54,11 @@ class NamedFollower:
 
     def _look(self) -> None:
         try:
-            found = self._changes.read(self._known)
+            changes = self._changes.read(self._latest)
         except (MillwheelError, OSError) as ex:  # queries known so far stay available
             _log.warning("named queries are not followed: %s", ex)
             return
-        if found is not self._known:
-            self._known = found
-            for problem in self._named.change(found):
+        if changes is not self._latest:
+            self._latest = changes
+            for problem in self._named.change(changes):
                 _log.warning("%s", problem)

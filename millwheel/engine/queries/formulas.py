@@ -53,13 +53,13 @@ class NamedFormula:
         """The questions whose answers the formula needs, one per computation. ``keys`` by
         computation, where they are known already. Raises QueryError."""
         window_us = self.spec.window_us if query.window_us is None else query.window_us
-        found = (
+        keys_by_name = (
             {name: self.key_for(name, query.key) for name in self.computations}
             if keys is None
             else keys
         )
         return [
-            replace(query, indicator=name, key=found[name], window_us=window_us)
+            replace(query, indicator=name, key=keys_by_name[name], window_us=window_us)
             for name in self.computations
         ]
 
@@ -104,8 +104,8 @@ class NamedFormula:
 
     def key_for(self, computation: str, key: Any) -> Any:
         """The key of a computation, made of parts of the question's key."""
-        wanted = self.spec.keys.get(computation)
-        if wanted is None:
+        key_names = self.spec.keys.get(computation)
+        if key_names is None:
             return key
         parts = key if isinstance(key, tuple) else (key,)
         if len(parts) != len(self.spec.key):
@@ -113,8 +113,8 @@ class NamedFormula:
             raise QueryError(
                 "wrong_key", f"the key of {self.spec.name} has {len(self.spec.key)} parts ({names})"
             )
-        found = tuple(parts[self.spec.key.index(name)] for name in wanted)
-        return found if len(found) > 1 else found[0]
+        values = tuple(parts[self.spec.key.index(name)] for name in key_names)
+        return values if len(values) > 1 else values[0]
 
 
 def _told(value: Any) -> Any:
@@ -151,9 +151,9 @@ def _read(record: Mapping[str, Any], computation: str, value: str) -> Any:
 def literal(text: str) -> NamedFormula:
     """The formula that a question contains: one of a client, whose cost is bounded. Raises
     QueryError if it is not an expression over computations."""
-    known = _literals.get(text)
-    if known is not None:
-        return known
+    formula = _literals.get(text)
+    if formula is not None:
+        return formula
     try:
         made = NamedFormula(QuerySpec(LITERAL, text), foreign_formula(text))
     except ValueError as ex:
@@ -165,8 +165,8 @@ def literal(text: str) -> NamedFormula:
 def formula_asked(indicator: str, named: Mapping[str, NamedFormula]) -> NamedFormula | None:
     """The formula that an indicator stands for: a named one, or one that it spells out; None for an
     indicator of one computation. Raises QueryError if it spells out no formula."""
-    found = named.get(indicator)
-    return literal(indicator) if found is None and not _PLAIN.fullmatch(indicator) else found
+    formula = named.get(indicator)
+    return literal(indicator) if formula is None and not _PLAIN.fullmatch(indicator) else formula
 
 
 class KeptTexts(Generic[K, V]):

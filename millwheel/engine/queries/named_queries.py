@@ -35,12 +35,12 @@ class NamedQueries:
 
 def merged(own: Sequence[QuerySpec], changes: QueryChanges) -> dict[str, QuerySpec]:
     """All queries, by name."""
-    found = {spec.name: spec for spec in own}
+    queries = {spec.name: spec for spec in own}
     for row in changes.rows:
-        found.pop(row.name, None)
+        queries.pop(row.name, None)
         if row.formula:
-            found[row.name] = row.spec
-    return found
+            queries[row.name] = row.spec
+    return queries
 
 
 def _compiled(specs: Sequence[QuerySpec]) -> dict[str, NamedFormula]:

@@ -103,9 +103,9 @@ class QueryPlan:
     questions: tuple[Query, ...]
     formula: NamedFormula | None = None
 
-    def answer(self, found: Sequence[Answer]) -> Answer:
+    def answer(self, answers: Sequence[Answer]) -> Answer:
         """The answer, from the answers to the questions. Raises QueryError."""
-        return found[0] if self.formula is None else self.formula.result(found)
+        return answers[0] if self.formula is None else self.formula.result(answers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,9 +137,9 @@ class Catalog:
 
     def plan(self, name: bytes) -> QueryPlan:
         """The plan for a name. ``until_us`` may be None: now. Raises QueryError."""
-        known, formulas = self._plans.get(name), self.named.formulas
-        if known is not None and known[0] is formulas:
-            return known[1]
+        entry, formulas = self._plans.get(name), self.named.formulas
+        if entry is not None and entry[0] is formulas:
+            return entry[1]
         made = self._made(name, formulas)
         self._plans.keep(
             name, (formulas, made), (len(name) * _COPIES + _QUESTION_BYTES) * len(made.questions)
@@ -319,19 +319,19 @@ def _list(kind: type[_Kind]) -> str:
 
 def _about(spec: ComputationSpec, key: str | None) -> Mapping[str, Any]:
     """The description of a computation for people: its key, values and slices."""
-    found: dict[str, Any] = {"key": key, "values": [each.name for each in spec.aggregates]}
+    description: dict[str, Any] = {"key": key, "values": [each.name for each in spec.aggregates]}
     if isinstance(spec.work, SlicesSpec):
-        found["every"] = duration_text(spec.work.levels_us[0])
-        found["keep"] = duration_text(spec.work.keep_us)
+        description["every"] = duration_text(spec.work.levels_us[0])
+        description["keep"] = duration_text(spec.work.keep_us)
     if spec.windowed is not None:
-        found["window"] = spec.windowed.window.kind
-    return found
+        description["window"] = spec.windowed.window.kind
+    return description
 
 
 def _key_type(spec: ComputationSpec, pipeline: PipelineSpec) -> str | None:
     types = set()
-    for given in spec.inputs:
-        stream = pipeline.stream(given.stream)
-        known = given.key.kind is KeyKind.FIELD and stream.fields.get(given.key.names[0])
-        types.add(known if known in ("int", "str") else None)
+    for each in spec.inputs:
+        stream = pipeline.stream(each.stream)
+        kind = each.key.kind is KeyKind.FIELD and stream.fields.get(each.key.names[0])
+        types.add(kind if kind in ("int", "str") else None)
     return types.pop() if len(types) == 1 else None

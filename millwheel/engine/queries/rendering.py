@@ -125,7 +125,7 @@ class Pending(Protocol):
 
     queries: Sequence[Query]
 
-    def reply(self, found: Sequence[Found]) -> bytes | Gather:
+    def reply(self, outcomes: Sequence[Found]) -> bytes | Gather:
         """The reply, from the outcomes of :attr:`queries` in order."""
 
 
@@ -135,8 +135,8 @@ class Formed(msgspec.Struct):
     queries: Sequence[Query]
     write: Callable[[Sequence[Found]], bytes | Gather]
 
-    def reply(self, found: Sequence[Found]) -> bytes | Gather:
-        return self.write(found)
+    def reply(self, outcomes: Sequence[Found]) -> bytes | Gather:
+        return self.write(outcomes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,10 +171,10 @@ class Form(msgspec.Struct):
     follows: bool = True
     """Whether READONLY on the connection selects the state that is read."""
 
-    def reply(self, found: Sequence[Found]) -> bytes:
+    def reply(self, outcomes: Sequence[Found]) -> bytes:
         """The reply, from the answers to all questions of the plans in their order. An error where
         a formula has no value."""
-        answers = cast(Sequence[Answer], found)
+        answers = cast(Sequence[Answer], outcomes)
         if all(plan.formula is None for plan in self.plans):
             return self.write(answers)
         start, made = 0, []
@@ -186,10 +186,10 @@ class Form(msgspec.Struct):
             return error_reply(ex)
         return self.write(made)
 
-    def firsts(self, found: Sequence[Found]) -> list[Found]:
+    def firsts(self, outcomes: Sequence[Found]) -> list[Found]:
         """The outcome of the first question of each plan."""
         starts = accumulate((len(plan.questions) for plan in self.plans), initial=0)
-        return [found[start] for start in islice(starts, len(self.plans))]
+        return [outcomes[start] for start in islice(starts, len(self.plans))]
 
 
 def error_reply(ex: QueryError) -> bytes:

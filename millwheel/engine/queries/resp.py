@@ -66,25 +66,25 @@ class CommandReader:
 
     def feed(self, data: bytes) -> list[list[bytes] | ProtocolError]:
         """The commands that are complete now, followed by at most one error."""
-        found: list[list[bytes] | ProtocolError] = []
+        commands: list[list[bytes] | ProtocolError] = []
         if self._skipped is not None:
             return self._go_on_skipping(self._skipped, data)
-        if not self._kept and self._whole(data, found):
-            return found
+        if not self._kept and self._whole(data, commands):
+            return commands
         self._kept.data += data
-        found = []
+        commands = []
         try:
             while (words := self._kept.take(self.most_bytes)) is not None:
                 if words:
-                    found.append(words)
+                    commands.append(words)
         except _TooMuch as ex:
             rest, self._kept, self._skipped = bytes(self._kept.data), _Half(), _Skipped(str(ex))
-            found += self._go_on_skipping(self._skipped, rest)
+            commands += self._go_on_skipping(self._skipped, rest)
         except ProtocolError as ex:
             # the next command can only be found at the beginning of the next read
             self._kept = _Half()
-            found.append(ex)
-        return found
+            commands.append(ex)
+        return commands
 
     def _go_on_skipping(self, skipped: _Skipped, data: bytes) -> list[list[bytes] | ProtocolError]:
         """Read a too large command to its end without keeping it: it gives one error, and the
@@ -101,8 +101,8 @@ class CommandReader:
             [ProtocolError(skipped.why), *self.feed(rest)] if rest else [ProtocolError(skipped.why)]
         )
 
-    def _whole(self, data: bytes, found: list[list[bytes] | ProtocolError]) -> bool:
-        """Parse a read that consists of whole commands into ``found``. False, without any effect,
+    def _whole(self, data: bytes, commands: list[list[bytes] | ProtocolError]) -> bool:
+        """Parse a read that consists of whole commands into ``commands``. False, without any effect,
         when it does not."""
         if data[:1] != b"*" or _HUGE.search(data):
             return False
@@ -110,10 +110,10 @@ class CommandReader:
         reader.feed(data + _END)
         try:
             while (command := reader.gets()) is not _NOTHING:
-                found.append(command)
+                commands.append(command)
         except Exception:  # hiredis raises its own exceptions
-            found.clear()
-        if found and found.pop() == _END_WORDS and all(map(_is_words, found)):
+            commands.clear()
+        if commands and commands.pop() == _END_WORDS and all(map(_is_words, commands)):
             return True
         self._reader = hiredis_reader()
         return False
@@ -169,16 +169,16 @@ class _Half:
 
     def _collect(self, most_bytes: int) -> bool:
         """Note the words that have come. True once there are all of them."""
-        if self._words < 0 and (found := self._header(_ARRAY, _MOST_SKIPPED)) is not None:
-            count, self._at = found
+        if self._words < 0 and (header := self._header(_ARRAY, _MOST_SKIPPED)) is not None:
+            count, self._at = header
             if count > MAX_WORDS:
                 raise _TooMuch(f"a command has {MAX_WORDS} words at most, this one {count}")
             self._words = count
         while self._words > 0:
-            found = self._header(_BULK, _MOST_SKIPPED_BYTES)
-            if found is None:
+            header = self._header(_BULK, _MOST_SKIPPED_BYTES)
+            if header is None:
                 return False
-            size, begin = found
+            size, begin = header
             if size > most_bytes:
                 raise _TooMuch(f"a command has {most_bytes} bytes at most")
             end = begin + size

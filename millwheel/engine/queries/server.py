@@ -177,24 +177,24 @@ class QueryServer:
             for each in request.questions
         ]
         await self._workers.ask(asked, GATHER_S)
-        found = [
+        replies = [
             answer_of(each.reply) if isinstance(each.reply, bytes) else each.reply for each in asked
         ]
-        return request.reply([each for each in found if each is not None])
+        return request.reply([each for each in replies if each is not None])
 
     def _send(self) -> None:
         jobs, queries, self._jobs, self._queries = self._jobs, self._queries, [], []
 
-        def reply(found: Sequence[Found]) -> None:
+        def reply(outcomes: Sequence[Found]) -> None:
             try:
-                self._loop.call_soon_threadsafe(self._answered, jobs, found)
+                self._loop.call_soon_threadsafe(self._answered, jobs, outcomes)
             except RuntimeError:
                 return  # the server has ended
 
         self._post(AskedQueries(queries, reply))
 
-    def _answered(self, jobs: Sequence[_Job], found: Sequence[Found]) -> None:
-        self._waves.append((jobs, found))
+    def _answered(self, jobs: Sequence[_Job], outcomes: Sequence[Found]) -> None:
+        self._waves.append((jobs, outcomes))
         if monotonic() - self._checked_s < LEASE_S:
             self._deliver()
         elif not self._checking:
@@ -213,16 +213,16 @@ class QueryServer:
             self._checked_s = began_s
         else:
             _log.warning("answers are refused: %s", problem)
-            self._waves = [(jobs, [_FENCED] * len(found)) for jobs, found in self._waves]
+            self._waves = [(jobs, [_FENCED] * len(outcomes)) for jobs, outcomes in self._waves]
         self._deliver()
 
     def _deliver(self) -> None:
         waves, self._waves = self._waves, []
         told: dict[Connection, None] = {}
-        for jobs, found in waves:
+        for jobs, outcomes in waves:
             start = 0
             for connection, slot, size in jobs:
-                connection.answered(slot, found[start : start + size])
+                connection.answered(slot, outcomes[start : start + size])
                 told[connection] = None
                 start += size
         for connection in told:

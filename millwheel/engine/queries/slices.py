@@ -85,7 +85,7 @@ class SliceAnswers:
     """The store key of a key: its hash, which begins with its slot, then its bytes."""
     merged: MergedSpans | None = None
     """What was merged already; None where nobody says which keys change."""
-    _known: dict[tuple[SliceSpan, bool], Sequence[bytes]] = field(
+    _prefixes: dict[tuple[SliceSpan, bool], Sequence[bytes]] = field(
         default_factory=dict, repr=False, compare=False
     )
     """The part that is the same for all keys asked for one span: see :meth:`_pieces`."""
@@ -136,22 +136,22 @@ class SliceAnswers:
         return Finding(query.chosen(values), span.start_us, max(end_us, span.start_us), complete)
 
     def _span(self, window_us: int | None, until_us: int, mode: Mode) -> SliceSpan:
-        known = self._spans.get((window_us, until_us, mode))
-        if known is None:
+        span = self._spans.get((window_us, until_us, mode))
+        if span is None:
             if len(self._spans) >= _KNOWN_SPANS:
                 self._spans.clear()
-            known = self._spans[window_us, until_us, mode] = span_of(
+            span = self._spans[window_us, until_us, mode] = span_of(
                 self.levels, window_us, until_us, mode
             )
-        return known
+        return span
 
     def _stored_key(self, key: Key) -> bytes:
-        known = self._stored_keys.get(key)
-        if known is None:
+        encoded = self._stored_keys.get(key)
+        if encoded is None:
             if len(self._stored_keys) >= _STORED_KEYS:
                 self._stored_keys.clear()
-            known = self._stored_keys[key] = self.stored_key(key)
-        return known
+            encoded = self._stored_keys[key] = self.stored_key(key)
+        return encoded
 
     def _check_kept(self, span: SliceSpan, expired_us: int, name: str) -> None:
         first_end = self.levels[0].bounds(span.start_us)[1]
@@ -167,61 +167,61 @@ class SliceAnswers:
     ) -> int:
         """The edge of a slice from which on nothing of a key has been cleared for idleness."""
         stored = state.get(SLICE_KEY + stored_key)
-        known = None if stored is None else decode_key(stored)
-        if known is not None and not is_idle(known.newest_us, watermark_us, ttl_us):
-            return known.since_us
+        entry = None if stored is None else decode_key(stored)
+        if entry is not None and not is_idle(entry.newest_us, watermark_us, ttl_us):
+            return entry.since_us
         return since_idle(self.levels[0], watermark_us, state.get(CLEARED), ttl_us)
 
     def _merged(self, stored_key: bytes, span: SliceSpan, state: StoreView) -> MergedSpan:
         if self.merged is None:
             return self._read(stored_key, span, state)[0]
-        known = self.merged.get(stored_key, span)
-        if known is None:
-            known, read_bytes = self._read(stored_key, span, state)
-            self.merged.keep(stored_key, span, known, read_bytes)
-        return known
+        merged = self.merged.get(stored_key, span)
+        if merged is None:
+            merged, read_bytes = self._read(stored_key, span, state)
+            self.merged.keep(stored_key, span, merged, read_bytes)
+        return merged
 
     def _read(self, stored_key: bytes, span: SliceSpan, state: StoreView) -> tuple[MergedSpan, int]:
         """The results of a span with the time of its newest record, and how many bytes were
         read."""
-        found = self._stored(self._pieces(span, True), stored_key, state)
-        if found and found[-1] and decode_slice(found[-1]).newest_us >= span.end_us:
+        slices = self._stored(self._pieces(span, True), stored_key, state)
+        if slices and slices[-1] and decode_slice(slices[-1]).newest_us >= span.end_us:
             # The last slice reaches over the end and has records there.
-            found = self._stored(self._pieces(span, False), stored_key, state)
+            slices = self._stored(self._pieces(span, False), stored_key, state)
         acc, newest_us = self.aggregation.create(), MIN_TIME
-        for data in found:
+        for data in slices:
             if data is not None:
                 stored = decode_slice(data)
                 acc = self.aggregation.merge(acc, stored.acc)
                 newest_us = max(newest_us, stored.newest_us)
         return (self.aggregation.result(acc), newest_us), sum(
-            [len(data) for data in found if data is not None]
+            [len(data) for data in slices if data is not None]
         )
 
     def _pieces(self, span: SliceSpan, beyond: bool) -> Sequence[bytes]:
         """The beginnings of the store keys of the slices that make up a span."""
-        known = self._known.get((span, beyond))
-        if known is not None:
-            return known
-        found = []
+        cached = self._prefixes.get((span, beyond))
+        if cached is not None:
+            return cached
+        prefixes = []
         for piece in pieces(self.levels, span, beyond):
-            found.append(slice_prefix(piece.level, piece.start_us))
-            if len(found) > MOST_PIECES:
+            prefixes.append(slice_prefix(piece.level, piece.start_us))
+            if len(prefixes) > MOST_PIECES:
                 raise QueryError(
                     "too_much",
                     f"the window has more than {MOST_PIECES} slices; give the computation longer"
                     " levels",
                 )
-        if len(found) <= _KNOWN_PIECES:
-            if len(self._known) >= _KNOWN_SPANS:
-                self._known.clear()
-            self._known[span, beyond] = found
-        return found
+        if len(prefixes) <= _KNOWN_PIECES:
+            if len(self._prefixes) >= _KNOWN_SPANS:
+                self._prefixes.clear()
+            self._prefixes[span, beyond] = prefixes
+        return prefixes
 
     def _stored(
-        self, wanted: Sequence[bytes], stored_key: bytes, state: StoreView
+        self, prefixes: Sequence[bytes], stored_key: bytes, state: StoreView
     ) -> list[bytes | None]:
-        return state.get_many([prefix + stored_key for prefix in wanted])
+        return state.get_many([prefix + stored_key for prefix in prefixes])
 
 
 def since_idle(finest: SliceLevel, watermark_us: int, cleared: bytes | None, ttl_us: int) -> int:

@@ -46,10 +46,10 @@ def span_of(
             "bad_window", "slices are asked for a window, such as 1h; open is for windows that fire"
         )
     if window_us is None or window_us <= 0:
-        given = "no window" if window_us is None else f"a window of {window_us}us"
+        window = "no window" if window_us is None else f"a window of {window_us}us"
         raise QueryError(
             "bad_window",
-            f"{given} was given; slices are asked for a window longer than 0, such as 1h",
+            f"{window} was given; slices are asked for a window longer than 0, such as 1h",
         )
     since_us = until_us - window_us
     if since_us < MIN_TIME or until_us > LAST_TIME:
@@ -82,9 +82,9 @@ def pieces(
     the span; it may be used only if none of its records does."""
     at = span.start_us
     while at < span.end_us:
-        found = _coarsest(levels, at, span.end_us, beyond)
-        yield found
-        at = found.end_us
+        piece = _coarsest(levels, at, span.end_us, beyond)
+        yield piece
+        at = piece.end_us
 
 
 def _coarsest(levels: Sequence[SliceLevel], at_us: int, end_us: int, beyond: bool) -> SlicePiece:

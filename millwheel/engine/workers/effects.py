@@ -181,7 +181,7 @@ class AnswerQueries:
     show."""
 
     reply: Callable[[Sequence[Found]], None]
-    found: Sequence[Found]
+    outcomes: Sequence[Found]
     rests_on: Mapping[ShardName, int]
 
 

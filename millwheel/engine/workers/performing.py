@@ -68,7 +68,7 @@ class Performing:
             # Earlier, a reader would see what a crash may unmake (mutation answers_before_commit).
             if number > self._durable.get(shard, 0):
                 raise self._too_early(shard, number, "answers")
-        effect.reply(effect.found)
+        effect.reply(effect.outcomes)
 
     def _too_early(self, shard: ShardName, number: int, what: str) -> InvariantError:
         durable = self._durable.get(shard, 0)

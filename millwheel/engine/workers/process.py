@@ -147,8 +147,8 @@ class WorkerProcess:
         assembly.publish_aside(PublishThreads(post).publish)
         assembly.warm_up()
         assembly.stop_broken()
-        given = assembly.spec.limits
-        hangs = Hangs(storage.notes, given.hangs, settings.doing)
+        spec_limits = assembly.spec.limits
+        hangs = Hangs(storage.notes, spec_limits.hangs, settings.doing)
         assembly.watch(hangs)
         finals = [
             each.name for each in assembly.spec.computations if each.stage is AggregationStage.FINAL
@@ -164,8 +164,8 @@ class WorkerProcess:
         self._observed = Observed(*told, finals)
         self._watchdog = (
             Tidying(hangs)
-            if given.callback_us is None
-            else Watchdog(hangs, given.callback_us, settings.on_hang)
+            if spec_limits.callback_us is None
+            else Watchdog(hangs, spec_limits.callback_us, settings.on_hang)
         )
         monotonic_us = self._clock.monotonic_us
         following = Following(

@@ -106,9 +106,9 @@ class WorkerService(WorkerServicer):
             [record.id for record in request.records],
         )
         traces = [record.trace for record in request.records]
-        known = traces if any(traces) else ()
+        contexts = traces if any(traces) else ()
         self._post(
-            ev.Injected(request.stream, ShardName(request.target), values, ids, answer, known)
+            ev.Injected(request.stream, ShardName(request.target), values, ids, answer, contexts)
         )
         if not answered.wait(_INJECT_TIMEOUT_S):
             context.abort(

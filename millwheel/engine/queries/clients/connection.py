@@ -143,10 +143,10 @@ class Connection(asyncio.Protocol):
     def _has_room(self) -> bool:
         return self._waiting <= MAX_WAITING and self._held <= MAX_WAITING_BYTES and not self._unsent
 
-    def _read_on(self, wanted: bool) -> None:
-        if wanted is not self._reads and not self._transport.is_closing():
-            self._reads = wanted
-            (self._transport.resume_reading if wanted else self._transport.pause_reading)()
+    def _read_on(self, active: bool) -> None:
+        if active is not self._reads and not self._transport.is_closing():
+            self._reads = active
+            (self._transport.resume_reading if active else self._transport.pause_reading)()
 
     def _execute(self, command: list[bytes] | resp.ProtocolError) -> None:
         reply = (
@@ -172,11 +172,11 @@ class Connection(asyncio.Protocol):
         self._waiting += len(reply.queries)
         self._server.ask(self, slot, reply.queries)
 
-    def answered(self, slot: Slot, found: Sequence[Found]) -> None:
+    def answered(self, slot: Slot, outcomes: Sequence[Found]) -> None:
         """Take the outcomes of the queries of a command."""
         assert slot.pending is not None
         try:
-            reply = slot.pending.reply(found)
+            reply = slot.pending.reply(outcomes)
         except Exception:
             reply = failed_reply()
         if isinstance(reply, Gather):

@@ -213,12 +213,12 @@ def error_of(line: str) -> QueryError:
 
 def command_of(query: Query, key: str, options: Mapping[str, str] | None = None) -> bytes:
     """MW.QUERY for a question; ``key`` is its key as text, ``options`` replace its own."""
-    given = {"MODE": query.mode.value, "CONSISTENCY": query.consistency.value}
+    arguments = {"MODE": query.mode.value, "CONSISTENCY": query.consistency.value}
     if query.window_us is not None:
-        given["WINDOW"] = f"{query.window_us}us"
+        arguments["WINDOW"] = f"{query.window_us}us"
     if query.until_us is not None:
-        given["UNTIL"] = str(query.until_us)
-    given.update(options or {})
+        arguments["UNTIL"] = str(query.until_us)
+    arguments.update(options or {})
     return packed(
-        "MW.QUERY", query.indicator, key, *(word for pair in given.items() for word in pair)
+        "MW.QUERY", query.indicator, key, *(word for pair in arguments.items() for word in pair)
     )

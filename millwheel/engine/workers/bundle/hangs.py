@@ -144,8 +144,8 @@ def record_mark(batch: Batch, channel: ChannelName, index: int) -> bytes:
     """The identity of a record; b"" if it has neither number nor id."""
     if batch.seqs:
         return encode_value(("r", channel, batch.seqs[index]))
-    given = None if batch.ids is None else batch.ids[index]
-    return b"" if given is None else encode_value(("i", given))
+    record_id = None if batch.ids is None else batch.ids[index]
+    return b"" if record_id is None else encode_value(("i", record_id))
 
 
 def timer_mark(due: Due) -> bytes:
@@ -262,7 +262,7 @@ def known_of(notes: Mapping[str, Hang], entry: ShardEntry, after: int) -> KnownH
     for hang in notes.values():
         marks.setdefault(hang.mark, []).append(hang)
     marks.pop(b"", None)
-    found = {mark: hangs[-1] for mark, hangs in marks.items() if _is_enough(hangs, after)}
+    avoided = {mark: hangs[-1] for mark, hangs in marks.items() if _is_enough(hangs, after)}
     # By keys and not by the name of the shard: it may have been split or merged since.
     deaths = {
         name: hang
@@ -270,9 +270,9 @@ def known_of(notes: Mapping[str, Hang], entry: ShardEntry, after: int) -> KnownH
         if hang.ended and int(hang.lo, 16) < entry.range.hi and entry.range.lo < int(hang.hi, 16)
     }
     if len(deaths) < _FAST:
-        return KnownHangs(found)
+        return KnownHangs(avoided)
     lone = max(_LEAST_LONE, *(2 * hang.records for hang in deaths.values()))
-    return KnownHangs(found, True, lone, tuple(deaths))
+    return KnownHangs(avoided, True, lone, tuple(deaths))
 
 
 def _is_enough(hangs: Sequence[Hang], after: int) -> bool:
@@ -289,22 +289,31 @@ class Hangs:
         self._passed: queue.SimpleQueue[tuple[NodeName, tuple[str, ...]]] = queue.SimpleQueue()
         self._notes = notes
         self._after = after
-        self._found: dict[tuple[str, int], KnownHangs] = {}
+        self._known_hangs: dict[tuple[str, int], KnownHangs] = {}
         self._settled: queue.SimpleQueue[tuple[NodeName, bytes]] = queue.SimpleQueue()
         self._watched: WeakValueDictionary[LeasedShard, Any] = WeakValueDictionary()
 
     def learn(self, node: NodeName, entry: ShardEntry) -> None:
         """Read the notes of earlier owners, before the shard is opened (any thread)."""
-        self._found[entry.shard, entry.token] = known_of(dict(self._read(node)), entry, self._after)
+        self._known_hangs[entry.shard, entry.token] = known_of(
+            dict(self._read(node)), entry, self._after
+        )
 
     def watch(self, watched: Watched | None, node: NodeName, entry: ShardEntry) -> Avoided:
         """Watch an opening shard if its operator calls user code, and give it the calls to
         avoid."""
-        known = self._found.pop((entry.shard, entry.token), KnownHangs())
+        known_hangs = self._known_hangs.pop((entry.shard, entry.token), KnownHangs())
         lo, hi = f"{entry.range.lo:x}", f"{entry.range.hi:x}"
         about = InProgress(node, entry.shard, entry.token, lo, hi)
-        parts = (known.apart, known.lone, known.deaths, self._passed, self._doing, about)
-        avoided = Avoided(known.hangs, self._settled, *parts)
+        parts = (
+            known_hangs.apart,
+            known_hangs.lone,
+            known_hangs.deaths,
+            self._passed,
+            self._doing,
+            about,
+        )
+        avoided = Avoided(known_hangs.hangs, self._settled, *parts)
         if watched is not None:
             watched.avoid(avoided)
             self._watched[LeasedShard(node, entry.shard, entry.token)] = watched

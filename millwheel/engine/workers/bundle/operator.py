@@ -188,14 +188,14 @@ class Operator(ABC):
         repeatedly."""
         return
 
-    def rest(self, wanted: bool, now_us: int) -> None:
-        """While ``wanted``, begin nothing new and finish the work in progress, so that a savepoint
+    def rest(self, active: bool, now_us: int) -> None:
+        """While ``active``, begin nothing new and finish the work in progress, so that a savepoint
         finds nothing in flight. Called with every order, and when a shard opens: often with the
         value that it has already."""
         return
 
-    def catch_up(self, wanted: bool) -> None:
-        """While ``wanted``, a rest begins only once everything was read again that an earlier owner
+    def catch_up(self, active: bool) -> None:
+        """While ``active``, a rest begins only once everything was read again that an earlier owner
         can have read. A savepoint without that could lack records that some consumers have and
         others do not."""
         return

@@ -57,7 +57,7 @@ class RecordGroups:
         gets what is to be said of the records that are in none. Raises Unfit, and whatever the
         aggregation raises for a record."""
         late_until = windows.late_until(bundle.watermark)
-        found: list[Groups] = []
+        parts: list[Groups] = []
         rows: AnyBatch | None = batch
         if len(batch) < self._few and not plan.inferred:
             groups = self._of_rows(batch.rows(), plan, late_until, bundle, told)
@@ -71,15 +71,15 @@ class RecordGroups:
             # Sources have looked at each record. The results of a computation may be null, or of
             # another type.
             clean, rows = plan.divide(batch)
-            found.append(self._of_columns(clean, plan, late_until, bundle, told))
+            parts.append(self._of_columns(clean, plan, late_until, bundle, told))
         if rows is not None:
             # accumulators do not tell the types of fields that nobody has declared
             if plan.inferred:
                 raise Unfit
-            found.append(
+            parts.append(
                 plan.from_row_groups(self._of_rows(rows.rows(), plan, late_until, bundle, told))
             )
-        return [windows.entering(groups, bundle.watermark) for groups in found]
+        return [windows.entering(groups, bundle.watermark) for groups in parts]
 
     def _form_of(self, plan: ColumnPlan) -> RowForm:
         if self._form is None or self._form.plan is not plan:

@@ -65,14 +65,14 @@ def _fields_of(kind: type) -> _Fields | None:
     if any("__post_init__" in vars(base) for base in kind.__mro__):
         return None
     try:
-        found = inspect.type_info(kind)
+        struct = inspect.type_info(kind)
     except (TypeError, NameError):
         return None
-    if not isinstance(found, inspect.StructType):
+    if not isinstance(struct, inspect.StructType):
         return None
-    room = len(str(found.tag)) + len(str(found.tag_field)) + 2 * _HEADS
-    ints = tuple(field.name for field in found.fields if isinstance(field.type, inspect.IntType))
-    for field in found.fields:
+    room = len(str(struct.tag)) + len(str(struct.tag_field)) + 2 * _HEADS
+    ints = tuple(field.name for field in struct.fields if isinstance(field.type, inspect.IntType))
+    for field in struct.fields:
         if not isinstance(field.type, _PLAIN) or not field.required:  # a default may be anything
             return None
         room += len(field.encode_name.encode()) + _HEADS

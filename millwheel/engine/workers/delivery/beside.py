@@ -78,7 +78,7 @@ class BesideColumns:
         return columns
 
     def _columns(self, batch: Batch) -> ColumnBatch | None:
-        found: dict[str, str] = {}
+        kinds: dict[str, str] = {}
         series = []
         for name in self._names:
             read = batch.values if isinstance(batch.values, Values) else None
@@ -95,8 +95,8 @@ class BesideColumns:
             if kind == "float" and not np.isfinite(made.to_numpy()).all():
                 return None
             series.append(made)
-            found[name] = kind
-        if not self._accepts(found):
+            kinds[name] = kind
+        if not self._accepts(kinds):
             return None
         ids = None if batch.ids is None else _ids(batch.ids)
         if batch.ids is not None and ids is None:

@@ -99,13 +99,13 @@ class Combining:
     def groups(self, batches: Sequence[tuple[NodeName, AnyBatch]]) -> list[AnyBatch] | None:
         """What the consumers get in place of these records, None when some of them cannot be
         grouped."""
-        found = []
+        combined = []
         for node, batch in batches:
             groups = self.groupings[node].groups(node, batch)
             if groups is None:
                 return None
-            found.append(groups)
-        return found
+            combined.append(groups)
+        return combined
 
 
 def combinings_of(
@@ -115,16 +115,16 @@ def combinings_of(
     limits: CombineLimits,
 ) -> dict[str, Combining]:
     """How the records of each stream are grouped, where they are."""
-    found = {}
+    combinings = {}
     for stream, names in graph.consumers.items():
-        mine = {
+        own_groupings = {
             NodeName(name): groupings[NodeName(name)]
             for name in names
             if NodeName(name) in groupings
         }
-        if mine and not why_never_grouped(stream, spec):
-            found[stream] = Combining(mine, limits, len(mine) < len(names))
-    return found
+        if own_groupings and not why_never_grouped(stream, spec):
+            combinings[stream] = Combining(own_groupings, limits, len(own_groupings) < len(names))
+    return combinings
 
 
 def why_never_grouped(stream: str, spec: PipelineSpec) -> str:

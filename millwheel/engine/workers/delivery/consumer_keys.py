@@ -121,9 +121,9 @@ def _instances(
         return np.array(
             _epochs_of(consumer, epochs).choose(consumer.node, keys, batch.seqs), np.int64
         )
-    found = instances_of(batch.seqs if len(batch.seqs) else batch.timestamps, key.instances)
+    instances = instances_of(batch.seqs if len(batch.seqs) else batch.timestamps, key.instances)
     if key.divided is Divided.ALL:
-        return found
+        return instances
     divided = np.zeros(len(batch), np.bool_)
     if isinstance(epochs, KeyEpochs):
         epochs.count(
@@ -131,20 +131,20 @@ def _instances(
         )
         for keys_with_routes, rows in epochs.stretches(consumer.node, batch.seqs):
             divided[rows] = _among([part[rows] for part in parts], keys_with_routes)
-    found[~divided] = 0
-    return found
+    instances[~divided] = 0
+    return instances
 
 
 def _among(parts: Sequence[pl.Series], keys: Iterable[Key]) -> npt.NDArray[np.bool_]:
     """Which of the keys in columns are among some. Those are few, so each is looked for in whole
     columns."""
-    found = np.zeros(len(parts[0]), np.bool_)
+    mask = np.zeros(len(parts[0]), np.bool_)
     for key in keys:
         values = (key,) if len(parts) == 1 else key
         if all(_fits(part, value) for part, value in zip(parts, values, strict=True)):
             same = [(part == value).to_numpy() for part, value in zip(parts, values, strict=True)]
-            found |= np.logical_and.reduce(same)
-    return found
+            mask |= np.logical_and.reduce(same)
+    return mask
 
 
 def _fits(part: pl.Series, value: Any) -> bool:

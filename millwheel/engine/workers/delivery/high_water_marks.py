@@ -78,11 +78,11 @@ def joined_high_water_marks(
     """The high-water marks of a shard whose range consists of these ranges, each with its own
     marks."""
     pieces: list[tuple[KeyRange, int]] = []
-    for piece, known in parts:
-        if isinstance(known, int):
-            pieces.append((piece, known))
+    for piece, piece_marks in parts:
+        if isinstance(piece_marks, int):
+            pieces.append((piece, piece_marks))
             continue
-        shares = [(piece.overlap(inner), mark) for inner, mark in known.pieces]
+        shares = [(piece.overlap(inner), mark) for inner, mark in piece_marks.pieces]
         pieces += [(share, mark) for share, mark in shares if share is not None]
     pieces.sort(key=lambda pair: pair[0])
     # The marks stay as they are, half by half. Their maximum would lose records of the one half,
@@ -92,11 +92,11 @@ def joined_high_water_marks(
     return pieces[0][1] if len(marks) == 1 else HighWaterMarks(tuple(pieces))
 
 
-def encode_high_water_marks(known: HighWaterMarks | int) -> bytes:
+def encode_high_water_marks(marks: HighWaterMarks | int) -> bytes:
     """The stored form for a channel: a number, or a list of (first hash, last hash, number)."""
-    if isinstance(known, int):
-        return pack(known)
-    return pack([(piece.lo, piece.hi - 1, mark) for piece, mark in known.pieces])
+    if isinstance(marks, int):
+        return pack(marks)
+    return pack([(piece.lo, piece.hi - 1, mark) for piece, mark in marks.pieces])
 
 
 def decode_high_water_marks(data: bytes) -> HighWaterMarks | int:
@@ -105,10 +105,10 @@ def decode_high_water_marks(data: bytes) -> HighWaterMarks | int:
 
 
 def _marks_of(data: bytes) -> HighWaterMarks | int:
-    found = _decode_form(data)
-    if isinstance(found, int):
-        return found
-    pieces = tuple((KeyRange(lo, last + 1), mark) for lo, last, mark in found)
+    form = _decode_form(data)
+    if isinstance(form, int):
+        return form
+    pieces = tuple((KeyRange(lo, last + 1), mark) for lo, last, mark in form)
     if not pieces or any(left.hi != right.lo for (left, _), (right, _) in pairwise(pieces)):
         raise ValueError("the sub-ranges do not follow each other")
     return HighWaterMarks(pieces)
@@ -124,13 +124,13 @@ class AppliedHighWaterMarks:
 
     def __init__(self, marks: Mapping[str, HighWaterMarks | int]) -> None:
         self._uneven = {
-            channel: known for channel, known in marks.items() if isinstance(known, HighWaterMarks)
+            channel: mark for channel, mark in marks.items() if isinstance(mark, HighWaterMarks)
         }
 
     def after(self, channel: ChannelName, last: int) -> bytes:
         """The stored form for a channel that has been applied up to ``last``."""
-        known = self._uneven.pop(channel, None)
-        raised = last if known is None else known.raised(last)
+        uneven = self._uneven.pop(channel, None)
+        raised = last if uneven is None else uneven.raised(last)
         if isinstance(raised, HighWaterMarks):
             self._uneven[channel] = raised
         return encode_high_water_marks(raised)

@@ -95,21 +95,21 @@ class Inbox:
     ) -> DeliveryOutcome:
         """Accept a delivery without its already accepted records, or return the reason for refusing
         it."""
-        known = self._channels.get(channel)
-        if known is None:
-            known = self._channels[channel] = _Channel(accepted=0)
-        if epoch < known.epoch or (epoch == known.epoch and index < known.next_index):
+        state = self._channels.get(channel)
+        if state is None:
+            state = self._channels[channel] = _Channel(accepted=0)
+        if epoch < state.epoch or (epoch == state.epoch and index < state.next_index):
             return DeliveryOutcome.STALE
-        if epoch > known.epoch:
+        if epoch > state.epoch:
             if index != 0:
                 return DeliveryOutcome.RESTART
-            known.epoch, known.next_index = epoch, 0
-        if index != known.next_index:
+            state.epoch, state.next_index = epoch, 0
+        if index != state.next_index:
             # To take it would raise the mark over the missing one, and its records would be cut off
             # when they come (mutation gaps_accepted).
             return DeliveryOutcome.RESTART
-        known.next_index += 1
-        batch, known.accepted = taken(known.accepted, batch, self._hashed)
+        state.next_index += 1
+        batch, state.accepted = taken(state.accepted, batch, self._hashed)
         self._waiting.append(Arrival(channel, epoch, index, batch, reply_to, batch.earliest))
         self.records += len(batch)
         return DeliveryOutcome.TAKEN
@@ -120,12 +120,12 @@ class Inbox:
         self.records += len(arrival.batch)
 
     def take(
-        self, max_weight: int, wanted: Callable[[ChannelName], bool] | None = None
+        self, max_weight: int, accepts: Callable[[ChannelName], bool] | None = None
     ) -> list[Arrival]:
         """Arrivals in order, whole, until their batches weigh ``max_weight`` (at least one); with
-        ``wanted`` only those of the channels for which it holds."""
-        if wanted is not None:
-            return self._take_some(max_weight, wanted)
+        ``accepts`` only those of the channels for which it holds."""
+        if accepts is not None:
+            return self._take_some(max_weight, accepts)
         taken: list[Arrival] = []
         weight = 0
         while self._waiting and (not taken or weight + self._waiting[0].batch.weight <= max_weight):
@@ -134,40 +134,45 @@ class Inbox:
             self.records -= len(taken[-1].batch)
         return taken
 
-    def take_one(self, wanted: Callable[[ChannelName], bool] | None = None) -> list[Arrival]:
+    def take_one(self, accepts: Callable[[ChannelName], bool] | None = None) -> list[Arrival]:
         """The next record as an arrival of its own, or what belongs to no channel as a whole; none
         if nothing waits."""
-        found = next(
-            (arrival for arrival in self._waiting if wanted is None or wanted(arrival.channel)),
+        next_arrival = next(
+            (arrival for arrival in self._waiting if accepts is None or accepts(arrival.channel)),
             None,
         )
-        if found is None:
+        if next_arrival is None:
             return []
-        self._waiting.remove(found)
-        if len(found.batch) > 1 and found.channel:
-            first, rest = _part(found.batch, 0, 1), _part(found.batch, 1, len(found.batch))
-            self._waiting.appendleft(replace(found, batch=rest, min_timestamp=rest.earliest))
+        self._waiting.remove(next_arrival)
+        if len(next_arrival.batch) > 1 and next_arrival.channel:
+            first, rest = (
+                _part(next_arrival.batch, 0, 1),
+                _part(next_arrival.batch, 1, len(next_arrival.batch)),
+            )
+            self._waiting.appendleft(replace(next_arrival, batch=rest, min_timestamp=rest.earliest))
             # Acked now, the records behind it would be forgotten by their sender and lost with this
             # worker.
-            found = replace(found, batch=first, reply_to=UNANSWERED, min_timestamp=first.earliest)
-        self.records -= len(found.batch)
-        return [found]
+            next_arrival = replace(
+                next_arrival, batch=first, reply_to=UNANSWERED, min_timestamp=first.earliest
+            )
+        self.records -= len(next_arrival.batch)
+        return [next_arrival]
 
-    def _take_some(self, max_weight: int, wanted: Callable[[ChannelName], bool]) -> list[Arrival]:
+    def _take_some(self, max_weight: int, accepts: Callable[[ChannelName], bool]) -> list[Arrival]:
         """Channels are independent of each other, so leaving some out keeps the order of the
         rest."""
         everything, self._waiting = (
             self._waiting,
-            deque(a for a in self._waiting if wanted(a.channel)),
+            deque(a for a in self._waiting if accepts(a.channel)),
         )
         taken = self.take(max_weight)
         gone = set(map(id, taken))
         self._waiting = deque(arrival for arrival in everything if id(arrival) not in gone)
         return taken
 
-    def waits_for(self, wanted: Callable[[ChannelName], bool]) -> bool:
+    def waits_for(self, accepts: Callable[[ChannelName], bool]) -> bool:
         """True when something of such a channel waits."""
-        return any(wanted(arrival.channel) for arrival in self._waiting)
+        return any(accepts(arrival.channel) for arrival in self._waiting)
 
     def min_timestamp(self) -> int:
         """The earliest record still waiting (MAX_TIME: none)."""
@@ -181,7 +186,7 @@ class Inbox:
     @property
     def accepted(self) -> dict[str, HighWaterMarks | int]:
         """The number up to which each channel was taken, waiting records included."""
-        return {name: known.accepted for name, known in self._channels.items()}
+        return {name: state.accepted for name, state in self._channels.items()}
 
     @property
     def waiting_channels(self) -> set[ChannelName]:
@@ -204,19 +209,19 @@ class Inbox:
                 f"{where} holds the watermark at {arrival.min_timestamp}, behind its earliest"
                 " record",
             )
-            known = self._channels.get(arrival.channel)
-            if known is None:
+            state = self._channels.get(arrival.channel)
+            if state is None:
                 continue
             position = (arrival.epoch, arrival.index)
             in_order = (
-                last.get(arrival.channel, (-1, -1)) < position < (known.epoch, known.next_index)
+                last.get(arrival.channel, (-1, -1)) < position < (state.epoch, state.next_index)
             )
             invariant(
                 in_order,
-                f"{where} waits behind {last.get(arrival.channel)}; next is {known.next_index}",
+                f"{where} waits behind {last.get(arrival.channel)}; next is {state.next_index}",
             )
             last[arrival.channel] = position
-            highest = known.accepted if isinstance(known.accepted, int) else known.accepted.highest
+            highest = state.accepted if isinstance(state.accepted, int) else state.accepted.highest
             invariant(
                 arrival.batch.last_seq <= highest,
                 f"{where} goes to {arrival.batch.last_seq}, above {highest}",

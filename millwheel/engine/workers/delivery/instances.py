@@ -49,11 +49,11 @@ class ChosenInstances:
     noted: dict[str, bytes] = field(default_factory=dict)
 
     def of(self, node: str, instances: int, keys: Sequence[Key], seqs: Numbers) -> Sequence[int]:
-        found = self.tables.choose(node, keys)
+        chosen = self.tables.choose(node, keys)
         rows = np.zeros(self.records, np.uint8)
-        rows[_rows(seqs, self.first, len(keys))] = found
+        rows[_rows(seqs, self.first, len(keys))] = chosen
         self.noted[node] = rows.tobytes()
-        return found
+        return chosen
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +69,8 @@ class StoredInstances:
             return AnyInstances().of(node, instances, keys, seqs)
         first = int(self.seqs[0]) if len(self.seqs) else 0
         rows = np.frombuffer(self.noted[node], np.uint8)
-        found: list[int] = rows[_rows(seqs, first, len(keys))].tolist()
-        return found
+        chosen: list[int] = rows[_rows(seqs, first, len(keys))].tolist()
+        return chosen
 
 
 def _rows(seqs: Numbers, first: int, count: int) -> npt.NDArray[np.int64]:
@@ -85,30 +85,32 @@ class ProductionInstances:
 
     rules: Callable[[str], Mapping[str, Rule]]
     measures: Callable[[Mapping[str, Rule]], Measure] = lambda rules: dict
-    _known: dict[str, tuple[CurrentTables, Measure] | None] = field(default_factory=dict)
+    _by_stream: dict[str, tuple[CurrentTables, Measure] | None] = field(default_factory=dict)
 
     def choosing(
         self, stream: str, records: int, first: int, now_us: int
     ) -> ChosenInstances | None:
         """The choice for a batch of so many records; None where no consumer divides its keys by
         tables."""
-        known = self._known[stream] if stream in self._known else self._begin(stream, now_us)
-        if known is None:
+        entry = (
+            self._by_stream[stream] if stream in self._by_stream else self._begin(stream, now_us)
+        )
+        if entry is None:
             return None
-        tables, measured = known
+        tables, measured = entry
         tables.turn(measured, now_us)
         return ChosenInstances(tables, records, first)
 
     def tables(self) -> list[CurrentTables]:
         """Those of all streams."""
-        return [known[0] for known in self._known.values() if known is not None]
+        return [entry[0] for entry in self._by_stream.values() if entry is not None]
 
     def _begin(self, stream: str, now_us: int) -> tuple[CurrentTables, Measure] | None:
         rules = self.rules(stream)
-        found = self._known[stream] = (
+        entry = self._by_stream[stream] = (
             (CurrentTables(rules, now_us), self.measures(rules)) if rules else None
         )
-        return found
+        return entry
 
 
 class InstanceCounts:

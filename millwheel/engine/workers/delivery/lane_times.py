@@ -72,11 +72,11 @@ class LaneTimes:
             records += sent.records
             completion_us += sent.records * max(now_us - sent.at_us, 0)
         if records:
-            known = self.sums.get(target, Completed())
+            total = self.sums.get(target, Completed())
             alone_us = max(now_us - max(first_us, lane.last_ack_us), 0)
             self.sums[target] = Completed(
-                known.records + records,
-                known.completion_us + completion_us,
-                known.alone_us + alone_us,
+                total.records + records,
+                total.completion_us + completion_us,
+                total.alone_us + alone_us,
             )
             lane.last_ack_us = now_us

@@ -163,8 +163,8 @@ class Outbox:
         parts = [
             (node, target, _Part(chunk, piece))
             for node, batch in chunk.batches
-            for target, mine in route(node, batch)
-            for piece in deliveries(mine)
+            for target, share in route(node, batch)
+            for piece in deliveries(share)
         ]
         chunk.open_parts = len(parts)
         for node, target, part in parts:
@@ -244,11 +244,11 @@ class Outbox:
         if lane.waiting:
             self.ready[channel, target] = None
 
-    def restart_all(self, wanted: Callable[[ShardName], bool]) -> None:
-        """Restart every lane whose target shard is ``wanted`` (its owner changed or its connection
+    def restart_all(self, predicate: Callable[[ShardName], bool]) -> None:
+        """Restart every lane whose target shard satisfies ``predicate`` (its owner changed or its connection
         broke)."""
         for channel, target in list(self._lanes):
-            if wanted(target):
+            if predicate(target):
                 self.restart(channel, target)
 
     def reroute(self, gone: Container[str], fresh: Container[str], route: Route) -> None:
@@ -276,10 +276,10 @@ class Outbox:
                 chunks[part.chunk.channel, part.chunk.number] = part.chunk
         for _, chunk in sorted(chunks.items()):
             for node, batch in chunk.batches:
-                for target, mine in route(node, batch) if node in nodes else ():
+                for target, share in route(node, batch) if node in nodes else ():
                     # Shards that were there before have their parts already: what has neither
                     # number nor id would be applied there twice.
-                    for piece in deliveries(mine) if target in fresh else ():
+                    for piece in deliveries(share) if target in fresh else ():
                         chunk.open_parts += 1
                         self._lane(chunk.channel, node, target).waiting.append(_Part(chunk, piece))
                         self.ready[chunk.channel, target] = None

@@ -68,9 +68,7 @@ class Fanout:
         )
         for stream, names in graph.consumers.items():
             for name in names:
-                spec = next(
-                    given.key for given in graph.nodes[name].inputs if given.stream == stream
-                )
+                spec = next(each.key for each in graph.nodes[name].inputs if each.stream == stream)
                 fields = spec.names if spec.kind in (KeyKind.FIELD, KeyKind.FIELDS) else ()
                 extract = None if spec.kind is KeyKind.RECORD else load_extractor(spec)
                 wants_late = _wants_late(graph.nodes[name])
@@ -130,33 +128,37 @@ class Fanout:
         rows: dict[int, Batch] = {}
         for consumer in consumers:
             gone = None if consumer.wants_late else late
-            mine = batch if gone is None or consumer.counts else in_time
-            if not len(mine):
+            own_batch = batch if gone is None or consumer.counts else in_time
+            if not len(own_batch):
                 continue
             if consumer.extract is None and consumer.divided is None:
-                out.append((consumer.node, mine))
-            elif (keys := key_column_of(mine, consumer, self._most_key, epochs)) is not None:
+                out.append((consumer.node, own_batch))
+            elif (keys := key_column_of(own_batch, consumer, self._most_key, epochs)) is not None:
                 frame = (
-                    mine.frame if consumer.columns is None else mine.frame.select(consumer.columns)
+                    own_batch.frame
+                    if consumer.columns is None
+                    else own_batch.frame.select(consumer.columns)
                 )
-                found = replace(mine, keys=keys, frame=frame)
+                keyed_batch = replace(own_batch, keys=keys, frame=frame)
                 out.append(
                     (
                         consumer.node,
-                        found if gone is None or not consumer.counts else found.where(~gone),
+                        keyed_batch
+                        if gone is None or not consumer.counts
+                        else keyed_batch.where(~gone),
                     )
                 )
             else:
-                if id(mine) not in rows:
-                    rows[id(mine)] = mine.rows()
-                part = rows[id(mine)]
+                if id(own_batch) not in rows:
+                    rows[id(own_batch)] = own_batch.rows()
+                part = rows[id(own_batch)]
                 still = (
                     np.flatnonzero(gone).tolist() if gone is not None and consumer.counts else ()
                 )
                 kept, missing = self._split_for(consumer, part, part.values, still, epochs)
                 refused += missing
                 out.append((consumer.node, kept))
-        return self._own([(node, found) for node, found in out if len(found)]), refused
+        return self._own([(node, each) for node, each in out if len(each)]), refused
 
     def split(
         self,
@@ -172,28 +174,28 @@ class Fanout:
         refused: list[Keyless] = []
         for consumer in self._consumers.get(batch.stream, ()):
             records = whole(batch) if consumer.labelled else unlabelled(whole(batch))
-            mine, missing = self._split_for(consumer, records, decoded, late, epochs)
+            keyed_batch, missing = self._split_for(consumer, records, decoded, late, epochs)
             refused += missing
-            if len(mine):
-                out.append((consumer.node, mine))
+            if len(keyed_batch):
+                out.append((consumer.node, keyed_batch))
         return self._own(out), refused
 
-    def _own(self, found: list[tuple[NodeName, AnyBatch]]) -> list[tuple[NodeName, AnyBatch]]:
+    def _own(self, parts: list[tuple[NodeName, AnyBatch]]) -> list[tuple[NodeName, AnyBatch]]:
         """Objects that several consumers would share are copied for those whose code may change
         them."""
         shared = [
             node
-            for node, batch in found
+            for node, batch in parts
             if isinstance(batch, Batch) and are_objects(batch.held_values)
         ]
         changing = [node for node in shared if node in self._changing]
         if len(shared) < 2 or not changing:
-            return found
+            return parts
         # Where all of them may change the objects, the first has them to itself.
         copied = changing if len(changing) < len(shared) else changing[1:]
         return [
             (node, apart(batch) if node in copied and isinstance(batch, Batch) else batch)
-            for node, batch in found
+            for node, batch in parts
         ]
 
     def _split_for(
@@ -213,23 +215,27 @@ class Fanout:
         indexes = None if consumer.counts else _indexes(batch, consumer, late)
         part = batch if indexes is None else batch.pick(indexes)
         values = decoded if indexes is None else [decoded[i] for i in indexes]
-        mine, missing = keyed(consumer, part, values, self._most_key)
+        keyed_batch, missing = keyed(consumer, part, values, self._most_key)
         gone = {bad.index for bad in missing}
         if missing:
-            mine = mine.pick([i for i in range(len(mine)) if i not in gone])
+            keyed_batch = keyed_batch.pick([i for i in range(len(keyed_batch)) if i not in gone])
             missing = (
                 missing
                 if indexes is None
                 else [replace(bad, index=indexes[bad.index]) for bad in missing]
             )
         if consumer.divided is not None:
-            mine = mine.under(with_instances_of(consumer, consumer.divided, mine, epochs))
+            keyed_batch = keyed_batch.under(
+                with_instances_of(consumer, consumer.divided, keyed_batch, epochs)
+            )
         if consumer.counts and late and not consumer.wants_late:
             dropped = set(late)
             usable = [i for i in range(len(batch)) if i not in gone]
-            mine = mine.pick([row for row, i in enumerate(usable) if i not in dropped])
+            keyed_batch = keyed_batch.pick(
+                [row for row, i in enumerate(usable) if i not in dropped]
+            )
             missing = [bad for bad in missing if bad.index not in dropped]
-        return mine, missing
+        return keyed_batch, missing
 
     @staticmethod
     def _under_numbers(
@@ -242,8 +248,10 @@ class Fanout:
         numbers = decoded.numbers(consumer.fields[0]) if isinstance(decoded, Values) else None
         if numbers is None:
             return None
-        mine = batch.under(numbers)
-        return without(mine, sorted(late)) if late and not consumer.wants_late else mine
+        keyed_batch = batch.under(numbers)
+        return (
+            without(keyed_batch, sorted(late)) if late and not consumer.wants_late else keyed_batch
+        )
 
 
 def _indexes(batch: Batch, consumer: Consumer, late: Collection[int]) -> list[int] | None:
@@ -268,13 +276,13 @@ class _Edges:
         ordered = sorted(table.shards, key=lambda entry: entry.range.lo)
         self.shards = [entry.shard for entry in ordered]
         self._los = [entry.range.lo for entry in ordered]
-        self._known: dict[Key, int] = {}
+        self._memo: dict[Key, int] = {}
         self._dense = np.full(1024, -1, np.int32)
 
     def shard_of(self, key: Key) -> ShardName:
         """The shard of one key."""
-        known = self._known.get(key)
-        return self.shards[self.indexes([key])[0] if known is None else known]
+        index = self._memo.get(key)
+        return self.shards[self.indexes([key])[0] if index is None else index]
 
     def row_indexes(self, batch: Batch) -> npt.NDArray[np.int32]:
         """:meth:`indexes` of the keys of a batch."""
@@ -291,17 +299,17 @@ class _Edges:
         if isinstance(keys.dtype, pl.Struct):
             return self._tuple_indexes(keys.struct.unnest())
         different = keys.unique()
-        found = pl.Series(self.indexes(different.to_list()), dtype=pl.Int32)
+        column = pl.Series(self.indexes(different.to_list()), dtype=pl.Int32)
         indexes: npt.NDArray[np.int32] = keys.replace_strict(
-            different, found, return_dtype=pl.Int32
+            different, column, return_dtype=pl.Int32
         ).to_numpy()
         return indexes
 
     def _tuple_indexes(self, parts: pl.DataFrame) -> npt.NDArray[np.int32]:
         different = parts.unique()
-        found = pl.Series(_FOUND, self.indexes(key_list(different.to_struct())), dtype=pl.Int32)
+        column = pl.Series(_FOUND, self.indexes(key_list(different.to_struct())), dtype=pl.Int32)
         looked_up = parts.join(
-            different.with_columns(found), on=parts.columns, how="left", maintain_order="left"
+            different.with_columns(column), on=parts.columns, how="left", maintain_order="left"
         )
         indexes: npt.NDArray[np.int32] = looked_up[_FOUND].to_numpy()
         return indexes
@@ -311,8 +319,8 @@ class _Edges:
         that return."""
         each = key_hashes(keys) if self._hashed is key_hash else map(self._hashed, keys)
         hashes = np.fromiter(each, np.uint64, len(keys))
-        found = np.searchsorted(np.array(self._los, np.uint64), hashes, side="right") - 1
-        return found.astype(np.int32)
+        indexes = np.searchsorted(np.array(self._los, np.uint64), hashes, side="right") - 1
+        return indexes.astype(np.int32)
 
     def _dense_indexes(self, numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
         most = int(numbers.max())
@@ -320,28 +328,28 @@ class _Edges:
             grown = np.full(min(2 * most + 2, _DENSE_KEYS), -1, np.int32)
             grown[: len(self._dense)] = self._dense
             self._dense = grown
-        found = self._dense[numbers]
-        if found.min() < 0:
-            missing = numbers[found < 0]
+        indexes = self._dense[numbers]
+        if indexes.min() < 0:
+            missing = numbers[indexes < 0]
             many = most < _DENSE_SHARE * len(missing)
             fresh = np.flatnonzero(np.bincount(missing)) if many else np.unique(missing)
             self._dense[fresh] = self._hashed_indexes(fresh.tolist())
-            found = self._dense[numbers]
-        return found
+            indexes = self._dense[numbers]
+        return indexes
 
     def indexes(self, keys: list[Key]) -> list[int]:
-        known = self._known
+        memo = self._memo
         try:
-            return list(map(known.__getitem__, keys))
+            return list(map(memo.__getitem__, keys))
         except KeyError:
             pass
-        if len(known) > _ROUTES_KEPT:
-            known.clear()
+        if len(memo) > _ROUTES_KEPT:
+            memo.clear()
         los, hashed = self._los, self._hashed
         for key in keys:
-            if key not in known:
-                known[key] = bisect_right(los, hashed(key)) - 1
-        return list(map(known.__getitem__, keys))
+            if key not in memo:
+                memo[key] = bisect_right(los, hashed(key)) - 1
+        return list(map(memo.__getitem__, keys))
 
 
 def _mostly_different(keys: pl.Series) -> bool:
@@ -405,10 +413,10 @@ def _route_few(edges: _Edges, batch: Batch) -> list[tuple[ShardName, AnyBatch]]:
     different = set(indexes)
     if len(different) == 1:
         return [(edges.shards[indexes[0]], batch)]
-    mine: dict[int, list[int]] = {index: [] for index in sorted(different)}
+    rows_by_index: dict[int, list[int]] = {index: [] for index in sorted(different)}
     for row, index in enumerate(indexes):
-        mine[index].append(row)
-    return [(edges.shards[index], batch.pick(rows)) for index, rows in mine.items()]
+        rows_by_index[index].append(row)
+    return [(edges.shards[index], batch.pick(rows)) for index, rows in rows_by_index.items()]
 
 
 def _route_columns(edges: _Edges, batch: ColumnBatch) -> list[tuple[ShardName, AnyBatch]]:

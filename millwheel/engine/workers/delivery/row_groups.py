@@ -63,14 +63,14 @@ class RowGrouping:
             if passes(ex):
                 raise
             return None
-        found = Batch(groups_of(self.node), [], [], [], [])
+        grouped = Batch(groups_of(self.node), [], [], [], [])
         for key, group in made:
             row = [group.window.start, group.window.end, group.count, WHOLE.encode(group.acc)]
-            _append(found, key, row, group.window.end - 1)  # holds the window open, and no longer
+            _append(grouped, key, row, group.window.end - 1)  # holds the window open, and no longer
         for key, value, timestamp in refused:
-            _append(found, key, [value], timestamp)
-        found.size = sum(map(len, found.values))
-        return None if max(map(len, found.values), default=0) > self.most else found
+            _append(grouped, key, [value], timestamp)
+        grouped.size = sum(map(len, grouped.values))
+        return None if max(map(len, grouped.values), default=0) > self.most else grouped
 
     def _made(
         self, batch: AnyBatch
@@ -88,7 +88,7 @@ class RowGrouping:
         return self._of_rows(batch)
 
     def _of_rows(self, batch: Batch) -> tuple[list[tuple[Key, Group]], list[tuple[Key, Any, int]]]:
-        found: dict[tuple[Key, Window], tuple[list[Any], list[int]]] = {}
+        by_group: dict[tuple[Key, Window], tuple[list[Any], list[int]]] = {}
         refused: list[tuple[Key, Any, int]] = []
         prepare, window_of = self.aggregation.prepare, self.window.window
         values = self.decode(batch.stream, batch.values)
@@ -99,23 +99,23 @@ class RowGrouping:
                 refused.append((key, value, timestamp))
                 continue
             if ready is not FILTERED:
-                mine = found.get((key, window))
-                if mine is None:
-                    mine = found[key, window] = ([], [])
-                mine[0].append(ready)
-                mine[1].append(timestamp)
+                cell = by_group.get((key, window))
+                if cell is None:
+                    cell = by_group[key, window] = ([], [])
+                cell[0].append(ready)
+                cell[1].append(timestamp)
         add, create = self.aggregation.add_many, self.aggregation.create
         groups = [
             (key, Group(window, add(create(), ready, stamps), len(stamps), None, None))
-            for (key, window), (ready, stamps) in found.items()
+            for (key, window), (ready, stamps) in by_group.items()
         ]
         return groups, refused
 
 
-def _append(found: Batch, key: Key, row: list[Any], timestamp: int) -> None:
-    found.keys.append(key)
-    found.timestamps.append(timestamp)
-    found.values.append(msgspec.Raw(encode_value(row)))
+def _append(batch: Batch, key: Key, row: list[Any], timestamp: int) -> None:
+    batch.keys.append(key)
+    batch.timestamps.append(timestamp)
+    batch.values.append(msgspec.Raw(encode_value(row)))
 
 
 def cost(groups: AnyBatch) -> float:
@@ -182,7 +182,10 @@ def received(
         if len(odd):
             records.append(replace(arrival, batch=odd))
     return Received(
-        [(key, group) for key, mine in by_key.items() for group in mine], records, late, beyond_one
+        [(key, group) for key, groups in by_key.items() for group in groups],
+        records,
+        late,
+        beyond_one,
     )
 
 

@@ -44,8 +44,8 @@ def field_of(value: Any, name: str) -> Any:
 
 def column_of(values: list[Any], name: str) -> list[Any]:
     """One field of many records; None where it is missing."""
-    found = plain_column(values, name)
-    return [field_of(value, name) for value in values] if found is None else found
+    column = plain_column(values, name)
+    return [field_of(value, name) for value in values] if column is None else column
 
 
 def plain_column(values: Sequence[Any], name: str) -> list[Any] | None:
@@ -127,26 +127,26 @@ class Timestamps:
     def _one_by_one(self, raw: list[Any]) -> tuple[list[int], dict[int, str]]:
         stamps: list[int] = []
         problems: dict[int, str] = {}
-        for index, given in enumerate(raw):
+        for index, value in enumerate(raw):
             try:
-                stamps.append(self._convert(given))
+                stamps.append(self._convert(value))
             except RecordError as ex:
                 problems[index] = str(ex)
                 stamps.append(0)
         return stamps, problems
 
-    def _convert(self, given: Any) -> int:
-        if given is None:
+    def _convert(self, value: Any) -> int:
+        if value is None:
             raise RecordError(f"missing timestamp: the record has no field {self._field!r}")
-        if isinstance(given, str):
-            return self._from_text(given)
-        if isinstance(given, date):
-            return datetime_us(given) if isinstance(given, datetime) else date_us(given)
-        if isinstance(given, bool) or not isinstance(given, (int, float, Decimal)):
-            raise RecordError(f"the timestamp {given!r} is neither a number nor ISO 8601 text")
-        stamp = number_us(given, self._unit)
-        if not self._states_unit and (unit := lacks_unit(given)):
-            raise RecordError(without_unit(str(given), unit, self._name()))
+        if isinstance(value, str):
+            return self._from_text(value)
+        if isinstance(value, date):
+            return datetime_us(value) if isinstance(value, datetime) else date_us(value)
+        if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
+            raise RecordError(f"the timestamp {value!r} is neither a number nor ISO 8601 text")
+        stamp = number_us(value, self._unit)
+        if not self._states_unit and (unit := lacks_unit(value)):
+            raise RecordError(without_unit(str(value), unit, self._name()))
         return stamp
 
     def _from_text(self, text: str) -> int:

@@ -45,12 +45,10 @@ class DictionaryOperator(Operator):
     ) -> None:
         self._spec = spec
         self._pipeline = pipeline
-        self._given = spec.work_as(DictionarySpec)
+        self._work = spec.work_as(DictionarySpec)
         self._decode = decode
-        given = self._given
-        self._numbers = Numbers(
-            store, overlay, given.partitions, shard, given.ttl_us, stored=stored
-        )
+        work = self._work
+        self._numbers = Numbers(store, overlay, work.partitions, shard, work.ttl_us, stored=stored)
 
     def due_at(self) -> int:
         return self._numbers.due_at()
@@ -63,7 +61,7 @@ class DictionaryOperator(Operator):
 
     def _take(self, batch: AnyBatch, bundle: Bundle) -> None:
         if isinstance(batch, ColumnBatch):
-            if batch.keys.dtype == pl.Int64 and {self._given.of, *self._given.keep} <= {
+            if batch.keys.dtype == pl.Int64 and {self._work.of, *self._work.keep} <= {
                 *batch.frame.columns
             }:
                 self._take_columns(batch, bundle)
@@ -72,18 +70,18 @@ class DictionaryOperator(Operator):
         self._take_rows(batch, bundle)
 
     def _take_columns(self, batch: ColumnBatch, bundle: Bundle) -> None:
-        given = self._given
-        values = batch.frame[given.of]
+        work = self._work
+        values = batch.frame[work.of]
         times = np.maximum(batch.timestamps, bundle.watermark)
         ids = self._numbers.of(
             known_by_column(values), batch.keys.to_numpy(), times, values.to_list
         )
-        frame = batch.frame.with_columns(pl.Series(given.name, ids, pl.Int64))
-        if given.keep:
-            frame = frame.select([*given.keep, given.name])
+        frame = batch.frame.with_columns(pl.Series(work.name, ids, pl.Int64))
+        if work.keep:
+            frame = frame.select([*work.keep, work.name])
         elif declared := self._declared(batch.stream):
             frame = frame.select(
-                [name for name in frame.columns if name in declared or name == given.name]
+                [name for name in frame.columns if name in declared or name == work.name]
             )
         for stream in self._spec.outputs:
             bundle.outputs.produce_columns(
@@ -94,14 +92,16 @@ class DictionaryOperator(Operator):
         rows = list(self._fitting(batch, bundle))
         if not rows:
             return
-        partitions, values, times, found = zip(*rows, strict=True)
+        partitions, values, times, field_values = zip(*rows, strict=True)
         late = np.maximum(np.array(times, np.int64), bundle.watermark)
-        ids = self._numbers.of(known_by(found), np.array(partitions, np.int64), late, lambda: found)
+        ids = self._numbers.of(
+            known_by(field_values), np.array(partitions, np.int64), late, lambda: field_values
+        )
         kept = self._kept(batch.stream, values)
         for partition, value, timestamp, number in zip(
             partitions, kept, times, ids.tolist(), strict=True
         ):
-            row = {**value, self._given.name: number}
+            row = {**value, self._work.name: number}
             for stream in self._spec.outputs:
                 bundle.outputs.produce(stream, partition, row, timestamp)
 
@@ -133,13 +133,13 @@ class DictionaryOperator(Operator):
                 "a dictionary adds a field to records with fields, and this is a"
                 f" {type(value).__name__}; make a dict of it in a computation before (map: …)"
             )
-        found = value[self._given.of]
-        fitting_key(found, self._pipeline.limits.key)
-        return found
+        field_value = value[self._work.of]
+        fitting_key(field_value, self._pipeline.limits.key)
+        return field_value
 
     def _kept(self, stream: str, values: Sequence[dict[str, Any]]) -> Sequence[dict[str, Any]]:
         """The fields of records that are passed on."""
-        if keep := self._given.keep:
+        if keep := self._work.keep:
             return [{name: value[name] for name in keep if name in value} for value in values]
         # Columns have declared fields only, and whether records come in columns must make no
         # difference.

@@ -149,9 +149,9 @@ class Numbers:
         their numbers."""
         if not self._singles.there:
             return heads_of(partitions, self._counters.next(partitions))
-        given = values()
+        items = values()
         named = {
-            given[row]: at for row, at in zip(fresh.tolist(), partitions.tolist(), strict=True)
+            items[row]: at for row, at in zip(fresh.tolist(), partitions.tolist(), strict=True)
         }
         stored = self._singles.of(named)
         numbers = np.array([stored.get(value, -1) for value in named], np.int64)
@@ -180,8 +180,8 @@ class Numbers:
             self._singles.put(partition, value, number)
             numbers[value] = number
         self._counters.store(at)
-        mine = np.array([numbers[values[row]] for row in missing.tolist()], np.int64)
-        heads[missing] = heads_of(partitions[missing], mine)
+        assigned = np.array([numbers[values[row]] for row in missing.tolist()], np.int64)
+        heads[missing] = heads_of(partitions[missing], assigned)
         return heads
 
     # --- with a time to live ----------------------------------------------------------------------
@@ -209,10 +209,10 @@ class Numbers:
         """The heads where some values are new or were forgotten; ``seen``: when each had been seen
         last."""
         born = _are_over(seen, at, step_us)
-        given = np.empty(len(rows), np.uint64)
-        given[born] = heads_of(partitions[born], self._counters.next(partitions[born]))
+        assigned = np.empty(len(rows), np.uint64)
+        assigned[born] = heads_of(partitions[born], self._counters.next(partitions[born]))
         births = _highest_so_far(rows, np.where(born, np.arange(len(rows)), -1))
-        heads = np.where(births >= 0, given[births], heads)
+        heads = np.where(births >= 0, assigned[births], heads)
         last = pl.Series(rows).is_last_distinct().to_numpy()
         self._table.heads[rows[last]] = heads[last]
         return heads
@@ -284,16 +284,16 @@ def _are_over(seen: Int64s, at: Int64s, step_us: int) -> npt.NDArray[np.bool_]:
 def _earlier(rows: Int64s, at: Int64s) -> Int64s:
     """The latest bucket in which the same row was seen before, among these."""
     frame = pl.DataFrame({"row": rows, "at": at})
-    found: Int64s = (
+    earlier: Int64s = (
         frame.select(pl.col("at").cum_max().shift(1).over("row"))
         .to_series()
         .fill_null(NEVER)
         .to_numpy()
     )
-    return found
+    return earlier
 
 
 def _highest_so_far(rows: Int64s, numbers: Int64s) -> Int64s:
     frame = pl.DataFrame({"row": rows, "number": numbers})
-    found: Int64s = frame.select(pl.col("number").cum_max().over("row")).to_series().to_numpy()
-    return found
+    highest: Int64s = frame.select(pl.col("number").cum_max().over("row")).to_series().to_numpy()
+    return highest

@@ -21,7 +21,7 @@ class Singles:
     def __init__(self, store: StateStore, overlay: Overlay, limit: int = _CACHED_VALUES) -> None:
         self._overlay = overlay
         self._limit = limit
-        self._known: dict[Any, int] = {}
+        self._memo: dict[Any, int] = {}
         self._prefixes: dict[int, bytes] = {}
         self.there = store.first(STATE, STATE) is not None
         """Whether there may be any."""
@@ -30,33 +30,35 @@ class Singles:
         """The numbers of those values, given with their partitions, that have one."""
         if not self.there:
             return {}
-        known = self._known
-        if len(known) > self._limit:
-            for value in list(known)[: len(known) - self._limit // 2]:
-                del known[value]
-        missing = [value for value in values if value not in known]
-        found = self._overlay.get_many([self._value_key(values[value], value) for value in missing])
-        for value, data in zip(missing, found, strict=True):
+        memo = self._memo
+        if len(memo) > self._limit:
+            for value in list(memo)[: len(memo) - self._limit // 2]:
+                del memo[value]
+        missing = [value for value in values if value not in memo]
+        stored = self._overlay.get_many(
+            [self._value_key(values[value], value) for value in missing]
+        )
+        for value, data in zip(missing, stored, strict=True):
             if data is not None:
                 number: Any = unpack(data)
-                known[value] = number
-        return {value: known[value] for value in values if value in known}
+                memo[value] = number
+        return {value: memo[value] for value in values if value in memo}
 
     def put(self, partition: int, value: Any, number: int) -> None:
         """A value gets a number."""
         self.there = True
-        self._known[value] = number
+        self._memo[value] = number
         self._overlay.put(self._value_key(partition, value), pack(number))
 
     def delete(self, partition: int, value: Any) -> None:
         """A value has moved into a run."""
-        self._known.pop(value, None)
+        self._memo.pop(value, None)
         self._overlay.delete(self._value_key(partition, value))
 
     def counted(self, partitions: list[int]) -> list[int]:
         """How far partitions have counted as far as that is stored, 0 where it is not."""
-        found = self._overlay.get_many([self._prefix(at) + _NEXT for at in partitions])
-        counted: list[Any] = [0 if data is None else unpack(data) for data in found]
+        stored = self._overlay.get_many([self._prefix(at) + _NEXT for at in partitions])
+        counted: list[Any] = [0 if data is None else unpack(data) for data in stored]
         return counted
 
     def put_counted(self, partition: int, number: int) -> None:

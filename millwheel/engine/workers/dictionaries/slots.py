@@ -85,8 +85,8 @@ class Slots:
         for start in range(0, count, AT_ONCE):
             some = keys[start : start + AT_ONCE]
             index = np.arange(len(some))
-            wanted = (some >> _HALF).astype(np.int64) - index
-            at = np.maximum.accumulate(np.maximum(wanted, next_slot)) + index
+            offsets = (some >> _HALF).astype(np.int64) - index
+            at = np.maximum.accumulate(np.maximum(offsets, next_slot)) + index
             next_slot = int(at[-1]) + 1
             rows = some.astype(np.uint32).view(np.int32)
             within = at < len(self._slots)

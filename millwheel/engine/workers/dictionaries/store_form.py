@@ -62,9 +62,11 @@ def read_numbers(store: StateStore, partitions: int, timed: bool) -> StoredNumbe
         if not timed:
             table.append(rows)
             continue
-        found, _ = table.take(np.ascontiguousarray(rows["low"]), np.ascontiguousarray(rows["high"]))
+        row_numbers, _ = table.take(
+            np.ascontiguousarray(rows["low"]), np.ascontiguousarray(rows["high"])
+        )
         # runs come in the order of their buckets
-        table.heads[found], table.seen[found] = heads, start
+        table.heads[row_numbers], table.seen[row_numbers] = heads, start
     if not timed:
         table.ready()
     return StoredNumbers(table, runs, counted)
@@ -74,15 +76,15 @@ class NumbersRead:
     """Reads the stores of those shards that belong to dictionaries."""
 
     def __init__(self, computations: Sequence[ComputationSpec]) -> None:
-        self._given = {
+        self._specs = {
             each.name: each.work for each in computations if isinstance(each.work, DictionarySpec)
         }
 
     def read(self, node: str, store: StateStore) -> StoredNumbers | None:
         """What the store of a shard of this node knows of values; None if it is no dictionary's."""
-        given = self._given.get(node)
+        spec = self._specs.get(node)
         return (
             None
-            if given is None
-            else read_numbers(store, given.partitions, timed=given.ttl_us is not None)
+            if spec is None
+            else read_numbers(store, spec.partitions, timed=spec.ttl_us is not None)
         )

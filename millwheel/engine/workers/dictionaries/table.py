@@ -111,17 +111,17 @@ class NumberTable:
 
     def find(self, low: Words, high: Words) -> Int64s:
         """The row of each value, -1 where there is none."""
-        found = np.full(len(low), FREE, np.int64)
+        result = np.full(len(low), FREE, np.int64)
         slots, words = self._slots, self._words.array
         at, asked = slots.first(low, high), np.arange(len(low))
         while len(asked):
             rows = slots.rows(at)
-            known = np.take(words, rows, axis=0)
-            same = (known[:, _LOW] == low) & (known[:, _HIGH] == high) & (rows != FREE)
-            found[asked[same]] = rows[same]
+            entries = np.take(words, rows, axis=0)
+            same = (entries[:, _LOW] == low) & (entries[:, _HIGH] == high) & (rows != FREE)
+            result[asked[same]] = rows[same]
             on = ~same & (rows != FREE)
             asked, low, high, at = asked[on], low[on], high[on], slots.after(at[on])
-        return found
+        return result
 
     def take(self, low: Words, high: Words) -> tuple[Int64s, Int64s]:
         """The row of each value, and which of them are new: the indexes of one of each in ``low``,
@@ -134,27 +134,27 @@ class NumberTable:
         # All of them are put behind the rows for now, so that those that come twice find each other
         # there.
         words[count : count + many, _LOW], words[count : count + many, _HIGH] = low, high
-        found, asked, fresh = np.empty(many, np.int64), np.arange(many), [np.empty(0, np.int64)]
+        result, asked, fresh = np.empty(many, np.int64), np.arange(many), [np.empty(0, np.int64)]
         at, slot_of = slots.first(low, high), np.empty(many, np.int64)
         while len(asked):
             rows = slots.rows(at)
             free = rows == FREE
             if free.any():
                 # Of several that want one slot, only one gets it.
-                wanted, wants = asked[free], at[free]
-                slots.put(wants, wanted + count)
+                claims, wants = asked[free], at[free]
+                slots.put(wants, claims + count)
                 got = slots.rows(wants)
-                rows[free], won = got, got == wanted + count
-                slot_of[wanted[won]] = wants[won]
-                fresh.append(wanted[won])
-            known = np.take(words, rows, axis=0)
-            same = (known[:, _LOW] == low) & (known[:, _HIGH] == high)
-            found[asked[same]] = rows[same]
+                rows[free], won = got, got == claims + count
+                slot_of[claims[won]] = wants[won]
+                fresh.append(claims[won])
+            entries = np.take(words, rows, axis=0)
+            same = (entries[:, _LOW] == low) & (entries[:, _HIGH] == high)
+            result[asked[same]] = rows[same]
             on = ~same
             asked, low, high, at = asked[on], low[on], high[on], slots.after(at[on])
-        return self._closed_up(found, np.sort(np.concatenate(fresh)), slot_of)
+        return self._closed_up(result, np.sort(np.concatenate(fresh)), slot_of)
 
-    def _closed_up(self, found: Int64s, fresh: Int64s, slot_of: Int64s) -> tuple[Int64s, Int64s]:
+    def _closed_up(self, rows: Int64s, fresh: Int64s, slot_of: Int64s) -> tuple[Int64s, Int64s]:
         """Keep of the rows behind the others those of new values."""
         count = self._count
         again, self._free = self._free[: len(fresh)], self._free[len(fresh) :]
@@ -162,15 +162,15 @@ class NumberTable:
         self._words.array[final] = self._words.array[count + fresh]
         self._slots.put(slot_of[fresh], final)
         if self._larger is not None:
-            mine = np.flatnonzero(slot_of[fresh] < self._moved)
-            words = self._words.array[final[mine]]
-            self._larger.enter(final[mine].astype(np.int32), words[:, _LOW], words[:, _HIGH])
-        behind = found >= count
-        position = np.empty(len(found), np.int64)
+            moved = np.flatnonzero(slot_of[fresh] < self._moved)
+            words = self._words.array[final[moved]]
+            self._larger.enter(final[moved].astype(np.int32), words[:, _LOW], words[:, _HIGH])
+        behind = rows >= count
+        position = np.empty(len(rows), np.int64)
         position[fresh] = final
-        found[behind] = position[found[behind] - count]
+        rows[behind] = position[rows[behind] - count]
         self._count += len(fresh) - len(again)
-        return found, fresh
+        return rows, fresh
 
     def _make_room(self, more: int) -> None:
         size, needed = len(self._words.array), self._count + more
@@ -214,8 +214,8 @@ class NumberTable:
             self._free = np.concatenate([self._free, rows[gone]])
 
     def _enter(self, slots: Slots, rows: npt.NDArray[np.int32]) -> None:
-        known = np.take(self._words.array, rows, axis=0)
-        slots.enter(rows, known[:, _LOW], known[:, _HIGH])
+        entries = np.take(self._words.array, rows, axis=0)
+        slots.enter(rows, entries[:, _LOW], entries[:, _HIGH])
 
     def forget_before(self, limit: int) -> Words:
         """Forget the values that were seen last before ``limit``, so that they were never seen.

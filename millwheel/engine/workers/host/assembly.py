@@ -158,10 +158,10 @@ class Assembly:
         ]
         self._numbered_weakly = {stream for node in weak for stream in node.outputs}
         self._clock = clock
-        given = spec.limits
+        spec_limits = spec.limits
         shard = limits or ShardLimits()
-        pending = max(shard.pending * given.in_flight // DEFAULTS.in_flight, 1)
-        self._limits = replace(shard, pending=pending, given=given)
+        pending = max(shard.pending * spec_limits.in_flight // DEFAULTS.in_flight, 1)
+        self._limits = replace(shard, pending=pending, given=spec_limits)
         plans = {c.name: self._column_plan(c) for c in spec.computations}
         self._plans = {name: plan for name, plan in plans.items() if isinstance(plan, ColumnPlan)}
         self._undeclared = {
@@ -237,9 +237,11 @@ class Assembly:
     def warm_up_plans(self) -> None:
         """The part of it that groups records."""
         for name, plan in self._plans.items():
-            (given,) = self.graph.nodes[name].inputs
+            (node_input,) = self.graph.nodes[name].inputs
             warm_up(
-                plan, given.stream, example_frame(self.spec.stream(given.stream).fields, _WARM_ROWS)
+                plan,
+                node_input.stream,
+                example_frame(self.spec.stream(node_input.stream).fields, _WARM_ROWS),
             )
 
     def publish_aside(self, publish: Callable[[BackgroundTask], None]) -> None:
@@ -323,7 +325,7 @@ class Assembly:
         if node.kind is NodeKind.SOURCE:
             return node.stream.id_horizon_us if node.stream is not None else 0
         # Streams without ids have a horizon, too: it must not make others' ids outlive their own.
-        streams = [self.spec.stream(given.stream) for given in node.inputs]
+        streams = [self.spec.stream(each.stream) for each in node.inputs]
         return max(
             (s.id_horizon_us for s in streams if s.id or s.name in self._numbered_weakly), default=0
         )
@@ -366,7 +368,7 @@ class Assembly:
 
     def _records_of_windows(self, spec: ComputationSpec, shard_parts: _ShardParts) -> Operator:
         """A callback that gets the records of a window, or a join."""
-        given = (
+        arguments = (
             spec,
             self.spec,
             computation_of(spec, self.spec, self._load),
@@ -376,9 +378,9 @@ class Assembly:
         )
         if (window := self._joined_by_bundle(spec)) is not None:
             return JoinOperator(
-                *given, pairing_of(spec, self.spec, window), self._column_shard(shard_parts)
+                *arguments, pairing_of(spec, self.spec, window), self._column_shard(shard_parts)
             )
-        windows = WindowCallbackOperator(*given)
+        windows = WindowCallbackOperator(*arguments)
         windows.share_timers.passed = shard_parts.shard.input_shares
         return windows
 
@@ -407,13 +409,13 @@ class Assembly:
         return ColumnShard(shard_parts.entry.shard, shard_parts.store, closed)
 
     def _lookup(
-        self, spec: ComputationSpec, given: LookupSpec, shard_parts: _ShardParts
+        self, spec: ComputationSpec, work: LookupSpec, shard_parts: _ShardParts
     ) -> Operator:
         lookup, send = self._outside.lookup(spec, self.spec.folder), self._outside.publish
         # The caller is the loop, which must not sleep here; it asks again at a later time.
         back_off = BackOff() if send is not None else BackOff(0.0)
         line = LookupLine(lookup, absence_of(f"{lookup.where} (lookup)", NO_ANSWER), back_off)
-        new = AnswerCache(given.cache_size, given.cache_ttl_us, given.cache_absent)
+        new = AnswerCache(work.cache_size, work.cache_ttl_us, work.cache_absent)
         cache = self._answers.setdefault(spec.name, new)
         shard = LookupShard(
             shard_parts.entry.shard, shard_parts.entry.token, line, cache, lookup.by, send

@@ -292,8 +292,8 @@ class StandbyThread:
 class PendingReplays(Protocol):
     """The orders to try dead letters again, in the root."""
 
-    def undone(self, known: frozenset[int] = frozenset()) -> Mapping[int, ReplayOrder]:
-        """Those that are not done, but for the ``known`` ones."""
+    def undone(self, known_numbers: frozenset[int] = frozenset()) -> Mapping[int, ReplayOrder]:
+        """Those that are not done, except ``known_numbers``."""
 
     def done(self) -> frozenset[int]:
         """The numbers of those that are."""
@@ -309,22 +309,22 @@ class ReplayThread:
         threading.Thread(target=self._run, name="replays", daemon=True).start()
 
     def _run(self) -> None:
-        known: dict[int, str] = {}
+        order_ids: dict[int, str] = {}
         while True:
             time.sleep(self._pause_s)
             try:
-                found = self._replays.undone(frozenset(known))
-                done = self._replays.done() if known else frozenset()
+                orders = self._replays.undone(frozenset(order_ids))
+                done = self._replays.done() if order_ids else frozenset()
             except (UnavailableError, SetupError):
                 continue  # the next look may have an answer
             except Exception as ex:  # the loop ends the process with its words
                 self._post(ev.DamageFound(ex))
                 return
-            for number, order in found.items():
-                known[number] = order.id
+            for number, order in orders.items():
+                order_ids[number] = order.id
                 self._post(ev.ReplayOrdered(order, at_start=False))
-            for number in done & known.keys():
-                self._post(ev.ReplayDone(known.pop(number)))
+            for number in done & order_ids.keys():
+                self._post(ev.ReplayDone(order_ids.pop(number)))
 
 
 class PublishThreads:

@@ -64,12 +64,14 @@ def figures_of_divided(served: Served) -> Iterator[Figure]:
         for instance, records in served.shard.instance_counts.found().items():
             yield Figure(c.INSTANCE_RECORDS, records, (*labels, str(instance)))
     for each in _divisions(served.shard):
-        mine = (*labels, each.sender, each.node)
-        yield Figure(c.GROUPING_EPOCH, each.epoch, mine)
-        yield Figure(c.GROUPING_HOT_KEYS, len(each.hot), mine)
-        yield Figure(c.GROUPING_HOTTEST, max((hot.share for hot in each.hot), default=0.0), mine)
+        own_labels = (*labels, each.sender, each.node)
+        yield Figure(c.GROUPING_EPOCH, each.epoch, own_labels)
+        yield Figure(c.GROUPING_HOT_KEYS, len(each.hot), own_labels)
+        yield Figure(
+            c.GROUPING_HOTTEST, max((hot.share for hot in each.hot), default=0.0), own_labels
+        )
         for instance, share in enumerate(each.shares):
-            yield Figure(c.GROUPING_SHARE, share, (*mine, str(instance)))
+            yield Figure(c.GROUPING_SHARE, share, (*own_labels, str(instance)))
         for instance, time_us in enumerate(each.times_us):
             if time_us is not None:
-                yield Figure(c.GROUPING_TIME, time_us / SECOND, (*mine, str(instance)))
+                yield Figure(c.GROUPING_TIME, time_us / SECOND, (*own_labels, str(instance)))

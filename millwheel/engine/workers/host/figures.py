@@ -22,17 +22,17 @@ def figures_of(served: Iterable[Served], now_us: int) -> list[Figure]:
     """Readings of all metrics of these shards at ``now_us`` (wall clock)."""
     shards = list(served)
     lives = Counter(each.life.value for each in shards)
-    found = [Figure(c.SHARDS, count, (life,)) for life, count in lives.items()]
+    figures = [Figure(c.SHARDS, count, (life,)) for life, count in lives.items()]
     for each in shards:
         labels = (str(each.node), str(each.shard.identity.shard))
         for metric, value, *more in (*_counted(each), *_standing(each, now_us), *_dedup(each)):
-            found.append(Figure(metric, value, (*labels, *more)))
-        found += figures_of_divided(each)
-        found += [
+            figures.append(Figure(metric, value, (*labels, *more)))
+        figures += figures_of_divided(each)
+        figures += [
             Figure(own.metric, own.value, (*labels, *own.values))
             for own in each.shard.operator.figures()
         ]
-    return found
+    return figures
 
 
 _Row = tuple[Metric, float] | tuple[Metric, float, str]

@@ -29,22 +29,22 @@ def groupings_of(
 ) -> dict[NodeName, ConsumerGroups]:
     """By computation. ``plans``: of those that take columns; ``load`` gives the object that
     ``module:name`` names."""
-    found = {}
+    groupings = {}
     for computation in spec.computations:
         plan = plans.get(computation.name)
         columns = None if isinstance(plan, ColumnPlan) and not plan.combines else plan
         rows = _rows(computation, spec, plan, load, decode)
         if columns is not None or rows is not None:
-            found[NodeName(computation.name)] = ConsumerGroups(columns, rows)
-    return found
+            groupings[NodeName(computation.name)] = ConsumerGroups(columns, rows)
+    return groupings
 
 
 def why_no_groups(
     computation: ComputationSpec, spec: PipelineSpec, load: Callable[[str], Any]
 ) -> str:
     """Why a computation without :class:`.ConsumerGroups` has none, as a phrase."""
-    found = _compiled(computation, spec, load)
-    return found if isinstance(found, str) else ""
+    compiled = _compiled(computation, spec, load)
+    return compiled if isinstance(compiled, str) else ""
 
 
 def _rows(
@@ -54,10 +54,10 @@ def _rows(
     load: Callable[[str], Any],
     decode: Decode,
 ) -> RowGrouping | None:
-    found = _compiled(computation, spec, load)
-    if isinstance(found, str):
+    compiled = _compiled(computation, spec, load)
+    if isinstance(compiled, str):
         return None
-    window, aggregation = found
+    window, aggregation = compiled
     return RowGrouping(
         NodeName(computation.name), window, aggregation, _plan_of(plan), decode, spec.limits.record
     )
@@ -70,9 +70,9 @@ def _compiled(
     if not aggregates_in_windows(computation):
         return "it does not aggregate in windows"
     if any(
-        each.name == given.stream and each.schema
+        each.name == node_input.stream and each.schema
         for each in spec.streams
-        for given in computation.inputs
+        for node_input in computation.inputs
     ):
         return "its input has a schema"  # a record that cannot be used is handed on as plain data
     retractions = takes_retractions(computation, spec)

@@ -126,25 +126,25 @@ class Observed:
         with suppress(queue.Empty):
             self._last = answers.get(timeout=_ANSWER_S)
         journal = self._journal
-        mine = [
+        figures = [
             Figure(JOURNAL_WRITE, journal.seconds),
             Figure(JOURNAL_BYTES, journal.size_bytes),
             Figure(STEP_SECONDS, self.step_s()),
             *_degrees(self.health.now()),
         ]
         if (counts := self._spans()) is not None:
-            mine += map(Figure, (SPANS, SPANS_DROPPED, SPANS_LEFT_OUT), counts)
-        return text_of([*mine, *self._last], self._labels)
+            figures += map(Figure, (SPANS, SPANS_DROPPED, SPANS_LEFT_OUT), counts)
+        return text_of([*figures, *self._last], self._labels)
 
     def rows(self) -> bytes:
         """Rows that the shards of this worker have taken since the last question, as JSON; [] if a
         step hangs."""
         answers: queue.SimpleQueue[list[SeenRow]] = queue.SimpleQueue()
         self._post(ev.FiguresAsked(lambda served, now_us: answers.put(rows_of(served))))
-        found: list[SeenRow] = []
+        rows: list[SeenRow] = []
         with suppress(queue.Empty):
-            found = answers.get(timeout=_ANSWER_S)
-        return msgspec.json.encode(found)
+            rows = answers.get(timeout=_ANSWER_S)
+        return msgspec.json.encode(rows)
 
     def current(self) -> Mapping[str, str]:
         """Which call is running, for the lines of a log."""

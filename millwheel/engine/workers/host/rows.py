@@ -92,12 +92,12 @@ class RowWatch:
 
 def rows_of(served: Iterable[Served]) -> list[SeenRow]:
     """The rows that these shards have taken since the last question."""
-    found: list[SeenRow] = []
+    rows: list[SeenRow] = []
     for each in served:
         if not isinstance(each.done.watcher, RowWatch):
             each.done.watcher = RowWatch(each.done, each.node, each.shard.identity.shard)
-        found += each.done.watcher.taken()
-    return found
+        rows += each.done.watcher.taken()
+    return rows
 
 
 def _last(batch: AnyBatch) -> Batch:

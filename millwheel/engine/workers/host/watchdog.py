@@ -91,11 +91,11 @@ class Looks:
     def look(self, where: Callable[[], str]) -> Hang | None:
         """The call that has not returned in time, at the line ``where`` says. If there is none,
         notes that have served are removed, which may block."""
-        found = self._watch.look(self._hangs.watched())
-        if found is None:
+        call = self._watch.look(self._hangs.watched())
+        if call is None:
             self._hangs.tidy()
             return None
-        identity, doing = found
+        identity, doing = call
         key = repr(doing.key)[:500]
         return Hang(
             identity.node,

@@ -88,21 +88,21 @@ class Ranges:
         self,
         incarnation: WorkerName,
         served: dict[ShardName, Served],
-        known: KnownEntries,
+        entries: KnownEntries,
         snapshots: SnapshotPolicy,
         out: Gathering,
         router: TableRouter,
     ) -> None:
         self._incarnation = incarnation
         self._served = served
-        self._known = known
+        self._entries = entries
         self._snapshots = snapshots
         self._out = out
         self._opening: dict[str, Lease] = {}
         self._joined = False
         self._standing_by = StandingBy(incarnation, out)
         self.router = router
-        router.distance = lambda shard: known.distance(shard, incarnation)
+        router.distance = lambda shard: entries.distance(shard, incarnation)
         self.beginning = Beginning()
         self._order: tuple[list[ShardName], list[tuple[int, list[ShardName]]]] | None = None
 
@@ -116,8 +116,8 @@ class Ranges:
 
     def workers(self, event: ev.WorkersChanged) -> None:
         """Other workers joined or left. Raises FencedError if this worker is no longer a member."""
-        self._known.addresses = dict(event.addresses)
-        self._known.locations = dict(event.locations)
+        self._entries.addresses = dict(event.addresses)
+        self._entries.locations = dict(event.locations)
         if self._incarnation in event.addresses:
             self._joined = True
         elif self._joined:
@@ -129,7 +129,7 @@ class Ranges:
         """Follow a table. Nothing is opened any more unless ``opens``. Raises FencedError when a
         shard was taken from us."""
         table = event.table
-        news = self._known.take(table)
+        news = self._entries.take(table)
         if news is None:
             return
         self.router.update(table)
@@ -177,7 +177,7 @@ class Ranges:
         """A store is open: its shard is served from now on; None when the tables have moved on
         meanwhile."""
         name, lease = event.entry.shard, event.entry.lease
-        if self._opening.get(name) != lease or self._known.lease(name) != lease:
+        if self._opening.get(name) != lease or self._entries.lease(name) != lease:
             event.store.close()
             return None
         del self._opening[name]
@@ -187,7 +187,7 @@ class Ranges:
 
     def look_at(self, event: ev.ShardRecovered, opens: bool) -> None:
         """While a shard was opened, its entry may have changed."""
-        self._follow(event.node, self._known[event.entry.shard], opens)
+        self._follow(event.node, self._entries[event.entry.shard], opens)
 
     def token_known(self, event: ev.TokenKnown) -> bool:
         """Reports of an earlier owner of a shard no longer count. True if the shard is ours."""

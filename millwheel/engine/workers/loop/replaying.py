@@ -66,13 +66,13 @@ class Replaying:
         if order.id not in self.at_start and served.heard_us == MAX_TIME:
             return
         numbered, hashed = enumerate(order.records, 1), served.shard.identity.hashed
-        mine = [
+        records = [
             (seq, each)
             for seq, each in numbered
             if each.node == served.node and hashed(as_key(each.key)) in keys
         ]
         index = 0
-        for _, group in groupby(mine, lambda pair: pair[1].stream):
+        for _, group in groupby(records, lambda pair: pair[1].stream):
             rows = list(group)
             for first in range(0, len(rows), _PIECE):
                 piece = rows[first : first + _PIECE]
@@ -80,7 +80,7 @@ class Replaying:
                     order.channel, 1, index, _batch(piece), ReplayReply(order, dict(piece))
                 )
                 index += 1
-        if mine:
+        if records:
             served.stir()
 
 

@@ -84,7 +84,7 @@ class WorkerRuntime:
         self._out = out = Gathering()
         self._performing = Performing(ports)
         self._served: dict[ShardName, Served] = {}
-        self._known = KnownEntries()
+        self._entries = KnownEntries()
         self._watermarks = Watermarks()
         self._snapshots = SnapshotPolicy(
             GatheredSnapshots(out, ports.snapshots),
@@ -96,18 +96,23 @@ class WorkerRuntime:
             self._snapshots, self._complete, limits.longest_work_us, self._is_followed
         )
         self._ranges = Ranges(
-            incarnation, self._served, self._known, self._snapshots, out, TableRouter(graph.hash_of)
+            incarnation,
+            self._served,
+            self._entries,
+            self._snapshots,
+            out,
+            TableRouter(graph.hash_of),
         )
         self._tracing = ports.tracing
         self._traffic = Traffic(
-            incarnation, self._served, self._known, out, limits.retry_lane_us, ports.tracing
+            incarnation, self._served, self._entries, out, limits.retry_lane_us, ports.tracing
         )
         self._reporting = Reporting(out, out, limits.reports)
         self._replaying = Replaying(self._reporting)
         self._answering = Answering(
             self._served,
             self._ranges.router,
-            self._known.get,
+            self._entries.get,
             incarnation,
             out,
             self._clock.monotonic_us,
@@ -213,7 +218,7 @@ class WorkerRuntime:
         return False
 
     def _is_followed(self) -> bool:
-        return not self._known.followed.isdisjoint(self._served)
+        return not self._entries.followed.isdisjoint(self._served)
 
     def _unsubmitted(self) -> list[Shard]:
         return [
@@ -324,7 +329,7 @@ class WorkerRuntime:
             case ev.ShardSaved():
                 self._savepoints.saved(event)
             case ev.ReplayOrdered():
-                self._replaying.ordered(event, self._served.values(), self._known)
+                self._replaying.ordered(event, self._served.values(), self._entries)
             case ev.ReplayDone():
                 self._replaying.done(event.id)
             case ev.FiguresAsked():
@@ -350,7 +355,7 @@ class WorkerRuntime:
         shard = served.shard
         self._performing.opened(shard.identity.shard, shard.commits.made)
         served.follow(self._watermarks, self._graph, now_us)
-        self._replaying.begin(served, self._known[event.entry.shard])
+        self._replaying.begin(served, self._entries[event.entry.shard])
         self._snapshots.opened(shard, now_us, event.entry.lineage, event.replayed)
         self._savepoints.opened(shard, now_us)
         self._ranges.look_at(event, opens=not self._stopping)

@@ -157,19 +157,17 @@ class SavepointPart:
         return shard.unfinished() == 0 if order.phase is Phase.REST else not len(shard.commits)
 
     def _copy(self, doing: _Doing, name: str, shard: Shard) -> None:
-        wanted = doing.order.cut.get(name)
-        if wanted is None or name in doing.copied:
+        cut = doing.order.cut.get(name)
+        if cut is None or name in doing.copied:
             return
-        doing.copied[name] = wanted
-        as_it_stood = (
-            shard.identity.lease.admits(wanted.token) and shard.commits.made == wanted.commit
-        )
+        doing.copied[name] = cut
+        as_it_stood = shard.identity.lease.admits(cut.token) and shard.commits.made == cut.commit
         if not as_it_stood or len(shard.commits):
             self._say({}, f"shard {name} moved on before it was copied")
             return
         path = self._port.checkpoint_path(doing.order, ShardName(name))
         shard.checkpoint(path)
-        self._port.save(doing.order, ShardName(name), wanted, path)
+        self._port.save(doing.order, ShardName(name), cut, path)
 
     def _go_on(self, served: Mapping[ShardName, Served], now_us: int) -> None:
         for each in served.values():

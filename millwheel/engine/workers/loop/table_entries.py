@@ -64,16 +64,16 @@ class KnownEntries:
             if self.addresses.get(entry.owner) == address
         }
 
-    def distance(self, shard: ShardName, mine: str) -> Network:
-        """How far the owner of a shard is from the worker ``mine``. Where a host is not known, it
+    def distance(self, shard: ShardName, incarnation: str) -> Network:
+        """How far the owner of a shard is from the worker ``incarnation``. Where a host is not known, it
         is the same one, as on one machine; where a rack is not, it is another one."""
         entry = self._entries.get(shard)
-        owner = mine if entry is None else entry.owner
-        if owner == mine:
+        owner = incarnation if entry is None else entry.owner
+        if owner == incarnation:
             return Network.PROCESS
         (host, rack), (my_host, my_rack) = (
             self.locations.get(owner, ("", "")),
-            self.locations.get(mine, ("", "")),
+            self.locations.get(incarnation, ("", "")),
         )
         if host == my_host:
             return Network.HOST

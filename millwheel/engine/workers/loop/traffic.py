@@ -27,14 +27,14 @@ class Traffic:
         self,
         incarnation: str,
         served: dict[ShardName, Served],
-        known: KnownEntries,
+        entries: KnownEntries,
         out: Gathering,
         retry_us: int,
         tracing: Tracing | None = None,
     ) -> None:
         self._incarnation = incarnation
         self._served = served
-        self._known = known
+        self._entries = entries
         self._out = out
         self._retry_us = retry_us
         self._tracing = tracing
@@ -94,7 +94,7 @@ class Traffic:
 
     def peer_lost(self, event: ev.PeerLost, now_us: int) -> None:
         """Messages sent over this connection may not have arrived."""
-        lost = self._known.owned_at(event.address)
+        lost = self._entries.owned_at(event.address)
         for served in self._served.values():
             for lane in served.shard.outbox.lanes_to(lost):
                 served.stalled.setdefault(lane, now_us + self._retry_us)
@@ -133,7 +133,7 @@ class Traffic:
         return served is not None and served.works and not served.shard.identity.weak
 
     def _send(self, sender: ShardName, send: Send) -> bool:
-        entry = self._known.get(send.target)
+        entry = self._entries.get(send.target)
         if entry is None or not entry.owner:
             return False
         if entry.owner == self._incarnation:
@@ -145,7 +145,7 @@ class Traffic:
                 send.channel, send.epoch, send.index, send.batch, LocalReply(sender)
             )
             return taken is not DeliveryOutcome.RESTART
-        address = self._known.addresses.get(entry.owner)
+        address = self._entries.addresses.get(entry.owner)
         if address is None:
             return False
         self._out.sends.append(Outgoing(sender, address, entry.token, send))

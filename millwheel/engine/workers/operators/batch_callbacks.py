@@ -30,8 +30,8 @@ Spans = dict[int, TraceSpan]
 class BatchOperator(CallbackOperator):
     """The operator of a computation whose callback has a ``process_batch``."""
 
-    def __init__(self, *given: Any) -> None:
-        super().__init__(*given)
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
         self._process = self._process_one
 
     def _process_one(self, ctx: Context, record: Record) -> None:
@@ -62,7 +62,7 @@ class BatchOperator(CallbackOperator):
 
     def _by_key(self, bundle: Bundle, spans: Spans) -> dict[Key, list[Record]]:
         """The records of each key, in the order of their arrival."""
-        found: defaultdict[Key, list[Record]] = defaultdict(list)
+        by_key: defaultdict[Key, list[Record]] = defaultdict(list)
         traced = (
             {}
             if bundle.traced is None
@@ -80,8 +80,8 @@ class BatchOperator(CallbackOperator):
                     id(records[index]): span for (of, index), span in traced.items() if of == number
                 }
             for key, record in zip(batch.keys, records, strict=True):
-                found[key].append(record)
-        return found
+                by_key[key].append(record)
+        return by_key
 
     def _parts(self, records: list[Record], watermark: int, spans: Spans) -> Iterator[list[Record]]:
         """The records of a key that may come together."""

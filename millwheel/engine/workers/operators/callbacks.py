@@ -146,10 +146,10 @@ class CallbackOperator(Operator):
 
     def answer(self, query: Query, state: StoreView, watermark_us: int) -> Finding:
         """Its declared states by name, as a call at the watermark would find them."""
-        found = callback_state(type(self._instance), state, query.key, watermark_us)
-        if not found:
+        states = callback_state(type(self._instance), state, query.key, watermark_us)
+        if not states:
             return super().answer(query, state, watermark_us)
-        return Finding(query.chosen(found))
+        return Finding(query.chosen(states))
 
     def run(self, bundle: Bundle) -> None:
         self._context.begin(bundle)
@@ -283,9 +283,9 @@ class CallbackOperator(Operator):
             return rows
 
         def begin(label: int) -> None:
-            known = label != NO_LABEL
-            self._state.clock = label if known else max(bundle.watermark, bundle.clock)
-            if known and positions.follows:
+            labelled = label != NO_LABEL
+            self._state.clock = label if labelled else max(bundle.watermark, bundle.clock)
+            if labelled and positions.follows:
                 self._context.watermark = label
             if self._labels:
                 self._context.label_as(label)

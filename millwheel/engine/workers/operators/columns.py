@@ -143,17 +143,17 @@ class ColumnOperator(Operator, Validated):
 
     def open_windows(self, key: Key) -> list[Window]:
         """The windows of a key that hold state, ordered by end."""
-        found = [*self._held.open_windows(key), *self._rows.open_windows(key)]
-        return sorted(found, key=lambda window: (window.end, window.start))
+        windows = [*self._held.open_windows(key), *self._rows.open_windows(key)]
+        return sorted(windows, key=lambda window: (window.end, window.start))
 
     def answer(self, query: Query, state: StoreView, watermark_us: int) -> Finding:
         """Its open windows."""
-        found = self._held.results(query.key, self._aggregation, watermark_us)
-        return self._rows.answer_with(query, found, state, watermark_us)
+        results = self._held.results(query.key, self._aggregation, watermark_us)
+        return self._rows.answer_with(query, results, state, watermark_us)
 
     def answer_committed(self, query: Query, state: StoreView, watermark_us: int) -> Finding:
-        found = self._held.stored_results(state, query.key, self._aggregation, watermark_us)
-        return self._rows.answer_with(query, found, state, watermark_us)
+        results = self._held.stored_results(state, query.key, self._aggregation, watermark_us)
+        return self._rows.answer_with(query, results, state, watermark_us)
 
     # --- a bundle ---------------------------------------------------------------------------------
 
@@ -173,12 +173,12 @@ class ColumnOperator(Operator, Validated):
         """Take the groups of senders out of the bundle, which keeps its records; without those of
         closed windows."""
         name = groups_of(self._spec.name)
-        mine = [arrival.batch for arrival in bundle.arrivals if arrival.batch.stream == name]
-        if not mine:
+        batches = [arrival.batch for arrival in bundle.arrivals if arrival.batch.stream == name]
+        if not batches:
             return []
         bundle.arrivals = [arrival for arrival in bundle.arrivals if arrival.batch.stream != name]
-        found = []
-        for batch in mine:
+        combined = []
+        for batch in batches:
             assert isinstance(batch, ColumnBatch)
             plan = (
                 self._held.plan
@@ -193,35 +193,35 @@ class ColumnOperator(Operator, Validated):
                 closed = ~still_open(pl.col(END), late_until)
                 bundle.count("late", int(groups.filter(closed)[COUNT].sum()))
                 groups = groups.filter(~closed)
-            found.append(_Combined(plan, groups))
-        return found
+            combined.append(_Combined(plan, groups))
+        return combined
 
     def _run_apart(
         self, bundle: Bundle, combined: list[_Combined], in_rows: list[tuple[Key, Group]]
     ) -> list[tuple[Key, Group]]:
         """Take a bundle in columns, but for the keys that are in rows. Returns the groups that came
         in rows and are not taken: then the whole bundle must be."""
-        arrivals, known, told = bundle.arrivals, list(combined), self._apart
+        arrivals, former, told = bundle.arrivals, list(combined), self._apart
         if self._apart:
             bundle.arrivals, apart = self._apart.divide(arrivals)
             divided = [(each.plan, *self._apart.divide_groups(each.groups)) for each in combined]
             combined[:] = [_Combined(plan, others) for plan, others, _ in divided]
-            mine = [(plan, groups) for plan, _, groups in divided if groups.height]
+            apart_groups = [(plan, groups) for plan, _, groups in divided if groups.height]
             rows = [each for each in in_rows if each[0] in told]
         else:
-            apart, mine, rows = [], [], []
+            apart, apart_groups, rows = [], [], []
         others = [each for each in in_rows if each[0] not in told] if rows else in_rows
         if not self._take_rows_of_others(bundle, combined, others) or not self._run_columns(
             bundle, combined
         ):
-            bundle.arrivals, combined[:] = arrivals, known
+            bundle.arrivals, combined[:] = arrivals, former
             if self._in_rows or not self._set_apart(bundle, combined, in_rows):
                 self._in_rows = True
                 return in_rows
             return self._run_apart(bundle, combined, in_rows)
         if not self._apart:
             return []
-        for plan, groups in mine:
+        for plan, groups in apart_groups:
             self._rows.take_groups(plan.row_groups(groups), bundle)
         self._rows.take_groups(rows, bundle)
         bundle.arrivals = apart
@@ -344,20 +344,20 @@ class ColumnOperator(Operator, Validated):
         if self._held.by_type is None:
             return
         batches = [arrival.batch for arrival in bundle.arrivals if len(arrival.batch)]
-        found = [
+        plans = [
             *map(self._held.by_type.of_any, batches),
             *(each.plan for each in combined if each.groups.height),
         ]
-        if not found:
+        if not plans:
             return
-        plan = found[0]
-        if plan is None or not plan.fires_once or any(each is not plan for each in found):
+        plan = plans[0]
+        if plan is None or not plan.fires_once or any(each is not plan for each in plans):
             raise Unfit
-        if plan is self._held.known:
+        if plan is self._held.known_plan:
             return
         if self._held.windows:
             raise Unfit
-        self._held.known = plan
+        self._held.known_plan = plan
         self._held.windows.go_on_with(plan, plan.inferred)
 
     # --- rows -------------------------------------------------------------------------------------
@@ -386,14 +386,14 @@ class ColumnOperator(Operator, Validated):
         plan: ColumnPlan,
     ) -> list[pl.Series]:
         """The keys of what has come."""
-        found = [each.groups[KEY] for each in combined]
+        columns = [each.groups[KEY] for each in combined]
         rows = [key for key, _ in in_rows]
         for batch in (arrival.batch for arrival in bundle.arrivals):
             if isinstance(batch, ColumnBatch):
-                found.append(batch.keys)
+                columns.append(batch.keys)
             else:
                 rows += batch.keys
-        return [keys.unique() for keys in (*found, keys_like(rows, plan.key_dtype)) if len(keys)]
+        return [keys.unique() for keys in (*columns, keys_like(rows, plan.key_dtype)) if len(keys)]
 
     def _hand_over(
         self, plan: ColumnPlan, windows: ColumnWindows, left: Sequence[Left], bundle: Bundle

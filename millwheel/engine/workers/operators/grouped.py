@@ -101,10 +101,10 @@ class GroupedOperator(WindowedOperator):
             and is_complete(groups.select(pl.col(END).min()).item(), watermark)
         ):
             return None
-        found = list(plan.row_groups(groups))
+        row_groups = list(plan.row_groups(groups))
         if not isinstance(self._machine, AlignedMachine):
-            return found  # a closed one is gone
-        return None if any(self._closed(key, group) for key, group in found) else found
+            return row_groups  # a closed one is gone
+        return None if any(self._closed(key, group) for key, group in row_groups) else row_groups
 
     def _filled(self, keys: Sequence[Key]) -> list[int]:
         """How many records the count window of each key has."""

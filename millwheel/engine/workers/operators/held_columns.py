@@ -90,7 +90,7 @@ class KeysInRows:
 
     def divide(self, arrivals: Iterable[Arrival]) -> tuple[list[Arrival], list[Arrival]]:
         """The arrivals with the records of all other keys, and those with the records of these."""
-        others, mine = [], []
+        others, selected = [], []
         for arrival in arrivals:
             if not len(arrival.batch):
                 continue
@@ -98,8 +98,8 @@ class KeysInRows:
             if not mask.all():
                 others.append(replace(arrival, batch=where(arrival.batch, ~mask)))
             if mask.any():
-                mine.append(replace(arrival, batch=where(arrival.batch, mask)))
-        return others, mine
+                selected.append(replace(arrival, batch=where(arrival.batch, mask)))
+        return others, selected
 
     def divide_groups(self, groups: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
         """The same for groups."""
@@ -113,8 +113,8 @@ def odd_keys(batch: AnyBatch, plan: ColumnPlan) -> set[Key]:
     if not isinstance(batch, ColumnBatch):
         return set(batch.keys)
     clean, rest = plan.divide(batch)
-    found = set() if rest is None else set(key_list(rest.keys.unique()))
-    return found | _odd_keys(clean, plan)
+    keys = set() if rest is None else set(key_list(rest.keys.unique()))
+    return keys | _odd_keys(clean, plan)
 
 
 def _odd_keys(batch: ColumnBatch, plan: ColumnPlan) -> set[Key]:
@@ -153,7 +153,7 @@ class _Unknown:
 
 
 class HeldColumns:
-    """The ``windows`` of the plan that is in use (``known``: None until types are met), and the
+    """The ``windows`` of the plan that is in use (``known_plan``: None until types are met), and the
     ``others``, of other types, which a merge of shards has brought. ``by_type`` has the plans where
     no types are declared."""
 
@@ -165,15 +165,15 @@ class HeldColumns:
         self._slots = slots_of_keys(spec)
         self._open_until = MIN_TIME
         self.by_type = plan if isinstance(plan, PlansByType) else None
-        self.known = None if isinstance(plan, PlansByType) else plan
+        self.known_plan = None if isinstance(plan, PlansByType) else plan
         self.windows, *self.others = self._restored(plan)
         if isinstance(plan, PlansByType) and self.windows:
-            self.known = plan.plan(dict(self.windows.types))
+            self.known_plan = plan.plan(dict(self.windows.types))
 
     @property
     def plan(self) -> ColumnPlan:
         """The plan that is in use."""
-        return self._known(self.known, "no types yet")
+        return self._known(self.known_plan, "no types yet")
 
     def plan_of(self, windows: ColumnWindows) -> ColumnPlan:
         """The plan of some windows."""
@@ -218,21 +218,21 @@ class HeldColumns:
 
     def results(self, key: Key, aggregation: Aggregation, closed: int) -> list[tuple[Window, Any]]:
         """The windows of a key, and their results. Those up to ``closed`` have fired."""
-        found = []
+        results = []
         for windows in filter(None, self.all()):
             plan = self.plan_of(windows)
-            found += results_of(plan, windows.of_key(plan, key), aggregation, closed)
-        return found
+            results += results_of(plan, windows.of_key(plan, key), aggregation, closed)
+        return results
 
     def stored_results(
         self, state: StoreView, key: Key, aggregation: Aggregation, closed: int
     ) -> list[tuple[Window, Any]]:
         """The same as the store has them."""
-        found = []
+        results = []
         for types, groups in open_groups(state, closed).items():
             plan = self.plan_of_types(types)
-            found += results_of(plan, windows_of_key(plan, groups, key), aggregation, closed)
-        return found
+            results += results_of(plan, windows_of_key(plan, groups, key), aggregation, closed)
+        return results
 
     # --- the store --------------------------------------------------------------------------------
 
@@ -243,23 +243,23 @@ class HeldColumns:
             windows = windows_of(plan, self._shard.closed)
             restore_segments(windows, self._shard)
             return [windows]
-        found: dict[Types, ColumnWindows] = {}
+        by_types: dict[Types, ColumnWindows] = {}
         for number, segment in numbered_segments(self._shard):
-            known = plan.plan(dict(segment.types))
+            own_plan = plan.plan(dict(segment.types))
             invariant(
-                known is not None,
+                own_plan is not None,
                 f"{self._spec.name}: no plan for the types of its windows, {segment.types}",
             )
-            assert known is not None
-            windows = found.setdefault(segment.types, windows_of(known, self._shard.closed))
+            assert own_plan is not None
+            windows = by_types.setdefault(segment.types, windows_of(own_plan, self._shard.closed))
             restore_segment(windows, number, segment, self._shard.closed)
-        beyond = max((windows.next_number for windows in found.values()), default=0)
-        for number, windows in enumerate(found.values()):
-            windows.number_from(beyond + number, len(found))
+        beyond = max((windows.next_number for windows in by_types.values()), default=0)
+        for number, windows in enumerate(by_types.values()):
+            windows.number_from(beyond + number, len(by_types))
         # Those of which all have closed come last: what is left of them in the store is removed
         # with the others.
-        if found:
-            return sorted(found.values(), key=lambda windows: not windows)
+        if by_types:
+            return sorted(by_types.values(), key=lambda windows: not windows)
         lateness_us = self._spec.firing.allowed_lateness_us
         unknown = (
             KeptColumns(_Unknown(), lateness_us, self._shard.closed)
@@ -271,11 +271,11 @@ class HeldColumns:
     def keys_apart(self) -> KeysInRows:
         """The keys of the windows in rows, beside those of others in columns; none where they are
         too many to be remembered."""
-        found = KeysInRows()
+        keys = KeysInRows()
         if self.windows and not self.others and self.by_type is None:
             stored = self._shard.store.scan(WINDOW)
-            found.add([key_in(store_key) for store_key, _ in islice(stored, MOST_KEYS + 1)])
-        return found if len(found) <= MOST_KEYS else KeysInRows()
+            keys.add([key_in(store_key) for store_key, _ in islice(stored, MOST_KEYS + 1)])
+        return keys if len(keys) <= MOST_KEYS else KeysInRows()
 
     def has_rows(self, watermark: int) -> bool:
         """Whether rows have a window that is to fire. Where windows stay afterwards, those of late

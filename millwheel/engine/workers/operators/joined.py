@@ -36,7 +36,7 @@ class Joined(Computation):
         """``fields``: those that either stream declares, in their order."""
         self._kind = kind
         self._fields = tuple(map(tuple, fields))
-        self._left, self._right = (given.stream for given in inputs)
+        self._left, self._right = (each.stream for each in inputs)
         key = inputs[0].key
         self._key_names = key.names if key.kind in (KeyKind.FIELD, KeyKind.FIELDS) else ("key",)
         self._outputs = tuple(outputs)
@@ -57,13 +57,13 @@ class Joined(Computation):
         return self._rows(key, window, pairs_of(lefts, rights, self._kind))
 
     def _rows(
-        self, key: Key, window: Window, found: Iterable[tuple[Any, Any]]
+        self, key: Key, window: Window, matches: Iterable[tuple[Any, Any]]
     ) -> Iterator[dict[str, Any]]:
         parts = key if isinstance(key, tuple) and len(self._key_names) > 1 else (key,)
         head = dict(zip(self._key_names, parts, strict=False))
         head["window_start"], head["window_end"] = window
         lefts, rights = self._fields
-        for left, right in found:
+        for left, right in matches:
             yield {**head, self._left: _ordered(left, lefts), self._right: _ordered(right, rights)}
 
 
@@ -98,16 +98,16 @@ class Enriched(Computation):
             raise RecordError(
                 f"enrich adds the field {spec.name!r}, and a {type(fields).__name__} has no fields"
             )
-        found = known(version, record.timestamp if spec.waits else None)
-        if found is None and spec.missing is Missing.DROP:
+        value = known(version, record.timestamp if spec.waits else None)
+        if value is None and spec.missing is Missing.DROP:
             ctx.count(UNMATCHED)
             return
-        if found is None and spec.missing is Missing.DEAD_LETTER:
+        if value is None and spec.missing is Missing.DEAD_LETTER:
             raise RecordError(
                 f"{spec.stream} has said nothing of {record.key!r} up to {record.timestamp}"
             )
         for stream in self._outputs:
-            ctx.produce(stream, {**fields, spec.name: found})
+            ctx.produce(stream, {**fields, spec.name: value})
 
 
 def plain(value: Any) -> Any:
@@ -118,7 +118,7 @@ def plain(value: Any) -> Any:
 def joined(spec: ComputationSpec, pipeline: PipelineSpec) -> Computation:
     """The computation of a spec with ``join`` or ``enrich``."""
     if isinstance(spec.work, JoinSpec):
-        streams = [pipeline.stream(given.stream) for given in spec.inputs]
+        streams = [pipeline.stream(each.stream) for each in spec.inputs]
         fields = [() if stream.source is None else tuple(stream.fields) for stream in streams]
         return Joined(spec.work.kind, spec.inputs, spec.outputs, fields)
     return Enriched(spec.work_as(EnrichSpec), spec.outputs)

@@ -118,18 +118,18 @@ class JoinOperator(WindowCallbackOperator):
 
     def open_windows(self, key: Key) -> list[Window]:
         """The windows of a key that hold state, ordered by end."""
-        mine = (
+        groups = (
             encoded(self._windows.all_groups()).filter(pl.col(KEY).eq(key_bytes(key)))
             if self._windows
             else None
         )
-        found = (
+        windows = (
             []
-            if mine is None
-            else [Window(*bounds) for bounds in mine.select(START, END).unique().iter_rows()]
+            if groups is None
+            else [Window(*bounds) for bounds in groups.select(START, END).unique().iter_rows()]
         )
         return sorted(
-            [*found, *super().open_windows(key)], key=lambda window: (window.end, window.start)
+            [*windows, *super().open_windows(key)], key=lambda window: (window.end, window.start)
         )
 
     def run(self, bundle: Bundle) -> None:
@@ -195,8 +195,8 @@ class JoinOperator(WindowCallbackOperator):
         inputs: list[int] = []
         stamps: list[int] = []
         values: list[bytes] = []
-        for given in batches:
-            batch = given.rows()
+        for any_batch in batches:
+            batch = any_batch.rows()
             keys += map(key_bytes, batch.keys)
             inputs += [self._numbers[batch.stream]] * len(batch)
             stamps += batch.timestamps
@@ -296,8 +296,8 @@ class JoinOperator(WindowCallbackOperator):
         try:
             for key, start, end, numbers, stamps, values in speaking.iter_rows():
                 records = zip(numbers, stamps, values, strict=True)
-                found = [[[number, decode_value(value)], at] for number, at, value in records]
-                self._emit(pane_of(key_from_bytes(key), Window(start, end), found), None, bundle)
+                rows = [[[number, decode_value(value)], at] for number, at, value in records]
+                self._emit(pane_of(key_from_bytes(key), Window(start, end), rows), None, bundle)
         finally:
             self._whole = False
 
@@ -305,12 +305,12 @@ class JoinOperator(WindowCallbackOperator):
         """The records of a pane. Those of a whole bundle were decoded for it alone."""
         if not self._whole:
             return super()._records(pane)
-        found: list[Any] = pane.result
+        rows: list[Any] = pane.result
         return [
             Record(
                 pane.key, self._typed_value(self._streams[number], value), at, self._streams[number]
             )
-            for (number, value), at in found
+            for (number, value), at in rows
         ]
 
     def _has_rows(self) -> bool:
@@ -319,18 +319,18 @@ class JoinOperator(WindowCallbackOperator):
 
 def _of(stream: str, batches: Sequence[ColumnBatch]) -> list[ColumnBatch]:
     """The batches of a stream, as one if they have the same columns."""
-    mine = [batch for batch in batches if batch.stream == stream]
+    selected = [batch for batch in batches if batch.stream == stream]
     alike = all(
-        each.frame.schema == mine[0].frame.schema and each.keys.dtype == mine[0].keys.dtype
-        for each in mine
+        each.frame.schema == selected[0].frame.schema and each.keys.dtype == selected[0].keys.dtype
+        for each in selected
     )
-    return [joined(mine)] if mine and alike else mine
+    return [joined(selected)] if selected and alike else selected
 
 
 def _decoded(values: Sequence[bytes]) -> list[Any]:
     """Many values with one call of the decoder: they are the items of an array."""
-    found: list[Any] = decode_value(b"".join((_ARRAY32, len(values).to_bytes(4, "big"), *values)))
-    return found
+    items: list[Any] = decode_value(b"".join((_ARRAY32, len(values).to_bytes(4, "big"), *values)))
+    return items
 
 
 def _by_key(records: pl.DataFrame) -> pl.DataFrame:

@@ -65,7 +65,7 @@ class LookupLine:
         with self._using:
             try:
                 self._back_off.wait()
-                found = [] if self._closed else self._asked(keys, batch)
+                answers = [] if self._closed else self._asked(keys, batch)
             except BaseException as ex:
                 if not is_of_client(ex):
                     raise
@@ -76,7 +76,7 @@ class LookupLine:
         self._tries.worked()
         self._back_off.worked()
         self._absence.over()
-        return found
+        return answers
 
     def close(self) -> None:
         """Another thread may still be asking: then it closes."""

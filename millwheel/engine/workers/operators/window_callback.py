@@ -67,7 +67,7 @@ class WindowCallbackOperator(WindowedOperator):
         decode: Decode,
         cache_entries: int,
     ) -> None:
-        self._streams = [given.stream for given in spec.inputs]
+        self._streams = [each.stream for each in spec.inputs]
         self._numbers = {stream: number for number, stream in enumerate(self._streams)}
         self._takes_back = takes_retractions(spec, pipeline)
         super().__init__(spec, pipeline, overlay, self._numbered, cache_entries)

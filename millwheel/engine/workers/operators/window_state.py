@@ -258,8 +258,8 @@ class ShareTimers:
         """Raise InvariantError unless ``state`` has the same timers. For tests, between bundles."""
         for queue in self._queues.values():
             queue.validate()
-        known = {timer for queue in self._queues.values() for timer in queue.items()}
-        _same_timers("timers at percentile watermarks", known, _read(SHARE_TIMER, state))
+        in_memory = {timer for queue in self._queues.values() for timer in queue.items()}
+        _same_timers("timers at percentile watermarks", in_memory, _read(SHARE_TIMER, state))
 
     def _queue(self, share: float) -> TimerQueue:
         return self._queues.setdefault(share, TimerQueue(Domain.EVENT))
@@ -322,9 +322,10 @@ def _read(family: bytes, state: StoreView) -> Iterator[tuple[Key, str, int]]:
 
 
 def _same_timers(
-    what: str, known: Set[tuple[Key, str, int]], stored: Iterable[tuple[Key, str, int]]
+    what: str, in_memory: Set[tuple[Key, str, int]], stored: Iterable[tuple[Key, str, int]]
 ) -> None:
     read = set(stored)
     invariant(
-        read == known, f"{what}: only stored are {read - known}, only in memory {known - read}"
+        read == in_memory,
+        f"{what}: only stored are {read - in_memory}, only in memory {in_memory - read}",
     )

@@ -133,17 +133,17 @@ class WindowedOperator(Operator, Validated):
         """The groups that have come in rows, of windows that are open; only records are left in the
         bundle."""
         name = groups_of(self._spec.name)
-        mine = [arrival for arrival in bundle.arrivals if are_groups(arrival.batch, name)]
-        if not mine:
+        arrivals = [arrival for arrival in bundle.arrivals if are_groups(arrival.batch, name)]
+        if not arrivals:
             return []
         window = window_from_spec(self._spec.work_as(WindowedSpec).window)
-        found = received(mine, self._only_stream(), window, bundle.watermark)
+        result = received(arrivals, self._only_stream(), window, bundle.watermark)
         others = [arrival for arrival in bundle.arrivals if not are_groups(arrival.batch, name)]
-        bundle.arrivals = [*others, *found.records]
-        bundle.try_(RECORD, found.beyond_one)
-        if found.late:
-            bundle.count("late", found.late)
-        return found.groups
+        bundle.arrivals = [*others, *result.records]
+        bundle.try_(RECORD, result.beyond_one)
+        if result.late:
+            bundle.count("late", result.late)
+        return result.groups
 
     def _take_received(
         self, groups: Iterable[tuple[Key, Group]], times: Times, bundle: Bundle
@@ -151,8 +151,8 @@ class WindowedOperator(Operator, Validated):
         """Take groups that came in rows. Where the user's aggregator cannot merge those of a key,
         they are a dead letter together."""
         shared = Effects()
-        for key, mine in groupby(groups, itemgetter(0)):
-            several, effects = [group for _, group in mine], Effects()
+        for key, rows in groupby(groups, itemgetter(0)):
+            several, effects = [group for _, group in rows], Effects()
             try:
                 self._machine.on_groups(self._cells.of(key), key, several, times, effects)  # type: ignore[attr-defined]
             except BaseException as ex:
@@ -178,16 +178,16 @@ class WindowedOperator(Operator, Validated):
         of_keys: dict[Key, list[Group]] = {}
         for key, group in groups:
             of_keys.setdefault(key, []).append(group)
-        for key, mine in of_keys.items():
-            found = Effects()
+        for key, own_groups in of_keys.items():
+            own_effects = Effects()
             try:
-                self._take_groups_of(machine, key, mine, closed, times, found)
+                self._take_groups_of(machine, key, own_groups, closed, times, own_effects)
             except BaseException as ex:
                 if passes(ex):
                     raise
-                self._lose_groups(bundle, key, mine, ex)
+                self._lose_groups(bundle, key, own_groups, ex)
             else:
-                _join(effects, found)
+                _join(effects, own_effects)
         self._perform(effects, None, bundle)
         self._flush(None, bundle)
         self._write_holds()
@@ -196,17 +196,17 @@ class WindowedOperator(Operator, Validated):
         self,
         machine: TakesGroups,
         key: Key,
-        mine: list[Group],
+        groups: list[Group],
         closed: int | None,
         times: Times,
         effects: Effects,
     ) -> None:
         if closed is not None and isinstance(machine, KeyWindowMachine):
-            machine.take_over(self._cells.of(key), key, mine, closed, times, effects)
+            machine.take_over(self._cells.of(key), key, groups, closed, times, effects)
         elif closed is not None and isinstance(machine, AlignedMachine):
-            machine.on_fired(self._cells.of(key), key, mine, times, effects)
+            machine.on_fired(self._cells.of(key), key, groups, times, effects)
         else:
-            machine.on_groups(self._cells.of(key), key, mine, times, effects)
+            machine.on_groups(self._cells.of(key), key, groups, times, effects)
 
     def _lose_groups(
         self, bundle: Bundle, key: Key, groups: Sequence[Group], ex: BaseException

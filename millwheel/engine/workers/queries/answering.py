@@ -83,7 +83,7 @@ class _Batch:
     """Queries that came together. ``rests_on``: by shard, the commit that durable answers show."""
 
     asked: AskedQueries
-    found: list[Found] = field(default_factory=list)
+    outcomes: list[Found] = field(default_factory=list)
     rests_on: dict[ShardName, int] = field(default_factory=dict)
 
 
@@ -101,13 +101,13 @@ class _View:
     def answer(self, query: Query) -> Answer:
         """The operator's answer, with where it is from. Raises QueryError, and whatever the
         operator raises."""
-        found, asked = self._view.answer(query), query.consistency
+        finding, asked = self._view.answer(query), query.consistency
         return Answer(
-            found.values,
-            found.covered_start_us,
-            found.covered_end_us,
+            finding.values,
+            finding.covered_start_us,
+            finding.covered_end_us,
             self._view.watermark_us,
-            found.complete,
+            finding.complete,
             self._name,
             self._token,
             self.number,
@@ -144,12 +144,12 @@ class Answering:
 
     def _go_on(self, batch: _Batch, end_us: int) -> bool:
         """True once a batch is answered."""
-        queries, found = batch.asked.queries, batch.found
+        queries, outcomes = batch.asked.queries, batch.outcomes
         views: dict[ShardName, _View] = {}
-        for index in range(len(found), len(queries)):
-            if found and self.monotonic_us() > end_us:
+        for index in range(len(outcomes), len(queries)):
+            if outcomes and self.monotonic_us() > end_us:
                 return False
-            found.append(self._found(queries[index], batch, views))
+            outcomes.append(self._found(queries[index], batch, views))
         return True
 
     def release(self) -> None:
@@ -158,7 +158,7 @@ class Answering:
         for batch in self.resting:
             if batch not in still:
                 self.out.others.append(
-                    AnswerQueries(batch.asked.reply, batch.found, batch.rests_on)
+                    AnswerQueries(batch.asked.reply, batch.outcomes, batch.rests_on)
                 )
         self.resting.clear()
         self.resting.extend(still)
@@ -216,8 +216,8 @@ def _forget(batch: _Batch, name: ShardName) -> None:
     lost = QueryError(
         "unavailable", f"shard {name} left this worker before the answer was durable; ask again"
     )
-    found: Sequence[Found] = batch.found
-    batch.found = [
-        lost if isinstance(each, Answer) and each.shard == name else each for each in found
+    outcomes: Sequence[Found] = batch.outcomes
+    batch.outcomes = [
+        lost if isinstance(each, Answer) and each.shard == name else each for each in outcomes
     ]
     batch.rests_on = {shard: number for shard, number in batch.rests_on.items() if shard != name}

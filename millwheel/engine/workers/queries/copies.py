@@ -57,13 +57,13 @@ class FollowedCopies:
     ) -> Answer:
         meta = read_meta(store)
         watermark_us = max(meta.watermark, MIN_TIME)
-        found = self.answers(query, store, watermark_us)
+        finding = self.answers(query, store, watermark_us)
         return Answer(
-            found.values,
-            found.covered_start_us,
-            found.covered_end_us,
+            finding.values,
+            finding.covered_start_us,
+            finding.covered_end_us,
             watermark_us,
-            found.complete,
+            finding.complete,
             shard,
             token,
             meta.number,

@@ -74,15 +74,15 @@ class SnapshotCopies:
     def asked(self, shard: ShardName) -> OpenSnapshot:
         """The snapshot of a shard; call it with ``lock`` held. Raises QueryError while there is
         none."""
-        found = self._open.get(shard)
-        if found is None:
+        snapshot = self._open.get(shard)
+        if snapshot is None:
             why = self._coming.get(shard) or "its snapshot is being opened"
             self._look(shard)
             raise QueryError("unavailable", f"shard {shard} is not here, and {why}; ask again")
         self._open.move_to_end(shard)
-        if self.folder.monotonic_us() - found.looked_us > _LOOK_US:
+        if self.folder.monotonic_us() - snapshot.looked_us > _LOOK_US:
             self._look(shard)
-        return found
+        return snapshot
 
     def _look(self, shard: ShardName) -> None:
         if not self._coming.get(shard, "past"):
@@ -94,11 +94,11 @@ class SnapshotCopies:
         """Open the newest snapshot, on another thread."""
         began_us, why = self.folder.monotonic_us(), "past"
         try:
-            manifest, known = self.folder.snapshots.latest(shard), self._open.get(shard)
+            manifest, current = self.folder.snapshots.latest(shard), self._open.get(shard)
             if manifest is None:
                 why = "it has no snapshot yet"
-            elif known is not None and known.manifest == manifest:
-                known.looked_us = began_us
+            elif current is not None and current.manifest == manifest:
+                current.looked_us = began_us
             else:
                 self._replace(shard, OpenSnapshot(manifest, self._restored(manifest), began_us))
         # collected meanwhile, or damaged: a recovery will report it

@@ -60,8 +60,8 @@ class StoreAnswers:
         kind = self._load(called.callback, self._spec.folder)
 
         def answer(query: Query, store: StoreView, watermark_us: int) -> Finding:
-            found = callback_state(kind, store, query.key, watermark_us)
-            return Finding(query.chosen(found)) if found else _nothing(query, store, watermark_us)
+            states = callback_state(kind, store, query.key, watermark_us)
+            return Finding(query.chosen(states)) if states else _nothing(query, store, watermark_us)
 
         return answer
 

@@ -80,7 +80,7 @@ class Standbys:
 
     def __init__(self, parts: Following) -> None:
         self._parts = parts
-        self._wanted: dict[str, ShardEntry] = {}
+        self._entries: dict[str, ShardEntry] = {}
         self._followers: dict[str, Follower] = {}
         self._positions: dict[str, JournalPosition | None] = {}
         self._not_before: dict[str, int] = {}
@@ -91,15 +91,15 @@ class Standbys:
 
     def follow(self, entry: ShardEntry) -> None:
         """Follow a shard from now on, under this owner."""
-        known = self._wanted.get(entry.shard)
-        if known is not None and not _same(known, entry):
+        followed = self._entries.get(entry.shard)
+        if followed is not None and not _same(followed, entry):
             self.drop(entry.shard)
-        self._wanted[entry.shard] = entry
+        self._entries[entry.shard] = entry
 
     def drop(self, shard: ShardName) -> None:
         """Follow a shard no longer. Its store is closed in the next round, so that the caller need
         not wait."""
-        self._wanted.pop(shard, None)
+        self._entries.pop(shard, None)
         follower = self._followers.pop(shard, None)
         if follower is not None:
             self._closing.append(follower)
@@ -117,7 +117,7 @@ class Standbys:
     def take(self, entry: ShardEntry) -> StateStore | None:
         """The store of a shard that is ours now, with every commit of ``entry``'s lineage; None
         when there is none that could be used. It is not followed any more."""
-        self._wanted.pop(entry.shard, None)
+        self._entries.pop(entry.shard, None)
         follower = self._followers.pop(entry.shard, None)
         if follower is None:
             return None
@@ -177,7 +177,7 @@ class Standbys:
         self._rounds += 1
         while self._closing:
             self._close(self._closing.pop())
-        made = [self._made(entry) for entry in list(self._wanted.values())]
+        made = [self._made(entry) for entry in list(self._entries.values())]
         owners: dict[str, list[Follower]] = {}
         for follower in list(self._followers.values()):
             owners.setdefault(follower.entry.owner, []).append(follower)
@@ -209,8 +209,8 @@ class Standbys:
         follower = Follower(entry, WriteBehindStore(base), last_commit(base), parts.lock())
         self._followers[shard] = follower
         log.info("Shard %s of %s is followed from commit %d on.", shard, entry.owner, follower.have)
-        wanted = self._wanted.get(shard)
-        if wanted is None or not _same(wanted, entry):  # it was dropped or taken meanwhile
+        current = self._entries.get(shard)
+        if current is None or not _same(current, entry):  # it was dropped or taken meanwhile
             self._discard(follower)
             return None
         return follower
@@ -219,7 +219,7 @@ class Standbys:
         """Read the certain part of a journal, once for all shards of its owner."""
         before, began_us = self._positions.get(owner), self._parts.monotonic_us()
         try:
-            found = self._parts.journals.follow(owner, before)
+            part = self._parts.journals.follow(owner, before)
         except InvariantError:
             raise
         except MillwheelError as ex:
@@ -231,12 +231,12 @@ class Standbys:
                 self._discard(follower)
                 self._later(follower.entry.shard, ex)
             return False
-        self._positions[owner] = found.position
-        entries = [entry for group in found.groups for entry in group]
+        self._positions[owner] = part.position
+        entries = [entry for group in part.groups for entry in group]
         for follower in followers:
             try:
-                _apply(follower, entries, found.position)
-                if found.whole:
+                _apply(follower, entries, part.position)
+                if part.whole:
                     follower.seen_us = began_us
             except CorruptionError as ex:
                 self._discard(follower)

@@ -127,23 +127,23 @@ def _within(estate: Estate, family: bytes, where: slice) -> Iterator[Entry]:
 
 
 def _marks(estates: Sequence[Estate]) -> Iterator[Entry]:
-    known = [
+    estate_marks = [
         {channel: decode_high_water_marks(data) for channel, data in estate.store.scan(CHANNEL)}
         for estate in estates
     ]
-    for channel in sorted({channel for marks in known for channel in marks}):
+    for channel in sorted({channel for marks in estate_marks for channel in marks}):
         parts = [
             (estate.share, marks.get(channel, 0))
-            for estate, marks in zip(estates, known, strict=True)
+            for estate, marks in zip(estates, estate_marks, strict=True)
         ]
         yield channel, encode_high_water_marks(joined_high_water_marks(parts))
 
 
 def _expired(estates: Sequence[Estate]) -> Iterator[Entry]:
     for entry in (EXPIRED, CLEARED):
-        known = [data for estate in estates if (data := estate.store.get(entry)) is not None]
-        if known:
-            yield entry, max(known)  # byte order is the order of times
+        times = [data for estate in estates if (data := estate.store.get(entry)) is not None]
+        if times:
+            yield entry, max(times)  # byte order is the order of times
 
 
 def _runs(
@@ -171,12 +171,12 @@ def _segments(shard: ShardName, estates: Sequence[Estate]) -> Iterator[Entry]:
 def _pending(estates: Sequence[Estate]) -> tuple[list[Entry], int]:
     """Chunks that are on their way, under new keys in the store, and the number after the last
     one."""
-    found: list[Entry] = []
+    entries: list[Entry] = []
     for estate in estates:
         if estate.whole:
             for _, data in estate.store.scan(PENDING):
-                found.append((PENDING + number8(len(found) + 1), data))
-    return found, len(found) + 1
+                entries.append((PENDING + number8(len(entries) + 1), data))
+    return entries, len(entries) + 1
 
 
 def _meta(estates: Sequence[Estate], next_chunk: int) -> Meta:

@@ -51,21 +51,21 @@ class ReadOnce:
         with self._lock:
             # Looked at once: another recovery may end, and forget, between any two lines of this
             # function.
-            known = self._known.get((incarnation, upto))
-            if known is None:
+            journal = self._known.get((incarnation, upto))
+            if journal is None:
                 return self._fresh(incarnation, upto, prefix)
-        return known.beginning_with(prefix)
+        return journal.beginning_with(prefix)
 
     def _fresh(self, incarnation: str, upto: int, prefix: bytes) -> Iterator[bytes]:
         by_shard: defaultdict[bytes, list[bytes]] = defaultdict(list)
-        known = self._known
-        rest, size, room = self._journals.read(incarnation, upto), 0, _room(known)
+        cache = self._known
+        rest, size, room = self._journals.read(incarnation, upto), 0, _room(cache)
         for entry in rest:
             by_shard[shard_of_commit(entry)].append(entry)
             size += len(entry)
-            while size > room and known:
-                del known[next(iter(known))]  # that of the longest dead
-                room = _room(known)
+            while size > room and cache:
+                del cache[next(iter(cache))]  # that of the longest dead
+                room = _room(cache)
             if size > room:
                 read = _Whole(by_shard).beginning_with(prefix)
                 return chain(read, (entry for entry in rest if entry.startswith(prefix)))
@@ -82,5 +82,5 @@ class ReadOnce:
         self._known = {}
 
 
-def _room(known: dict[tuple[str, int], _Whole]) -> int:
-    return _AT_MOST_BYTES - sum(whole.size for whole in known.values())
+def _room(cache: dict[tuple[str, int], _Whole]) -> int:
+    return _AT_MOST_BYTES - sum(whole.size for whole in cache.values())

@@ -218,8 +218,8 @@ def _commits(
 ) -> Iterator[tuple[Commit, int]]:
     """An ancestor's commits of the shard after commit ``have``, each with its bytes."""
     prefix = commits_prefix(shard, ancestor.token)
-    found = journals.read(ancestor.incarnation, ancestor.sealed_end, since, prefix)
-    for entry in found:
+    entries = journals.read(ancestor.incarnation, ancestor.sealed_end, since, prefix)
+    for entry in entries:
         if 0 <= number_of_commit(entry, prefix) <= have:
             continue  # the snapshot has it; most of a journal may be such
         commit = decode_commit(entry)

@@ -30,11 +30,11 @@ class WriteBehindStore:
         return self._store.get(key)
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        found = self._store.get_many(keys)
+        values = self._store.get_many(keys)
         if self._waiting:
             waiting = self._waiting
-            return [waiting.get(key, value) for key, value in zip(keys, found, strict=True)]
-        return found
+            return [waiting.get(key, value) for key, value in zip(keys, values, strict=True)]
+        return values
 
     def apply(self, puts: Iterable[tuple[bytes, bytes]], deletes: Iterable[bytes]) -> None:
         puts = puts if type(puts) is list else list(puts)

@@ -78,19 +78,19 @@ class Admission:
     def take(self, now_us: int, congested: bool) -> list[Arrival]:
         """The arrivals of a bundle: none while more timers are due than fire in one, because those
         come first."""
-        wanted = self.operator.intake(max(1, self.inbox.records), now_us, self.watermark.input)
+        limit = self.operator.intake(max(1, self.inbox.records), now_us, self.watermark.input)
         timers, watermark = self.timers[Domain.EVENT], self.watermark.input
         each = self.operator.due_with(timers.earliest(), watermark)
         crowded = timers.more_due_than(self.limits.timers // each, watermark)
-        if crowded or not wanted or not len(self.inbox):
+        if crowded or not limit or not len(self.inbox):
             return []
-        return self.inbox.take(min(wanted, self.bundle.most), self._circles if congested else None)
+        return self.inbox.take(min(limit, self.bundle.most), self._circles if congested else None)
 
     def take_one(self, now_us: int, congested: bool) -> list[Arrival]:
         """As :meth:`take`, but a single record, and none while timers are due: it is to be alone in
         progress."""
-        wanted = self.operator.intake(max(1, self.inbox.records), now_us, self.watermark.input)
-        if not wanted or self.timers[Domain.EVENT].more_due_than(0, self.watermark.input):
+        limit = self.operator.intake(max(1, self.inbox.records), now_us, self.watermark.input)
+        if not limit or self.timers[Domain.EVENT].more_due_than(0, self.watermark.input):
             return []
         return self.inbox.take_one(self._circles if congested else None)
 

@@ -70,10 +70,10 @@ class BucketFilter:
 
     def maybe(self, bits_of: BitsOf) -> Int64s:
         """The indexes of the ids that may have been added before."""
-        found = [self._left(bloom, view, bits_of) for bloom, view, _ in self._filters]
-        if len(found) == 1:
-            return found[0]
-        return np.unique(np.concatenate(found)) if found else np.array([], np.int64)
+        indexes = [self._left(bloom, view, bits_of) for bloom, view, _ in self._filters]
+        if len(indexes) == 1:
+            return indexes[0]
+        return np.unique(np.concatenate(indexes)) if indexes else np.array([], np.int64)
 
     def add(self, low: Words, high: Words) -> None:
         """Remember ids; a new filter of twice the size follows when the last one is full."""

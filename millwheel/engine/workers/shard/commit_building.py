@@ -112,8 +112,8 @@ class CommitBuilding:
                 self.overlay.delete(PENDING + number8(chunk.number))
 
     def _apply(self, bundle: Bundle) -> Commit:
-        for given, by in bundle.counters.items():
-            name = counted(given, self.meta.counters)
+        for counter, by in bundle.counters.items():
+            name = counted(counter, self.meta.counters)
             total = self.meta.counters.get(name, 0) + by
             self.meta.counters[name] = min(max(total, -MOST_COUNTED), MOST_COUNTED)
         # Everything goes under one number: a high-water mark without the state that its records

@@ -62,14 +62,14 @@ def read_timers(store: StateStore) -> dict[Domain, TimerQueue]:
 def read_pending(store: StateStore) -> Pending:
     """The productions that perhaps did not reach every consumer. To decode them takes long: any
     thread may, as long as nobody else uses the store."""
-    found: list[tuple[int, ChannelName, list[AnyBatch], list[dict[str, bytes]]]] = []
+    pending: list[tuple[int, ChannelName, list[AnyBatch], list[dict[str, bytes]]]] = []
     for store_key, data in store.scan(PENDING):
         form = decode_pending(data)
         batches = [decode_batch(encoded) for encoded in form.batches]
-        found.append(
+        pending.append(
             (number_from8(store_key[1:]), ChannelName(form.channel), batches, form.instances)
         )
-    return found
+    return pending
 
 
 def read_productions(pending: Pending, fanout: Fanout) -> list[OutputChunk]:
@@ -100,10 +100,11 @@ def validate_store(
     """Raise InvariantError unless a shard that opens from ``store`` has what this one has in
     memory. For tests: it reads all timers, marks and productions. Between bundles only."""
     for domain, queue in read_timers(store).items():
-        stored, known = set(queue.items()), set(timers[domain].items())
+        stored, in_memory = set(queue.items()), set(timers[domain].items())
         invariant(
-            stored == known,
-            f"{domain} timers: only stored are {stored - known}, only set are {known - stored}",
+            stored == in_memory,
+            f"{domain} timers: only stored are {stored - in_memory},"
+            f" only set are {in_memory - stored}",
         )
     numbers = {number_from8(store_key[1:]) for store_key, _ in store.scan(PENDING)}
     invariant(

@@ -82,12 +82,12 @@ class _Parts:
     def add(
         self,
         stored: bytes,
-        mine: list[tuple[NodeName, AnyBatch]],
+        batches: list[tuple[NodeName, AnyBatch]],
         chosen: ChosenInstances | None = None,
     ) -> None:
         """One batch."""
         self.stored.append(stored)
-        self.batches += mine
+        self.batches += batches
         self.instances.append({} if chosen is None else chosen.noted)
 
     def form(self, channel: ChannelName) -> bytes:
@@ -178,8 +178,8 @@ class ProductionBuilding:
         # An instance that is not stored is chosen anew after a crash, and the production comes to a
         # shard that has no mark of it: see mistake instances_of_productions_are_not_stored.
         chosen = self.instances.choosing(name, len(batch), first, bundle.now_us)
-        mine, keyless = self._split(batch, produced, chosen)
-        parts.add(data, mine, chosen)
+        batches, keyless = self._split(batch, produced, chosen)
+        parts.add(data, batches, chosen)
         bundle.try_(keys_of(stream), len(batch))
         if keyless:
             self._lose(keyless, batch, produced.decoded, bundle, produced.ids)
@@ -205,8 +205,8 @@ class ProductionBuilding:
             return batch.stream
 
         def of_consumers() -> list[tuple[NodeName, AnyBatch]] | None:
-            mine, keyless = split()
-            return None if keyless else combining.of(mine)
+            batches, keyless = split()
+            return None if keyless else combining.of(batches)
 
         worth = self._worth.setdefault(batch.stream, Worth())
         groups = worth.groups(combining, len(batch), of_consumers)
@@ -255,12 +255,12 @@ class ProductionBuilding:
                 batch = replace(alone, stream=name, seqs=np.arange(first, after))
                 stored = encode_columns(batch, packed=True)
                 chosen = self.instances.choosing(name, len(batch), first, bundle.now_us)
-                mine, keyless = self._fanout.split_columns(batch, epochs=chosen)
+                batches, keyless = self._fanout.split_columns(batch, epochs=chosen)
         except Unfit:
             self._take_as_rows(name, columns, bundle, born_us, parts)
             return
         self._meta.next_seq = after
-        parts.add(stored, mine, chosen)
+        parts.add(stored, batches, chosen)
         bundle.try_(keys_of(columns.stream), len(batch))
         if keyless:
             rows = batch.rows()
@@ -326,7 +326,7 @@ class ProductionBuilding:
             # two computations may make something of one record, and a third may consume both
             maker = self._maker
             ids = (
-                [maker + given if given else None for given in produced.ids]
+                [maker + record_id if record_id else None for record_id in produced.ids]
                 if self._identity.with_ids
                 else None
             )

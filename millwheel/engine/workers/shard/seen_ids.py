@@ -77,27 +77,27 @@ class SortedDigests:
 
     def contains(self, low: Words, high: Words) -> Bools:
         """Which of the digests are in it."""
-        found = np.zeros(len(low), np.bool_)
+        mask = np.zeros(len(low), np.bool_)
         for part_low, part_high, *_ in self._parts:
             first = np.searchsorted(part_low, low)
             at = np.minimum(first, len(part_low) - 1)
             same = part_low[at] == low
-            found |= same & (part_high[at] == high)
-            for index in np.flatnonzero(same & ~found).tolist():  # two digests with one lower half
+            mask |= same & (part_high[at] == high)
+            for index in np.flatnonzero(same & ~mask).tolist():  # two digests with one lower half
                 last = int(np.searchsorted(part_low, low[index], side="right"))
-                found[index] = bool((part_high[first[index] : last] == high[index]).any())
-        return found
+                mask[index] = bool((part_high[first[index] : last] == high[index]).any())
+        return mask
 
     def take_out(self, starts: Collection[int]) -> tuple[Words, Words]:
         """Remove the digests of some buckets."""
         parts, self._parts = self._parts, []
-        found = [(np.array([], np.uint64), np.array([], np.uint64))]
+        digests = [(np.array([], np.uint64), np.array([], np.uint64))]
         for low, high, of in parts:
             gone = np.isin(of, np.fromiter(starts, np.int64))
-            found.append((low[gone], high[gone]))
+            digests.append((low[gone], high[gone]))
             self.add(low[~gone], high[~gone], of[~gone])
-        return np.concatenate([low for low, _ in found]), np.concatenate(
-            [high for _, high in found]
+        return np.concatenate([low for low, _ in digests]), np.concatenate(
+            [high for _, high in digests]
         )
 
 
@@ -200,7 +200,7 @@ class SeenIds:
         fresh = np.ones(len(ids), np.bool_)
         named: Any = slice(None)
         if None in ids:
-            named = np.array([given is not None for given in ids], np.bool_)
+            named = np.array([each is not None for each in ids], np.bool_)
             if not named.any():
                 return fresh
             rows = np.flatnonzero(named)
@@ -270,16 +270,16 @@ class SeenIds:
         starts = times - np.mod(times, self._span_us)
         few: list[tuple[Words, Words, Int64s]] = []
         for start, rows in _by_value(starts):
-            mine, bucket = marks[rows], self._bucket(start)
-            low, high = _halves(mine)
-            if self._count + len(mine) > _HELD:
-                self._put_singles(start, bucket, mine)
+            own_marks, bucket = marks[rows], self._bucket(start)
+            low, high = _halves(own_marks)
+            if self._count + len(own_marks) > _HELD:
+                self._put_singles(start, bucket, own_marks)
                 continue
-            self._count += len(mine)
-            bucket.runs.write(mine.tobytes())
-            if bucket.held is None and bucket.few + len(mine) <= _FEW_IDS:
-                bucket.few += len(mine)
-                few.append((low, high, np.full(len(mine), start, np.int64)))
+            self._count += len(own_marks)
+            bucket.runs.write(own_marks.tobytes())
+            if bucket.held is None and bucket.few + len(own_marks) <= _FEW_IDS:
+                bucket.few += len(own_marks)
+                few.append((low, high, np.full(len(own_marks), start, np.int64)))
             else:
                 self._set_apart(start, bucket, low, high)
         if few:
@@ -324,12 +324,12 @@ class SeenIds:
             self._set_apart(start, bucket, low, high)
 
     def _bucket(self, start: int) -> _Bucket:
-        found = self._buckets.get(start)
-        if found is None:
+        bucket = self._buckets.get(start)
+        if bucket is None:
             self._first_start = min(self._first_start, start)
             key_of = lambda number: run_key(start, number, self._shard)  # noqa: E731
-            found = self._buckets[start] = _Bucket(Runs(self._overlay, key_of, MARK.itemsize))
-        return found
+            bucket = self._buckets[start] = _Bucket(Runs(self._overlay, key_of, MARK.itemsize))
+        return bucket
 
     def forget_before(self, watermark: int) -> None:
         """Drop the buckets that the watermark has left more than the horizon behind."""
@@ -380,9 +380,9 @@ def _first_of_each(low: Words, high: Words) -> Bools:
     rows = order[shared]
     rows = rows[np.lexsort((rows, high[rows], low[rows]))]
     again = (low[rows[1:]] == low[rows[:-1]]) & (high[rows[1:]] == high[rows[:-1]])
-    found = np.ones(len(low), np.bool_)
-    found[rows[1:][again]] = False
-    return found
+    mask = np.ones(len(low), np.bool_)
+    mask[rows[1:][again]] = False
+    return mask
 
 
 def _picked(batch: AnyBatch, kept: Bools) -> AnyBatch:

@@ -286,9 +286,9 @@ class Shard:
 
     def trace(self, tracing: Tracing, is_source: bool) -> None:
         """From now on traced records have spans."""
-        mine = self.identity
+        identity = self.identity
         self._tracing = ShardTracing(
-            tracing, mine.node, mine.shard, mine.token, mine.hashed, is_source
+            tracing, identity.node, identity.shard, identity.token, identity.hashed, is_source
         )
 
     def start(self) -> None:

@@ -70,8 +70,8 @@ class Preparation:
 
     def carried_out(self) -> ev.WorkDone:
         """Prepare it. What went wrong is for the loop to raise."""
-        found, error = self._prepared()
-        return ev.WorkDone(self.shard, self.token, lambda _: self.told(found, error))
+        outcome, error = self._prepared()
+        return ev.WorkDone(self.shard, self.token, lambda _: self.told(outcome, error))
 
     def _prepared(self) -> tuple[Prepared | None, Exception | None]:
         try:
@@ -132,11 +132,11 @@ class Preparing:
         except UnavailableError as ex:
             self._told(None, ex)
 
-    def _told(self, found: Prepared | None, error: Exception | None) -> None:
+    def _told(self, outcome: Prepared | None, error: Exception | None) -> None:
         """The batch is prepared, or could not be."""
         self._asking, self.again_at_us = False, 0
         if error is None:
-            self._found = found
+            self._found = outcome
             self._wait.over()
         elif isinstance(error, UnavailableError):
             self._failed = True
@@ -146,6 +146,6 @@ class Preparing:
 
     def take(self) -> tuple[SinkBatch, Prepared] | None:
         """The batch of the bundle that runs now, if it has waited."""
-        batch, found = self.batch, self._found
+        batch, outcome = self.batch, self._found
         self.batch = self._found = None
-        return None if batch is None or found is None else (batch, found)
+        return None if batch is None or outcome is None else (batch, outcome)

@@ -223,10 +223,10 @@ class SinkOperator(Operator):
     def figures(self) -> Sequence[Figure]:
         return self._figures.figures()
 
-    def rest(self, wanted: bool, now_us: int) -> None:
-        """While ``wanted``, no record waits for its batch to fill up, and committables go once
+    def rest(self, active: bool, now_us: int) -> None:
+        """While ``active``, no record waits for its batch to fill up, and committables go once
         their batches are visible."""
-        self._resting = wanted
+        self._resting = active
 
     def unfinished(self) -> int:
         """How many batches are not visible, or not forgotten."""
@@ -359,14 +359,14 @@ class SinkOperator(Operator):
     def _recover(self, store: StateStore) -> int:
         """Publish every committed batch again (this is idempotent), and delete the batches that
         were never committed."""
-        found = [
+        committables = [
             (number_from8(store_key[1:]), committable)
             for store_key, committable in store.scan(COMMITTABLE)
         ]
-        self._unswept = [committable for _, committable in found]
+        self._unswept = [committable for _, committable in committables]
         self._pending += [
             PendingBatch(_FORMER, number, committable, MIN_TIME, [], True)
-            for number, committable in found
+            for number, committable in committables
         ]
         self._publish(0)
         data = store.get(NEXT_BATCH)

@@ -126,9 +126,9 @@ class UpsertOperator(Operator):
         self._latencies_ms: list[float] = []
         self._figures = SinkFigures()
         self._writer.sweep([])
-        known = store.get(NEXT_BATCH)
-        self._next_number = 0 if known is None else int.from_bytes(known, "big")
-        written = known is not None or any(True for _ in store.scan(ROW))
+        stored = store.get(NEXT_BATCH)
+        self._next_number = 0 if stored is None else int.from_bytes(stored, "big")
+        written = stored is not None or any(True for _ in store.scan(ROW))
         self._unseen = (
             _Unseen(min(table.watermark, MAX_TIME - 1), _AT_ONCE) if written else _Unseen()
         )
@@ -194,9 +194,9 @@ class UpsertOperator(Operator):
     def figures(self) -> Sequence[Figure]:
         return self._figures.figures()
 
-    def rest(self, wanted: bool, now_us: int) -> None:
-        """While ``wanted``, rows become visible at once."""
-        self._resting = wanted
+    def rest(self, active: bool, now_us: int) -> None:
+        """While ``active``, rows become visible at once."""
+        self._resting = active
 
     def unfinished(self) -> int:
         """1 while rows are not visible."""

@@ -51,23 +51,23 @@ class CompletionTimes:
             for shard, sums in self.times.sums.items()
         }
         self._before = dict(self.times.sums)
-        found = {}
+        measured = {}
         for node, rule in rules.items():
             # Where an instance lies depends on the last part of a key alone.
             shards = [
                 self.shard_of(NodeName(node), (instance,)) for instance in range(rule.instances)
             ]
-            mine = [
+            times = [
                 means.get(shard, (None, None)) if shard is not None else (None, None)
                 for shard in shards
             ]
             network = tuple(
                 Network.HOST if shard is None else self.distance(shard) for shard in shards
             )
-            found[node] = Measured(
-                tuple(whole for whole, _ in mine), tuple(alone for _, alone in mine), network
+            measured[node] = Measured(
+                tuple(whole for whole, _ in times), tuple(alone for _, alone in times), network
             )
-        return found
+        return measured
 
 
 def completion_of(

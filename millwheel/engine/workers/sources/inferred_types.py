@@ -32,9 +32,9 @@ class GuessedTypes:
         """Guess from the values of a read."""
         if self.fields is not None or not values or self._misses >= _MOST_MISSES:
             return
-        found = {name: _kind(name, values) for name in sorted(self.names)}
-        fields = {name: kind for name, kind in found.items() if kind}
-        if len(fields) == len(found) and self._accepts(fields):
+        kinds = {name: _kind(name, values) for name in sorted(self.names)}
+        fields = {name: kind for name, kind in kinds.items() if kind}
+        if len(fields) == len(kinds) and self._accepts(fields):
             self.fields = fields
         else:
             self._misses += 1
@@ -70,10 +70,10 @@ class WholeRecords:
         if not self._misses or self.given_up() or not values or type(values[0]) is not dict:
             return False
         names = sorted(set().union(*values) - self._declared.keys())
-        found = {name: _kind(name, values) for name in names}
-        if not all(found.values()) or {**self._declared, **found} == self.fields:
+        kinds = {name: _kind(name, values) for name in names}
+        if not all(kinds.values()) or {**self._declared, **kinds} == self.fields:
             return False
-        self.fields = {**self._declared, **found}
+        self.fields = {**self._declared, **kinds}
         return True
 
     def begins(self) -> bool:

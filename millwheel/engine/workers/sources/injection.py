@@ -143,9 +143,9 @@ class InjectionOperator(Operator):
         bundle.outputs.produce(self._spec.name, key, value, stamps[0])
         return ""
 
-    def rest(self, wanted: bool, now_us: int) -> None:
-        """Take nothing while ``wanted``."""
-        self._end.resting = wanted
+    def rest(self, active: bool, now_us: int) -> None:
+        """Take nothing while ``active``."""
+        self._end.resting = active
 
     def finish(self) -> None:
         """Take nothing more, for ever."""

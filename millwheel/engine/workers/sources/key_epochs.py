@@ -57,7 +57,7 @@ def open_key_epochs(
 def stored_epochs(partition: str, store: StateStore, rules: Mapping[str, Rule]) -> list[Epoch]:
     """All epochs of a partition that are kept, by position."""
     prefix = KEY_EPOCHS + pack(partition)
-    found = []
+    epochs = []
     for at, data in store.scan(prefix):
         first, stored = number_from8(at[len(prefix) :]), _decode(bytes(data))
         tables = {node: _read(table, first) for node, table in stored.tables.items()}
@@ -66,8 +66,8 @@ def stored_epochs(partition: str, store: StateStore, rules: Mapping[str, Rule]) 
                 instances = rules[node].instances
                 routes = dict.fromkeys(map(key_from_bytes, keys), tuple(range(instances)))
                 tables[node] = EpochTable(0, first + 1, (1.0,) * instances, routes)
-        found.append(Epoch(first, stored.last, tables))
-    return found
+        epochs.append(Epoch(first, stored.last, tables))
+    return epochs
 
 
 def write_epoch(epoch: Epoch, rules: Mapping[str, Rule], partition: str, overlay: Overlay) -> None:

@@ -141,15 +141,15 @@ class Sorting:
                 bundle.fail(letter, UNIT)
 
     def _split(self, batch: Batch, late: set[int]) -> tuple[Batches, list[Keyless]]:
-        found = (
+        result = (
             None
             if self._parts.beside is None
             else self._parts.beside.split(batch, late, self._epochs)
         )
         return (
             self._parts.fanout.split(batch, batch.values, late, self._epochs)
-            if found is None
-            else found
+            if result is None
+            else result
         )
 
     def _too_far(
@@ -196,7 +196,7 @@ class Sorting:
         values = read.values
         ids = column_of(values, self._spec.id) if self._spec.id else None
         keys = (
-            [partition if given is None else given for given in ids]
+            [partition if each is None else each for each in ids]
             if ids
             else [partition] * len(values)
         )
@@ -247,7 +247,7 @@ class Sorting:
         return floors
 
     def _dead_letters(self, timestamps: list[int]) -> dict[str, Batches]:
-        found: dict[str, Batches] = {}
+        letters: dict[str, Batches] = {}
         for name in dict.fromkeys(letter.computation for _, letter in self._letters):
             indexes = [
                 index
@@ -262,8 +262,8 @@ class Sorting:
             keys = [self._parts.node] * len(values)
             size = len(encode_value(values))
             batch = Batch(DEAD_LETTERS, seqs, times, keys, values, None, self._now, size)
-            found[name] = self._parts.fanout.split(batch, values)[0]
-        return found
+            letters[name] = self._parts.fanout.split(batch, values)[0]
+        return letters
 
 
 def _listed(stamps: _Stamps) -> list[int]:
@@ -278,8 +278,8 @@ def _late_of(times: _Stamps, highest_us: int, max_delay_us: int, stated: bool) -
     """An array has more overhead than the few records of a list take."""
     if isinstance(times, list):
         return late_rows(times, highest_us, max_delay_us, stated)
-    found: list[int] = np.flatnonzero(late_mask(times, highest_us, max_delay_us, stated)).tolist()
-    return found
+    rows: list[int] = np.flatnonzero(late_mask(times, highest_us, max_delay_us, stated)).tolist()
+    return rows
 
 
 def _moved(late: set[int], bad: set[int]) -> set[int]:

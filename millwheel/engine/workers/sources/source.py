@@ -110,17 +110,17 @@ class SourceOperator(Operator):
             if self.avoided is not None and self.avoided.lone:
                 self.avoided.ran_alone(settled.reads)
 
-    def rest(self, wanted: bool, now_us: int) -> None:
-        """Read nothing while ``wanted``."""
-        self._end.resting = wanted
+    def rest(self, active: bool, now_us: int) -> None:
+        """Read nothing while ``active``."""
+        self._end.resting = active
 
     def finish(self) -> None:
         """Never read again: the input ends with the records read so far."""
         self._end.finishing = True
 
-    def catch_up(self, wanted: bool) -> None:
-        """While ``wanted``, a rest begins only where no earlier owner can have read further."""
-        self._end.catching_up = wanted
+    def catch_up(self, active: bool) -> None:
+        """While ``active``, a rest begins only where no earlier owner can have read further."""
+        self._end.catching_up = active
 
     def unfinished(self) -> int:
         """How many partitions have to catch up, or have reads that are not applied and
@@ -224,10 +224,12 @@ class SourceOperator(Operator):
         sorting = Sorting(
             self._parts, part.max_timestamp, part.judged, bundle.now_us, part.epochs, labelled
         )
-        found = sorting.sort(part.partition.name, read)
-        plain = not found.letters and not sorting.newly_judged and bundle.traced is None
+        outcome = sorting.sort(part.partition.name, read)
+        plain = not outcome.letters and not sorting.newly_judged and bundle.traced is None
         groups = (
-            part.combine.groups(self._parts.combining, found.batches, len(read)) if plain else None
+            part.combine.groups(self._parts.combining, outcome.batches, len(read))
+            if plain
+            else None
         )
         if part.combine.on and groups is None:
             part.leave_groups(bundle)  # and nothing else: it is read again
@@ -243,12 +245,12 @@ class SourceOperator(Operator):
             # applied, or miss: see test_a_record_too_far_in_the_future_never_costs_its_neighbours.
             part.await_commit(bundle)
         if bundle.traced is not None:
-            bundle.traced.read(part.channel, read.positions, read.traces, found.batches)
+            bundle.traced.read(part.channel, read.positions, read.traces, outcome.batches)
         part.move(read, sorting.max_timestamp)
         if groups is None:
-            self._send(part, found, bundle)
+            self._send(part, outcome, bundle)
         else:
-            self._commit(part, groups, found.counters, bundle)
+            self._commit(part, groups, outcome.counters, bundle)
 
     def _heard_nothing(
         self, part: Part, reader: Reader, read: Read | FrameChunk, bundle: Bundle
@@ -304,10 +306,10 @@ class SourceOperator(Operator):
             return True
         self._extend_epochs(part, read, bundle)
         split = partial(self._parts.fanout.split_columns, epochs=part.epochs)
-        spec, found = replace(self._spec, fields=fields), None
+        spec, outcome = replace(self._spec, fields=fields), None
         with suppress(Unfit), self._boundary.inside(bundle.count):
-            found = sort_frame(read, spec, needs, part.max_timestamp, bundle.now_us, split)
-        if found is None:
+            outcome = sort_frame(read, spec, needs, part.max_timestamp, bundle.now_us, split)
+        if outcome is None:
             part.rows_until = read.next_position
             if checked is not None:
                 checked.missed()
@@ -318,7 +320,7 @@ class SourceOperator(Operator):
         part.silence.heard(bundle.now_us)
         part.told_bytes(asked, len(read))
         part.size.told(read.next_position > part.position and not read.finished)
-        groups = part.combine.groups(self._parts.combining, found.batches, len(read))
+        groups = part.combine.groups(self._parts.combining, outcome.batches, len(read))
         if part.combine.on and groups is None:
             return False
         self._find_end(part, reader, read, caught_up=False)
@@ -326,13 +328,13 @@ class SourceOperator(Operator):
         bundle.try_(UNIT, len(read))
         bundle.try_(keys_of(self._spec.name), len(read))
         counters = {"records_in": len(read)}
-        if found.late and self._parts.fanout.drops_late(self._spec.name):
-            counters["late"] = found.late
+        if outcome.late and self._parts.fanout.drops_late(self._spec.name):
+            counters["late"] = outcome.late
         if bundle.traced is not None:
-            bundle.traced.read(part.channel, read.positions, read.traces, found.batches)
-        part.move(read, found.max_timestamp)
+            bundle.traced.read(part.channel, read.positions, read.traces, outcome.batches)
+        part.move(read, outcome.max_timestamp)
         if groups is None:
-            self._send(part, Sorted(found.batches, {}, counters), bundle)
+            self._send(part, Sorted(outcome.batches, {}, counters), bundle)
         else:
             self._commit(part, groups, counters, bundle)
         return True
@@ -364,7 +366,7 @@ class SourceOperator(Operator):
             part.close()
             bundle.positions_only = False
 
-    def _send(self, part: Part, found: Sorted, bundle: Bundle) -> None:
+    def _send(self, part: Part, outcome: Sorted, bundle: Bundle) -> None:
         """Send a read to its consumers; its position is committed once every consumer has applied
         it.
 
@@ -373,15 +375,15 @@ class SourceOperator(Operator):
         # On the channel of the records, their high-water mark would cut letters off. On one channel
         # for all nodes, the letter of the second node would pass for a copy: see mistake
         # letters_numbered_with_the_records and mistake one_channel_for_the_letters_of_all.
-        chunks = [part.chunk(part.channel, found.batches)]
-        for name, letters in found.letters.items():
+        chunks = [part.chunk(part.channel, outcome.batches)]
+        for name, letters in outcome.letters.items():
             chunks.append(
                 part.chunk(letters_channel(self._parts.node, name, part.partition.name), letters)
             )
-        records = sum(len(batch) for _, batch in found.batches)
+        records = sum(len(batch) for _, batch in outcome.batches)
         waited = part.waiting + records if part.ahead is not None else 0
         part.outstanding.append(
-            Outstanding(chunks, part.after(), found.counters, records, waited, bundle.now_us)
+            Outstanding(chunks, part.after(), outcome.counters, records, waited, bundle.now_us)
         )
         bundle.chunks += chunks
 

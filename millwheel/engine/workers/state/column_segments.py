@@ -128,12 +128,12 @@ class Segment:
 def segments_within(store: StateStore, within: KeyRange, closed: int) -> list[Segment]:
     """The segments of a store, without keys of other ranges and without windows that have closed.
     They mean the same for a shard in which others have closed fewer windows."""
-    found = []
+    segments = []
     for segment in _segments(store):
         hashed = hash_by_slot(segment.slots) if segment.slots else key_hash
-        mine = [hashed(key) in within for key in key_list(segment.groups[KEY])]
-        found.append(
-            replace(segment, held=segment.groups.filter(pl.Series(mine, dtype=pl.Boolean)))
+        mask = [hashed(key) in within for key in key_list(segment.groups[KEY])]
+        segments.append(
+            replace(segment, held=segment.groups.filter(pl.Series(mask, dtype=pl.Boolean)))
         )
     kept = [
         replace(
@@ -141,7 +141,7 @@ def segments_within(store: StateStore, within: KeyRange, closed: int) -> list[Se
             held=entered(groups, closed) if segment.kind is GroupsKind.STEPS else groups,
             fired=max(segment.fired, closed) if segment.kind is GroupsKind.KEPT else segment.fired,
         )
-        for segment, groups in zip(found, _open_groups(found, closed), strict=True)
+        for segment, groups in zip(segments, _open_groups(segments, closed), strict=True)
     ]
     return [segment for segment in kept if segment.groups.height]
 
@@ -182,10 +182,10 @@ def segment_entry(shard: str, number: int, segment: Segment) -> tuple[bytes, byt
 def open_groups(store: StateStore | StoreView, closed: int) -> dict[Types, list[pl.DataFrame]]:
     """The groups in a store of which windows up to ``closed`` have fired, by the types that were
     inferred."""
-    found: dict[Types, list[Segment]] = {}
+    by_types: dict[Types, list[Segment]] = {}
     for segment in _segments(store):
-        found.setdefault(segment.types, []).append(segment)
-    return {types: _open_groups(segments, closed) for types, segments in found.items()}
+        by_types.setdefault(segment.types, []).append(segment)
+    return {types: _open_groups(segments, closed) for types, segments in by_types.items()}
 
 
 def segments_of(store: StateStore | StoreView) -> Iterator[pl.DataFrame]:

@@ -135,8 +135,8 @@ class ValueCells(Typed):
         owner, cells = self._owner, self.cells
         fresh = [key for key in dict.fromkeys(keys) if key not in cells]
         store_keys = [STATE + store_key + self._name for store_key in map(stored_key, fresh)]
-        found = owner.overlay.get_many(store_keys)
-        for key, store_key, data in zip(fresh, store_keys, found, strict=True):
+        values = owner.overlay.get_many(store_keys)
+        for key, store_key, data in zip(fresh, store_keys, values, strict=True):
             owner.key = key  # for a message about a damaged value
             cells[key] = self.cell_from(store_key, data)
 
@@ -283,8 +283,8 @@ class MapCells(Typed):
             self.held = trimmed(self.cells, limit // 2, _CACHED_BYTES // 2)
 
     def describe(self) -> Any:
-        found = [(key, self.found(self._cell(key))) for key in self._stored()]
-        return [[key, msgspec.to_builtins(value)] for key, value in found if value is not ABSENT]
+        pairs = [(key, self.found(self._cell(key))) for key in self._stored()]
+        return [[key, msgspec.to_builtins(value)] for key, value in pairs if value is not ABSENT]
 
     def _stored(self) -> list[Key]:
         """The keys of all entries that the store will have, also of those whose time to live is
@@ -316,11 +316,11 @@ class MapCells(Typed):
 
     def _checked(self, key: Any) -> Key:
         try:
-            found = check_key(key)
+            checked = check_key(key)
         except RecordError as ex:
             raise RecordError(f"state {self.name!r}: {ex}") from ex
-        if self._keys in _MAP_KEYS and type(found) is not self._keys:
+        if self._keys in _MAP_KEYS and type(checked) is not self._keys:
             raise RecordError(
                 f"state {self.name!r} has keys that are {self._keys.__name__}, not {shown(key)}"
             )
-        return found
+        return checked

@@ -129,8 +129,8 @@ class KeyedState:
         """See that :meth:`expire` is called for the current key once the watermark has passed
         ``at``, or before."""
         tag, at = self._tags + tag, min(at, LAST_TIME)
-        known = self._timers.get(self.key, tag)
-        if known is None or at < known:
+        current = self._timers.get(self.key, tag)
+        if current is None or at < current:
             self._timers.set(self.key, tag, at)
 
     def read_ahead(self, keys: Sequence[Key]) -> None:
@@ -153,9 +153,9 @@ class KeyedState:
         and change them in place after this too."""
         changes = self.encoded()
         self._put(changes)
-        mine = self.prefix(b"")
+        own_prefix = self.prefix(b"")
         self._touched = [
-            (owner, cell) for owner, cell, _ in changes if cell.store_key.startswith(mine)
+            (owner, cell) for owner, cell, _ in changes if cell.store_key.startswith(own_prefix)
         ]
         for _, cell in self._touched:
             cell.dirty = True
@@ -221,12 +221,12 @@ class KeyedState:
 
 
 def _declared(kind: type) -> dict[str, State]:
-    found: dict[str, State] = {}
+    states: dict[str, State] = {}
     for base in reversed(kind.__mro__):
-        found.update(
+        states.update(
             {name: value for name, value in vars(base).items() if isinstance(value, State)}
         )
-    return found
+    return states
 
 
 def callback_state(
@@ -236,16 +236,16 @@ def callback_state(
     list or a dict."""
     state = KeyedState(object.__new__(kind), Overlay(store), cache_entries=0)
     state.point(key, now_us)
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for name, handle in state.handles.items():
         declared = _declaration(kind, name)
         if isinstance(declared, ValueState):
-            found[name] = handle.get()
+            values[name] = handle.get()
         elif isinstance(declared, ListState):
-            found[name] = list(handle)
+            values[name] = list(handle)
         else:
-            found[name] = dict(handle.items())
-    return found
+            values[name] = dict(handle.items())
+    return values
 
 
 def _declaration(kind: type, name: str) -> Any:

@@ -34,11 +34,11 @@ class Overlay:
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
         """Many values with one call to the store."""
-        found = self._store.get_many(keys)
+        values = self._store.get_many(keys)
         if self._changes:
             changes = self._changes
-            return [changes.get(key, value) for key, value in zip(keys, found, strict=True)]
-        return found
+            return [changes.get(key, value) for key, value in zip(keys, values, strict=True)]
+        return values
 
     def put(self, key: bytes, value: bytes) -> None:
         """Write with the next commit."""
@@ -66,14 +66,14 @@ class Overlay:
 
     def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
         """All entries below a prefix in byte order, as this bundle sees them."""
-        mine = {key: self._changes[key] for key in self._like(prefix) if key.startswith(prefix)}
-        if not mine:
+        changes = {key: self._changes[key] for key in self._like(prefix) if key.startswith(prefix)}
+        if not changes:
             yield from self._store.scan(prefix)
             return
         merged = dict(self._store.scan(prefix))
-        merged.update({key: value for key, value in mine.items() if value is not None})
+        merged.update({key: value for key, value in changes.items() if value is not None})
         for key in sorted(merged):
-            if mine.get(key, b"") is not None:
+            if changes.get(key, b"") is not None:
                 yield key, merged[key]
 
     def _like(self, prefix: bytes) -> list[bytes]:

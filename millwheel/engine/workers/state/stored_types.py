@@ -159,13 +159,13 @@ def _judged(declared: Any) -> _Judged:
 
 
 def _judge(declared: Any) -> _Judged:
-    found = _info(declared)
+    info = _info(declared)
     return _Judged(
         msgspec.msgpack.Decoder(declared).decode,
-        frozenset() if found is None else _plain_of(found),
-        _never if found is None else _exact(found, ()),
-        _items_of(found),
-        found is not None and _is_flat(found),
+        frozenset() if info is None else _plain_of(info),
+        _never if info is None else _exact(info, ()),
+        _items_of(info),
+        info is not None and _is_flat(info),
     )
 
 
@@ -211,11 +211,11 @@ def _of_maps(
     if len(value) != len(back):
         return path, value, back
     for (key, each), (other_key, other) in zip(value.items(), back.items(), strict=True):
-        found = difference(key, other_key, f"{path} key {shown(key)}") or difference(
+        mismatch = difference(key, other_key, f"{path} key {shown(key)}") or difference(
             each, other, f"{path}[{key!r:.80}]"
         )
-        if found:
-            return found
+        if mismatch:
+            return mismatch
     return None
 
 
@@ -225,8 +225,8 @@ def _of_sets(value: Any, back: Any, path: str) -> tuple[str, Any, Any] | None:
         if each not in theirs:
             if each == each:
                 return path, value, back
-        elif found := difference(each, theirs[each], f"{path} element {shown(each)}"):
-            return found
+        elif mismatch := difference(each, theirs[each], f"{path} element {shown(each)}"):
+            return mismatch
     return None if len(value) == len(back) else (path, value, back)
 
 
@@ -259,53 +259,53 @@ def _never(value: Any) -> bool:
     return False
 
 
-def _plain_of(found: inspect.Type) -> frozenset[type]:
+def _plain_of(info: inspect.Type) -> frozenset[type]:
     """The scalars that a type takes and gives back as they are."""
-    if isinstance(found, inspect.AnyType):
+    if isinstance(info, inspect.AnyType):
         return PLAIN
-    if isinstance(found, inspect.UnionType):
+    if isinstance(info, inspect.UnionType):
         kinds: set[type] = set()
-        for each in found.types:
+        for each in info.types:
             kinds |= _plain_of(each)
         return frozenset(kinds)
-    kind = _SCALARS.get(type(found))
+    kind = _SCALARS.get(type(info))
     constrained = (
-        not isinstance(found, (inspect.BoolType, inspect.NoneType)) and found not in _NO_LIMITS
+        not isinstance(info, (inspect.BoolType, inspect.NoneType)) and info not in _NO_LIMITS
     )
     return frozenset[type]() if kind is None or constrained else frozenset[type]((kind,))
 
 
-def _exact(found: inspect.Type, around: tuple[inspect.Type, ...]) -> Exact:
+def _exact(info: inspect.Type, around: tuple[inspect.Type, ...]) -> Exact:
     """Whether a value is certainly one that comes back. ``around``: the types that this one is a
     part of."""
-    if any(found is each for each in around):
+    if any(info is each for each in around):
         return _never
-    around = (*around, found)
-    if isinstance(found, inspect.AnyType):
+    around = (*around, info)
+    if isinstance(info, inspect.AnyType):
         return is_plain
-    if plain := _plain_of(found):
+    if plain := _plain_of(info):
         return lambda value: type(value) in plain
-    if isinstance(found, inspect.ListType):
-        return _collection(list, found.item_type, around)
-    if isinstance(found, inspect.SetType):
-        return _collection(set, found.item_type, around) if _plain_of(found.item_type) else _never
-    if isinstance(found, inspect.DictType):
-        return _dict(found, around)
-    if isinstance(found, inspect.StructType):
-        return _struct(found, around)
-    if isinstance(found, inspect.EnumType) and not issubclass(found.cls, Flag):
-        kind = found.cls
+    if isinstance(info, inspect.ListType):
+        return _collection(list, info.item_type, around)
+    if isinstance(info, inspect.SetType):
+        return _collection(set, info.item_type, around) if _plain_of(info.item_type) else _never
+    if isinstance(info, inspect.DictType):
+        return _dict(info, around)
+    if isinstance(info, inspect.StructType):
+        return _struct(info, around)
+    if isinstance(info, inspect.EnumType) and not issubclass(info.cls, Flag):
+        kind = info.cls
         return lambda value: type(value) is kind
     return _never
 
 
-def _all(found: inspect.Type, around: tuple[inspect.Type, ...]) -> Exact:
+def _all(info: inspect.Type, around: tuple[inspect.Type, ...]) -> Exact:
     """Whether all of some values come back: by their types alone, where these tell."""
-    if isinstance(found, inspect.AnyType):
+    if isinstance(info, inspect.AnyType):
         return lambda values: PLAIN.issuperset(map(type, values)) or all(map(is_plain, values))
-    if plain := _plain_of(found):
+    if plain := _plain_of(info):
         return lambda values: plain.issuperset(map(type, values))
-    exact = _exact(found, around)
+    exact = _exact(info, around)
     return _never if exact is _never else lambda values: all(map(exact, values))
 
 
@@ -316,8 +316,8 @@ def _collection(kind: type, item: inspect.Type, around: tuple[inspect.Type, ...]
     return _never if every is _never else lambda value: type(value) is kind and every(value)
 
 
-def _dict(found: inspect.DictType, around: tuple[inspect.Type, ...]) -> Exact:
-    keys, every = _plain_of(found.key_type), _all(found.value_type, around)
+def _dict(info: inspect.DictType, around: tuple[inspect.Type, ...]) -> Exact:
+    keys, every = _plain_of(info.key_type), _all(info.value_type, around)
     if not keys or every is _never:
         return _never
     return lambda value: (
@@ -325,11 +325,11 @@ def _dict(found: inspect.DictType, around: tuple[inspect.Type, ...]) -> Exact:
     )
 
 
-def _struct(found: inspect.StructType, around: tuple[inspect.Type, ...]) -> Exact:
-    kind, parts = found.cls, [(each.name, _exact(each.type, around)) for each in found.fields]
+def _struct(info: inspect.StructType, around: tuple[inspect.Type, ...]) -> Exact:
+    kind, parts = info.cls, [(each.name, _exact(each.type, around)) for each in info.fields]
     if any(part is _never for _, part in parts) or _has_hooks(kind):
         return _never
-    plain = [_plain_of(each.type) for each in found.fields]
+    plain = [_plain_of(each.type) for each in info.fields]
     if all(len(each) == 1 for each in plain) and plain:
         return _flat_struct(kind, tuple(next(iter(each)) for each in plain))
     return lambda value: (
@@ -363,23 +363,23 @@ def _flat_struct(kind: type, kinds: tuple[type, ...]) -> Exact:
     return lambda value: type(value) is kind and tuple(map(type, read(value))) == kinds
 
 
-def _items_of(found: inspect.Type | None) -> frozenset[type]:
-    if isinstance(found, inspect.AnyType):
+def _items_of(info: inspect.Type | None) -> frozenset[type]:
+    if isinstance(info, inspect.AnyType):
         return PLAIN
     return (
-        _plain_of(found.item_type)
-        if isinstance(found, inspect.ListType) and found == inspect.ListType(found.item_type)
+        _plain_of(info.item_type)
+        if isinstance(info, inspect.ListType) and info == inspect.ListType(info.item_type)
         else frozenset()
     )
 
 
-def _is_flat(found: inspect.Type) -> bool:
-    if isinstance(found, inspect.StructType):
-        parts = [each.type for each in found.fields]
-    elif isinstance(found, (inspect.ListType, inspect.SetType)):
-        parts = [found.item_type]
+def _is_flat(info: inspect.Type) -> bool:
+    if isinstance(info, inspect.StructType):
+        parts = [each.type for each in info.fields]
+    elif isinstance(info, (inspect.ListType, inspect.SetType)):
+        parts = [info.item_type]
     else:
-        parts = [found.value_type] if isinstance(found, inspect.DictType) else [inspect.AnyType()]
+        parts = [info.value_type] if isinstance(info, inspect.DictType) else [inspect.AnyType()]
     return all(_plain_of(each) and not isinstance(each, inspect.AnyType) for each in parts)
 
 
@@ -407,17 +407,17 @@ def _declarable(value: Any) -> str:
     if kind in PLAIN or kind in (set, frozenset, tuple):
         return kind.__name__ if kind is not type(None) else "None"
     if kind is list:
-        found = sorted({_declarable(each) for each in value})
-        return "" if "" in found else f"list[{' | '.join(found) or 'int'}]"
+        names = sorted({_declarable(each) for each in value})
+        return "" if "" in names else f"list[{' | '.join(names) or 'int'}]"
     if kind is dict:
-        keys, found = (
+        keys, names = (
             sorted({_declarable(each) for each in value}),
             sorted(map(_declarable, value.values())),
         )
         return (
             ""
-            if "" in [*keys, *found]
-            else f"dict[{' | '.join(keys)}, {' | '.join(dict.fromkeys(found))}]"
+            if "" in [*keys, *names]
+            else f"dict[{' | '.join(keys)}, {' | '.join(dict.fromkeys(names))}]"
         )
     if isinstance(value, (dict, list, set)) or (
         isinstance(value, (int, str, float)) and not isinstance(value, Enum)

@@ -91,13 +91,13 @@ def of_windows(
         return _all(query, windows, watermark_us)
     if query.until_us is not None:
         last = () if latest is None else (latest,)
-        found = [window for window in (*windows, *last) if window.start_us == query.until_us]
-        if not found:
+        matches = [window for window in (*windows, *last) if window.start_us == query.until_us]
+        if not matches:
             raise QueryError(
                 "beyond_keep",
                 f"{name} has no window of the key that begins at {query.until_us} any more",
             )
-        return _one(query, found[0], watermark_us)
+        return _one(query, matches[0], watermark_us)
     if not keeps_latest:
         raise QueryError(
             "not_asked",
@@ -150,12 +150,12 @@ class WindowResults:
         stored = self._overlay.get(store_key)
         start_us, end_us = pane.window
         if stored is not None:
-            known = _decode(stored)
+            newest = _decode(stored)
             if pane.retraction:
-                if (known.start_us, known.end_us) == (start_us, end_us):
+                if (newest.start_us, newest.end_us) == (start_us, end_us):
                     self._overlay.delete(store_key)
                 return
-            if (known.end_us, known.start_us) > (end_us, start_us):
+            if (newest.end_us, newest.start_us) > (end_us, start_us):
                 return
         elif pane.retraction:
             return
@@ -171,8 +171,8 @@ def newest_result(state: StoreView, key: Key, hashed: KeyHash = key_hash) -> Kep
     stored = state.get(_store_key(key, hashed))
     if stored is None:
         return None
-    found = _decode(stored)
-    return KeptWindow(found.start_us, found.end_us, found.values)
+    newest = _decode(stored)
+    return KeptWindow(newest.start_us, newest.end_us, newest.values)
 
 
 def _store_key(key: Key, hashed: KeyHash) -> bytes:
@@ -201,8 +201,8 @@ class WindowAnswers:
         hashed = hash_of_keys(self.spec)
         stored = StoredWindows(state, query.key, hashed)
         columns = [each for each in more if stored.get(tuple(each[0])) is None]
-        found = [*columns, *machine.open_results(stored, _slots(query, stored, machine))]
-        windows = [KeptWindow(*window, self.finish(dict(result))) for window, result in found]
+        results = [*columns, *machine.open_results(stored, _slots(query, stored, machine))]
+        windows = [KeptWindow(*window, self.finish(dict(result))) for window, result in results]
         windows.sort(key=lambda window: (window.end_us, window.start_us))
         kept = self.spec.queryable
         latest = newest_result(state, query.key, hashed) if kept else None

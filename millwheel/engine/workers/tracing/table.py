@@ -58,17 +58,17 @@ def index_of(seqs: list[int] | Int64s, number: int) -> int:
 @dataclass(slots=True)
 class _Channel:
     numbers: list[int] = field(default_factory=list)
-    known: dict[Identity, Arrived] = field(default_factory=dict)
+    arrivals: dict[Identity, Arrived] = field(default_factory=dict)
 
     def put(self, identity: Identity, arrived: Arrived) -> None:
-        if isinstance(identity, int) and identity not in self.known:
+        if isinstance(identity, int) and identity not in self.arrivals:
             insort(self.numbers, identity)
-        self.known[identity] = arrived
-        if len(self.known) > _EACH:
-            self._forget(next(iter(self.known)))
+        self.arrivals[identity] = arrived
+        if len(self.arrivals) > _EACH:
+            self._forget(next(iter(self.arrivals)))
 
     def _forget(self, identity: Identity) -> None:
-        del self.known[identity]
+        del self.arrivals[identity]
         if isinstance(identity, int):
             del self.numbers[bisect_left(self.numbers, identity)]
 
@@ -77,7 +77,7 @@ class _Channel:
         seqs = batch.seqs
         if not len(seqs):
             for index, identity in enumerate(() if batch.ids is None else batch.ids):
-                if identity in self.known:
+                if identity in self.arrivals:
                     yield index, identity
             return
         numbers = self.numbers
@@ -97,28 +97,28 @@ class TraceTable:
 
     def put(self, channel: str, identity: Identity, arrived: Arrived) -> None:
         """Remember the context of a record, in place of one that it had before."""
-        known = self._channels.get(channel)
-        if known is None:
+        entry = self._channels.get(channel)
+        if entry is None:
             if len(self._channels) >= _CHANNELS:
                 del self._channels[next(iter(self._channels))]
-            known = self._channels[channel] = _Channel()
-        known.put(identity, arrived)
+            entry = self._channels[channel] = _Channel()
+        entry.put(identity, arrived)
 
     def found(self, channel: str, batch: AnyBatch) -> list[tuple[int, Arrived]]:
         """(index in the batch, context) of the traced records of a batch, in order."""
-        known = self._channels.get(channel)
+        entry = self._channels.get(channel)
         return (
             []
-            if known is None
-            else [(index, known.known[each]) for index, each in known.found(batch)]
+            if entry is None
+            else [(index, entry.arrivals[each]) for index, each in entry.found(batch)]
         )
 
     def outgoing(self, channel: str, batch: AnyBatch, sender: str, now_us: int) -> bytes:
         """The contexts of a batch, to travel beside it; b"" if none of its records is traced."""
-        known = self._channels.get(channel)
-        if known is None:
+        entry = self._channels.get(channel)
+        if entry is None:
             return b""
-        records = [(each, *known.known[each].context) for _, each in known.found(batch)]
+        records = [(each, *entry.arrivals[each].context) for _, each in entry.found(batch)]
         return _encode(_Form(sender, now_us, records[:_SENT])) if records else b""
 
     def incoming(self, channel: str, data: bytes, now_us: int) -> None:

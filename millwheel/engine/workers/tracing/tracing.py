@@ -91,18 +91,18 @@ class ShardTracing:
     def bundle(self, number: int, arrivals: Sequence[Arrival]) -> TracedBundle | None:
         """The traced records of a bundle, whose spans begin; None if there are none. Bundles of a
         source may read some."""
-        found = [
+        records = [
             (which, index, arrived)
             for which, arrival in enumerate(arrivals)
             for index, arrived in self.tracing.table.found(_channel(arrival), arrival.batch)
         ]
-        if not found and not self.is_source:
+        if not records and not self.is_source:
             return None
         traced = TracedBundle(
             self.tracing.table, self.shard, self.tracing.now_us, self._begin, self.read
         )
         count = sum(len(arrival.batch) for arrival in arrivals)
-        for which, index, arrived in found[: self.tracing.at_most(len(found))]:
+        for which, index, arrived in records[: self.tracing.at_most(len(records))]:
             span = self._received(arrivals[which].batch, index, arrived)
             span.note("millwheel.bundle", number)
             span.note("millwheel.bundle_records", count)
@@ -129,13 +129,13 @@ class ShardTracing:
     ) -> None:
         """A source has read these positions of a partition, and sends ``batches``; ``contexts``
         came with the records, by position."""
-        given = contexts or {}
+        by_position = contexts or {}
         chosen = [
             (number, context)
-            for number, context in given.items()
+            for number, context in by_position.items()
             if context is not NOT_SAMPLED and context.sampled
         ]
-        chosen += self._sampled(channel, positions, given)
+        chosen += self._sampled(channel, positions, by_position)
         if not chosen:
             return
         sent = [batch for _, batch in batches]
@@ -143,7 +143,7 @@ class ShardTracing:
             self._read_one(channel, number, context, sent)
 
     def _sampled(
-        self, channel: str, positions: Any, given: Mapping[int, TraceContext]
+        self, channel: str, positions: Any, by_position: Mapping[int, TraceContext]
     ) -> list[tuple[int, TraceContext]]:
         if not self.tracing.spans.begins_traces or not self.tracing.spec.sample:
             return []
@@ -152,7 +152,7 @@ class ShardTracing:
         return [
             (each, new_trace(trace_id(pipeline, channel, each)))
             for each in numbers
-            if each not in given
+            if each not in by_position
         ]
 
     def _read_one(

@@ -73,11 +73,11 @@ class SliceCells:
     def merge(self, parts: Iterable[tuple[bytes, StoredSlice]]) -> bool:
         """Merge accumulators into those of their store keys, each key once. Changes nothing if it
         raises. Returns whether there was one."""
-        found = dict(parts)
+        by_key = dict(parts)
         changed = []
         try:
-            self._fetch(found)
-            for cell_key, part in found.items():
+            self._fetch(by_key)
+            for cell_key, part in by_key.items():
                 cell = self._cells.get(cell_key)
                 if cell is not None:
                     acc = self._answers.aggregation.merge(cell.acc, part.acc)
@@ -85,7 +85,7 @@ class SliceCells:
                 changed.append((cell_key, part, self._encoded(part)))
         except BaseException:
             # Accumulators may be changed: the store has them as they were before.
-            self.forget(found)
+            self.forget(by_key)
             raise
         self._write(changed)
         return bool(changed)

@@ -71,13 +71,13 @@ class ColumnSlices:
 
     def _parts(self, batch: ColumnBatch) -> Iterator[tuple[bytes, StoredSlice]]:
         """The store keys of slices of all levels, and the accumulator to merge into each."""
-        known: dict[Key, bytes] = {}
+        stored_keys: dict[Key, bytes] = {}
         for number, plan in self._levels:
             prefixes: dict[int, bytes] = {}
             for group in plan.slices(batch):
-                stored_key = known.get(group.key)
+                stored_key = stored_keys.get(group.key)
                 if stored_key is None:
-                    stored_key = known[group.key] = self._stored_key(group.key)
+                    stored_key = stored_keys[group.key] = self._stored_key(group.key)
                 prefix = prefixes.get(group.start_us)
                 if prefix is None:
                     prefix = prefixes[group.start_us] = slice_prefix(number, group.start_us)

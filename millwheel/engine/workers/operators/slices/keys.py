@@ -71,24 +71,24 @@ class SliceKeys:
         entry."""
         stored_key = self._answers.stored_key(key)
         stored = self._overlay.get(SLICE_KEY + stored_key)
-        known = before = None if stored is None else decode_key(stored)
+        entry = before = None if stored is None else decode_key(stored)
         admitted = Admitted()
-        if known is not None and is_idle(known.newest_us, watermark_us, self._ttl_us):
-            admitted.gone += self._drop(stored_key, known)
-            known = None
+        if entry is not None and is_idle(entry.newest_us, watermark_us, self._ttl_us):
+            admitted.gone += self._drop(stored_key, entry)
+            entry = None
         for index, at_us in enumerate(times_us):
-            since_us = self._since(at_us, watermark_us) if known is None else known.since_us
+            since_us = self._since(at_us, watermark_us) if entry is None else entry.since_us
             if at_us < since_us:
                 admitted.late.append(index)
                 continue
-            if known is not None and at_us >= known.newest_us + self._ttl_us:
-                admitted.gone += self._drop(stored_key, known)
+            if entry is not None and at_us >= entry.newest_us + self._ttl_us:
+                admitted.gone += self._drop(stored_key, entry)
                 admitted.indexes.clear()
-                known, since_us = None, self._since(at_us, watermark_us)
-            known = StoredKey(at_us if known is None else max(known.newest_us, at_us), since_us)
+                entry, since_us = None, self._since(at_us, watermark_us)
+            entry = StoredKey(at_us if entry is None else max(entry.newest_us, at_us), since_us)
             admitted.indexes.append(index)
-        if known is not None:
-            self._write(stored_key, before, known)
+        if entry is not None:
+            self._write(stored_key, before, entry)
         return admitted
 
     def due_at(self) -> int:
@@ -138,9 +138,9 @@ class SliceKeys:
                 return
             yield idle_key
 
-    def _write(self, stored_key: bytes, before: StoredKey | None, known: StoredKey) -> None:
-        self._overlay.put(SLICE_KEY + stored_key, encode_slice(known))
-        idle_key = self._idle_key(stored_key, known)
+    def _write(self, stored_key: bytes, before: StoredKey | None, entry: StoredKey) -> None:
+        self._overlay.put(SLICE_KEY + stored_key, encode_slice(entry))
+        idle_key = self._idle_key(stored_key, entry)
         if before is not None:
             old = self._idle_key(stored_key, before)
             if old == idle_key:
@@ -148,24 +148,24 @@ class SliceKeys:
             self._overlay.delete(old)
         self._overlay.put(idle_key, b"")
 
-    def _idle_key(self, stored_key: bytes, known: StoredKey) -> bytes:
-        return SLICE_IDLE + number8(known.newest_us - known.newest_us % self._step_us) + stored_key
+    def _idle_key(self, stored_key: bytes, entry: StoredKey) -> bytes:
+        return SLICE_IDLE + number8(entry.newest_us - entry.newest_us % self._step_us) + stored_key
 
-    def _drop(self, stored_key: bytes, known: StoredKey) -> list[bytes]:
+    def _drop(self, stored_key: bytes, entry: StoredKey) -> list[bytes]:
         """Delete every slice of a key; returns their store keys. The search goes from the coarsest
         level down, and below those that are there: a key has few."""
         levels = self._answers.levels
-        found: list[bytes] = []
+        store_keys: list[bytes] = []
         oldest_us = max(
-            known.since_us, known.newest_us - self._answers.spec.keep_us - levels[-1].size_us
+            entry.since_us, entry.newest_us - self._answers.spec.keep_us - levels[-1].size_us
         )
-        spans = [(oldest_us, known.newest_us + 1)]
+        spans = [(oldest_us, entry.newest_us + 1)]
         for level in reversed(levels):
             spans = self._there(level, stored_key, spans)
-            found += [slice_prefix(level.number, start) + stored_key for start, _ in spans]
-        for store_key in found:
+            store_keys += [slice_prefix(level.number, start) + stored_key for start, _ in spans]
+        for store_key in store_keys:
             self._overlay.delete(store_key)
-        return found
+        return store_keys
 
     def _there(
         self, level: SliceLevel, stored_key: bytes, spans: Sequence[tuple[int, int]]
