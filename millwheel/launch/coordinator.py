@@ -79,8 +79,8 @@ class LocalKeeper:
 
     def start(self) -> str:
         """See :class:`Keeper`."""
-        known = load_security(self._security)
-        self._server = CoordinatorServer(self._path, known.token if known else "")
+        credentials = load_security(self._security)
+        self._server = CoordinatorServer(self._path, credentials.token if credentials else "")
         return self._server.start()
 
     def check(self) -> None:

@@ -127,20 +127,20 @@ class Driver:
         """Raise SetupError when the security folder is not one, or does not suffice for where the
         run listens."""
         settings = self._settings
-        known = load_security(settings.security)
-        if settings.open and known is not None:
+        credentials = load_security(settings.security)
+        if settings.open and credentials is not None:
             raise SetupError("--open wants no token, and --security has one: leave one of them out")
-        if known is not None and known.tls is None:
+        if credentials is not None and credentials.tls is None:
             raise SetupError(
                 f"{settings.security} has no certificates; `millwheel certs FOLDER` makes a set"
             )
         if (
-            known is not None
-            and known.tls is not None
-            and (warning := warning_of(known.tls.ends()))
+            credentials is not None
+            and credentials.tls is not None
+            and (warning := warning_of(credentials.tls.ends()))
         ):
             self._say(f"Warning: {warning}")
-        check_listen(f"{settings.listen}:0", known)
+        check_listen(f"{settings.listen}:0", credentials)
 
     def _access(self, root: Root) -> str:
         """The folder with the token of this run, "" if it is to want none."""
@@ -243,13 +243,13 @@ class Driver:
         """Request a replay of the dead letters of the computation that stopped this run: they have
         the same cause."""
         with suppress(SetupError):  # letters that go elsewhere are there to be looked at
-            found = list(read_letters(letters_folder(replays.spec, root.path)))
-            mine = [
+            letters = list(read_letters(letters_folder(replays.spec, root.path)))
+            own_letters = [
                 letter
-                for letter in found
+                for letter in letters
                 if letter.computation == node and letter.written_s >= since_s
             ]
-            if count := ask(root.path, replays.orders, mine, None):
+            if count := ask(root.path, replays.orders, own_letters, None):
                 self._say(f"The next run also tries {count:,} dead letters of this one again.")
 
     def _check_same_input(self, root: Root, spec: PipelineSpec) -> None:
@@ -295,14 +295,14 @@ class Driver:
         """Check and write everything that must be in the root before the first process starts."""
         root.check_reach(spec, self._settings.far)
         root.probe(_ROOM_BYTES)
-        known = exact_fields(spec, fields_of_classes(spec))
+        fields = exact_fields(spec, fields_of_classes(spec))
         for sink in spec.sinks:
             built = build_sink(sink, spec.folder)
             if former:
                 built.adopt(former, str(root.identity))
             built.check(str(root.identity))
-            if sink.stream in known:
-                _check_fields(sink, built, known[sink.stream])
+            if sink.stream in fields:
+                _check_fields(sink, built, fields[sink.stream])
         for lookup in [
             lookup_of(each, spec.folder)
             for each in spec.computations

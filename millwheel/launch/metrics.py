@@ -63,7 +63,7 @@ class GatheredMetrics:
         self._endpoint: Endpoint | None = None
         self._began_s = self._stepped_s = time.monotonic()
         self._written: Mapping[str, str] = {}
-        self._known: dict[str, str] = {}
+        self._addresses: dict[str, str] = {}
 
     def serve(self, listen: str, port: int, security: str) -> None:
         """Start serving. ``security`` is the security folder of the run, or "". Raises SetupError
@@ -89,8 +89,8 @@ class GatheredMetrics:
         assert self._endpoint is not None
         self._stepped_s = time.monotonic()
         for worker in list(self._watcher.members.values()):
-            self._known[f"worker-{worker.slot}"] = worker.metrics
-        now = {DRIVER: self._endpoint.address, **self._watcher.services, **self._known}
+            self._addresses[f"worker-{worker.slot}"] = worker.metrics
+        now = {DRIVER: self._endpoint.address, **self._watcher.services, **self._addresses}
         if now != self._written:
             self._written = now
             targets = [
@@ -127,8 +127,8 @@ class GatheredMetrics:
             name: address for name, address in self._written.items() if name != DRIVER and address
         }
         texts = fetched(addresses, METRICS, self._security)
-        mine = text_of(self._own(texts), {"pipeline": self._pipeline, "process": DRIVER}).decode()
-        return merged([mine, *texts.values()]).encode()
+        own = text_of(self._own(texts), {"pipeline": self._pipeline, "process": DRIVER}).decode()
+        return merged([own, *texts.values()]).encode()
 
     def standing(self) -> bytes:
         """What the driver waits for, which processes have failed, and how many records were late in

@@ -188,12 +188,12 @@ class Running:
         """
         coordination = self._connect(zookeeper)
         try:
-            mine = self._root.identity.instance.encode()
-            stands = coordination.put_if_absent("instance", mine)
-            if stands != mine:
+            instance = self._root.identity.instance.encode()
+            stands = coordination.put_if_absent("instance", instance)
+            if stands != instance:
                 raise SetupError(
                     f"ZooKeeper at {zookeeper} coordinates another run of {self._spec.name!r} (root"
-                    f" instance {stands.decode()}, ours is {mine.decode()}). Use another chroot"
+                    f" instance {stands.decode()}, ours is {instance.decode()}). Use another chroot"
                     " (--zookeeper host:port/chroot) or the root that belongs to it"
                 )
             if self._root.used() and not coordination.tables():
@@ -246,16 +246,16 @@ class Running:
         shards once no worker is left to continue."""
         if not has_ends(self._root.path):
             return None
-        found = CatchingUp(self._graph, lambda: self._connect(zookeeper), SystemClock())
-        stack.callback(found.close)
-        return found
+        detector = CatchingUp(self._graph, lambda: self._connect(zookeeper), SystemClock())
+        stack.callback(detector.close)
+        return detector
 
     def _start_watcher(
         self, zookeeper: str, stack: ExitStack, stop: Callable[[], None]
     ) -> StatusWatcher:
         security = load_security(self._access, "client")
-        mine = StopRequest(self._root.identity.instance, os.getpid())
-        watcher = StatusWatcher(lambda: self._connect(zookeeper), security, on_stop(mine, stop))
+        request = StopRequest(self._root.identity.instance, os.getpid())
+        watcher = StatusWatcher(lambda: self._connect(zookeeper), security, on_stop(request, stop))
         stack.callback(watcher.stop)
         watcher.start()
         return watcher
@@ -314,9 +314,9 @@ class Running:
         self._supervisor.keep(
             "page", partial(self._services.start, "page", "millwheel.tools.ui", argv)
         )
-        known = load_security(self._access, "client")
+        credentials = load_security(self._access, "client")
         address = f"{host}:{port}"
-        shown = f"#token={known.proof(address)}" if known else ""
+        shown = f"#token={credentials.proof(address)}" if credentials else ""
         self._line.say(
             f"The page is at {'http' if is_loopback(host) else 'https'}://{address}/{shown}"
         )
@@ -421,7 +421,7 @@ class Running:
             )
 
     def _restarts(self) -> dict[str, int]:
-        found = self._supervisor.restarts()
+        restarts = self._supervisor.restarts()
         if self._embedded is not None and self._embedded.restarts:
-            found["zookeeper"] = self._embedded.restarts
-        return found
+            restarts["zookeeper"] = self._embedded.restarts
+        return restarts

@@ -103,7 +103,7 @@ class Scaling:
         self._auto = auto
         self._active = set(slots)
         self._leaving: set[int] = set()
-        self._wanted: Scale | None = None
+        self._target: Scale | None = None
         self._done = True
         self._next_look_s = 0.0
 
@@ -113,12 +113,12 @@ class Scaling:
             return
         self._next_look_s = now_s + _LOOK_S
         asked = _read(self._root / _ASKED)
-        if asked is not None and asked != self._wanted:
-            self._wanted, self._done = asked, False
+        if asked is not None and asked != self._target:
+            self._target, self._done = asked, False
             self._change(asked, cluster)
         self._empty(cluster, launcher)
-        if self._wanted is not None and not self._done:
-            self._finish(self._wanted, cluster)
+        if self._target is not None and not self._done:
+            self._finish(self._target, cluster)
         if self._auto is not None and not self._leaving:
             self._adapt(self._auto, now_s, cluster)
 
@@ -143,17 +143,17 @@ class Scaling:
             self._spares -= 1
             self._let_go(step.fewer)
 
-    def _change(self, wanted: Scale, cluster: Cluster) -> None:
-        count = wanted.workers + self._spares
+    def _change(self, target: Scale, cluster: Cluster) -> None:
+        count = target.workers + self._spares
         if self._most is not None and count > self._most:
             problem = (
                 f"this Spark has room for {self._most} workers, spares counted, because the run"
                 " began with that many; start it again with more --workers, or use --launcher"
                 " processes or a Spark cluster with free cores"
             )
-            self._answer(Scale(wanted.workers, problem))
+            self._answer(Scale(target.workers, problem))
             return
-        cluster.seat(wanted.workers)
+        cluster.seat(target.workers)
         while len(self._active) > count:
             self._let_go(max(self._active))
         while len(self._active) < count:
@@ -190,10 +190,10 @@ class Scaling:
         self._leaving.discard(slot)
         self._say(f"The worker {slot} has left.")
 
-    def _finish(self, wanted: Scale, cluster: Cluster) -> None:
+    def _finish(self, target: Scale, cluster: Cluster) -> None:
         there = {member.slot for member in cluster.members.values()}
         if not self._leaving and self._active <= there:
-            self._answer(wanted)
+            self._answer(target)
 
     def _answer(self, scale: Scale) -> None:
         self._done = True

@@ -111,10 +111,10 @@ class RunSettings:
         return self.root or f"{DEFAULT_FOLDER}/{pipeline}"
 
 
-def launcher_for(given: LauncherKind | None, spark_master: str) -> LauncherKind:
+def launcher_for(kind: LauncherKind | None, spark_master: str) -> LauncherKind:
     """The default of ``--launcher``: Spark if a Spark master is named, else plain processes, which
     need no Java."""
-    return given or (LauncherKind.SPARK if spark_master else LauncherKind.PROCESSES)
+    return kind or (LauncherKind.SPARK if spark_master else LauncherKind.PROCESSES)
 
 
 def parse_spares(text: str) -> SparesNumber:
@@ -137,10 +137,10 @@ def parse_confs(pairs: Sequence[str]) -> dict[str, str]:
 
 
 def _pairs(option: str, shown: str, pairs: Sequence[str]) -> dict[str, str]:
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals or not name.strip():
             raise SetupError(f"{option} {pair}: write it as {option} {shown}=VALUE")
-        found[name.strip()] = value
-    return found
+        values[name.strip()] = value
+    return values

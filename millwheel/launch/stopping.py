@@ -21,13 +21,15 @@ class StopRequest(msgspec.Struct, frozen=True):
     driver_pid: int
 
 
-def on_stop(mine: StopRequest, stop: Callable[[], None]) -> Callable[[Mapping[str, bytes]], None]:
+def on_stop(
+    own_request: StopRequest, stop: Callable[[], None]
+) -> Callable[[Mapping[str, bytes]], None]:
     """The handler of changes of the role: calls ``stop`` if a member names this driver."""
 
     def changed(members: Mapping[str, bytes]) -> None:
         for data in members.values():
             with suppress(*DAMAGE):
-                if msgspec.json.decode(data, type=StopRequest) == mine:
+                if msgspec.json.decode(data, type=StopRequest) == own_request:
                     stop()
 
     return changed

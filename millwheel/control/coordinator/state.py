@@ -111,10 +111,10 @@ class CoordinatorState:
     def _hear(self, session: int, now_us: int) -> bool:
         """False for a session that has ended: messages that it sent before it learned so are
         ignored."""
-        found = self._sessions.get(session)
-        if found is None:
+        state = self._sessions.get(session)
+        if state is None:
             return False
-        found.heard_us = now_us
+        state.heard_us = now_us
         return True
 
     def _tick(self, now_us: int) -> None:
@@ -199,11 +199,11 @@ class CoordinatorState:
         stands = self._tables.get(ask.name)
         version = -1 if stands is None else stands.version
         if version != ask.version:
-            found = "does not exist" if stands is None else f"has version {version}"
+            actual = "does not exist" if stands is None else f"has version {version}"
             self._refuse(
                 session,
                 ask.number,
-                f"The range table of {ask.name} {found}, expected version {ask.version}",
+                f"The range table of {ask.name} {actual}, expected version {ask.version}",
             )
             return
         table = self._tables[ask.name] = StoredTable(ask.name, ask.data, version + 1)

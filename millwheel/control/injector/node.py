@@ -142,10 +142,12 @@ class NodeState:
         """Reports that do not count under the current table: newer ones wait, older ones are
         refused."""
         ahead = rows == NOWHERE
-        known = np.flatnonzero(~ahead)
+        present = np.flatnonzero(~ahead)
         # An older report is a zombie's. If it were kept, it would count once its shard leaves the
         # table.
-        ahead[known] = Leases(self.index.tokens[rows[known]]).are_behind(reports.tokens[known])
+        ahead[present] = Leases(self.index.tokens[rows[present]]).are_behind(
+            reports.tokens[present]
+        )
         self.stale_reports += int(np.count_nonzero(~ahead))
         self._wait(connection, reports.where(ahead))
 
@@ -176,12 +178,12 @@ class NodeState:
             np.maximum.at(index.share(share), rows, said)
         index.holders[rows] = reports.holders
         for number, totals in reports.counters.items():
-            known = index.counters[rows[number]]
+            counters = index.counters[rows[number]]
             if self.fails or has_failures(totals):
                 self.fails = self._tallies_changed = True
-                for name in known.keys() - plain_counters(known).keys():
-                    del known[name]
-            known.update(totals)
+                for name in counters.keys() - plain_counters(counters).keys():
+                    del counters[name]
+            counters.update(totals)
 
     def _answers(self, connection: int, rows: Longs) -> dict[str, int]:
         index = self.index

@@ -72,9 +72,9 @@ class SessionDirectory:
 
     def named(self, numbers: Longs) -> NDArray[np.bool_]:
         """A mask of the numbers that are defined."""
-        known = numbers < len(self.tokens)
-        known[known] = self.tokens[numbers[known]] != _NO_TOKEN
-        return known
+        mask = numbers < len(self.tokens)
+        mask[mask] = self.tokens[numbers[mask]] != _NO_TOKEN
+        return mask
 
     def spelled_out(self, numbers: Longs, watermarks: Longs) -> ReportColumns:
         """The reports for which defined numbers stand."""

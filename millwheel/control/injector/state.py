@@ -72,8 +72,8 @@ class Latencies:
         either."""
         if not self._sketch.count:
             return ()
-        found = [self._sketch.get_quantile_value(q) or 0.0 for q in (0.5, 0.95, 0.99)]
-        marks = [min(max(mark, self._min), self._max) for mark in found]
+        quantiles = [self._sketch.get_quantile_value(q) or 0.0 for q in (0.5, 0.95, 0.99)]
+        marks = [min(max(mark, self._min), self._max) for mark in quantiles]
         return (*marks, self._max)
 
 
@@ -90,14 +90,16 @@ class InjectorState:
         match event:
             case ReportsArrived():
                 self.latencies.add(event.latencies_ms)
-                known = self._touch(event.node).reported(
+                known_tokens = self._touch(event.node).reported(
                     event.connection, event.reports, event.numbers
                 )
-                return [TokensKnown(event.connection, known)] if known else []
+                return [TokensKnown(event.connection, known_tokens)] if known_tokens else []
             case NumbersReported():
                 node = self._touch(event.node)
-                known = node.reported_by_number(event.connection, event.numbers, event.watermarks)
-                return [TokensKnown(event.connection, known)] if known else []
+                known_tokens = node.reported_by_number(
+                    event.connection, event.numbers, event.watermarks
+                )
+                return [TokensKnown(event.connection, known_tokens)] if known_tokens else []
             case PublishDue():
                 return self._publish()
             case RangesChanged():
@@ -142,14 +144,14 @@ class InjectorState:
     def published(self) -> dict[str, int]:
         """Every watermark published so far (µs), by node, percentile watermarks by
         :func:`share_name`."""
-        found = {
+        watermarks = {
             name: node.published for name, node in self._nodes.items() if node.published is not None
         }
         for name, node in self._nodes.items():
-            found.update(
+            watermarks.update(
                 {share_name(name, share): us for share, us in node.published_shares.items()}
             )
-        return found
+        return watermarks
 
     def validate(self) -> None:
         """Raise InvariantError unless each node's reports hold together. For tests."""

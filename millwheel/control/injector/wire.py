@@ -71,8 +71,8 @@ def tally_messages(tallies: Mapping[str, Mapping[CallKind, Tally]]) -> list[pb.T
         pb.Tally(
             node=node, judged=call.judged, what=call.what, tried=tally.tried, failed=tally.failed
         )
-        for node, given in tallies.items()
-        for call, tally in given.items()
+        for node, by_call in tallies.items()
+        for call, tally in by_call.items()
     ]
 
 

@@ -265,26 +265,26 @@ def best_edge(keys: KeyRange, sample: Sequence[int], grain: int = 1) -> int | No
     """The lower edge of the upper half that divides the work most evenly; None when no edge leaves
     a tenth on either side. Among equally good edges, the one beside the key (or slot: ``grain``
     hashes) with more work."""
-    mine = sorted(point for point in sample if point in keys)
-    if len(mine) < _MIN_SAMPLE:
+    points = sorted(point for point in sample if point in keys)
+    if len(points) < _MIN_SAMPLE:
         return None
-    often = Counter(point // grain * grain for point in mine)
+    often = Counter(point // grain * grain for point in points)
     edges = {edge for first in often for edge in (first, first + grain) if keys.lo < edge < keys.hi}
-    ranked = ((_evenness(edge, mine), often[edge] + often[edge - grain], edge) for edge in edges)
+    ranked = ((_evenness(edge, points), often[edge] + often[edge - grain], edge) for edge in edges)
     best, _, at = max(ranked, default=(0, 0, 0))
-    return at if best >= _SIDE * len(mine) else None
+    return at if best >= _SIDE * len(points) else None
 
 
-def _evenness(edge: int, mine: Sequence[int]) -> int:
-    below = bisect_left(mine, edge)
-    return min(below, len(mine) - below)
+def _evenness(edge: int, points: Sequence[int]) -> int:
+    below = bisect_left(points, edge)
+    return min(below, len(points) - below)
 
 
 def _merged(cluster: ClusterLoad, config: BalanceConfig) -> Merge | None:
     """The idlest pair of neighbours whose joint load is below ``cold``, wherever they are."""
     least = min(map(cluster.weight, cluster.workers))
     resting = {entry.shard for worker in cluster.workers for _, entry in cluster.served(worker)}
-    found: list[tuple[float, Merge]] = []
+    pairs: list[tuple[float, Merge]] = []
     for table in cluster.tables:
         if len(table.shards) <= cluster.least.get(table.computation, len(table.shards)):
             continue
@@ -294,8 +294,8 @@ def _merged(cluster: ClusterLoad, config: BalanceConfig) -> Merge | None:
                 / least
             )
             if both <= config.cold and lower.shard in resting and upper.shard in resting:
-                found.append((both, Merge(table.computation, lower.shard, upper.shard)))
-    return min(found, key=lambda one: (one[0], one[1].lower))[1] if found else None
+                pairs.append((both, Merge(table.computation, lower.shard, upper.shard)))
+    return min(pairs, key=lambda one: (one[0], one[1].lower))[1] if pairs else None
 
 
 @dataclass(slots=True)
@@ -333,7 +333,7 @@ class Balancer:
     """Takes a step once several checks in a row have found one, and pauses after it."""
 
     config: BalanceConfig
-    _wanted: int = field(default=0)
+    _repeats: int = field(default=0)
     _next_us: int = field(default=0)
     _relief_us: int = field(default=0)
     _slow: frozenset[WorkerName] = field(default=frozenset())
@@ -350,10 +350,10 @@ class Balancer:
         self._next_us = now_us + self.config.look_us
         relieving = relief(cluster, self.config) if now_us >= self._relief_us else None
         step = relieving or next_step(cluster, self.config)
-        self._wanted = self._wanted + 1 if step is not None else 0
+        self._repeats = self._repeats + 1 if step is not None else 0
         if step is None:
             self._returns.forget(now_us)
-        if step is None or self._wanted < self._looks(step, cluster, relieving is not None):
+        if step is None or self._repeats < self._looks(step, cluster, relieving is not None):
             return ()
         if relieving is not None:
             self._relief_us = now_us + self.config.relief_us
@@ -362,8 +362,8 @@ class Balancer:
     def _away_from_slow(self, cluster: ClusterLoad, now_us: int) -> Sequence[Step]:
         if not cluster.known or (now_us < self._next_us and self._returns.count):
             return ()
-        found, self._slow = frozenset(cluster.slow) - self._slow, frozenset(cluster.slow)
-        moves = relieved(cluster, self.config, found & set(cluster.workers))
+        newly_slow, self._slow = frozenset(cluster.slow) - self._slow, frozenset(cluster.slow)
+        moves = relieved(cluster, self.config, newly_slow & set(cluster.workers))
         return self._taken(moves, cluster, now_us) if moves else ()
 
     def _looks(self, step: Step, cluster: ClusterLoad, relieving: bool) -> int:
@@ -377,7 +377,7 @@ class Balancer:
 
     def _taken(self, steps: Sequence[Step], cluster: ClusterLoad, now_us: int) -> Sequence[Step]:
         pause_us = self.config.rest_us * max(self._returns.after(step, cluster) for step in steps)
-        self._wanted, self._next_us = 0, now_us + pause_us
+        self._repeats, self._next_us = 0, now_us + pause_us
         self._split = isinstance(steps[0], Split)
         self._returns.keep_until_us = now_us + max(2 * pause_us, self.config.remember_us)
         return steps

@@ -51,10 +51,10 @@ class LoadBook:
         # Totals of two owners have no difference: a zombie's would make a busy shard look idle, and
         # it would not move.
         if last is None or not Lease(last.report.token).admits(report.token):
-            known = self._loads.get(report.shard)
-            if known is not None:
+            load = self._loads.get(report.shard)
+            if load is not None:
                 self._loads[report.shard] = replace(
-                    known, recent_records=0, recent_us=0, token=report.token
+                    load, recent_records=0, recent_us=0, token=report.token
                 )
             return
         if now_us <= last.at_us:

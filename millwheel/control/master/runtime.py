@@ -299,10 +299,12 @@ class MasterRuntime:
         that no table names."""
         try:
             for shard in shards:
-                found = self._ports.snapshots.latest(shard)
-                if found is not None:
+                manifest = self._ports.snapshots.latest(shard)
+                if manifest is not None:
                     self._ports.post(
-                        ManifestSeen(shard=shard, token=found.token, last_commit=found.last_commit)
+                        ManifestSeen(
+                            shard=shard, token=manifest.token, last_commit=manifest.last_commit
+                        )
                     )
             self._ports.post(JournalsFound(incarnations=tuple(self._ports.journals.incarnations())))
             self._drop_outlived()
@@ -312,8 +314,8 @@ class MasterRuntime:
     def _drop_outlived(self) -> None:
         """Delete the snapshots of shards that were split or merged, and whose children have
         snapshots of their own."""
-        found = self._ports.snapshots.shards()
-        for shard in outlived(found, self._ports.coordination.tables()):
+        shards = self._ports.snapshots.shards()
+        for shard in outlived(shards, self._ports.coordination.tables()):
             if shard not in self._dropped and self._ports.snapshots.drop(shard):
                 log.info(
                     "The snapshots of %s, which is no more, are no longer needed and were deleted.",
@@ -338,11 +340,11 @@ class MasterRuntime:
     def _post_members(self) -> None:
         if self._workers is None:  # not told yet, which must not read as "there are none"
             return
-        found = (
+        members = (
             _member(WorkerName(name), data, name in self._leaving)
             for name, data in self._workers.items()
         )
-        self._ports.post(MembersChanged(members=tuple(found)))
+        self._ports.post(MembersChanged(members=tuple(members)))
 
 
 def _member(incarnation: WorkerName, data: bytes, leaving: bool) -> Member:

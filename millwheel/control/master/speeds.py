@@ -135,9 +135,9 @@ class Speeds:
         self._next_us = now_us + self._config.look_us * (1 + len(entries) // self._config.many)
         self._workers = {name: self._workers.get(name, _Seen(now_us)) for name in workers}
         self._follow(entries)
-        found = self._evidence(entries, loads, weights)
+        evidence = self._evidence(entries, loads, weights)
         for name, seen in self._workers.items():
-            self._judge(seen, found.get(name, _Evidence()), now_us)
+            self._judge(seen, evidence.get(name, _Evidence()), now_us)
 
     def _follow(self, entries: Iterable[tuple[NodeName, ShardEntry]]) -> None:
         before, self._homes = self._homes, {}
@@ -158,12 +158,12 @@ class Speeds:
         times: dict[NodeName, dict[WorkerName, list[tuple[float, ShardName]]]] = defaultdict(
             lambda: defaultdict(list)
         )
-        found: dict[WorkerName, _Evidence] = defaultdict(_Evidence)
+        evidence: dict[WorkerName, _Evidence] = defaultdict(_Evidence)
         for node, entry in entries:
             load = loads.get(entry.shard)
             if load is None or entry.owner not in self._workers:
                 continue
-            found[entry.owner].busy += load.busy
+            evidence[entry.owner].busy += load.busy
             if not Lease(load.token).admits(entry.token):
                 continue  # it is still what the owner before said
             if (
@@ -174,14 +174,14 @@ class Speeds:
                 times[node][entry.owner].append((time, entry.shard))
         for by_worker in times.values():
             if len(by_worker) > 1:
-                self._compare(by_worker, loads, found)
-        return found
+                self._compare(by_worker, loads, evidence)
+        return evidence
 
     def _compare(
         self,
         by_worker: Mapping[WorkerName, Sequence[tuple[float, ShardName]]],
         loads: Mapping[ShardName, Load],
-        found: Mapping[WorkerName, _Evidence],
+        evidence: Mapping[WorkerName, _Evidence],
     ) -> None:
         """Compare the workers of one node with the lower median of them: of two, with the quicker
         one."""
@@ -202,10 +202,10 @@ class Speeds:
                     home.new = False
                 else:
                     home.ratio = ratio
-                    load, mine = loads[shard], found[worker]
-                    mine.ratios.append((ratio / home.cost, load.recent_us))
-                    mine.told_us, mine.over_us = max(
-                        (mine.told_us, mine.over_us), (load.at_us, load.over_us)
+                    load, of_worker = loads[shard], evidence[worker]
+                    of_worker.ratios.append((ratio / home.cost, load.recent_us))
+                    of_worker.told_us, of_worker.over_us = max(
+                        (of_worker.told_us, of_worker.over_us), (load.at_us, load.over_us)
                     )
 
     def _judge(self, seen: _Seen, evidence: _Evidence, now_us: int) -> None:

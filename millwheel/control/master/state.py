@@ -257,8 +257,8 @@ class MasterState:
                 for load in event.loads:
                     self._book.take(load, self._now_us)
             case ManifestSeen():
-                known = self._manifest_tokens.get(event.shard, NO_TOKEN)
-                self._manifest_tokens[event.shard] = max(known, event.token)
+                token = self._manifest_tokens.get(event.shard, NO_TOKEN)
+                self._manifest_tokens[event.shard] = max(token, event.token)
                 self._open.open_of(event.shard)
             case MoveRequested():
                 self._moves.ask(event)

@@ -33,11 +33,11 @@ def find_root(address: str) -> Path:
                 "where `millwheel run` was started"
             )
         return root
-    found = [lock.parent for lock in sorted(Path(DEFAULT_FOLDER).glob(f"*/{LOCK_FILE}"))]
-    chosen = found if len(found) == 1 else [root for root in found if is_driven(root)]
+    roots = [lock.parent for lock in sorted(Path(DEFAULT_FOLDER).glob(f"*/{LOCK_FILE}"))]
+    chosen = roots if len(roots) == 1 else [root for root in roots if is_driven(root)]
     if len(chosen) == 1:
         return chosen[0].absolute()
-    if not found:
+    if not roots:
         raise SetupError(
             f"There is no run below {DEFAULT_FOLDER} in this folder: go to the folder where"
             " `millwheel run` was started, or name the --root of that run"
@@ -45,10 +45,10 @@ def find_root(address: str) -> Path:
     words = (
         f"{len(chosen)} runs are going on"
         if chosen
-        else f"{len(found)} runs were here, and none is going on"
+        else f"{len(roots)} runs were here, and none is going on"
     )
     raise SetupError(
-        f"Name the run, because {words}: one of {', '.join(map(str, chosen or found))}"
+        f"Name the run, because {words}: one of {', '.join(map(str, chosen or roots))}"
     )
 
 
@@ -106,14 +106,14 @@ class LiveMembers:
 
     def __init__(self, coordination: Coordination, role: str) -> None:
         self._role = role
-        self._known = threading.Event()
+        self._answered = threading.Event()
         self._any = threading.Event()
         self._members: Mapping[str, bytes] = {}
         coordination.watch_members(role, self._changed)
 
     def now(self) -> Mapping[str, bytes]:
         """Names and data. Raises UnavailableError when ZooKeeper does not answer."""
-        if not self._known.wait(_ANSWER_S):
+        if not self._answered.wait(_ANSWER_S):
             raise UnavailableError(
                 f"ZooKeeper did not list the {self._role} within {_ANSWER_S:.0f} s"
             )
@@ -128,5 +128,5 @@ class LiveMembers:
 
     def _changed(self, members: Mapping[str, bytes]) -> None:
         self._members = dict(members)
-        self._known.set()
+        self._answered.set()
         (self._any.set if members else self._any.clear)()

@@ -129,14 +129,14 @@ class BucketRoot(Root):
 
     def completed(self) -> Mapping[str, Any] | None:
         try:
-            found = msgspec.json.decode(
+            content = msgspec.json.decode(
                 self._space.get(f"{self._space.root}/{COMPLETED}"), type=dict[str, Any]
             )
         except FileNotFoundError:
             return None
         except DAMAGE as error:
             raise SetupError(f"{self._space.root}/{COMPLETED} cannot be read: {error}") from error
-        return found
+        return content
 
     def complete(self, summary: Mapping[str, Any]) -> None:
         self._space.create(f"{self._space.root}/{COMPLETED}", msgspec.json.encode(summary))

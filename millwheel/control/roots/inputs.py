@@ -40,18 +40,18 @@ def keep_ends(spec: PipelineSpec, root: Path) -> bool:
 
     Raises SetupError for a source without an end that could be reached."""
     forget_ends(root)
-    found: dict[str, Sequence[Partition]] = {}
+    ends: dict[str, Sequence[Partition]] = {}
     for stream in spec.streams:
         if stream.source is not None and stream.source.kind == "injection":
-            found[stream.name] = ()
+            ends[stream.name] = ()
         elif (
             stream.source is not None
             and not (source := build_source(stream.source, spec.folder)).bounded
         ):
-            found[stream.name] = source.ends()
-    for name, partitions in found.items():
+            ends[stream.name] = source.ends()
+    for name, partitions in ends.items():
         write_atomically(ends_file(root, name), msgspec.json.encode(partitions))
-    return bool(found)
+    return bool(ends)
 
 
 def forget_ends(root: Path) -> None:
@@ -118,16 +118,18 @@ def brought_inputs(stream: StreamSpec, folder: str, kept: Path) -> bytes:
 
 def _bounded(spec: PipelineSpec) -> dict[str, Sequence[Partition] | None]:
     """By stream: the present partitions of a bounded source; None for an unbounded source."""
-    found: dict[str, Sequence[Partition] | None] = {}
+    partitions: dict[str, Sequence[Partition] | None] = {}
     for stream in spec.streams:
         if stream.source is not None and stream.source.kind == "injection":
-            found[stream.name] = None  # it has nothing to list: its records are sent to the workers
+            partitions[stream.name] = (
+                None  # it has nothing to list: its records are sent to the workers
+            )
         elif stream.source is not None:
             source = build_source(stream.source, spec.folder)
             if not source.bounded:
                 source.check()
-            found[stream.name] = source.partitions() if source.bounded else None
-    return found
+            partitions[stream.name] = source.partitions() if source.bounded else None
+    return partitions
 
 
 def _kept(path: Path) -> list[Partition] | None:

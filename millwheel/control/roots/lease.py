@@ -74,24 +74,24 @@ class DriverLease:
         """
         pace = pace or LeasePace()
         who = f"process {os.getpid()} on {socket.gethostname()}"
-        mine = _Holder(who, _here(), os.getpid(), secrets.token_hex(8))
-        key, data = f"{space.root}/{LEASE_FILE}", msgspec.json.encode(mine)
-        found = space.version(key)
-        if found is not None and not _is_over(last := _decoded(found, key)):
+        holder = _Holder(who, _here(), os.getpid(), secrets.token_hex(8))
+        key, data = f"{space.root}/{LEASE_FILE}", msgspec.json.encode(holder)
+        content = space.version(key)
+        if content is not None and not _is_over(last := _decoded(content, key)):
             say(
                 f"The last driver of {space.root} ({last.who}) did not sign off: waiting"
                 f" {pace.silent_s:.0f} s for a sign of life"
             )
-            _watch(space, key, found, pace)
+            _watch(space, key, content, pace)
         taken = (
             space.create(key, data)
-            if found is None
-            else space.replace(key, data, found.version) is not None
+            if content is None
+            else space.replace(key, data, content.version) is not None
         )
         now = space.version(key)
         if not taken or now is None or now.data != data:
             raise _driven(space, now, key)
-        return cls(space, mine, now.version, pace)
+        return cls(space, holder, now.version, pace)
 
     def check(self) -> None:
         """Raise SetupError when another driver has taken the root."""
@@ -153,14 +153,14 @@ def _here() -> str:
         return ""
 
 
-def _watch(space: ReplacingSpace, key: str, found: ObjectContent, pace: LeasePace) -> None:
+def _watch(space: ReplacingSpace, key: str, content: ObjectContent, pace: LeasePace) -> None:
     """Return once the version has not changed for long enough. Raises SetupError when it
     changes."""
     began_s = time.monotonic()
     while time.monotonic() - began_s < pace.silent_s:
         time.sleep(pace.look_s)
         now = space.version(key)
-        if now is None or now.version != found.version:
+        if now is None or now.version != content.version:
             raise _driven(space, now, key)
 
 

@@ -332,9 +332,9 @@ def _identity(path: Path, pipeline: str) -> Identity:
 
 def _read_json(path: Path) -> Mapping[str, Any] | None:
     try:
-        found = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
+        content = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
     except FileNotFoundError:
         return None
     except (OSError, *DAMAGE) as error:
         raise SetupError(f"{path} cannot be read: {error}") from error
-    return found
+    return content

@@ -32,10 +32,14 @@ def share(space: ReplacingSpace, folder: Path) -> None:
     """
     key, data = f"{space.root}/{_NAME}", pack(folder)
     for _ in range(_TRIES):
-        found = space.version(key)
-        if found is not None and found.data == data:
+        content = space.version(key)
+        if content is not None and content.data == data:
             return
-        if space.create(key, data) if found is None else space.replace(key, data, found.version):
+        if (
+            space.create(key, data)
+            if content is None
+            else space.replace(key, data, content.version)
+        ):
             return
     raise UnavailableError(f"{key} changes while it is written: is another driver using this root?")
 

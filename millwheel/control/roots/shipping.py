@@ -51,14 +51,14 @@ def ship(
 
     Raises SetupError when the files are too large to send to each worker.
     """
-    given = PipelineFile.of(str(pipeline))
-    file = Path(given.file)
+    pipeline_file = PipelineFile.of(str(pipeline))
+    file = Path(pipeline_file.file)
     staged, target = root / ".pipeline", root / "pipeline"
     shutil.rmtree(staged, ignore_errors=True)
     staged.mkdir()
     _copy(files_to_ship(spec), Path(spec.folder), staged)
-    if given.is_python:
-        entry = f"{file.name}:{given.variable}" if given.variable else file.name
+    if pipeline_file.is_python:
+        entry = f"{file.name}:{pipeline_file.variable}" if pipeline_file.variable else file.name
         write_atomically(staged / ENTRY_FILE, entry.encode())
     else:
         shutil.copyfile(file, staged / PIPELINE_FILE)

@@ -103,7 +103,7 @@ def _sink(sink: SinkSpec) -> dict[str, Any]:
 
 def _computation(spec: ComputationSpec, pipeline: PipelineSpec) -> NodeBlueprint:
     facets: dict[str, Any] = {
-        "keys": {given.stream: key_words(given.key) for given in spec.inputs},
+        "keys": {each.stream: key_words(each.key) for each in spec.inputs},
         "outputs": sorted(spec.outputs),
         "productions": spec.productions.value,
         "delivery": spec.delivery.value,
@@ -114,7 +114,7 @@ def _computation(spec: ComputationSpec, pipeline: PipelineSpec) -> NodeBlueprint
     }
     # The words for keys name groupings by slots. Left out where no key is divided: older blueprints
     # do not know it.
-    keys = {given.stream: given.key for given in spec.inputs}
+    keys = {each.stream: each.key for each in spec.inputs}
     divided = {
         of: key.divided.value
         for of, key in keys.items()
@@ -149,7 +149,7 @@ def _facets(spec: ComputationSpec, pipeline: PipelineSpec) -> dict[str, Any]:
                 "window": {"kind": work.window.kind, **work.window.options},
                 "aggregates": aggregates,
                 "speaking": _firing(work),
-                "columns": {given.stream: _columns(given, pipeline) for given in spec.inputs},
+                "columns": {each.stream: _columns(each, pipeline) for each in spec.inputs},
             }
         case SlicesSpec() as work:
             kept = {
@@ -205,9 +205,9 @@ _FORMS: Mapping[type[Work], str] = {
 """The words for kinds of work in blueprints."""
 
 
-def _columns(given: InputSpec, pipeline: PipelineSpec) -> dict[str, Any]:
+def _columns(node_input: InputSpec, pipeline: PipelineSpec) -> dict[str, Any]:
     """The facets of an input that decide whether open windows are stored in rows or in columns."""
-    stream = pipeline.stream(given.stream)
+    stream = pipeline.stream(node_input.stream)
     return {"fields": dict(stream.fields), "id": stream.id, "schema": stream.schema}
 
 
@@ -235,12 +235,12 @@ def _states(spec: ComputationSpec, folder: str) -> dict[str, Any]:
 
 def declared_states(kind: type) -> Mapping[str, State]:
     """The states that a class and its bases declare, by name."""
-    found: dict[str, State] = {}
+    states: dict[str, State] = {}
     for base in reversed(kind.__mro__):
-        found.update(
+        states.update(
             {name: value for name, value in vars(base).items() if isinstance(value, State)}
         )
-    return found
+    return states
 
 
 def _state(state: State) -> dict[str, Any]:

@@ -69,10 +69,10 @@ def counters_of(
     standing: Mapping[str, Standing], tables: Sequence[RangeTable]
 ) -> dict[str, dict[str, int]]:
     """The counters of all shards, summed by node."""
-    found: dict[str, dict[str, int]] = {}
+    by_node: dict[str, dict[str, int]] = {}
     for table in tables:
-        sums = found.setdefault(table.computation, {})
+        sums = by_node.setdefault(table.computation, {})
         for entry in table.shards:
             for name, count in standing[entry.shard].counters.items():
                 sums[name] = sums.get(name, 0) + count
-    return found
+    return by_node

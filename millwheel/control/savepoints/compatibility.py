@@ -70,10 +70,10 @@ def compare(old: Blueprint, new: Blueprint) -> list[Change]:
             changes += [
                 Change(
                     name,
-                    *found,
-                    correctable=facet in _CORRECTABLE and found[0] is Compatibility.REFUSED,
+                    *difference,
+                    correctable=facet in _CORRECTABLE and difference[0] is Compatibility.REFUSED,
                 )
-                for facet, found in _differences(before, node)
+                for facet, difference in _differences(before, node)
             ]
     for name in old.nodes.keys() - new.nodes.keys():
         changes.append(Change(name, Compatibility.SAVEPOINT, _removed(old.nodes[name])))
@@ -134,8 +134,8 @@ def _differences(
     for facet in [*new.facets, *(name for name in old.facets if name not in new.facets)]:
         before, after = old.facets.get(facet), new.facets.get(facet)
         if before != after:
-            for found in _RULES[facet](before, after, new):
-                yield facet, found
+            for difference in _RULES[facet](before, after, new):
+                yield facet, difference
 
 
 def _changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
@@ -363,10 +363,10 @@ def _slices(before: list[Any], after: list[Any], node: NodeBlueprint) -> Found:
 def _dictionary(before: Mapping[str, Any], after: Mapping[str, Any], node: NodeBlueprint) -> Found:
     old_ttl, new_ttl = before.get("ttl_us"), after.get("ttl_us")
     if (old_ttl is None) != (new_ttl is None):
-        found = "got" if old_ttl is None else "lost"
+        change = "got" if old_ttl is None else "lost"
         yield (
             Compatibility.REFUSED,
-            f"its dictionary {found} a time to live, and keeps its values otherwise; {_NEW_NAME}",
+            f"its dictionary {change} a time to live, and keeps its values otherwise; {_NEW_NAME}",
         )
     elif old_ttl != new_ttl:
         yield Compatibility.FREE, "its dictionary has another time to live, from the next record on"

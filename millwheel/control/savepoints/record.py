@@ -82,16 +82,16 @@ def saved_shards(tables: Sequence[RangeTable], cut: Mapping[str, Standing]) -> l
 
 def first_tables(record: SavepointRecord, nodes: Sequence[NodeName]) -> list[RangeTable]:
     """The range tables with which a new root begins: the same shards, without owners."""
-    found: list[RangeTable] = []
+    tables: list[RangeTable] = []
     for node in nodes:
-        mine = [each for each in record.shards if each.node == node]
+        shards = [each for each in record.shards if each.node == node]
         entries = tuple(
             ShardEntry(each.shard, KeyRange(int(each.lo, 16), int(each.hi, 16)), NOBODY, each.token)
-            for each in mine
+            for each in shards
         )
         if entries:
-            found.append(RangeTable(node, entries, named=record.named.get(node, 0)))
-    return found
+            tables.append(RangeTable(node, entries, named=record.named.get(node, 0)))
+    return tables
 
 
 def encode_record(record: SavepointRecord) -> bytes:

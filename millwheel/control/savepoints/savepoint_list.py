@@ -43,11 +43,11 @@ def noted_savepoints(root: Path) -> list[tuple[NotedSavepoint, bool]]:
         lines = (root / NOTES_FILE).read_bytes().splitlines()
     except FileNotFoundError:
         return []
-    found = []
+    savepoints = []
     for line in lines:
         try:
             each = msgspec.json.decode(line, type=NotedSavepoint)
         except DAMAGE:
             continue
-        found.append((each, Path(each.folder, RECORD_FILE).exists()))
-    return found[::-1]
+        savepoints.append((each, Path(each.folder, RECORD_FILE).exists()))
+    return savepoints[::-1]

@@ -159,7 +159,7 @@ class Taking:
         self, tables: Mapping[str, RangeTable], said: Mapping[str, Standing]
     ) -> dict[str, Standing] | None:
         """The answers of all shards, each from its owner; None until all have answered."""
-        found: dict[str, Standing] = {}
+        answers: dict[str, Standing] = {}
         for node in self.request.nodes:
             if node not in tables:
                 return None
@@ -168,8 +168,8 @@ class Taking:
                 # A zombie's shard is at rest for ever, and lacks the commits of its heir.
                 if standing is None or not entry.lease.admits(standing.token) or not entry.owner:
                     return None
-                found[entry.shard] = standing
-        return found
+                answers[entry.shard] = standing
+        return answers
 
     def _check_patience(self, now_us: int, tables: Mapping[str, RangeTable]) -> None:
         if now_us - self._began_us <= self.request.patience_us:

@@ -102,8 +102,8 @@ class CommandReader:
         )
 
     def _whole(self, data: bytes, commands: list[list[bytes] | ProtocolError]) -> bool:
-        """Parse a read that consists of whole commands into ``commands``. False, without any effect,
-        when it does not."""
+        """Parse a read that consists of whole commands into ``commands``. False, without any
+        effect, when it does not."""
         if data[:1] != b"*" or _HUGE.search(data):
             return False
         reader = self._reader

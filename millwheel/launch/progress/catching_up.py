@@ -54,10 +54,10 @@ class CatchingUp:
         counters = self._counters
         if counters is None:
             return None
-        known = latest.nodes if latest is not None else {}
+        views = latest.nodes if latest is not None else {}
         nodes = {
             name: replace(
-                known.get(name, NodeView(name, MIN_TIME, True, "", {})),
+                views.get(name, NodeView(name, MIN_TIME, True, "", {})),
                 counters=plain_counters(counted),
             )
             for name, counted in counters.items()
@@ -74,14 +74,14 @@ class CatchingUp:
     def _follow_session(self, session: Coordination) -> None:
         lost = threading.Event()
         session.on_lost(lost.set)
-        wanted = SavepointRequest(
+        request = SavepointRequest(
             f"c{secrets.token_hex(6)}",
             "",
             tuple(self._graph.nodes),
             patience_us=_PATIENCE_US,
             caught_up=partial(has_caught_up, self._graph),
         )
-        taker = Taker(Taking(wanted), session)
+        taker = Taker(Taking(request), session)
         try:
             while not self._stop.is_set() and not lost.is_set():
                 if taker.step(self._clock.monotonic_us()):

@@ -36,7 +36,7 @@ class Estimate:
     def __init__(self, spec: PipelineSpec) -> None:
         self._spec = spec
         self._reading_since_s: float | None = None
-        self._found: Expected | None = None
+        self._expected: Expected | None = None
         self._looked = False
 
     def after(self, records: int, now_s: float) -> Expected | None:
@@ -48,22 +48,24 @@ class Estimate:
             and self._reading_since_s is not None
             and now_s >= self._reading_since_s + _WAIT_S
         ):
-            self._looked, self._found = True, expected_records(self._spec)
-        return self._found
+            self._looked, self._expected = True, expected_records(self._spec)
+        return self._expected
 
 
 def expected_records(spec: PipelineSpec) -> Expected | None:
     """The number of records of all sources; None if a source is unbounded or the number is
     unknown."""
-    found = [
+    sizes = [
         _of_source(stream.source, spec.folder)
         for stream in spec.streams
         if stream.source is not None
     ]
-    known = [each for each in found if each is not None]
-    if not known or len(known) < len(found):
+    known_sizes = [each for each in sizes if each is not None]
+    if not known_sizes or len(known_sizes) < len(sizes):
         return None
-    return Expected(sum(each.records for each in known), all(each.exact for each in known))
+    return Expected(
+        sum(each.records for each in known_sizes), all(each.exact for each in known_sizes)
+    )
 
 
 def _of_source(source: SourceSpec, folder: str) -> Expected | None:

@@ -163,10 +163,10 @@ def lag_text(graph: Graph, view: ClusterView) -> str:
 def _front(graph: Graph, view: ClusterView, name: str) -> int:
     """The time of a node's newest input. Inputs that have ended or are idle are left out, unless
     all are."""
-    given = [
+    times = [
         view.nodes[feeder].watermark_us for feeder in graph.feeders[name] if feeder in view.nodes
     ]
-    return max((at for at in given if at < IDLE_TIME), default=min(given, default=MIN_TIME))
+    return max((at for at in times if at < IDLE_TIME), default=min(times, default=MIN_TIME))
 
 
 def _known(name: str, kind: NodeKind, view: ClusterView) -> bool:

@@ -169,15 +169,15 @@ class StatusWatcher:
 
 
 def _tell(
-    session: Coordination, role: str, wanted: frozenset[str], told: frozenset[str]
+    session: Coordination, role: str, names: frozenset[str], told: frozenset[str]
 ) -> frozenset[str]:
     """Make these the members of a role for as long as this session lives. Returns the names that
     are set."""
-    for name in wanted - told:
+    for name in names - told:
         session.join(role, name, b"{}")
-    for name in told - wanted:
+    for name in told - names:
         session.leave(role, name)
-    return wanted
+    return names
 
 
 def pause_s(age_s: float) -> float:

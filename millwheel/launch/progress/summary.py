@@ -44,8 +44,10 @@ def summarize(
     graph: Graph, view: ClusterView, seconds: float, restarts: Mapping[str, int]
 ) -> Summary:
     """Add up the counters. ``seconds`` is the working time of the workers."""
-    given = {name: view.nodes[name].counters if name in view.nodes else {} for name in graph.nodes}
-    counters = {name: without_kinds(each) for name, each in given.items()}
+    all_counters = {
+        name: view.nodes[name].counters if name in view.nodes else {} for name in graph.nodes
+    }
+    counters = {name: without_kinds(each) for name, each in all_counters.items()}
     records_in = total(graph, counters, "records_in", NodeKind.SOURCE)
     return Summary(
         records_in=records_in,
@@ -61,8 +63,8 @@ def summarize(
         outputs=outputs(graph),
         nodes=counters,
         restarts=dict(restarts),
-        replayed=sum(map(replayed_in, given.values())),
-        reasons={name: kinds for name, each in given.items() if (kinds := kinds_in(each))},
+        replayed=sum(map(replayed_in, all_counters.values())),
+        reasons={name: kinds for name, each in all_counters.items() if (kinds := kinds_in(each))},
     )
 
 
@@ -79,8 +81,8 @@ def total(
     graph: Graph, counters: Mapping[str, Counters], name: str, kind: NodeKind | None = None
 ) -> int:
     """A counter summed over the nodes (of one kind)."""
-    wanted = [node.name for node in graph.nodes.values() if kind is None or node.kind is kind]
-    return sum(counters.get(node, {}).get(name, 0) for node in wanted)
+    names = [node.name for node in graph.nodes.values() if kind is None or node.kind is kind]
+    return sum(counters.get(node, {}).get(name, 0) for node in names)
 
 
 def outputs(graph: Graph) -> dict[str, str]:
@@ -100,8 +102,8 @@ def _duplicates(counters: Mapping[str, Counters]) -> int:
     """The dropped duplicates. Every consumer of a stream drops the same ones, so one consumer's
     number is that of the stream."""
     by_stream: dict[str, int] = {}
-    for found in counters.values():
-        for name, count in found.items():
+    for node_counters in counters.values():
+        for name, count in node_counters.items():
             if name.startswith(_DUPLICATES):
                 by_stream[name] = max(by_stream.get(name, 0), count)
     return sum(by_stream.values())

@@ -66,36 +66,36 @@ def asked(root: Path, run: RunInfo) -> RunStanding:
     graph = build_graph(load_shipped(str(root)))
     security = load_security(run.security, "client")
     with connected(run) as coordination:
-        known = KnownCluster(
+        cluster = KnownCluster(
             coordination.tables(),
             LiveMembers(coordination, "workers").now(),
             LiveMembers(coordination, LEADER_ROLE).some(),
             LiveMembers(coordination, MASTER_ROLE).now(),
         )
-        view = _view(known, security)
-    return standing_now(graph, run.pipeline, root, known, security, view)
+        view = _view(cluster, security)
+    return standing_now(graph, run.pipeline, root, cluster, security, view)
 
 
 def ask(
-    graph: Graph, pipeline: str, root: Path, known: KnownCluster, security: Security | None
+    graph: Graph, pipeline: str, root: Path, cluster: KnownCluster, security: Security | None
 ) -> RunStanding:
     """As :func:`asked`, for a caller that follows the coordinator."""
-    return standing_now(graph, pipeline, root, known, security, _view(known, security))
+    return standing_now(graph, pipeline, root, cluster, security, _view(cluster, security))
 
 
 def standing_now(
     graph: Graph,
     pipeline: str,
     root: Path,
-    known: KnownCluster,
+    cluster: KnownCluster,
     security: Security | None,
     view: ClusterView,
 ) -> RunStanding:
     """The state from the answers of the injector and of each worker."""
-    nodes = node_standings(graph, view, known.tables, list(known.workers))
-    told, driver = _told(known, security), driver_address(root)
-    steps = _steps(known, driver, security)
-    workers = _workers(known, steps, told)
+    nodes = node_standings(graph, view, cluster.tables, list(cluster.workers))
+    told, driver = _told(cluster, security), driver_address(root)
+    steps = _steps(cluster, driver, security)
+    workers = _workers(cluster, steps, told)
     waits = together([wait for step in steps.values() for wait in step.waits])
     exposures = tuple(
         ExposedHost(e.host, e.serving, e.spares, e.serving - e.spares) for e in told.exposures
@@ -154,9 +154,9 @@ def ending(security: Security | None) -> tuple[str, ...]:
     return (warning,) if warning else ()
 
 
-def _view(known: KnownCluster, security: Security | None) -> ClusterView:
+def _view(cluster: KnownCluster, security: Security | None) -> ClusterView:
     """The answer of the leading injector. Raises UnavailableError when there is none."""
-    for address in addresses(known.leaders).values():
+    for address in addresses(cluster.leaders).values():
         return cluster_view(fetch_status(address, security=security))
     raise UnavailableError("No injector leads at the moment; ask again in a second")
 
@@ -182,17 +182,17 @@ class _Step(msgspec.Struct):
     late: tuple[LateStream, ...] = ()
 
 
-def _told(known: KnownCluster, security: Security | None) -> DescribeReply:
+def _told(cluster: KnownCluster, security: Security | None) -> DescribeReply:
     """What the leading master knows of workers and hosts; nothing while none leads."""
-    for address in addresses(known.masters).values():
+    for address in addresses(cluster.masters).values():
         with suppress(UnavailableError):
             return MasterClient(address, security).members()
     return DescribeReply()
 
 
-def _steps(known: KnownCluster, driver: str, security: Security | None) -> dict[str, _Step]:
+def _steps(cluster: KnownCluster, driver: str, security: Security | None) -> dict[str, _Step]:
     """What each worker says, and the driver: how its step stands, and what it waits for."""
-    served = {name: worker.metrics for name, worker in known.joined().items() if worker.metrics}
+    served = {name: worker.metrics for name, worker in cluster.joined().items() if worker.metrics}
     asked = served | ({DRIVER: driver} if driver else {})
     return {
         name: msgspec.json.decode(text, type=_Step)
@@ -201,21 +201,21 @@ def _steps(known: KnownCluster, driver: str, security: Security | None) -> dict[
 
 
 def _workers(
-    known: KnownCluster, steps: Mapping[str, _Step], told: DescribeReply
+    cluster: KnownCluster, steps: Mapping[str, _Step], told: DescribeReply
 ) -> tuple[WorkerStanding, ...]:
-    joined, at = known.joined(), addresses(known.workers)
-    owned = Counter(entry.owner for table in known.tables.values() for entry in table.shards)
+    joined, at = cluster.joined(), addresses(cluster.workers)
+    owned = Counter(entry.owner for table in cluster.tables.values() for entry in table.shards)
     members: dict[str, MemberState] = {member.worker: member for member in told.members}
-    found = []
+    standings = []
     for name, worker in sorted(joined.items(), key=lambda each: each[1].slot):
         step = steps.get(name, _Step())
         calls = tuple(f"{call.what} of key {call.key} in {call.shard}" for call in step.calls)
         member = members.get(name, MemberState(weight=worker.weight, slowness=1.0))
         about = (step.step_s, step.where, calls, member.weight, member.slowness, member.memory)
         where = (worker.host, worker.rack)
-        found.append(
+        standings.append(
             WorkerStanding(
                 name, worker.slot, at[name], owned[WorkerName(name)], name in steps, *about, *where
             )
         )
-    return tuple(found)
+    return tuple(standings)

@@ -63,14 +63,16 @@ def _standings(
         (parts,) = graph.feeders[node.name]
         computation = graph.nodes[parts].computation
         assert computation is not None
-        mine = [each for each in divisions if each.node == parts]
-        instances = tuple(_instances(computation.inputs[0].key.instances, mine, loads, parts))
+        own_divisions = [each for each in divisions if each.node == parts]
+        instances = tuple(
+            _instances(computation.inputs[0].key.instances, own_divisions, loads, parts)
+        )
         yield DividedStanding(
             node.name,
             computation.inputs[0].key.divided.value,
-            max((each.epoch for each in mine), default=0),
-            len(mine),
-            _hottest(mine),
+            max((each.epoch for each in own_divisions), default=0),
+            len(own_divisions),
+            _hottest(own_divisions),
             instances,
             imbalance([each.busy_s for each in instances]),
             _copies(whole, parts, loads),
@@ -83,9 +85,11 @@ def _instances(
     records, busy_s = [0] * count, [0.0] * count
     for load in loads:
         together = sum(load.records.values())
-        for instance, mine in load.records.items() if load.node == parts and together else ():
-            records[instance] += mine
-            busy_s[instance] += load.busy_s * mine / together
+        for instance, own_records in (
+            load.records.items() if load.node == parts and together else ()
+        ):
+            records[instance] += own_records
+            busy_s[instance] += load.busy_s * own_records / together
     for instance in range(count):
         share = _mean(each.shares[instance] for each in divisions)
         time_us = _mean(each.times_us[instance] for each in divisions if each.times_us)
@@ -95,17 +99,17 @@ def _instances(
 
 def _hottest(divisions: Sequence[Division]) -> tuple[HotKey, ...]:
     """A key that is not hot at some sender has nothing there."""
-    found: dict[str, list[HotKey]] = {}
+    by_key: dict[str, list[HotKey]] = {}
     for division in divisions:
         for hot in division.hot:
-            found.setdefault(hot.key, []).append(hot)
+            by_key.setdefault(hot.key, []).append(hot)
     merged = [
         HotKey(
             key,
-            sum(each.share for each in mine) / len(divisions),
-            max(each.instances for each in mine),
+            sum(each.share for each in hot_keys) / len(divisions),
+            max(each.instances for each in hot_keys),
         )
-        for key, mine in found.items()
+        for key, hot_keys in by_key.items()
     ]
     return tuple(sorted(merged, key=lambda each: -each.share)[:_SHOWN])
 
@@ -123,8 +127,8 @@ def _copies(whole: ComputationSpec, parts: str, loads: Sequence[InstanceLoads]) 
 
 
 def _mean(values: Iterable[float | None]) -> float | None:
-    known = [each for each in values if each is not None]
-    return sum(known) / len(known) if known else None
+    present = [each for each in values if each is not None]
+    return sum(present) / len(present) if present else None
 
 
 def divided_lines(divided: Sequence[DividedStanding]) -> Iterator[str]:

@@ -64,6 +64,6 @@ class ReasonsOfStandstill:
         if view is None:
             return
         tables = {NodeName(name): table for name, table in self._watcher.tables.items()}
-        known = KnownCluster(tables, dict(self._watcher.entries))
-        run = standing_now(self._graph, self._pipeline, self._root, known, self._security, view)
+        cluster = KnownCluster(tables, dict(self._watcher.entries))
+        run = standing_now(self._graph, self._pipeline, self._root, cluster, self._security, view)
         self.reasons = self._lasting.look(run, now_s)

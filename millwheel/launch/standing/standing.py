@@ -143,8 +143,8 @@ def _node(
     table: RangeTable | None,
     alive: Sequence[str],
 ) -> NodeStanding:
-    known = view.nodes.get(name, NodeView(name, MIN_TIME, False, "", {}))
-    us = known.watermark_us
+    node_view = view.nodes.get(name, NodeView(name, MIN_TIME, False, "", {}))
+    us = node_view.watermark_us
     timed = _is_time(us)
     entries = () if table is None else table.shards
     return NodeStanding(
@@ -157,8 +157,8 @@ def _node(
         held_by=held_by(graph, view, name) if us < MAX_TIME else None,
         shards=len(entries),
         unowned=sum(entry.owner not in alive for entry in entries),
-        counters=dict(sorted(without_kinds(known.counters).items())),
-        dead_letters=kinds_in(known.counters),
+        counters=dict(sorted(without_kinds(node_view.counters).items())),
+        dead_letters=kinds_in(node_view.counters),
     )
 
 
@@ -178,7 +178,7 @@ def held_by(graph: Graph, view: ClusterView, name: str) -> HeldBy | None:
 
 def in_words(holder: str) -> str:
     """The holder that a shard reports, with readable times."""
-    return _TIME.sub(lambda found: watermark_words(int(found[1])), holder)
+    return _TIME.sub(lambda match: watermark_words(int(match[1])), holder)
 
 
 def troubles_of(nodes: Sequence[NodeStanding], workers: Sequence[WorkerStanding]) -> Iterator[str]:
@@ -236,10 +236,10 @@ def exposed(exposures: Sequence[ExposedHost], workers: Sequence[WorkerStanding])
 
 def together(waits: Iterable[Waiting]) -> tuple[Waiting, ...]:
     """The waits of several processes, the longest first: one for each thing that is waited for."""
-    found: dict[str, Waiting] = {}
+    by_subject: dict[str, Waiting] = {}
     for wait in sorted(waits, key=lambda wait: -wait.for_s):
-        found.setdefault(wait.what, wait)
-    return tuple(found.values())
+        by_subject.setdefault(wait.what, wait)
+    return tuple(by_subject.values())
 
 
 def failing(view: ClusterView) -> Iterator[str]:

@@ -35,7 +35,7 @@ class Lasting:
         self._since_s = {key: self._since_s.get(key, now_s) for key in seen}
         lasts = {key for key, since_s in self._since_s.items() if now_s - since_s >= TELL_AFTER_S}
         nodes = [each for each in held if ("node", each.node, each.watermark_us) in lasts]
-        found = [
+        reasons = [
             *(wait.in_words() for wait in run.waits),
             *run.deaths,
             *(["no worker has joined"] if "no worker" in lasts else []),
@@ -43,10 +43,10 @@ class Lasting:
                 nodes, [each for each in stuck if ("worker", each.worker, each.answers) in lasts]
             ),
         ]
-        return tuple(_first(found))
+        return tuple(_first(reasons))
 
 
-def _first(found: list[str]) -> Iterator[str]:
-    yield from found[:MOST]
-    if len(found) > MOST:
-        yield f"and {len(found) - MOST} more: see millwheel status"
+def _first(reasons: list[str]) -> Iterator[str]:
+    yield from reasons[:MOST]
+    if len(reasons) > MOST:
+        yield f"and {len(reasons) - MOST} more: see millwheel status"

@@ -27,11 +27,11 @@ class Holdings:
 
     def take(self, table: RangeTable) -> None:
         """Take a stored table; versions older than the known one are ignored."""
-        known = self.stored.get(table.computation)
-        if known is not None and known.version >= table.version:
+        current = self.stored.get(table.computation)
+        if current is not None and current.version >= table.version:
             return
-        if known is not None:
-            _check_tokens(known, table)
+        if current is not None:
+            _check_tokens(current, table)
         self.stored[table.computation] = table
         self._note(table)
         writing = self.writing.get(table.computation)
@@ -41,8 +41,8 @@ class Holdings:
     def lost(self, node: NodeName, stored: RangeTable | None) -> None:
         """Another write of this table came first. Until its content is known, the next attempt
         waits."""
-        known = self.stored.get(node)
-        if stored is None or (known is not None and stored.version <= known.version):
+        current = self.stored.get(node)
+        if stored is None or (current is not None and stored.version <= current.version):
             self.failed(node)
         else:
             self.writing.pop(node, None)
@@ -146,9 +146,9 @@ class Holdings:
                     del counts[name]
 
 
-def _check_tokens(known: RangeTable, table: RangeTable) -> None:
+def _check_tokens(current: RangeTable, table: RangeTable) -> None:
     """Raise InvariantError where a shard would get an earlier token."""
-    before = {entry.shard: entry.lease for entry in known.shards}
+    before = {entry.shard: entry.lease for entry in current.shards}
     for entry in table.shards:
         lease = before.get(entry.shard, entry.lease)
         # With a token that a former owner had, a zombie would be believed again.

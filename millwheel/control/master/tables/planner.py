@@ -175,12 +175,12 @@ class Census:
             return None
         if self._weight(taker) < self._weight(giver):  # the node would be less even than before
             return None
-        found = (
+        candidates = (
             node
             for node in nodes
             if self._burden(node, giver)[0] >= self._with_one_more(node, taker)[0]
         )
-        node = next(found, None)
+        node = next(candidates, None)
         return None if node is None else (node, giver, taker)
 
     def _weight(self, worker: WorkerName) -> float:
@@ -233,11 +233,11 @@ def plan_moves(
     for node, giver, taker in _steps(census, tables, resting, leaving):
         if len(moves) == room:
             break
-        mine = [e for (of, _), e in resting.items() if of == node and e.owner == giver]
-        if not mine:
+        entries = [e for (of, _), e in resting.items() if of == node and e.owner == giver]
+        if not entries:
             # everything that could go is on its way; there is another plan when it has arrived
             break
-        chosen = min(mine, key=lambda entry: (state_bytes.get(entry.shard, 0), entry.shard))
+        chosen = min(entries, key=lambda entry: (state_bytes.get(entry.shard, 0), entry.shard))
         del resting[node, chosen.shard]
         census.move(node, giver, taker)
         moves.append(Move(node, chosen.shard, taker))

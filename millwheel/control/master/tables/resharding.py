@@ -103,12 +103,12 @@ def refusal(
             )
         if entry.resharded:
             return f"{name} is being split or merged already"
-    found = [entry.range for entry in entries if entry is not None]
+    ranges = [entry.range for entry in entries if entry is not None]
     if isinstance(requested, Split):
-        return _uncut(requested, found[0], grain)
-    if found[0].hi != found[1].lo:
+        return _uncut(requested, ranges[0], grain)
+    if ranges[0].hi != ranges[1].lo:
         return (
-            f"{requested.upper} {found[1]} does not begin where {requested.lower} {found[0]} ends"
+            f"{requested.upper} {ranges[1]} does not begin where {requested.lower} {ranges[0]} ends"
         )
     return ""
 

@@ -71,8 +71,8 @@ def losses(
 ) -> list[HostLoss]:
     """The possible losses of hosts with serving workers, the worst first."""
     serve, spare = Counter(hosts[name] for name in serving), Counter(hosts[name] for name in idle)
-    found = [HostLoss(host, count, len(idle) - spare[host]) for host, count in serve.items()]
-    return sorted(found, key=lambda loss: (-loss.missing, loss.host))
+    host_losses = [HostLoss(host, count, len(idle) - spare[host]) for host, count in serve.items()]
+    return sorted(host_losses, key=lambda loss: (-loss.missing, loss.host))
 
 
 def exposed(

@@ -56,38 +56,38 @@ def _by_owner(
     hosts: Mapping[WorkerName, str],
 ) -> dict[NodeShard, WorkerName]:
     """Assign all shards of an owner to one spare."""
-    found: dict[NodeShard, WorkerName] = {}
+    assigned: dict[NodeShard, WorkerName] = {}
     owners: Counter[WorkerName] = Counter()
     together: Counter[tuple[str | None, WorkerName]] = Counter()
     for owner in sorted({entry.owner for entry in served.values()}):
-        mine = {shard: entry for shard, entry in served.items() if entry.owner == owner}
-        known = Counter(entry.standby for entry in mine.values())
+        own_shards = {shard: entry for shard, entry in served.items() if entry.owner == owner}
+        standbys = Counter(entry.standby for entry in own_shards.values())
         home = hosts.get(owner)
         best = min(
-            spares, key=lambda s: (spares[s] == home, together[home, s], -known[s], owners[s], s)
+            spares, key=lambda s: (spares[s] == home, together[home, s], -standbys[s], owners[s], s)
         )
         owners[best] += 1
         together[home, best] += 1
-        found.update(dict.fromkeys(mine, best))
-    return found
+        assigned.update(dict.fromkeys(own_shards, best))
+    return assigned
 
 
 def _one_by_one(
     served: Mapping[NodeShard, ShardEntry], hosts: Mapping[WorkerName, str]
 ) -> dict[NodeShard, WorkerName]:
     """Assign shards to workers that serve others."""
-    found: dict[NodeShard, WorkerName] = {}
+    assigned: dict[NodeShard, WorkerName] = {}
     load: Counter[WorkerName] = Counter(entry.standby for entry in served.values())
     for shard, entry in sorted(served.items()):
         others = sorted(hosts.keys() - {entry.owner})
         far = [name for name in others if hosts[name] != hosts.get(entry.owner)] or others
         if entry.standby not in far and far:
             load[entry.standby] -= 1
-            found[shard] = min(far, key=lambda name: (load[name], name))
-            load[found[shard]] += 1
+            assigned[shard] = min(far, key=lambda name: (load[name], name))
+            load[assigned[shard]] += 1
         else:
-            found[shard] = entry.standby if far else NOBODY
-    return found
+            assigned[shard] = entry.standby if far else NOBODY
+    return assigned
 
 
 def _any_elsewhere(workers: Mapping[WorkerName, str], host: str | None) -> bool:

@@ -82,8 +82,8 @@ def _given(node: NodeName, entry: ShardEntry, now: Situation, census: Census) ->
     """An orphan under its new owner and token, or unchanged when no worker can or may take it."""
     if is_waiting(entry):
         return _unpromised(entry)
-    known = [name for name in (entry.next_owner, entry.standby) if name in now.takers]
-    chosen = known[0] if known else census.least(node, _last_owner(entry))
+    candidates = [name for name in (entry.next_owner, entry.standby) if name in now.takers]
+    chosen = candidates[0] if candidates else census.least(node, _last_owner(entry))
     if chosen not in now.takers:
         return _unpromised(entry)
     if chosen != entry.next_owner:

@@ -38,23 +38,23 @@ def may_keep_state(address: str) -> Callable[[str], bool]:
     """Whether a node of a root may keep what has the form of its settings. True in case of
     doubt."""
     try:
-        found = _nodes_with_state(address)
+        nodes = _nodes_with_state(address)
     except (MillwheelError, *DAMAGE):  # a journal whose beginning is gone, for one
         return lambda node: True
-    return found.__contains__
+    return nodes.__contains__
 
 
 def _nodes_with_state(address: str) -> set[str]:
     snapshots = (shard_parts(shard) for shard in open_snapshots(address).shards())
-    found = {str(parts[0]) for parts in snapshots if parts is not None}
+    nodes = {str(parts[0]) for parts in snapshots if parts is not None}
     for commit in _commits(address):
         parts = shard_parts(commit.shard)
         for key, value in commit.puts:
             if key[:1] not in _FREE and parts is not None:
-                found.add(str(parts[0]))
+                nodes.add(str(parts[0]))
             if key[:1] == layout.PENDING:
-                found.update(_grouped(value))
-    return found
+                nodes.update(_grouped(value))
+    return nodes
 
 
 def _commits(address: str) -> Iterator[Commit]:

@@ -35,7 +35,7 @@ def program_of(spec: PipelineSpec) -> dict[str, str]:
     """A digest for each part: its settings, each declared or imported file, each function and class
     that it names."""
     settings = _plain(spec)
-    found = {
+    digests = {
         _FORM: _FORM_NUMBER,
         "its settings": _digest(
             msgspec.json.encode(settings, enc_hook=_kind, order="deterministic")
@@ -45,15 +45,15 @@ def program_of(spec: PipelineSpec) -> dict[str, str]:
         # its bytes differ from process to process; what it holds is named
         if path.suffix == ".pickle":
             continue
-        found[str(path.relative_to(spec.folder))] = _digest(path.read_bytes())
+        digests[str(path.relative_to(spec.folder))] = _digest(path.read_bytes())
     for name in sorted(set(_names(settings))):
         try:
             thing = load_object(name, spec.folder)
         except PipelineError:
             continue
         # Another Python compiles the same code otherwise.
-        found[f"{name} in Python {_PYTHON}"] = _digest("\n".join(_code(thing, set())).encode())
-    return found
+        digests[f"{name} in Python {_PYTHON}"] = _digest("\n".join(_code(thing, set())).encode())
+    return digests
 
 
 def changed_parts(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:

@@ -79,8 +79,8 @@ _LIMITS = frozenset(
 
 
 def _limits(kind: inspect.Type) -> dict[str, Any]:
-    found = {name: getattr(kind, name) for name in kind.__struct_fields__ if name in _LIMITS}
-    return {name: limit for name, limit in found.items() if limit is not None}
+    limits = {name: getattr(kind, name) for name in kind.__struct_fields__ if name in _LIMITS}
+    return {name: limit for name, limit in limits.items() if limit is not None}
 
 
 def _collection(name: str) -> Callable[[_Forms, Any], Form]:

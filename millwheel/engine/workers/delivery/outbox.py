@@ -245,8 +245,8 @@ class Outbox:
             self.ready[channel, target] = None
 
     def restart_all(self, predicate: Callable[[ShardName], bool]) -> None:
-        """Restart every lane whose target shard satisfies ``predicate`` (its owner changed or its connection
-        broke)."""
+        """Restart every lane whose target shard satisfies ``predicate`` (its owner changed or its
+        connection broke)."""
         for channel, target in list(self._lanes):
             if predicate(target):
                 self.restart(channel, target)

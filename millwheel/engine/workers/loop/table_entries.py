@@ -65,8 +65,8 @@ class KnownEntries:
         }
 
     def distance(self, shard: ShardName, incarnation: str) -> Network:
-        """How far the owner of a shard is from the worker ``incarnation``. Where a host is not known, it
-        is the same one, as on one machine; where a rack is not, it is another one."""
+        """How far the owner of a shard is from the worker ``incarnation``. Where a host is not
+        known, it is the same one, as on one machine; where a rack is not, it is another one."""
         entry = self._entries.get(shard)
         owner = incarnation if entry is None else entry.owner
         if owner == incarnation:

@@ -153,9 +153,9 @@ class _Unknown:
 
 
 class HeldColumns:
-    """The ``windows`` of the plan that is in use (``known_plan``: None until types are met), and the
-    ``others``, of other types, which a merge of shards has brought. ``by_type`` has the plans where
-    no types are declared."""
+    """The ``windows`` of the plan that is in use (``known_plan``: None until types are met), and
+    the ``others``, of other types, which a merge of shards has brought. ``by_type`` has the
+    plans where no types are declared."""
 
     def __init__(
         self, spec: ComputationSpec, plan: ColumnPlan | PlansByType, shard: ColumnShard

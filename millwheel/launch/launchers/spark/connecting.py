@@ -70,10 +70,10 @@ def _launched(settings: SparkSettings, say: Say) -> SparkContext:
 
     jars = installed_jars()
     prepare_environment(settings, os.environ)
-    given = settings.configuration()
+    configuration = settings.configuration()
     if settings.local:
-        given |= archive_settings(jars, given, settings.archive)
-    conf = SparkConf(loadDefaults=False).setAll(list(given.items()))
+        configuration |= archive_settings(jars, configuration, settings.archive)
+    conf = SparkConf(loadDefaults=False).setAll(list(configuration.items()))
     conf.setAppName(settings.app_name).setMaster(settings.url)
     log = Path(settings.log)
     began = log.stat().st_size if log.exists() else 0
@@ -177,10 +177,10 @@ def reason(error: str, log: str = "") -> str:
     for text in (error, log):
         lines = [line.strip() for line in text.splitlines() if not line.strip().startswith("at ")]
         causes = [line.removeprefix("Caused by: ").removeprefix(": ") for line in lines]
-        if found := [
+        if messages := [
             cause for cause in causes if _CAUSE.match(cause) and "py4j.protocol" not in cause
         ]:
-            return found[-1][:500]
+            return messages[-1][:500]
     lines = [line.strip() for line in (log or error).splitlines() if line.strip()]
     return lines[-1][:500] if lines else "it gave no reason"
 

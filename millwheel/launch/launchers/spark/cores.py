@@ -15,7 +15,7 @@ class Cores:
         self._context = context
         self._master = master
 
-    def missing(self, wanted: int) -> str:
+    def missing(self, workers: int) -> str:
         """The workers that have no core yet, and why, of so many that have been started; "" when
         all have one."""
         try:
@@ -23,8 +23,8 @@ class Cores:
         except Exception:  # an application that is ending; its jobs report that
             return ""
         return (
-            waiting(running, wanted, executors, self._master, self._demand())
-            if running < wanted
+            waiting(running, workers, executors, self._master, self._demand())
+            if running < workers
             else ""
         )
 
@@ -47,10 +47,10 @@ class Cores:
         return f"{cores} core{'s' if cores != '1' else ''} and {memory} of memory"
 
 
-def waiting(running: int, wanted: int, executors: int, master: str, demand: str) -> str:
-    """The sentence for ``running`` of ``wanted`` workers that have a core."""
-    told = f"Spark has given {running} of {wanted} workers a core"
-    if executors >= wanted:
+def waiting(running: int, workers: int, executors: int, master: str, demand: str) -> str:
+    """The sentence for ``running`` of ``workers`` workers that have a core."""
+    told = f"Spark has given {running} of {workers} workers a core"
+    if executors >= workers:
         return f"{told}: its {executors} executors have not begun their tasks yet"
     if executors > running:
         return f"{told}; it has started {executors} executors so far"

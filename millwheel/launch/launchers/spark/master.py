@@ -109,9 +109,9 @@ def _is_here(host: str) -> bool:
 
 
 def _addresses(url: str) -> list[str]:
-    if found := _STANDALONE.fullmatch(url):
-        return found[1].split(",")
-    return [found[1]] if (found := _KUBERNETES.fullmatch(url)) else []
+    if match := _STANDALONE.fullmatch(url):
+        return match[1].split(",")
+    return [match[1]] if (match := _KUBERNETES.fullmatch(url)) else []
 
 
 def _address(url: str, text: str) -> tuple[str, int]:

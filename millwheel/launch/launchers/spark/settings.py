@@ -108,9 +108,9 @@ class SparkSettings:
             _PAGE_KEY: secrets.token_urlsafe(32),
         }
 
-    def placement(self, given: Callable[[str], str | None], master: str) -> dict[str, str]:
+    def placement(self, value_of: Callable[[str], str | None], master: str) -> dict[str, str]:
         """The settings that give each worker an executor of its own, besides those that are
-        ``given`` already.
+        set already.
 
         Spark places the job of each worker by itself, so an executor with several free cores would
         get several workers although others have none, and its loss would take all of them. With one
@@ -118,33 +118,33 @@ class SparkSettings:
         takes no core that none of its workers needs."""
         if self.local or master.startswith("local"):
             return {}
-        cpus = _number(given("spark.task.cpus"), 1)
-        cores = _number(given("spark.executor.cores"), cpus)
+        cpus = _number(value_of("spark.task.cpus"), 1)
+        cores = _number(value_of("spark.executor.cores"), cpus)
         executors = -(-max(self.slots, self.room) // max(cores // cpus, 1))
-        wanted = {
+        defaults = {
             "spark.executor.cores": str(cores),
             "spark.executor.memory": f"{_EXECUTOR_MEMORY_MB // 2}m",
             "spark.cores.max": str(executors * cores),
         }
         if master.startswith(_WITH_EXECUTORS):
-            wanted["spark.executor.instances"] = str(executors)
-        return {name: value for name, value in wanted.items() if given(name) is None}
+            defaults["spark.executor.instances"] = str(executors)
+        return {name: value for name, value in defaults.items() if value_of(name) is None}
 
 
-def most_workers(given: Callable[[str], str | None], master: str) -> int | None:
+def most_workers(value_of: Callable[[str], str | None], master: str) -> int | None:
     """The number of workers for which an application may take cores; None where nothing limits
     it."""
-    cpus = _number(given("spark.task.cpus"), 1)
+    cpus = _number(value_of("spark.task.cpus"), 1)
     if master.startswith("spark://"):
         cores, size = (
-            _number(given("spark.cores.max"), 0),
-            _number(given("spark.executor.cores"), cpus),
+            _number(value_of("spark.cores.max"), 0),
+            _number(value_of("spark.executor.cores"), cpus),
         )
         return cores // size * (size // cpus) if cores else None
     if master.startswith(_WITH_EXECUTORS):
         executors, size = (
-            _number(given("spark.executor.instances"), 0),
-            _number(given("spark.executor.cores"), cpus),
+            _number(value_of("spark.executor.instances"), 0),
+            _number(value_of("spark.executor.cores"), cpus),
         )
         return executors * (size // cpus) if executors else None
     return None
@@ -154,13 +154,13 @@ def _number(text: str | None, default: int) -> int:
     return int(text) if text and text.isdecimal() and int(text) > 0 else default
 
 
-def open_to_all(given: Callable[[str], str | None], secured: bool) -> str:
+def open_to_all(value_of: Callable[[str], str | None], secured: bool) -> str:
     """A warning about a Spark that does not ask who its callers are; "" if it does, or if somebody
     has decided so.
 
     Raises SetupError instead where the run is ``secured``.
     """
-    if given("spark.authenticate") is not None:
+    if value_of("spark.authenticate") is not None:
         return ""
     problem = (
         "This Spark does not ask who calls it (spark.authenticate): whoever reaches its ports can"

@@ -77,13 +77,13 @@ def _watch(child: Living, orders: Orders, slot: int) -> int:
     return code
 
 
-def _folder_of_logs(given: str) -> Path:
+def _folder_of_logs(path: str) -> Path:
     """The folder that the run names, else one of this user alone."""
     base = _local_folder()
-    if not given and not base:
+    if not path and not base:
         # others may write where temporary files lie
         return Path(tempfile.mkdtemp(prefix="millwheel-logs-"))
-    folder = Path(given or f"{base}/logs")
+    folder = Path(path or f"{base}/logs")
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 
