@@ -40,8 +40,8 @@ class Connector:
 
 
 def _loaded(name: str) -> Any:
-    module, _, found = name.partition(":")
-    return getattr(import_module(f"millwheel.connect.{module}"), found)
+    module, _, attribute = name.partition(":")
+    return getattr(import_module(f"millwheel.connect.{module}"), attribute)
 
 
 _KAFKA = {"extra": "kafka", "library": "confluent_kafka"}

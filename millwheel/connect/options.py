@@ -57,21 +57,21 @@ _LINK = re.compile(r"\[([^\]]+)\]\([^)]+\)")
 _PATH = re.compile(r" - at `(?:key in )?\$\.?([A-Za-z0-9_]*).*`$")
 
 
-def read_options(kind: str, given: Mapping[str, Any], form: type[T]) -> T:
-    """``given`` as a ``form``.
+def read_options(kind: str, options: Mapping[str, Any], form: type[T]) -> T:
+    """``options`` as a ``form``.
 
     Raises ValueError with one sentence: which option, what is wrong with it, what to write instead.
     """
-    known = [field.name for field in _fields(form)]
-    for name in given:
-        if name not in known:
-            raise ValueError(f"{kind} has no option {name!r}{did_you_mean(str(name), known)}")
+    names = [field.name for field in _fields(form)]
+    for name in options:
+        if name not in names:
+            raise ValueError(f"{kind} has no option {name!r}{did_you_mean(str(name), names)}")
     for required in _fields(form):
-        if required.required and given.get(required.name) is None:
+        if required.required and options.get(required.name) is None:
             raise ValueError(
                 f"{kind} needs the option {required.name!r}{_for_example(form, required.name)}"
             )
-    present = {name: value for name, value in given.items() if value is not None}
+    present = {name: value for name, value in options.items() if value is not None}
     try:
         _check_choices(form, present)
     except ValueError as ex:
@@ -100,25 +100,25 @@ def _declared(annotation: Any) -> Option:
     return next((word for word in words if isinstance(word, Option)), Option(""))
 
 
-def did_you_mean(given: str, known: Sequence[str]) -> str:
+def did_you_mean(name: str, names: Sequence[str]) -> str:
     """The end of a sentence about an unknown name: the closest known one, and all of them."""
-    close = difflib.get_close_matches(given, known, n=1)
+    close = difflib.get_close_matches(name, names, n=1)
     return (f"; did you mean {close[0]!r}? It has " if close else "; it has ") + ", ".join(
-        sorted(known)
+        sorted(names)
     )
 
 
-def one_of(name: str, given: str, known: Sequence[str]) -> None:
-    """ValueError unless ``given`` is one of ``known``."""
-    if given not in known:
-        close = difflib.get_close_matches(given, known, n=1)
+def one_of(name: str, value: str, choices: Sequence[str]) -> None:
+    """ValueError unless ``value`` is one of ``choices``."""
+    if value not in choices:
+        close = difflib.get_close_matches(value, choices, n=1)
         meant = f" (did you mean {close[0]!r}?)" if close else ""
-        raise ValueError(f"option {name!r} is {given!r}{meant}; write one of {', '.join(known)}")
+        raise ValueError(f"option {name!r} is {value!r}{meant}; write one of {', '.join(choices)}")
 
 
-def _check_choices(form: type[msgspec.Struct], given: Mapping[str, Any]) -> None:
+def _check_choices(form: type[msgspec.Struct], values: Mapping[str, Any]) -> None:
     for name, option in options_of(form).items():
-        if option.choices and isinstance(word := given.get(name), str):
+        if option.choices and isinstance(word := values.get(name), str):
             if word in option.refused:
                 raise ValueError(f"option {name!r}: {option.refused[word]}")
             one_of(name, word, option.choices)

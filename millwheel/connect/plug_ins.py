@@ -20,7 +20,7 @@ def names_in(group: str) -> set[str]:
     return {point.name for point in entry_points(group=group)}
 
 
-def made_by(group: str, what: str, kind: str, known: Callable[[], list[str]], *words: Any) -> Any:
+def made_by(group: str, what: str, kind: str, kinds: Callable[[], list[str]], *words: Any) -> Any:
     """What the factory of an installed package makes of ``words``. ``what`` is a "source", "sink"
     or "lookup".
 
@@ -35,7 +35,7 @@ def made_by(group: str, what: str, kind: str, known: Callable[[], list[str]], *w
                 f"the {what} {kind!r} ({point.value}) cannot be loaded: {reason}"
             ) from ex
         return factory(*words)
-    raise ValueError(f"there is no {what} {kind!r}{did_you_mean(kind, known())}")
+    raise ValueError(f"there is no {what} {kind!r}{did_you_mean(kind, kinds())}")
 
 
 def require(made: object, contract: type, *more: str) -> None:

@@ -65,8 +65,8 @@ class FolderFinder(MetaPathFinder):
             or not self._ours(sys._getframe(1))
         ):
             return None
-        found = PathFinder.find_spec(fullname, [self._folder], target)
-        return found if found is not None and found.loader is not None else None
+        spec = PathFinder.find_spec(fullname, [self._folder], target)
+        return spec if spec is not None and spec.loader is not None else None
 
     def _ours(self, frame: FrameType | None) -> bool:
         """Whether the code that imports is the pipeline's own."""
@@ -119,12 +119,12 @@ def load_object(name: str, folder: str) -> Any:
     module_name, _, path = name.partition(":")
     with _lock:
         module = _import(module_name, str(Path(folder).resolve()))
-    found: Any = module
+    value: Any = module
     for part in path.split("."):
-        if not hasattr(found, part):
-            raise PipelineError(_no_such_name(name, part, found, module))
-        found = getattr(found, part)
-    return found
+        if not hasattr(value, part):
+            raise PipelineError(_no_such_name(name, part, value, module))
+        value = getattr(value, part)
+    return value
 
 
 def import_file(file: str) -> ModuleType:
@@ -302,9 +302,9 @@ def _line_of(ex: BaseException, folder: str) -> str:
 
 def _no_such_name(name: str, part: str, holder: Any, module: ModuleType) -> str:
     own = [
-        known
-        for known, thing in vars(holder).items()
-        if not known.startswith("_") and getattr(thing, "__module__", None) == module.__name__
+        each
+        for each, thing in vars(holder).items()
+        if not each.startswith("_") and getattr(thing, "__module__", None) == module.__name__
     ]
     where = f" ({module.__file__})" if getattr(module, "__file__", None) else ""
     there = ", ".join(sorted(own)[:30]) or "nothing"

@@ -84,24 +84,26 @@ def decode_one_by_one(
 ) -> Decoding:
     """Decode each message by itself; messages for which ``one`` raises ``damage`` or a RecordError
     are invalid."""
-    found = Decoding([], [], {})
+    decoding = Decoding([], [], {})
     broken: tuple[type[Exception], ...] = (RecordError, *damage)
     for index, message in enumerate(messages):
         try:
             record = one(message)
         except broken as ex:
-            found.wrong[index] = str(ex) or f"it is malformed ({type(ex).__name__})"
+            decoding.wrong[index] = str(ex) or f"it is malformed ({type(ex).__name__})"
             continue
-        found.indexes.append(index)
-        found.records.append(record)
-    return found
+        decoding.indexes.append(index)
+        decoding.records.append(record)
+    return decoding
 
 
-def checked(found: Decoding, types: FieldTypes) -> Decoding:
+def checked(decoding: Decoding, types: FieldTypes) -> Decoding:
     """Move records whose declared fields have other types to the errors."""
-    problems = types.check(found.records) if types and found.records else {}
+    problems = types.check(decoding.records) if types and decoding.records else {}
     if not problems:
-        return found
-    wrong = found.wrong | {found.indexes[at]: reason for at, reason in problems.items()}
-    good = [at for at in range(len(found.records)) if at not in problems]
-    return Decoding([found.indexes[at] for at in good], [found.records[at] for at in good], wrong)
+        return decoding
+    wrong = decoding.wrong | {decoding.indexes[at]: reason for at, reason in problems.items()}
+    good = [at for at in range(len(decoding.records)) if at not in problems]
+    return Decoding(
+        [decoding.indexes[at] for at in good], [decoding.records[at] for at in good], wrong
+    )

@@ -56,13 +56,13 @@ class CsvRows:
 
     def _is_full(self, rows: Sequence[Mapping[Any, Any]]) -> bool:
         """Give new fields their columns. True if there are more than a file has."""
-        known, full = self._columns, False
+        columns, full = self._columns, False
         for row in rows:
             for name in row:
-                if name in known:
+                if name in columns:
                     continue
-                if len(known) < MOST_COLUMNS and name != OTHER_FIELDS:
-                    known[name] = None
+                if len(columns) < MOST_COLUMNS and name != OTHER_FIELDS:
+                    columns[name] = None
                 else:
                     full = True
         if full:
@@ -70,10 +70,10 @@ class CsvRows:
         return full
 
     def _with_others(self, row: Mapping[Any, Any]) -> dict[Any, Any]:
-        found = {name: value for name, value in row.items() if name in self._columns}
+        fields = {name: value for name, value in row.items() if name in self._columns}
         if others := {str(name): value for name, value in row.items() if name not in self._columns}:
-            found[OTHER_FIELDS] = others
-        return found
+            fields[OTHER_FIELDS] = others
+        return fields
 
     def _tell(self) -> None:
         if not self._told:
@@ -88,9 +88,14 @@ class CsvRows:
 def safe_cell(value: Any) -> Any:
     """As :func:`cell`; a text that a spreadsheet would take for a formula has an apostrophe in
     front of it, by which spreadsheets know a text. Numbers are none."""
-    found = cell(value)
-    risky = type(found) is str and found[:1] in _FORMULA and found and not _NUMBER.fullmatch(found)
-    return f"'{found}" if risky else found
+    content = cell(value)
+    risky = (
+        type(content) is str
+        and content[:1] in _FORMULA
+        and content
+        and not _NUMBER.fullmatch(content)
+    )
+    return f"'{content}" if risky else content
 
 
 def cell(value: Any) -> Any:
@@ -108,7 +113,7 @@ def written(rows: Iterable[Sequence[Any]], delimiter: str = ",") -> list[str]:
     """Each row as text, without the end of its line."""
     lines = _Lines()
     csv.writer(lines, delimiter=delimiter, lineterminator=_ENDS).writerows(rows)
-    return lines.found
+    return lines.texts
 
 
 def rows_in(lines: Iterable[str], delimiter: str) -> list[list[str]]:
@@ -120,8 +125,8 @@ class _Lines:
     """What a writer of CSV writes to: it hands over one row at a time."""
 
     def __init__(self) -> None:
-        self.found: list[str] = []
+        self.texts: list[str] = []
 
     def write(self, line: str) -> int:
-        self.found.append(line.removesuffix(_ENDS))
+        self.texts.append(line.removesuffix(_ENDS))
         return len(line)

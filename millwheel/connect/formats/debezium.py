@@ -52,16 +52,16 @@ class DebeziumMessages(MessageDecoder):
         """See :class:`.MessageDecoder`. Each record is a list of one or two values, in which
         changes travel."""
         decoded = self._envelopes.decode(messages)
-        found = Decoding([], [], dict(decoded.wrong))
+        decoding = Decoding([], [], dict(decoded.wrong))
         for index, event in zip(decoded.indexes, decoded.records, strict=True):
             try:
                 changes = self._changes(event, keys[index], partition)
             except RecordError as ex:
-                found.wrong[index] = str(ex)
+                decoding.wrong[index] = str(ex)
                 continue
-            found.indexes.append(index)
-            found.records.append(changes)
-        return found
+            decoding.indexes.append(index)
+            decoding.records.append(changes)
+        return decoding
 
     def _changes(
         self, event: Any, message_key: bytes | None, partition: str
@@ -72,15 +72,15 @@ class DebeziumMessages(MessageDecoder):
         make = _PARTS.get(op) if isinstance(op, str) else None
         if make is None:
             raise RecordError(_no_change(event, op))
-        found = self._known(event, message_key)
-        parts = make(event, found is Known.KEY)
+        known = self._known(event, message_key)
+        parts = make(event, known is Known.KEY)
         if problems := self._types.check([row for _, row in parts]):
             raise RecordError(next(iter(problems.values())))
         extra = {name: _at(event, path) for name, path in self._add.items()}
         values = []
         for back, row in parts:
-            change = ChangePart(back, op == "r", found, position_of(event, int(not back)))
-            key = self._identity(found, row, event, message_key, partition)
+            change = ChangePart(back, op == "r", known, position_of(event, int(not back)))
+            key = self._identity(known, row, event, message_key, partition)
             values.append(
                 {**row, **extra, KEY_FIELD: key, CHANGE_FIELD: msgspec.to_builtins(change)}
             )
@@ -121,12 +121,10 @@ def row_key(message_key: bytes | None, skips: int = 0) -> Any:
     if message_key is None:
         return None
     try:
-        found = msgspec.json.decode(message_key)
+        key = msgspec.json.decode(message_key)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return message_key[skips:].hex()
-    return (
-        found["payload"] if isinstance(found, dict) and {*found} == {"schema", "payload"} else found
-    )
+    return key["payload"] if isinstance(key, dict) and {*key} == {"schema", "payload"} else key
 
 
 def table_of(event: Mapping[str, Any]) -> list[Any]:
@@ -175,12 +173,12 @@ def _time_beside(source: Mapping[str, Any]) -> int | None:
 
 
 def _named(row: Mapping[str, Any], name: str) -> Any:
-    found = row.get(name)
-    if found is None:
+    value = row.get(name)
+    if value is None:
         raise RecordError(
             f"its row has no {name!r}, which `key` names as a part of the table's primary key"
         )
-    return found
+    return value
 
 
 def _no_change(event: Mapping[str, Any], op: Any) -> str:

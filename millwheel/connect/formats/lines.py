@@ -128,9 +128,9 @@ class TextRows(MessageEncoder):
         if self._raw and isinstance(value, bytes):
             return value
         if self._raw or not isinstance(value, str):
-            wanted = "bytes" if self._raw else "text"
+            expected = "bytes" if self._raw else "text"
             raise RecordError(
-                f"field {self._field!r} is {type(value).__name__}, and only {wanted} can be a"
+                f"field {self._field!r} is {type(value).__name__}, and only {expected} can be a"
                 " message"
             )
         try:

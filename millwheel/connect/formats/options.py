@@ -236,11 +236,11 @@ class Format(msgspec.Struct, frozen=True):
     options: Options
 
 
-def read_format(given: Given, known: Sequence[str], option: str = "format") -> Format:
-    """Read a format. Raises ValueError, naming ``option``, for a format that is not in ``known``,
+def read_format(choice: Given, names: Sequence[str], option: str = "format") -> Format:
+    """Read a format. Raises ValueError, naming ``option``, for a format that is not in ``names``,
     or for invalid options of one."""
-    name, inner = (given, {}) if isinstance(given, str) else _named(given, known, option)
-    one_of(option, name, known)
+    name, inner = (choice, {}) if isinstance(choice, str) else _named(choice, names, option)
+    one_of(option, name, names)
     try:
         return Format(name, read_options(f"the format {name!r}", inner, FORMS[name]))
     except ValueError as ex:
@@ -248,15 +248,15 @@ def read_format(given: Given, known: Sequence[str], option: str = "format") -> F
 
 
 def _named(
-    given: Mapping[str, Any], known: Sequence[str], option: str
+    choice: Mapping[str, Any], names: Sequence[str], option: str
 ) -> tuple[str, Mapping[str, Any]]:
-    if len(given) != 1:
+    if len(choice) != 1:
         raise ValueError(
             f"option {option!r} names one format with its options; write for example {{avro:"
             " {…}}"
         )
-    name, inner = next(iter(given.items()))
-    one_of(option, name, known)
+    name, inner = next(iter(choice.items()))
+    one_of(option, name, names)
     if inner is not None and not isinstance(inner, Mapping):
         raise ValueError(
             f"option {option!r}: {name} has a map of options; write for example {{{name}: {{…}}}}"

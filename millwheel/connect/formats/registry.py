@@ -96,9 +96,9 @@ class Registry:
 
     def _fetch(self, number: int) -> KnownSchema:
         try:
-            found = self._client.get_schema(number)
+            schema = self._client.get_schema(number)
             return KnownSchema(
-                found.schema_type or "AVRO", found.schema_str, tuple(self._references(found))
+                schema.schema_type or "AVRO", schema.schema_str, tuple(self._references(schema))
             )
         except Exception as ex:
             if _code(ex) in _UNKNOWN_CODES:
@@ -108,11 +108,11 @@ class Registry:
             raise
 
     def _references(self, schema: Any) -> list[str]:
-        found: list[str] = []
+        texts: list[str] = []
         for reference in schema.references or ():
             needed = self._client.get_version(reference.subject, reference.version).schema
-            found += [*self._references(needed), needed.schema_str]
-        return list(dict.fromkeys(found))
+            texts += [*self._references(needed), needed.schema_str]
+        return list(dict.fromkeys(texts))
 
     def _refusal(self, subject: str, ex: Exception) -> str:
         code = _code(ex)

@@ -71,14 +71,14 @@ def answers_to(lookup: Lookup, keys: Sequence[LookupKey]) -> list[Any]:
     """The answers to all keys, in order. Where the target refuses several keys at once, each half
     is asked separately."""
     try:
-        found = list(lookup.look_up(keys))
+        answers = list(lookup.look_up(keys))
     except (LookupRefusedError, *_OF_KEYS) as ex:
         if len(keys) == 1:
             return [NoAnswer(str(ex))]
         half = len(keys) // 2
         return answers_to(lookup, keys[:half]) + answers_to(lookup, keys[half:])
-    if len(found) != len(keys):
-        return [NoAnswer(f"{lookup.where} gave {len(found)} answers to {len(keys)} keys")] * len(
+    if len(answers) != len(keys):
+        return [NoAnswer(f"{lookup.where} gave {len(answers)} answers to {len(keys)} keys")] * len(
             keys
         )
-    return found
+    return answers

@@ -37,8 +37,8 @@ class _AdaptedSource(Source):
         return bool(self._made.bounded)
 
     def partitions(self) -> Sequence[Partition]:
-        found: Sequence[Partition] = self._made.partitions()
-        return found
+        partitions: Sequence[Partition] = self._made.partitions()
+        return partitions
 
     def open(self, partition: Partition) -> Reader:
         return as_reader(self._made.open(partition))

@@ -45,13 +45,13 @@ class ChangesReader(Reader):
 
 
 def _of_changes(chunk: Chunk) -> Chunk:
-    found = Chunk(
+    result = Chunk(
         [], [], chunk.next_position * EACH, finished=chunk.finished, caught_up=chunk.caught_up
     )
-    found.note, found.watermark = chunk.note, chunk.watermark
-    found.begins = None if chunk.begins is None else (chunk.begins[0] * EACH, chunk.begins[1])
+    result.note, result.watermark = chunk.note, chunk.watermark
+    result.begins = None if chunk.begins is None else (chunk.begins[0] * EACH, chunk.begins[1])
     for at, changes in zip(chunk.positions, chunk.values, strict=True):
-        found.positions += range(at * EACH - len(changes) + 1, at * EACH + 1)
-        found.values += changes
-    found.rejects = [Reject(each.position * EACH, each.raw, each.reason) for each in chunk.rejects]
-    return found
+        result.positions += range(at * EACH - len(changes) + 1, at * EACH + 1)
+        result.values += changes
+    result.rejects = [Reject(each.position * EACH, each.raw, each.reason) for each in chunk.rejects]
+    return result

@@ -19,39 +19,41 @@ _NOTHING = "__HIVE_DEFAULT_PARTITION__"
 def with_folder_fields(reader: Reader, path: str, fields: Mapping[str, str]) -> Reader:
     """The reader, whose records have those declared fields that folders of the path name, as these
     say. Raises SetupError for a folder whose value is not of the declared type."""
-    found = _found(path, fields)
-    return FolderFields(reader, found, fields) if found else reader
+    values = _found(path, fields)
+    return FolderFields(reader, values, fields) if values else reader
 
 
 def _found(path: str, fields: Mapping[str, str]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for part in path.split("/")[:-1]:
         name, equals, text = part.partition("=")
         if not equals or (name := unquote(name)) not in fields:
             continue
         text = unquote(text)
         try:
-            found[name] = None if text == _NOTHING else from_texts(name, fields[name], [text])[0]
+            values[name] = None if text == _NOTHING else from_texts(name, fields[name], [text])[0]
         except RecordError as ex:
             raise SetupError(
                 f"the folder {part} of {path}: {ex}; declare another type, or rename the folder"
             ) from ex
-    return found
+    return values
 
 
 class FolderFields(Reader):
     """A reader of one file; see :func:`with_folder_fields`."""
 
-    def __init__(self, reader: Reader, found: Mapping[str, Any], fields: Mapping[str, str]) -> None:
+    def __init__(
+        self, reader: Reader, values: Mapping[str, Any], fields: Mapping[str, str]
+    ) -> None:
         self._reader = reader
-        self._found = dict(found)
-        self._types = {name: dtype(fields[name]) for name in found}
+        self._values = dict(values)
+        self._types = {name: dtype(fields[name]) for name in values}
 
     def read(self, position: int, max_records: int) -> Chunk:
         chunk = self._reader.read(position, max_records)
         for value in chunk.values:
             if type(value) is dict:
-                value.update(self._found)
+                value.update(self._values)
         if isinstance(chunk.values, Values):
             # it knows columns by heart
             chunk.values = Values(chunk.values, chunk.values.kind, chunk.values.text_bytes)
@@ -62,7 +64,7 @@ class FolderFields(Reader):
         if chunk is not None:
             columns = [
                 pl.Series(name, [value], self._types[name]).new_from_index(0, len(chunk))
-                for name, value in self._found.items()
+                for name, value in self._values.items()
             ]
             chunk.frame = chunk.frame.with_columns(columns)
         return chunk

@@ -77,12 +77,12 @@ class GeneratorOptions(msgspec.Struct, frozen=True):
             raise ValueError(
                 f"option 'count' is {self.count}; write how many records to make, or leave it out"
             )
-        for name, given, most in (
+        for name, value, most in (
             ("keys", self.keys, 2**40),
             ("partitions", self.partitions, 10_000),
         ):
-            if not 1 <= given <= most:
-                raise ValueError(f"option {name!r} is {given}; write a number from 1 to {most}")
+            if not 1 <= value <= most:
+                raise ValueError(f"option {name!r} is {value}; write a number from 1 to {most}")
         if self.factory and not all(self.factory.partition(":")):
             raise ValueError(f"option 'factory' is {self.factory!r}; write module:function")
         self.start_us()

@@ -68,13 +68,13 @@ class HttpOptions(msgspec.Struct, frozen=True):
     ] = ()
 
     def __post_init__(self) -> None:
-        for name, given, most in (
+        for name, value, most in (
             ("port", self.port, 65_535),
             ("max_bytes", self.max_bytes, _MOST_BYTES),
             ("max_requests", self.max_requests, 1_000),
         ):
-            if not 1 <= given <= most:
-                raise ValueError(f"option {name!r} is {given}; write a number from 1 to {most}")
+            if not 1 <= value <= most:
+                raise ValueError(f"option {name!r} is {value}; write a number from 1 to {most}")
         if not 1 <= self.body_timeout_s <= _LONGEST_S:
             raise ValueError(
                 f"option 'body_timeout' is {self.body_timeout}; write a duration from 1s to 10m"
@@ -86,10 +86,10 @@ class HttpOptions(msgspec.Struct, frozen=True):
         return duration_us(self.body_timeout) / SECOND
 
 
-def read_http_options(given: Mapping[str, Any]) -> HttpOptions:
+def read_http_options(options: Mapping[str, Any]) -> HttpOptions:
     """Raises ValueError, with a sentence, if an option cannot work or a library is missing."""
     if find_spec("starlette") is None or find_spec("uvicorn") is None:
         raise ValueError(
             "the source 'http' needs starlette and uvicorn: pip install 'millwheel-spark[http]'"
         )
-    return read_options("the source 'http'", given, HttpOptions)
+    return read_options("the source 'http'", options, HttpOptions)

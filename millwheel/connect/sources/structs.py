@@ -73,13 +73,17 @@ def _fits(field: _Field, column: pa.Array | None) -> bool:
     """True when every value of the column is one of the field as it stands."""
     if column is None or (column.null_count and not field.may_miss):
         return False
-    found = column.type
+    column_type = column.type
     if field.kind is str:
         return bool(
-            pa.types.is_string(found)
-            or pa.types.is_large_string(found)
-            or found == pa.string_view()
+            pa.types.is_string(column_type)
+            or pa.types.is_large_string(column_type)
+            or column_type == pa.string_view()
         )
     if field.kind is int:
-        return bool(pa.types.is_integer(found))
-    return bool(pa.types.is_boolean(found) if field.kind is bool else pa.types.is_floating(found))
+        return bool(pa.types.is_integer(column_type))
+    return bool(
+        pa.types.is_boolean(column_type)
+        if field.kind is bool
+        else pa.types.is_floating(column_type)
+    )

@@ -53,9 +53,9 @@ def outcomes(
 ) -> dict[Hashable, RowOutcome]:
     """By identity, in the order in which each first appeared. A retraction removes a row only if it
     is still the current one; a row that has replaced it stays."""
-    found: dict[Hashable, RowOutcome] = {}
+    by_identity: dict[Hashable, RowOutcome] = {}
     for change in changes:
-        outcome = found.setdefault(identity(change), RowOutcome())
+        outcome = by_identity.setdefault(identity(change), RowOutcome())
         if not change.back:
             outcome.row, outcome.gone, outcome.backs = change, False, ()
         elif outcome.row is None:
@@ -64,4 +64,4 @@ def outcomes(
         # (test_a_row_that_was_replaced_is_not_taken_back).
         elif same(outcome.row.row, change.row):
             outcome.row, outcome.gone = None, True
-    return found
+    return by_identity

@@ -59,10 +59,10 @@ def read_body(body: bytes, headers: Mapping[str, str]) -> Posted:
     if kind == _EVENT:
         return _events([_object(body, 0)])
     if kind == _EVENTS:
-        found = _json(body, 0)
-        if not isinstance(found, list):
+        events = _json(body, 0)
+        if not isinstance(events, list):
             raise BodyError("a batch of CloudEvents is a JSON array")
-        return _events(found)
+        return _events(events)
     if f"{_PREFIX}specversion" in headers:
         event: dict[str, Any] = {
             name.removeprefix(_PREFIX): _attribute(name, value)
@@ -82,8 +82,8 @@ def trace_in(attributes: Mapping[str, Any]) -> str:
     return "" if context is None else f"{context.parent}\n{context.state}".rstrip("\n")
 
 
-def _if_text(given: Any) -> str:
-    return given if isinstance(given, str) else ""
+def _if_text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
 
 
 def _lines(body: bytes) -> Posted:
@@ -149,17 +149,17 @@ def _value(event: dict[str, Any]) -> dict[str, Any]:
         except (ValueError, TypeError, msgspec.DecodeError):
             data = event["data_base64"]
     value = dict(data) if isinstance(data, dict) else {} if data is None else {"data": data}
-    for name, given in event.items():
+    for name, attribute in event.items():
         if name not in ("data", "data_base64"):
-            value[f"ce_{name}"] = given
+            value[f"ce_{name}"] = attribute
     return value
 
 
 def _object(text: bytes, line: int) -> dict[str, Any]:
-    found = _json(text, line)
-    if not isinstance(found, dict):
+    record = _json(text, line)
+    if not isinstance(record, dict):
         raise BodyError("a record is a JSON object", line)
-    return found
+    return record
 
 
 def _json(text: bytes, line: int) -> Any:

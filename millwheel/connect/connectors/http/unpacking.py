@@ -31,30 +31,30 @@ def unpacked(body: bytes, encoding: str, most: int) -> bytes:
     ]
     if not names:
         return body
-    known = _UNPACK.get(names[0].removeprefix("x-"))
-    if len(names) > 1 or known is None:
+    unpack = _UNPACK.get(names[0].removeprefix("x-"))
+    if len(names) > 1 or unpack is None:
         raise EncodingError(
             f"Content-Encoding: {encoding} is not taken; send {ENCODINGS}, or no encoding"
         )
     try:
-        found = known(body, most + 1)
+        content = unpack(body, most + 1)
     except (OSError, zlib.error) as error:
         raise BodyError(
             f"the body is not {names[0]}, as its Content-Encoding says: {error}"
         ) from error
-    if len(found) > most:
+    if len(content) > most:
         raise TooLargeError
-    return found
+    return content
 
 
 def _gzip(body: bytes, most: int) -> bytes:
     stream = Gzip(io.BytesIO(body))
-    found = stream.read(most)
-    if stream.damage or (body and not found and not body.startswith(b"\x1f\x8b")):
+    content = stream.read(most)
+    if stream.damage or (body and not content and not body.startswith(b"\x1f\x8b")):
         raise BodyError(
             f"the body is not gzip, as its Content-Encoding says: {stream.damage or 'it is empty'}"
         )
-    return found
+    return content
 
 
 def _deflate(body: bytes, most: int) -> bytes:
@@ -66,10 +66,10 @@ def _deflate(body: bytes, most: int) -> bytes:
 
 def _inflated(body: bytes, bits: int, most: int) -> bytes:
     stream = zlib.decompressobj(bits)
-    found = stream.decompress(body, most)
-    if not stream.eof and len(found) < most:
+    content = stream.decompress(body, most)
+    if not stream.eof and len(content) < most:
         raise zlib.error("it is cut off")
-    return found
+    return content
 
 
 def _zstd(body: bytes, most: int) -> bytes:

@@ -118,13 +118,13 @@ def existing_topics(client: Any, brokers: str, complaints: Complaints) -> Mappin
     until = time.monotonic() + ANSWER_S
     while True:
         try:
-            found: Mapping[str, Any] = client.list_topics(timeout=min(1.0, ANSWER_S)).topics
+            topics: Mapping[str, Any] = client.list_topics(timeout=min(1.0, ANSWER_S)).topics
         except kafka.KafkaException as ex:
             client.poll(0)  # errors of connections are reported only here
             if time.monotonic() < until and not complaints.hopeless:
                 continue
             raise SetupError(_unreachable(brokers, complaints, ex.args[0].str())) from ex
-        return found
+        return topics
 
 
 def _unreachable(brokers: str, complaints: Complaints, error: str) -> str:

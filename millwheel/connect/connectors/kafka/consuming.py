@@ -183,21 +183,21 @@ class Consuming:
     def _pull(self) -> bool:
         """Take the events that the library has ready, without waiting; whether there were messages
         among them."""
-        found = self._consumer.consume(_PULL, 0)
-        if not found:
+        polled = self._consumer.consume(_PULL, 0)
+        if not polled:
             return False
         # Each call of a method of a message costs as much as decoding a part of it, so what is
         # asked of each message is asked in C, of the method of their type, and runs of one
         # partition are moved together.
-        errors = list(map(type(found[0]).error, found))
-        messages, events = found, []
+        errors = list(map(type(polled[0]).error, polled))
+        messages, events = polled, []
         # never ==, by which the library's errors raise later
         if not all(map(is_, errors, repeat(None))):
             messages = [
-                message for message, error in zip(found, errors, strict=True) if error is None
+                message for message, error in zip(polled, errors, strict=True) if error is None
             ]
             events = [
-                message for message, error in zip(found, errors, strict=True) if error is not None
+                message for message, error in zip(polled, errors, strict=True) if error is not None
             ]
         for run in self._runs(messages):
             share = (run[0].topic(), run[0].partition())

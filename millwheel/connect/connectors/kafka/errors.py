@@ -73,10 +73,10 @@ def meaning_of(error: KafkaError) -> Meaning:
     name = error.name()
     if name in FENCED or name in BESIDE or name == "_INCONSISTENT":
         return Meaning.ABSENT
-    known = _MEANINGS.get(name)
-    if known is None:
+    meaning = _MEANINGS.get(name)
+    if meaning is None:
         return Meaning.ABSENT if error.retriable() else Meaning.UNKNOWN
-    return known
+    return meaning
 
 
 def in_words(error: BaseException, where: str) -> MillwheelError:

@@ -80,12 +80,12 @@ class Listing:
             ]
         for name in self._options.names():
             if name not in topics or topics[name].error is not None:
-                known = ", ".join(
+                existing = ", ".join(
                     sorted(topic for topic in topics if not topic.startswith(_INTERNAL))[:10]
                 )
                 raise SetupError(
                     f"Kafka at {self._options.brokers} has no topic {name!r}; create it, or write"
-                    " one that exists" + (f" ({known})" if known else "")
+                    " one that exists" + (f" ({existing})" if existing else "")
                 )
         return self._options.names()
 
@@ -99,11 +99,11 @@ class Listing:
         at = self._kafka.TopicPartition(*share)
         if (moment := self._options.start_ms()) is not None:
             at.offset = moment
-            found = self._consumer.offsets_for_times([at], timeout=ANSWER_S)[0].offset
-            return int(found) if found >= 0 else high
+            offset = self._consumer.offsets_for_times([at], timeout=ANSWER_S)[0].offset
+            return int(offset) if offset >= 0 else high
         if self._options.start_group() is not None:
-            found = self._consumer.committed([at], timeout=ANSWER_S)[0].offset
-            return int(found) if found >= 0 else low
+            offset = self._consumer.committed([at], timeout=ANSWER_S)[0].offset
+            return int(offset) if offset >= 0 else low
         return high if self._options.start == "latest" else low
 
 
@@ -113,7 +113,7 @@ class ListingThread:
 
     def __init__(self, options: KafkaSourceOptions) -> None:
         self._options = options
-        self._known: dict[TopicShare, Span] = {}
+        self._spans: dict[TopicShare, Span] = {}
         self._failed: MillwheelError | None = None
         self._listed = threading.Event()
         self._ends = threading.Event()
@@ -121,9 +121,9 @@ class ListingThread:
 
     def known(self) -> Mapping[TopicShare, Span] | None:
         """The latest listing, None before the first. Raises SetupError if listing fails."""
-        if self._failed is not None and not self._known:
+        if self._failed is not None and not self._spans:
             raise self._failed
-        return self._known if self._listed.is_set() else None
+        return self._spans if self._listed.is_set() else None
 
     def wait(self, seconds: float) -> None:
         """Wait for the first listing, at most this long."""
@@ -153,10 +153,10 @@ class ListingThread:
 
     def _look(self, listing: Listing) -> None:
         shares: Sequence[TopicShare] = listing.shares()
-        new = listing.spans(share for share in shares if share not in self._known)
-        if self._known and not isinstance(self._options.start, dict):
+        new = listing.spans(share for share in shares if share not in self._spans)
+        if self._spans and not isinstance(self._options.start, dict):
             # One that appears later is read from its beginning: what was written before we saw it
             # is new, too.
             new = {share: Span(0, span.end) for share, span in new.items()}
-        self._known = {share: self._known.get(share) or new[share] for share in shares}
+        self._spans = {share: self._spans.get(share) or new[share] for share in shares}
         self._failed = None

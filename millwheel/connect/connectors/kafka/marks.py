@@ -147,9 +147,9 @@ def last_mark(
         # compaction has left.
         while end > low:
             start = max(low, end - look)
-            found = _newest_between(consumer, topic, name, start, end)
-            if found is not None:
-                return found
+            mark = _newest_between(consumer, topic, name, start, end)
+            if mark is not None:
+                return mark
             end, look = start, look * 4
     except kafka.KafkaException as ex:
         raise in_words(ex, f"the marks in topic {topic}") from ex
@@ -158,7 +158,7 @@ def last_mark(
 
 def _newest_between(consumer: Any, topic: str, name: str, start: int, end: int) -> Mark | None:
     kafka = library()
-    key, found = name.encode(), None
+    key, mark = name.encode(), None
     at = kafka.TopicPartition(topic, MARKS_PARTITION, start)
     consumer.assign([at])
     try:
@@ -173,14 +173,14 @@ def _newest_between(consumer: Any, topic: str, name: str, start: int, end: int) 
             ]
             for message in arrived:
                 if message.error() is None and message.offset() < end and message.key() == key:
-                    found = _decoded(message.value(), topic)
+                    mark = _decoded(message.value(), topic)
             # Markers of transactions take offsets, too, so it is the position that says whether all
             # was seen; behind the last message only the end of the partition tells that there was
             # nothing but markers.
             ended = any(_is_end(message) and message.offset() >= end for message in arrived)
             reached = consumer.position([kafka.TopicPartition(topic, MARKS_PARTITION)])[0].offset
             if ended or reached >= end:
-                return found
+                return mark
             # However long it takes: a topic of all pipelines of a cluster may hold millions of
             # marks. What ends the look is that nothing comes
             # (test_a_mark_is_found_however_far_back_it_lies).

@@ -356,15 +356,15 @@ def _words(
     options: KafkaSinkOptions, messages: Sequence[Message], refused: Mapping[int, Any]
 ) -> dict[int, str]:
     """The brokers' errors about refused messages, in words."""
-    found = {}
+    reasons = {}
     for index, error in refused.items():
         message = messages[index]
         words = error.str().removeprefix("Unable to produce message: ")
         partition = f"partition {message.partition} of " if message.partition >= 0 else ""
-        found[index] = (
+        reasons[index] = (
             f"Kafka refuses it for {partition}topic {options.topic_of(message.topic)!r}: {words}"
         )
-    return found
+    return reasons
 
 
 def _produce(
@@ -379,18 +379,18 @@ def _produce(
             producer.poll(0.1)
         else:
             return
-    given: dict[str, Any] = {"key": message.key, "value": message.value}
+    arguments: dict[str, Any] = {"key": message.key, "value": message.value}
     if message.timestamp_ms:
-        given["timestamp"] = message.timestamp_ms
+        arguments["timestamp"] = message.timestamp_ms
     if message.headers:
-        given["headers"] = message.headers
+        arguments["headers"] = message.headers
     if message.partition >= 0:
-        given["partition"] = message.partition
+        arguments["partition"] = message.partition
     if told is not None:
-        given["on_delivery"] = told
+        arguments["on_delivery"] = told
     while True:
         try:
-            producer.produce(topic, **given)
+            producer.produce(topic, **arguments)
         except BufferError:  # its queue is full
             producer.poll(0.1)
         else:

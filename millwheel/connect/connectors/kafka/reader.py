@@ -57,7 +57,7 @@ class Extras:
             moment = message.timestamp()[1]
             value[self.timestamp] = None if moment == _NO_TIME else moment
         if self.headers is not None:
-            value[self.headers] = {name: _text(given) for name, given in message.headers() or ()}
+            value[self.headers] = {name: _text(header) for name, header in message.headers() or ()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,15 +179,15 @@ class KafkaReader(Reader):
             return None
         taken = self._take(position, min(max(int(max_bytes / self._bytes), _LEAST), _MOST))
         whole, values, empty = _apart(taken.messages, self._forms.rows.takes_empty)
-        found = (
+        decoded = (
             _frame(form, values, self._forms.fields)
             if self._typed.decoder is None
             else self._typed.frame(values)
         )
-        if found is None:
+        if decoded is None:
             self._typed.kept = position, taken
             return None
-        indexes, frame, wrong = found
+        indexes, frame, wrong = decoded
         offsets = _offsets(whole) + 1
         rejects = self._take_lost() + self._empty_ones(empty)
         rejects += [self._reject(whole[index], reason) for index, reason in wrong.items()]
@@ -349,10 +349,10 @@ def _offsets(messages: list[Any]) -> npt.NDArray[np.int64]:
 
 def _contexts(messages: list[Any]) -> dict[int, TraceContext]:
     """The trace contexts in the headers of messages, by position."""
-    found: dict[int, TraceContext] = {}
+    contexts: dict[int, TraceContext] = {}
     every = list(map(type(messages[0]).headers, messages))
     if not any(every):
-        return found
+        return contexts
     for message, headers in zip(messages, every, strict=True):
         if headers:
             named = dict(headers)
@@ -361,8 +361,8 @@ def _contexts(messages: list[Any]) -> dict[int, TraceContext]:
                 continue
             context = NOT_SAMPLED if declines(parent) else context_of(parent, named.get(TRACESTATE))
             if context is not None:
-                found[message.offset() + 1] = context
-    return found
+                contexts[message.offset() + 1] = context
+    return contexts
 
 
 def _apart(messages: list[Any], takes_empty: bool) -> tuple[list[Any], list[bytes], list[Any]]:

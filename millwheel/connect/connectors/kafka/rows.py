@@ -245,10 +245,10 @@ class Rows:
             return ""
         topic = self._topic(value)
         if topic not in self._topics:  # a missing topic would block all rows behind this one
-            known = ", ".join(sorted(self._topics))
+            names = ", ".join(sorted(self._topics))
             raise RecordError(
                 f"`topic: {{by: {self._options.topic_by()}}}` gave {topic!r}, which is not among"
-                f" {known}"
+                f" {names}"
             )
         return str(topic)
 

@@ -175,10 +175,10 @@ class KafkaSinkOptions(msgspec.Struct, frozen=True):
             )
 
     def _expressions(self) -> list[tuple[str, str]]:
-        given = [
+        expressions = [
             ("key", self.key),
             ("partition", self.partition),
             ("topic", self.topic_by()),
             *(("headers", text) for text in self.headers.values()),
         ]
-        return [(name, text) for name, text in given if text is not None]
+        return [(name, text) for name, text in expressions if text is not None]

@@ -137,12 +137,12 @@ class KafkaTopicSource(Source):
             self._listing = ListingThread(self._options)
             weakref.finalize(self, self._listing.close)  # a shard that moves away drops its source
             self._listing.wait(_FIRST_LIST_S)
-        known = self._listing.known()
-        if known is None:
+        partitions = self._listing.known()
+        if partitions is None:
             raise ExhaustedError(
                 f"Kafka at {self._options.brokers} has not said yet which partitions there are"
             )
-        return known
+        return partitions
 
     def _forms(self) -> Forms:
         options = self._options

@@ -171,9 +171,9 @@ class KafkaSourceOptions(msgspec.Struct, frozen=True):
             raise ValueError(f"option 'topics': {names[0]} is no regular expression: {ex}") from ex
 
     def _check_start(self) -> None:
-        known = ("time", "group")
+        forms = ("time", "group")
         if isinstance(self.start, dict) and (
-            len(self.start) != 1 or next(iter(self.start)) not in known
+            len(self.start) != 1 or next(iter(self.start)) not in forms
         ):
             raise ValueError(
                 "option 'start' is a map; write {time: 2026-01-01T00:00:00Z} or {group: name}"

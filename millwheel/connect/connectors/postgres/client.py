@@ -62,7 +62,7 @@ def connect(dsn: str) -> Any:
     Raises psycopg's errors."""
     psycopg = library()
     limits = f"-c lock_timeout={LOCK_MS} -c idle_in_transaction_session_timeout={IDLE_MS}"
-    given = psycopg.conninfo.conninfo_to_dict(dsn)
+    parameters = psycopg.conninfo.conninfo_to_dict(dsn)
     own = {
         "connect_timeout": ANSWER_S,
         "application_name": "millwheel",
@@ -71,8 +71,8 @@ def connect(dsn: str) -> Any:
         "keepalives_count": 2,
         "tcp_user_timeout": 3_000 * _SILENCE_S,
     }
-    options = f"{given.pop('options', '')} {limits}".strip()
-    connection = psycopg.connect(**{**own, **given, "options": options}, autocommit=True)
+    options = f"{parameters.pop('options', '')} {limits}".strip()
+    connection = psycopg.connect(**{**own, **parameters, "options": options}, autocommit=True)
     try:
         connection.execute(_SESSION)
     except BaseException:

@@ -107,9 +107,9 @@ class PostgresRowLookup(Lookup):
             raise self._in_words(ex) from None
         answers: list[Any] = [None] * len(keys)
         for number, row in rows:
-            known = answers[number - 1] is not None
+            answered = answers[number - 1] is not None
             answers[number - 1] = (
-                NoAnswer(f"{self.where} has several rows for this key") if known else row
+                NoAnswer(f"{self.where} has several rows for this key") if answered else row
             )
         return answers
 
@@ -119,11 +119,11 @@ class PostgresRowLookup(Lookup):
             self._connection = None
 
     def _in_words(self, error: Any) -> MillwheelError:
-        found = errors.in_words(error, self.where)
-        if isinstance(found, RowToBlameError):
-            return LookupRefusedError(str(found))
+        failure = errors.in_words(error, self.where)
+        if isinstance(failure, RowToBlameError):
+            return LookupRefusedError(str(failure))
         self.close()
-        return found
+        return failure
 
     def _made(self, connection: Any) -> Any:
         """The query. Keys come as arrays of text, one for each column, which the server casts to

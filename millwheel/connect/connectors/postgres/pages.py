@@ -60,14 +60,14 @@ class Pages:
         count = self._options.page_rows
         try:
             connection = self._connected()
-            found = connection.execute(
+            rows = connection.execute(
                 f"select {self._key}, to_json(given)::text {self._from} where {self._value(after)}"
                 f" < {self._column} and {self._column} <= {self._value(until)} order by"
                 f" {self._column} limit {count}"
             ).fetchall()
         except self._psycopg.Error as ex:
             raise self._given_up(ex) from ex
-        return Page([(int(key), text.encode()) for key, text in found], len(found) < count)
+        return Page([(int(key), text.encode()) for key, text in rows], len(rows) < count)
 
     def close(self) -> None:
         """Close the connection."""
@@ -98,8 +98,8 @@ class Pages:
             raise SetupError(
                 f"{self.where} has no column {name!r} there{did_you_mean(name, list(types))}"
             )
-        found = types[name]
-        kind = "of another kind" if found is None else found.name
+        column_type = types[name]
+        kind = "of another kind" if column_type is None else column_type.name
         if kind in _NUMBERS:
             self._key, self._form = self._column, "{}"
         elif kind in _TIMES:
@@ -129,5 +129,5 @@ class Pages:
 
     def _given_up(self, error: Any) -> MillwheelError:
         self.close()
-        found = errors.in_words(error, self.where)
-        return given_up(found) if isinstance(found, RowToBlameError) else found
+        failure = errors.in_words(error, self.where)
+        return given_up(failure) if isinstance(failure, RowToBlameError) else failure

@@ -47,19 +47,19 @@ class Fetching:
 
     def __init__(self, pages: Pages, after: int, until: int) -> None:
         self._pages, self._after, self._until = pages, after, until
-        self._found: queue.Queue[Page | Exception] = queue.Queue(_AHEAD)
+        self._results: queue.Queue[Page | Exception] = queue.Queue(_AHEAD)
         self._ended = threading.Event()
         threading.Thread(target=self._run, name="postgres-pages", daemon=True).start()
 
     def take(self) -> Page | None:
         """The next page, None if it has not arrived."""
         try:
-            found = self._found.get_nowait()
+            result = self._results.get_nowait()
         except queue.Empty:
             return None
-        if isinstance(found, Exception):
-            raise found
-        return found
+        if isinstance(result, Exception):
+            raise result
+        return result
 
     def end(self) -> None:
         """Tell the thread to end and close the connection; it does so soon."""
@@ -70,7 +70,7 @@ class Fetching:
     def take_silently(self) -> bool:
         """Drop a page, so that the thread stops waiting for room."""
         try:
-            self._found.get_nowait()
+            self._results.get_nowait()
         except queue.Empty:
             return False
         return True
@@ -104,10 +104,10 @@ class Fetching:
     def _rest(self, seconds: float) -> None:
         self._ended.wait(seconds)
 
-    def _put(self, found: Page | Exception) -> None:
+    def _put(self, result: Page | Exception) -> None:
         while not self._ended.is_set():
             try:
-                self._found.put(found, timeout=0.5)
+                self._results.put(result, timeout=0.5)
             except queue.Full:
                 continue
             return

@@ -39,7 +39,7 @@ class PostgresTableSink(ExternalSink):
 
     def __init__(self, options: PostgresSinkOptions) -> None:
         self._options = options
-        self._found: DatabaseTable | None = None
+        self._database_table: DatabaseTable | None = None
         self.where = client.address_of(options.dsn)
         self.flush_us = flush_us(options.flush)
         self.cut_records = options.cut_records
@@ -59,8 +59,8 @@ class PostgresTableSink(ExternalSink):
             raise errors.unreachable(ex, self.where) from None
         with connection:
             try:
-                self._found = self._table(connection)
-                self._check_table(self._found)
+                self._database_table = self._table(connection)
+                self._check_table(self._database_table)
                 self._make_batches(connection)
             except psycopg.Error as ex:
                 raise SetupError(f"{self.where}: {errors.says(ex)}") from None
@@ -68,7 +68,7 @@ class PostgresTableSink(ExternalSink):
     def check_fields(self, fields: Sequence[str]) -> None:
         """Check that every field has a column, and every column without a default a field. Raises
         SetupError."""
-        table, options = self._found, self._options
+        table, options = self._database_table, self._options
         if table is None:
             return
         if not options.columns:
@@ -117,14 +117,14 @@ class PostgresTableSink(ExternalSink):
 
     def _others(self, connection: Any) -> str:
         """The end of the sentence: tables with a similar name."""
-        found = connection.execute(
+        rows = connection.execute(
             "select schemaname = any (current_schemas(false)), schemaname, tablename from pg_tables"
             " where schemaname not in ('pg_catalog', 'information_schema') order by 1 desc, 2, 3"
             " limit 20"
         ).fetchall()
         names = [
             as_written(name) if near else f"{as_written(schema)}.{as_written(name)}"
-            for near, schema, name in found
+            for near, schema, name in rows
         ]
         names = [name for name in names if name != self._options.batches_table]
         return did_you_mean(self._options.table, names) if names else ""

@@ -131,8 +131,8 @@ class PostgresSinkOptions(msgspec.Struct, frozen=True):
 
     def _check_identity(self) -> None:
         for option in ("columns", "create"):
-            known = getattr(self, option)
-            if known and (missing := [name for name in identity_of(self) if name not in known]):
+            columns = getattr(self, option)
+            if columns and (missing := [name for name in identity_of(self) if name not in columns]):
                 raise ValueError(
                     f"option 'by' names {missing[0]!r}, which is no column of option {option!r}"
                 )

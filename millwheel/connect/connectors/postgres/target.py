@@ -103,15 +103,15 @@ class PostgresTarget(ExternalTarget):
         # "for update": a successor's claim and our transaction wait for each other. Without the
         # lock a zombie's rows could be committed behind the claim
         # (test_a_zombie_between_any_two_calls_adds_nothing).
-        found = connection.execute(
+        row = connection.execute(
             f"select number, token from {self._batches} where name = %s for update",
             (self._owner.name,),
         ).fetchone()
-        if found is None:
+        if row is None:
             raise UnavailableError(
                 f"{self._where}: the row of {self._owner.name} in {self._batches} is gone"
             )
-        return int(found[0]), int(found[1])
+        return int(row[0]), int(row[1])
 
     def _write_rows(self, connection: Any, records: Sequence[SinkRecord]) -> None:
         maker, writer = self._tools(connection)

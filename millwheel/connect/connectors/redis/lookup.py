@@ -87,8 +87,8 @@ class RedisKeyLookup(Lookup):
 
     def look_up(self, keys: Sequence[LookupKey]) -> Sequence[Any]:
         names = [self._name(key) for key in keys]
-        found = iter(self._asked([name for name in names if isinstance(name, str)]))
-        return [self._answer(next(found)) if isinstance(name, str) else name for name in names]
+        answers = iter(self._asked([name for name in names if isinstance(name, str)]))
+        return [self._answer(next(answers)) if isinstance(name, str) else name for name in names]
 
     def close(self) -> None:
         if self._client is not None:
@@ -110,29 +110,29 @@ class RedisKeyLookup(Lookup):
         for name in names:
             (pipeline.hgetall if self._options.kind == _HASH else pipeline.get)(name)
         try:
-            found: list[Any] = client.answered(self.where, pipeline.execute, raise_on_error=False)
+            answers: list[Any] = client.answered(self.where, pipeline.execute, raise_on_error=False)
         except RowToBlameError as ex:
             raise LookupRefusedError(str(ex)) from ex
         except MillwheelError:
             self.close()
             raise
-        return found
+        return answers
 
-    def _answer(self, found: Any) -> Any:
-        if isinstance(found, Exception):
-            return self._no_answer(found)
-        if found is None or found == {}:
+    def _answer(self, answer: Any) -> Any:
+        if isinstance(answer, Exception):
+            return self._no_answer(answer)
+        if answer is None or answer == {}:
             return None
-        if self._options.format == "text" or isinstance(found, dict):
-            return found
+        if self._options.format == "text" or isinstance(answer, dict):
+            return answer
         try:
-            return msgspec.json.decode(found)
+            return msgspec.json.decode(answer)
         except msgspec.DecodeError as ex:
             return NoAnswer(f"what {self.where} has is no JSON: {ex}")
 
     def _no_answer(self, error: Exception) -> NoAnswer:
         """Whether it is about the key or about the server."""
-        found = errors.in_words(error, self.where)
-        if isinstance(found, RowToBlameError):
-            return NoAnswer(str(found))
-        raise found
+        failure = errors.in_words(error, self.where)
+        if isinstance(failure, RowToBlameError):
+            return NoAnswer(str(failure))
+        raise failure

@@ -86,9 +86,11 @@ class RedisRows:
         indexes: dict[Any, tuple[int, ...]] = {}
         for index, identity in by_index.items():
             indexes[identity] = (*indexes.get(identity, ()), index)
-        found = outcomes([each.change for each in sound], lambda change: by_index[change.index])
+        by_identity = outcomes(
+            [each.change for each in sound], lambda change: by_index[change.index]
+        )
         made: list[Operation] = []
-        for named, outcome in found.items():
+        for named, outcome in by_identity.items():
             identity = key, member = cast("tuple[str, str]", named)
             made += [
                 Operation(key, words, indexes[identity])

@@ -56,10 +56,10 @@ class Columns:
         return pa.Table.from_arrays(columns, schema=self.schema), reasons
 
     def _column(self, field: pa.Field, values: list[Any], reasons: dict[int, str]) -> pa.Array:
-        found, wrong = self._fitting(field, values)
+        column, wrong = self._fitting(field, values)
         for index in wrong:
             reasons.setdefault(index, _reason(field, values[index]))
-        return found
+        return column
 
     def _fitting(self, field: pa.Field, values: list[Any]) -> tuple[pa.Array, list[int]]:
         column = as_column(values, self._plain[field.name])

@@ -159,21 +159,21 @@ def _change_of(version: TableVersion, jobs: list[_Job]) -> TableChange | None:
     marks: dict[str, TableMark] = {}
     parts: list[PreparedRows] = []
     for job in jobs:
-        known = version.mark(job.owner.name)
-        job.last = known.number
+        mark = version.mark(job.owner.name)
+        job.last = mark.number
         try:
             # On the version on which it is committed: a newer owner whose claim lies behind it
             # makes the commit fail.
-            job.owner.admits(known.token)
-            rows = None if job.rows is None or job.number <= known.number else job.rows(version)
+            job.owner.admits(mark.token)
+            rows = None if job.rows is None or job.number <= mark.number else job.rows(version)
         except BaseException as ex:
             job.error = ex
             continue
         if rows is not None:
             parts.append(rows)
-        if rows is not None or Lease(job.owner.token).outlived(known.token):
+        if rows is not None or Lease(job.owner.token).outlived(mark.token):
             marks[job.owner.name] = TableMark(
-                known.number if rows is None else job.number, job.owner.token
+                mark.number if rows is None else job.number, job.owner.token
             )
     if not marks:
         return None

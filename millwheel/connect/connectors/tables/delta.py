@@ -41,9 +41,9 @@ def library() -> Any:
 
 def check_path(path: str) -> None:
     """Raises ValueError for a path that the library cannot use. ``path`` is that of a folder."""
-    if found := _NOT_IN_PATHS.search(path):
+    if match := _NOT_IN_PATHS.search(path):
         raise ValueError(
-            f"option 'path': the library deltalake cannot use a folder with {found[0]!r} in its"
+            f"option 'path': the library deltalake cannot use a folder with {match[0]!r} in its"
             f" path, {path}; choose another name"
         )
 
@@ -162,13 +162,13 @@ class DeltaVersion(TableVersion):
     def standing(self, by: Sequence[str], keys: pa.Table) -> list[dict[str, Any]]:
         """Reads the whole columns, batch by batch: only for retractions of rows of earlier
         batches."""
-        wanted = {tuple(row.values()) for row in keys.to_pylist()}
-        found: list[dict[str, Any]] = []
+        key_values = {tuple(row.values()) for row in keys.to_pylist()}
+        rows: list[dict[str, Any]] = []
         for batch in self._batches():
             identities = [tuple(row.values()) for row in batch.select(list(by)).to_pylist()]
-            indexes = [index for index, identity in enumerate(identities) if identity in wanted]
-            found += batch.take(pa.array(indexes, pa.int64())).to_pylist() if indexes else []
-        return found
+            indexes = [index for index, identity in enumerate(identities) if identity in key_values]
+            rows += batch.take(pa.array(indexes, pa.int64())).to_pylist() if indexes else []
+        return rows
 
     def _batches(self) -> Iterator[Any]:
         try:

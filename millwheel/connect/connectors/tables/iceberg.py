@@ -151,17 +151,17 @@ def _superset(keys: pa.Table) -> Any:
     from pyiceberg.expressions import AlwaysTrue, And, In
 
     among: Any = In  # its own stub does not know the values
-    found: Any = AlwaysTrue()
+    condition: Any = AlwaysTrue()
     for name in keys.schema.names:
-        found = And(found, among(name, set(keys[name].to_pylist())))
-    return found
+        condition = And(condition, among(name, set(keys[name].to_pylist())))
+    return condition
 
 
 def _divided(rows: pa.Table, keys: pa.Table) -> tuple[pa.Table, pa.Table]:
     """(The rows with one of the keys, the others)."""
-    wanted = set(_tuples(keys))
+    key_values = set(_tuples(keys))
     among = pa.array(
-        [each in wanted for each in _tuples(rows.select(keys.schema.names))], pa.bool_()
+        [each in key_values for each in _tuples(rows.select(keys.schema.names))], pa.bool_()
     )
     return rows.filter(among), rows.filter(pc.invert(among))
 

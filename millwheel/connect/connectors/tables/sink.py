@@ -252,15 +252,15 @@ class TableTarget(ExternalTarget):
         rows = rows_of(plain, self._options.with_key, self._options.with_timestamp)
         table = _fitting(version, rows, by)
         keys = [tuple(row.values()) for row in table.select(list(by)).to_pylist()]
-        found = outcomes(changes, lambda change: keys[change.index])
-        add = [outcome.row.index for outcome in found.values() if outcome.row is not None]
+        by_key = outcomes(changes, lambda change: keys[change.index])
+        add = [outcome.row.index for outcome in by_key.values() if outcome.row is not None]
         gone = [
             keys.index(key)  # type: ignore[arg-type]
-            for key, outcome in found.items()
+            for key, outcome in by_key.items()
             if outcome.row is None and outcome.gone
         ]
         asked = [
-            change for outcome in found.values() if outcome.row is None for change in outcome.backs
+            change for outcome in by_key.values() if outcome.row is None for change in outcome.backs
         ]
         gone += self._taken_back(version, table, asked)
         # two retractions of one row remove it once

@@ -120,8 +120,8 @@ class PlainWindow:
         while True:
             at = self._data.tell()
             try:
-                found = decode(self._data)
-                return found, self._data.tell() - at
+                value = decode(self._data)
+                return value, self._data.tell() - at
             except Exception:
                 # It may be damaged, or end in the bytes that are still packed.
                 self._data.seek(at)
@@ -205,10 +205,10 @@ def _deflate(packed: Packed, size: int) -> Plain:
     def read(most: int) -> bytes:
         nonlocal tail
         while not member.eof and (data := tail or packed(_CHUNK_BYTES)):
-            found = member.decompress(data, most)
+            content = member.decompress(data, most)
             tail = member.unconsumed_tail
-            if found:
-                return found
+            if content:
+                return content
         return b""
 
     return read
@@ -220,9 +220,9 @@ def _in_pieces(member: Any, packed: Packed) -> Plain:
             data = packed(_CHUNK_BYTES) if member.needs_input else b""
             if member.needs_input and not data:
                 return b""
-            found: bytes = member.decompress(data, most)
-            if found:
-                return found
+            content: bytes = member.decompress(data, most)
+            if content:
+                return content
         return b""
 
     return read

@@ -66,9 +66,9 @@ class _Field:
 class AvroColumns:
     """Made by :func:`avro_columns`."""
 
-    def __init__(self, fields: Sequence[_Field], wanted: Mapping[str, str]) -> None:
+    def __init__(self, fields: Sequence[_Field], declared: Mapping[str, str]) -> None:
         self._fields = fields
-        self._wanted = dict(wanted)
+        self._declared = dict(declared)
 
     def frame(self, messages: Sequence[bytes], skip: int = 0) -> pl.DataFrame | None:
         """The declared fields of all messages; None when one of them does not match its schema. The
@@ -76,18 +76,18 @@ class AvroColumns:
         lengths = np.fromiter(map(len, messages), np.int64, len(messages))
         ends = np.cumsum(lengths)
         reading = _Reading(b"".join((*messages, _SPARE)), ends - lengths + skip, ends)
-        found: dict[str, pl.Series] = {}
+        by_name: dict[str, pl.Series] = {}
         try:
             for each in self._fields:
-                column = reading.field(each, each.name in self._wanted)
+                column = reading.field(each, each.name in self._declared)
                 if column is not None:
-                    found[each.name] = column
+                    by_name[each.name] = column
             reading.finish()
         except _DamagedError:
             return None
         columns = []
-        for name, kind in self._wanted.items():
-            series = found.get(name)
+        for name, kind in self._declared.items():
+            series = by_name.get(name)
             whole = (
                 pl.Series(name, [None], dtype(kind)).new_from_index(0, len(messages))
                 if series is None
@@ -97,18 +97,18 @@ class AvroColumns:
         return pl.DataFrame(columns)
 
 
-def avro_columns(bare: Schema, full: Schema, wanted: Mapping[str, str]) -> AvroColumns | None:
-    """The decoder for messages of a parsed schema; None when they, or the ``wanted`` fields, must
+def avro_columns(bare: Schema, full: Schema, declared: Mapping[str, str]) -> AvroColumns | None:
+    """The decoder for messages of a parsed schema; None when they, or the ``declared`` fields, must
     be decoded one by one."""
-    if not wanted or not isinstance(full, dict) or full["type"] not in ("record", "error"):
+    if not declared or not isinstance(full, dict) or full["type"] not in ("record", "error"):
         return None
     fields = []
     for field, plain in zip(full["fields"], bare["fields"], strict=True):
         made = _field(field["name"], field["type"], plain["type"])
-        if made is None or wanted.get(made.name, _AS.get(made.kind)) != _AS.get(made.kind):
+        if made is None or declared.get(made.name, _AS.get(made.kind)) != _AS.get(made.kind):
             return None
         fields.append(made)
-    return AvroColumns(fields, wanted)
+    return AvroColumns(fields, declared)
 
 
 def _field(name: str, full: Schema, bare: Schema) -> _Field | None:
@@ -142,13 +142,13 @@ class _Reading:
         if not np.array_equal(self._at, self._ends):
             raise _DamagedError
 
-    def field(self, field: _Field, wanted: bool) -> pl.Series | None:
-        """Read the next field of all messages. Returns its values if they are ``wanted``, else
+    def field(self, field: _Field, needed: bool) -> pl.Series | None:
+        """Read the next field of all messages. Returns its values if they are ``needed``, else
         None."""
         there = None if field.null is None else self._there(field.null)
         if field.kind in ("int", "long"):
             values = self._varint(there)
-            made = pl.Series(_in_us(values, field.times, there)) if wanted else None
+            made = pl.Series(_in_us(values, field.times, there)) if needed else None
         elif field.kind in _SIZES:
             made = pl.Series(self._fixed(field.kind, there))
         else:
@@ -156,7 +156,7 @@ class _Reading:
             made = (
                 self._texts(begin, sizes) if field.kind == "string" else None
             )  # fields that are not requested may be damaged as well
-        if not wanted or made is None:
+        if not needed or made is None:
             return None
         return made if there is None else made.set(pl.Series(~there), None)
 

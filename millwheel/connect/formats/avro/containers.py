@@ -95,18 +95,18 @@ class Container:
             self._seek(position)
         if not self._left and not self.ended:
             self._open(self._span())
-        found: list[Any] = []
+        records: list[Any] = []
         size = 0
-        while len(found) < min(most, self._left) and size < _READ_BYTES:
+        while len(records) < min(most, self._left) and size < _READ_BYTES:
             decoded = self._record()
             if decoded is None:
-                found.append(Unusable(self._hides(self._left - len(found) - 1), None))
+                records.append(Unusable(self._hides(self._left - len(records) - 1), None))
                 self.at, self._left = self.at + self._left, 0
-                return self._converted_all(found)
-            found.append(decoded[0])
+                return self._converted_all(records)
+            records.append(decoded[0])
             size += decoded[1]
-        self.at, self._left = self.at + len(found), self._left - len(found)
-        return self._converted_all(found)
+        self.at, self._left = self.at + len(records), self._left - len(records)
+        return self._converted_all(records)
 
     def finished(self) -> bool:
         """True when nothing follows what was read."""
@@ -161,14 +161,14 @@ class Container:
         """The next record of the block, and its bytes; None for one that is larger than a record
         may be."""
         try:
-            found = self._window.decoded(self._one)
+            decoded = self._window.decoded(self._one)
         except Exception as ex:
             raise self._damaged(ex) from ex
-        if found is not None and not found[1] and self._left > _MOST_EMPTY:
+        if decoded is not None and not decoded[1] and self._left > _MOST_EMPTY:
             raise SetupError(
                 f"the Avro file {self._path} has {self._left} records without any bytes; restore it"
             )
-        return found
+        return decoded
 
     def _hides(self, behind: int) -> str:
         others = f", and the {behind:,} records behind it in its block with it" if behind else ""
@@ -176,8 +176,8 @@ class Container:
             f"the record has more than {self._most() >> 10:,} KiB, unpacked: it is left out{others}"
         )
 
-    def _converted_all(self, found: list[Any]) -> list[Any]:
-        return found if self._convert is None else list(map(self._converted, found))
+    def _converted_all(self, records: list[Any]) -> list[Any]:
+        return records if self._convert is None else list(map(self._converted, records))
 
     def _one(self, data: Any) -> Any:
         at = data.tell()

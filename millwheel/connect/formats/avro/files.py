@@ -39,16 +39,16 @@ class AvroReader(Reader):
 
     def read(self, position: int, max_records: int) -> Chunk:
         """See :class:`millwheel.connect.sources.base.Reader`."""
-        found = self._container.after(position, max_records)
+        records = self._container.after(position, max_records)
         end = self._container.at
-        positions = list(range(position + 1, position + len(found) + 1))
-        values, problems = self._values(found)
+        positions = list(range(position + 1, position + len(records) + 1))
+        values, problems = self._values(records)
         rejects = [
-            Reject(positions[at], _shown(found[at]), reason)
+            Reject(positions[at], _shown(records[at]), reason)
             for at, reason in sorted(problems.items())
         ]
         if problems:
-            good = [at for at in range(len(found)) if at not in problems]
+            good = [at for at in range(len(records)) if at not in problems]
             positions, values = [positions[at] for at in good], [values[at] for at in good]
         return Chunk(positions, values, end, rejects, self._container.finished())
 
@@ -64,15 +64,15 @@ class AvroReader(Reader):
     def close(self) -> None:
         self._container.close()
 
-    def _values(self, found: list[Any]) -> tuple[list[Any], dict[int, str]]:
+    def _values(self, records: list[Any]) -> tuple[list[Any], dict[int, str]]:
         problems = {
-            at: _problem(value) for at, value in enumerate(found) if type(value) is not dict
+            at: _problem(value) for at, value in enumerate(records) if type(value) is not dict
         }
-        plain = [value if type(value) is dict else {} for value in found] if problems else found
+        plain = [value if type(value) is dict else {} for value in records] if problems else records
         if self._schema is None:
             return plain, self._types.check(plain) | problems
         values: list[Any] = []
-        for at, value in enumerate(found):
+        for at, value in enumerate(records):
             if at in problems:
                 values.append(None)
                 continue

@@ -39,7 +39,7 @@ class AvroMessages(MessageDecoder):
         self._decimals = decimals
         self._fields = dict(fields or {})
         self._types = FieldTypes(self._fields)
-        self._known: dict[int, _Written] = {}
+        self._schemas: dict[int, _Written] = {}
         if registry is None:
             if self._reader is None:
                 raise ValueError(
@@ -75,7 +75,7 @@ class AvroMessages(MessageDecoder):
                 groups[split(message)].append(index)
             except RecordError as ex:
                 wrong[index] = str(ex)
-        found: dict[int, Any] = {}
+        by_index: dict[int, Any] = {}
         for number, indexes in groups.items():
             try:
                 written = self._written(number)
@@ -83,30 +83,30 @@ class AvroMessages(MessageDecoder):
                 wrong |= dict.fromkeys(indexes, str(ex))
                 continue
             part = written.decode([messages[index] for index in indexes], HEADER_BYTES)
-            found |= zip([indexes[at] for at in part.indexes], part.records, strict=True)
+            by_index |= zip([indexes[at] for at in part.indexes], part.records, strict=True)
             wrong |= {indexes[at]: reason for at, reason in part.wrong.items()}
-        good = sorted(found)
-        return Decoding(good, [found[index] for index in good], wrong)
+        good = sorted(by_index)
+        return Decoding(good, [by_index[index] for index in good], wrong)
 
     def _written(self, number: int) -> _Written:
-        known = self._known.get(number)
-        if known is None:
+        written = self._schemas.get(number)
+        if written is None:
             assert self._registry is not None
             writer = parse_registered(self._registry, number)
-            known = self._known[number] = _Written(
+            written = self._schemas[number] = _Written(
                 writer, self._reader, self._decimals, self._fields
             )
-        return known
+        return written
 
 
 def parse_registered(registry: Registry, number: int) -> Parsed:
     """The schema of an id. Raises RecordError if it is not an Avro schema, ExhaustedError while the
     registry does not answer."""
-    found = registry.schema(number)
-    if found.kind != "AVRO":
-        raise RecordError(f"its schema, id {number}, is {found.kind}, not AVRO")
+    registered = registry.schema(number)
+    if registered.kind != "AVRO":
+        raise RecordError(f"its schema, id {number}, is {registered.kind}, not AVRO")
     try:
-        texts = [json.loads(text) for text in (*found.references, found.text)]
+        texts = [json.loads(text) for text in (*registered.references, registered.text)]
         return parse(whole(texts), f"the schema with the id {number}")
     except ValueError as ex:
         raise RecordError(str(ex)) from ex
@@ -133,7 +133,7 @@ class _Written:
 
     def decode(self, messages: Sequence[bytes], skip: int = 0) -> Decoding:
         """Decode messages; the first ``skip`` bytes of each are skipped."""
-        found = Decoding([], [], {})
+        decoding = Decoding([], [], {})
         read, writer, reader, convert = self._read, self._writer, self._reader, self._convert
         for index, message in enumerate(messages):
             data = io.BytesIO(message)
@@ -147,12 +147,12 @@ class _Written:
                 value = read(data, writer, reader)
                 if data.tell() != len(message):
                     raise RecordError(f"{len(message) - data.tell()} bytes are left over")
-                found.records.append(value if convert is None else convert(value))
+                decoding.records.append(value if convert is None else convert(value))
             except Exception as ex:  # fastavro raises many kinds for invalid bytes
-                found.wrong[index] = f"it is not what its Avro schema says: {_reason(ex)}"
+                decoding.wrong[index] = f"it is not what its Avro schema says: {_reason(ex)}"
                 continue
-            found.indexes.append(index)
-        return found
+            decoding.indexes.append(index)
+        return decoding
 
 
 def _reason(ex: Exception) -> str:

@@ -100,11 +100,11 @@ class _Converters:
         )
 
     def _union(self, branches: list[Schema]) -> Convert | None:
-        found = [(branch, self.of(branch)) for branch in branches]
-        if all(convert is None for _, convert in found):
+        converters = [(branch, self.of(branch)) for branch in branches]
+        if all(convert is None for _, convert in converters):
             return None
         by_type: dict[type, Convert] = {}
-        for branch, convert in found:
+        for branch, convert in converters:
             kind = _TYPE_OF.get(self._type_of(branch))
             if kind is None:
                 continue

@@ -35,14 +35,14 @@ def fastavro() -> Any:
     return fastavro
 
 
-def load_schema(given: str | Mapping[str, Any] | list[Any], folder: str) -> Schema:
+def load_schema(schema: str | Mapping[str, Any] | list[Any], folder: str) -> Schema:
     """Load a schema: JSON, JSON text, or the path of a file relative to ``folder``. Raises
     ValueError for anything else."""
-    if not isinstance(given, str):
-        return given
-    if given.lstrip().startswith(("{", "[", '"')):
-        return _json(given, "option 'schema'")
-    path = Path(folder, given)
+    if not isinstance(schema, str):
+        return schema
+    if schema.lstrip().startswith(("{", "[", '"')):
+        return _json(schema, "option 'schema'")
+    path = Path(folder, schema)
     try:
         return _json(path.read_text(encoding="utf-8"), f"option 'schema': {path}")
     except OSError as ex:
@@ -62,23 +62,23 @@ def parse(schema: Schema, what: str = "option 'schema'") -> Parsed:
         raise
     except Exception as ex:  # fastavro raises several kinds, TypeError among them
         raise ValueError(f"{what} is no Avro schema: {type(ex).__name__}: {ex}") from ex
-    found = Parsed(full, bare, _holds_itself(full, frozenset()))
+    parsed = Parsed(full, bare, _holds_itself(full, frozenset()))
     _refuse_endless(full, what, set())
-    return found
+    return parsed
 
 
-def names_of(schema: Schema, found: dict[str, Schema] | None = None) -> dict[str, Schema]:
+def names_of(schema: Schema, named: dict[str, Schema] | None = None) -> dict[str, Schema]:
     """The named types that are defined in a parsed schema."""
-    found = {} if found is None else found
+    named = {} if named is None else named
     if isinstance(schema, list):
         for branch in schema:
-            names_of(branch, found)
+            names_of(branch, named)
     elif isinstance(schema, dict):
         if schema["type"] in ("record", "error", "enum", "fixed"):
-            found[schema["name"]] = schema
+            named[schema["name"]] = schema
         for inner in inner_types(schema):
-            names_of(inner, found)
-    return found
+            names_of(inner, named)
+    return named
 
 
 def inner_types(schema: Mapping[str, Any]) -> list[Schema]:
@@ -117,16 +117,16 @@ def _filled_in(schema: Schema, defined: Mapping[str, Schema], there: set[str]) -
             return schema
         schema = plain_schema(defined[schema])
     there.add(schema.get("name", ""))
-    found = dict(schema)
-    if "fields" in found:
-        found["fields"] = [
+    filled = dict(schema)
+    if "fields" in filled:
+        filled["fields"] = [
             {**field, "type": _filled_in(field["type"], defined, there)}
-            for field in found["fields"]
+            for field in filled["fields"]
         ]
     for name in ("items", "values"):
-        if name in found:
-            found[name] = _filled_in(found[name], defined, there)
-    return found
+        if name in filled:
+            filled[name] = _filled_in(filled[name], defined, there)
+    return filled
 
 
 def schema_text(schema: Schema) -> str:
@@ -159,17 +159,17 @@ def _bare(schema: Schema) -> Schema:
         return [_bare(branch) for branch in schema]
     if not isinstance(schema, dict):
         return schema
-    found = {
+    bare = {
         name: inner
         for name, inner in schema.items()
         if name not in _LOGICAL and not name.startswith("__")
     }
-    if "fields" in found:
-        found["fields"] = [{**field, "type": _bare(field["type"])} for field in found["fields"]]
+    if "fields" in bare:
+        bare["fields"] = [{**field, "type": _bare(field["type"])} for field in bare["fields"]]
     for name in ("items", "values"):
-        if name in found:
-            found[name] = _bare(found[name])
-    primitive = found["type"] in (
+        if name in bare:
+            bare[name] = _bare(bare[name])
+    primitive = bare["type"] in (
         "null",
         "boolean",
         "int",
@@ -179,7 +179,7 @@ def _bare(schema: Schema) -> Schema:
         "bytes",
         "string",
     )
-    return found["type"] if primitive else found
+    return bare["type"] if primitive else bare
 
 
 def _holds_itself(schema: Schema, above: frozenset[str]) -> bool:
@@ -256,11 +256,11 @@ def _growth(schema: Schema, names: Mapping[str, Schema], above: frozenset[str]) 
     if isinstance(schema, list):
         return max([1.0, *(_growth(branch, names, above) for branch in schema)])
     above = above | {str(schema.get("name", ""))}
-    found = max([1.0, *(_growth(inner, names, above) for inner in inner_types(schema))])
+    highest = max([1.0, *(_growth(inner, names, above) for inner in inner_types(schema))])
     if schema["type"] not in ("array", "map"):
-        return found
+        return highest
     least, memory = _item(schema["items" if schema["type"] == "array" else "values"], names, above)
-    return max(found, memory / max(least, 1))
+    return max(highest, memory / max(least, 1))
 
 
 def _item(schema: Schema, names: Mapping[str, Schema], above: frozenset[str]) -> tuple[int, int]:

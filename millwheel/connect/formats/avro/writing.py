@@ -58,9 +58,9 @@ class AvroWriting:
         return _logical(schema)
 
     def _named(self, name: str) -> Write:
-        found = self._names[name]
-        if found["type"] not in ("record", "error"):
-            return self._writer(found)
+        schema = self._names[name]
+        if schema["type"] not in ("record", "error"):
+            return self._writer(schema)
         return lambda value, path: self._made[name](value, path)
 
     def _record(self, schema: Mapping[str, Any]) -> Write:
@@ -73,17 +73,17 @@ class AvroWriting:
         def write(value: Any, path: str) -> Any:
             if not isinstance(value, Mapping):
                 raise _wrong(value, path, f"a record {schema['name']}")
-            found = {}
+            record = {}
             for name, of, has_default in fields:
                 if name in value or not has_default:
-                    found[name] = of(value.get(name), f"{path}.{name}" if path else name)
+                    record[name] = of(value.get(name), f"{path}.{name}" if path else name)
             if self._strict and not value.keys() <= names:
                 extra = min(map(str, value.keys() - names))
                 raise RecordError(
                     f"field {f'{path}.{extra}' if path else extra!r} is not in the Avro schema; add"
                     " it there, or write unknown_fields: ignore"
                 )
-            return found
+            return record
 
         return write
 
@@ -117,11 +117,11 @@ class AvroWriting:
             problem: RecordError | None = None
             for tag, of in writers:
                 try:
-                    found = of(value, path)
+                    written = of(value, path)
                 except RecordError as ex:
                     problem = ex
                     continue
-                return found if tag is None else (tag, found)
+                return written if tag is None else (tag, written)
             if problem is not None and len(writers) == 1:
                 raise problem
             raise _wrong(value, path, "one of several types, none of which it is")
@@ -139,11 +139,13 @@ class AvroWriting:
         return kind if kind in _BARE and kind != "null" else None
 
 
-def _wrong(value: Any, path: str, wanted: str) -> RecordError:
+def _wrong(value: Any, path: str, expected: str) -> RecordError:
     if value is None:
-        return RecordError(f"field {path!r} is missing or None, but the Avro schema wants {wanted}")
+        return RecordError(
+            f"field {path!r} is missing or None, but the Avro schema wants {expected}"
+        )
     shown = f"{type(value).__name__} {value!r}"[:80]
-    return RecordError(f"field {path!r} is {shown}, but the Avro schema wants {wanted}")
+    return RecordError(f"field {path!r} is {shown}, but the Avro schema wants {expected}")
 
 
 def _null(value: Any, path: str) -> Any:
@@ -275,14 +277,14 @@ def _uuid(value: Any, path: str) -> Any:
 
 
 def _decimal(precision: int, scale: int, size: int | None) -> Write:
-    wanted = f"a decimal with {precision} digits, {scale} of them after the point"
+    expected = f"a decimal with {precision} digits, {scale} of them after the point"
 
     def write(value: Any, path: str) -> Any:
         if isinstance(value, bool) or not isinstance(value, (int, float, str, Decimal)):
-            raise _wrong(value, path, wanted)
+            raise _wrong(value, path, expected)
         number = _unscaled(value, scale)
         if number is None or abs(number) >= 10**precision:
-            raise _wrong(value, path, wanted)
+            raise _wrong(value, path, expected)
         return number.to_bytes(size or (number.bit_length() + 8) // 8, "big", signed=True)
 
     return write

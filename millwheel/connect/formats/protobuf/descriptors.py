@@ -36,8 +36,8 @@ def message_class(options: ProtobufOptions, folder: str) -> Any:
             pool.Add(file)  # in the order of protoc: imported files come first
         return message_factory.GetMessageClass(pool.FindMessageTypeByName(options.message))
     except KeyError:
-        known = [name for file in files.file for name in _names(file.package, file.message_type)]
-        meant = did_you_mean(options.message, known)
+        names = [name for file in files.file for name in _names(file.package, file.message_type)]
+        meant = did_you_mean(options.message, names)
         raise ValueError(
             f"option 'message': {path} has no message {options.message!r}{meant}"
         ) from None
@@ -49,21 +49,21 @@ def message_class(options: ProtobufOptions, folder: str) -> Any:
 
 
 def _names(prefix: str, types: Any) -> list[str]:
-    found = []
+    names = []
     for each in types:
         name = f"{prefix}.{each.name}" if prefix else each.name
-        found += [name, *_names(name, each.nested_type)]
-    return found
+        names += [name, *_names(name, each.nested_type)]
+    return names
 
 
 def _of_module(name: str, folder: str) -> Any:
     try:
-        found = load_object(name, folder)
+        message_type = load_object(name, folder)
     except MillwheelError as ex:
         raise ValueError(f"option 'message': {ex}") from ex
-    if not (isinstance(found, type) and issubclass(found, Message)):
+    if not (isinstance(message_type, type) and issubclass(message_type, Message)):
         raise ValueError(f"option 'message': {name} is no class of a Protobuf message")
-    return found
+    return message_type
 
 
 def indexes(descriptor: Any) -> list[int]:

@@ -65,10 +65,10 @@ class ProtobufMessages(MessageDecoder):
         kind = registry.schema(number).kind
         if kind != "PROTOBUF":
             raise RecordError(f"its schema, id {number}, is {kind}, not PROTOBUF")
-        found, start = read_indexes(message, HEADER_BYTES)
-        if found != self._indexes:
+        path, start = read_indexes(message, HEADER_BYTES)
+        if path != self._indexes:
             raise RecordError(
-                f"it is the message {found} of its schema's file, and {self._name} is"
+                f"it is the message {path} of its schema's file, and {self._name} is"
                 f" {self._indexes}"
             )
         return message[start:]
@@ -150,12 +150,12 @@ def read_indexes(message: bytes, start: int) -> tuple[list[int], int]:
 
 
 def _varint(number: int) -> bytes:
-    found = bytearray()
+    encoded = bytearray()
     while number > 0x7F:
-        found.append(number & 0x7F | 0x80)
+        encoded.append(number & 0x7F | 0x80)
         number >>= 7
-    found.append(number)
-    return bytes(found)
+    encoded.append(number)
+    return bytes(encoded)
 
 
 def _number(message: bytes, start: int) -> tuple[int, int]:

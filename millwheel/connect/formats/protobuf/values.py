@@ -72,15 +72,15 @@ class MessageReading:
 
 def inner_messages(descriptor: Any) -> list[Any]:
     """The types of all messages within a message."""
-    found: dict[str, Any] = {}
+    by_name: dict[str, Any] = {}
     waiting = [descriptor]
     while waiting:
         for field in waiting.pop().fields:
             inner = field.message_type
-            if inner is not None and inner.full_name not in found:
-                found[inner.full_name] = inner
+            if inner is not None and inner.full_name not in by_name:
+                by_name[inner.full_name] = inner
                 waiting.append(inner)
-    return list(found.values())
+    return list(by_name.values())
 
 
 class MessageWriting:
@@ -93,18 +93,18 @@ class MessageWriting:
     def message(self, row: Any) -> Any:
         """A message. Raises RecordError, with the path of the field, for a row that does not
         fit."""
-        found = self._class()
+        message = self._class()
         try:
-            self._fill(found, row, "")
+            self._fill(message, row, "")
         except RecursionError:
             raise RecordError("it nests too deeply") from None
-        return found
+        return message
 
     def _fill(self, message: Any, value: Any, path: str) -> None:
-        known = _WRITE_KNOWN.get(message.DESCRIPTOR.full_name)
-        if known is not None:
+        write = _WRITE_KNOWN.get(message.DESCRIPTOR.full_name)
+        if write is not None:
             try:
-                known(message, value)
+                write(message, value)
             except (TypeError, ValueError, AttributeError, OverflowError):
                 raise _wrong(value, path, message.DESCRIPTOR.full_name) from None
             return
@@ -206,9 +206,9 @@ _NAMES = {
 }
 
 
-def _wrong(value: Any, path: str, wanted: str) -> RecordError:
+def _wrong(value: Any, path: str, expected: str) -> RecordError:
     shown = f"{type(value).__name__} {value!r}"[:80]
-    return RecordError(f"field {path!r} is {shown}, but the Protobuf message wants {wanted}")
+    return RecordError(f"field {path!r} is {shown}, but the Protobuf message wants {expected}")
 
 
 def _microseconds(message: Any) -> int:
@@ -220,8 +220,8 @@ def _value(message: Any) -> Any:
     kind = message.WhichOneof("kind")
     if kind is None or kind == "null_value":
         return None
-    found = getattr(message, kind)
-    return {"struct_value": _struct, "list_value": _list}.get(kind, _same)(found)
+    content = getattr(message, kind)
+    return {"struct_value": _struct, "list_value": _list}.get(kind, _same)(content)
 
 
 def _struct(message: Any) -> Any:

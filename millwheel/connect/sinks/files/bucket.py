@@ -39,15 +39,15 @@ class BucketDestination:
         ignores conditions."""
         marker = f"{self._hidden}{MARKER}"
         try:
-            found = self._store.get(marker)
-            if found is None:
+            content = self._store.get(marker)
+            if content is None:
                 refuse_results(
                     self.name,
                     (each.key.rpartition("/")[2] for each in self._store.list(self._prefix)),
                 )
                 self._store.write(marker, identity.encode(), None)
-                found = self._store.get(marker)
-            refuse_other(self.name, identity, (found or b"").decode("utf-8", "replace"))
+                content = self._store.get(marker)
+            refuse_other(self.name, identity, (content or b"").decode("utf-8", "replace"))
             if self._store.write(marker, identity.encode(), None) is not None:
                 raise SetupError(
                     f"{self.name} is in a store that writes an object although it exists (it"

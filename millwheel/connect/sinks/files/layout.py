@@ -174,5 +174,5 @@ def left_behind(names: list[str], shard: str, token: int) -> list[str]:
     Files of newer owners stay: we may be the zombie, and they may be about to publish them.
     """
     ours, lease = re.compile(rf"part-{re.escape(shard)}-\d+-(\d+)-[^.]*\.tmp"), Lease(token)
-    found = ((name, ours.fullmatch(name)) for name in names)
-    return [name for name, parts in found if parts and lease.outlived(int(parts[1]))]
+    matches = ((name, ours.fullmatch(name)) for name in names)
+    return [name for name, parts in matches if parts and lease.outlived(int(parts[1]))]

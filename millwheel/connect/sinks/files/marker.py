@@ -106,10 +106,10 @@ def refuse_results(folder: str, names: Iterable[str]) -> None:
         )
 
 
-def refuse_other(folder: str, identity: str, found: str) -> None:
-    """Raises SetupError unless ``found``, the root on the marker, is ``identity``."""
-    if found != identity:
+def refuse_other(folder: str, identity: str, owner: str) -> None:
+    """Raises SetupError unless ``owner``, the root on the marker, is ``identity``."""
+    if owner != identity:
         raise SetupError(
-            f"the output folder {folder} holds the results of another root ({found[:200]}); choose"
+            f"the output folder {folder} holds the results of another root ({owner[:200]}); choose"
             " another folder, run with that root, or remove the folder"
         )

@@ -42,29 +42,29 @@ class ParquetRows:
         return bytes(out.getvalue())
 
     def _column(self, name: str, values: list[Any]) -> pa.Array:
-        known = self._schema.field(name).type if name in self._schema.names else None
-        if self._fixed and converter(known) is not None:
-            return as_column(values, known)
+        declared = self._schema.field(name).type if name in self._schema.names else None
+        if self._fixed and converter(declared) is not None:
+            return as_column(values, declared)
         try:
-            found = pa.array(_in_utc(values))
-            if _unwritable(found.type):
+            column = pa.array(_in_utc(values))
+            if _unwritable(column.type):
                 raise TypeError("Parquet has no structs without fields")
-            if known is None:
-                return found.cast(_typed(found.type))
-            if found.type == known:
-                return found
-            return found.cast(self._wider(known, found.type))
+            if declared is None:
+                return column.cast(_typed(column.type))
+            if column.type == declared:
+                return column
+            return column.cast(self._wider(declared, column.type))
         except (pa.ArrowException, TypeError, ValueError, OverflowError):
             if self._fixed:
-                return pa.array([_fitting(value, known) for value in values], known)
+                return pa.array([_fitting(value, declared) for value in values], declared)
             return pa.array(
                 [None if value is None else _text(value) for value in values], pa.string()
             )
 
-    def _wider(self, known: pa.DataType, found: pa.DataType) -> pa.DataType:
+    def _wider(self, current: pa.DataType, other: pa.DataType) -> pa.DataType:
         if self._fixed:
-            return known
-        schemas = [pa.schema([("", kind)]) for kind in (known, found)]
+            return current
+        schemas = [pa.schema([("", kind)]) for kind in (current, other)]
         return pa.unify_schemas(schemas, promote_options="permissive").field(0).type
 
 

@@ -116,8 +116,8 @@ def _timestamp(value: Any) -> datetime | None:
 
 
 def _date(value: Any) -> date | None:
-    found = _timestamp(value)
-    return None if found is None else found.date()
+    moment = _timestamp(value)
+    return None if moment is None else moment.date()
 
 
 def _decimal(kind: pa.DataType) -> Convert:
@@ -127,11 +127,13 @@ def _decimal(kind: pa.DataType) -> Convert:
         if not isinstance(value, (int, float, str)) or isinstance(value, bool):
             return None
         try:
-            found = Decimal(str(value)).quantize(quantum)
+            number = Decimal(str(value)).quantize(quantum)
         except InvalidOperation:
             return None
         return (
-            found if found.is_finite() and len(found.as_tuple().digits) <= kind.precision else None
+            number
+            if number.is_finite() and len(number.as_tuple().digits) <= kind.precision
+            else None
         )
 
     return convert
@@ -170,12 +172,12 @@ def _of(kind: pa.DataType) -> Convert:
 
 
 def _fit(kind: pa.DataType) -> Convert:
-    wanted: Any = {pa.int64(): int, pa.float64(): (float, int), pa.string(): str, pa.bool_(): bool}[
+    types: Any = {pa.int64(): int, pa.float64(): (float, int), pa.string(): str, pa.bool_(): bool}[
         kind
     ]
 
     def convert(value: Any) -> Any:
-        fits = isinstance(value, wanted) and (kind == pa.bool_() or not isinstance(value, bool))
+        fits = isinstance(value, types) and (kind == pa.bool_() or not isinstance(value, bool))
         if fits and kind == pa.int64() and not -(2**63) <= value < 2**63:
             return None
         return value if fits else None

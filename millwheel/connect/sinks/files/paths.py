@@ -107,9 +107,9 @@ def _text(name: str, value: Any) -> str:
         raise RecordError(
             f"`partition_by` gave {name} = {str(value)[:80]!r}, which is no text, number or boolean"
         )
-    found = quote(str(value), safe=" .-_:+@,()")
-    if len(found) > _MOST_LETTERS or found.strip(". ") == "":
+    text = quote(str(value), safe=" .-_:+@,()")
+    if len(text) > _MOST_LETTERS or text.strip(". ") == "":
         raise RecordError(
-            f"`partition_by` gave {name} = {found[:80]!r}, which is no name of a folder"
+            f"`partition_by` gave {name} = {text[:80]!r}, which is no name of a folder"
         )
-    return found
+    return text

@@ -259,9 +259,9 @@ class FilesWriter(Writer):
     def _is_shown(self, told: FileCommittable) -> bool:
         """Whether a former owner has already made the batch visible, so nothing must be written
         again."""
-        if told.data and (found := self._files.exists(f"{self._folder}/{told.final}")):
+        if told.data and (exists := self._files.exists(f"{self._folder}/{told.final}")):
             self._expect_published(told)
-        return bool(told.data) and found
+        return bool(told.data) and exists
 
     def _unfolded(self, told: FileCommittable) -> FileCommittable:
         """The committable of a small batch whose content is now in a hidden file."""

@@ -89,9 +89,9 @@ class ParquetBounds:
         """What the pages of a row group unpack to."""
         return sum(int(self._weight(group, at).plain.sum()) for at in self._read_of(columns))
 
-    def rows(self, groups: Sequence[int], columns: Sequence[str] | None, wanted: int) -> int:
-        """As many rows as may be decoded at once: ``wanted`` at most, and one at least."""
-        rows = max(wanted, 1)
+    def rows(self, groups: Sequence[int], columns: Sequence[str] | None, most: int) -> int:
+        """As many rows as may be decoded at once: ``most`` at most, and one at least."""
+        rows = max(most, 1)
         weights = [
             (at, [self._weight(group, at) for group in groups]) for at in self._read_of(columns)
         ]
@@ -107,8 +107,8 @@ class ParquetBounds:
     def _read_of(self, columns: Sequence[str] | None) -> list[int]:
         if columns is None:
             return list(range(len(self._leaves)))
-        wanted = set(columns)
-        return [at for at, leaf in enumerate(self._leaves) if leaf.path.partition(".")[0] in wanted]
+        names = set(columns)
+        return [at for at, leaf in enumerate(self._leaves) if leaf.path.partition(".")[0] in names]
 
     def _bytes(self, at: int, weights: list[Weight], rows: int, total: int) -> int:
         joined = Weight(*(np.concatenate(parts) for parts in zip(*weights, strict=True)))
@@ -118,19 +118,19 @@ class ParquetBounds:
         return most_of(joined, values)
 
     def _weight(self, group: int, at: int) -> Weight:
-        found = self._weights.get((group, at))
-        if found is None:
-            found = self._weights[group, at] = self._weighed(group, at)
-        return found
+        weight = self._weights.get((group, at))
+        if weight is None:
+            weight = self._weights[group, at] = self._weighed(group, at)
+        return weight
 
     def _weighed(self, group: int, at: int) -> Weight:
         column, leaf = self._metadata.row_group(group).column(at), self._leaves[at]
         text = leaf.physical_type == "BYTE_ARRAY"
         width = _WIDTH + (leaf.length if leaf.physical_type == "FIXED_LEN_BYTE_ARRAY" else 0)
         span = span_of(column)
-        known = span.size * _MOST_RATIOS.get(column.compression, MOST_BYTES)
-        if not text and not leaf.max_repetition_level and known <= _KNOWN_BYTES:
-            return _joined([(span.values, known, width)])
+        bound_bytes = span.size * _MOST_RATIOS.get(column.compression, MOST_BYTES)
+        if not text and not leaf.max_repetition_level and bound_bytes <= _KNOWN_BYTES:
+            return _joined([(span.values, bound_bytes, width)])
         pages = list(islice(pages_of(self._read, span), _MOST_PAGES + 1))
         longest = self._longest_of(pages, column.compression) if text else 0
         return _joined([_weight_of(page, width, longest, text) for page in pages])
@@ -175,11 +175,11 @@ def _longest_text(data: bytes) -> int:
 def _short_texts(data: bytes) -> dict[int, int]:
     """Where runs of texts begin and end that are all short: a step in place of thousands. What
     looks like a length begins one; it counts only where a text before it ends."""
-    found = np.frombuffer(data, np.uint8)
-    if len(found) < _RUN_BYTES:
+    values = np.frombuffer(data, np.uint8)
+    if len(values) < _RUN_BYTES:
         return {}
-    starts = np.flatnonzero((found[1:-2] | found[2:-1] | found[3:]) == 0)
-    ends = starts + 4 + found[starts]
+    starts = np.flatnonzero((values[1:-2] | values[2:-1] | values[3:]) == 0)
+    ends = starts + 4 + values[starts]
     breaks = np.flatnonzero(ends[:-1] != starts[1:])
     if len(breaks) > _MOST_BREAKS:
         return {}
@@ -212,5 +212,5 @@ def _weight_of(page: ParquetPage, width: int, longest: int, text: bool) -> tuple
 
 
 def _joined(pages: list[tuple[int, int, int]]) -> Weight:
-    found = np.array(pages, np.int64).reshape(-1, 3)
-    return Weight(found[:, 0], found[:, 1], found[:, 2])
+    columns = np.array(pages, np.int64).reshape(-1, 3)
+    return Weight(columns[:, 0], columns[:, 1], columns[:, 2])

@@ -106,8 +106,8 @@ def _numbers(column: pa.Array) -> npt.NDArray[np.int64]:
     numbers: npt.NDArray[np.int64] = (
         stored.fill_null(0).cast(pa.int64()).to_numpy(zero_copy_only=False)
     )
-    found: npt.NDArray[np.int64] = numbers.copy()
-    return found
+    copy: npt.NDArray[np.int64] = numbers.copy()
+    return copy
 
 
 def _with_nulls(numbers: npt.NDArray[np.integer], column: pa.Array) -> pa.Array:
@@ -117,8 +117,8 @@ def _with_nulls(numbers: npt.NDArray[np.integer], column: pa.Array) -> pa.Array:
 
 
 def _rows(mask: npt.NDArray[np.bool_]) -> list[int]:
-    found: list[int] = np.flatnonzero(mask).tolist()
-    return found
+    rows: list[int] = np.flatnonzero(mask).tolist()
+    return rows
 
 
 def _without(column: pa.Array, wrong: Mapping[int, str]) -> Plain:

@@ -100,8 +100,8 @@ _LISTS: list[tuple[Callable[[pa.DataType], bool], Callable[[pa.DataType], pa.Dat
 
 
 def _converter(kind: pa.DataType) -> Convert:
-    found = _convert_of(kind)
-    return lambda value: None if value is None else found(value)
+    convert = _convert_of(kind)
+    return lambda value: None if value is None else convert(value)
 
 
 def _convert_of(kind: pa.DataType) -> Convert:

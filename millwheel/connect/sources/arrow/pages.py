@@ -94,18 +94,18 @@ def _page(read: ReadAt, at: int, end: int) -> ParquetPage:
     while True:
         data = read(at, min(size, end - at))
         try:
-            found, used = _struct(data, 0, _DEEPEST)
+            header, used = _struct(data, 0, _DEEPEST)
             break
         except IndexError:
             if len(data) < size or size > _HEADER_BYTES:
                 raise ValueError(f"the page at byte {at} has no whole header") from None
             size *= 16
-    kind, plain, packed = (found.get(number) for number in (1, 2, 3))
+    kind, plain, packed = (header.get(number) for number in (1, 2, 3))
     if not (isinstance(kind, int) and isinstance(plain, int) and isinstance(packed, int)):
         raise ValueError(f"the header of the page at byte {at} lacks a size")
     if min(plain, packed) < 0 or at + used + packed > end:
         raise ValueError(f"the page at byte {at} says to have {packed} bytes that become {plain}")
-    values, encoding = _values(found, kind)
+    values, encoding = _values(header, kind)
     if values < 0:
         raise ValueError(f"the page at byte {at} says to have {values} values")
     return ParquetPage(kind, values, encoding, plain, at + used, packed)
@@ -124,7 +124,7 @@ def _struct(data: bytes, at: int, deepest: int) -> tuple[dict[int, Any], int]:
     missing."""
     if not deepest:
         raise ValueError("a header is nested too deeply")
-    found: dict[int, Any] = {}
+    fields: dict[int, Any] = {}
     number = 0
     while head := data[at]:
         at += 1
@@ -132,8 +132,8 @@ def _struct(data: bytes, at: int, deepest: int) -> tuple[dict[int, Any], int]:
             number += head >> 4
         else:
             number, at = _number(data, at)
-        found[number], at = _value(data, at, head & 15, deepest)
-    return found, at + 1
+        fields[number], at = _value(data, at, head & 15, deepest)
+    return fields, at + 1
 
 
 def _value(data: bytes, at: int, kind: int, deepest: int) -> tuple[Any, int]:

@@ -115,11 +115,11 @@ class ParquetReader(Reader):
         positions = list(range(position + 1, end + 1))
         names = batch.schema.names
         texts = {name for name, kind in self._fields.items() if kind == "str"}
-        found = [
+        converted = [
             plain(column, name in texts) for name, column in zip(names, batch.columns, strict=True)
         ]
-        columns = [each.column for each in found]
-        wrong = _wrong(names, found)
+        columns = [each.column for each in converted]
+        wrong = _wrong(names, converted)
         structs = None if wrong else self._structs
         if (
             structs is not None
@@ -149,10 +149,10 @@ class ParquetReader(Reader):
             if name not in batch.schema.names:
                 columns.append(pl.Series(name, [None] * batch.num_rows, dtype(kind)))
                 continue
-            found, wrong = plain(batch.column(name), kind == "str")
-            if wrong or not _fits(found.type, kind):
+            column, wrong = plain(batch.column(name), kind == "str")
+            if wrong or not _fits(column.type, kind):
                 return None
-            columns.append(pl.Series(name, found).cast(dtype(kind)))
+            columns.append(pl.Series(name, column).cast(dtype(kind)))
         return pl.DataFrame(columns)
 
 
@@ -372,10 +372,10 @@ def plain_rows(
     return [dict(zip(names, row, strict=True)) for row in zip(*listed, strict=True)]
 
 
-def _wrong(names: list[str], found: list[Plain]) -> dict[int, str]:
+def _wrong(names: list[str], columns: list[Plain]) -> dict[int, str]:
     """The rows with a value that cannot be had, and why."""
     wrong: dict[int, str] = {}
-    for name, each in zip(names, found, strict=True):
+    for name, each in zip(names, columns, strict=True):
         for row, reason in each.wrong.items():
             wrong.setdefault(row, f"field {name!r}: {reason}")
     return wrong
@@ -386,19 +386,19 @@ def _listed(column: pa.Array) -> list[Any]:
     return pl.Series(column).to_list()
 
 
-def _fits(found: pa.DataType, kind: str) -> bool:
+def _fits(column_type: pa.DataType, kind: str) -> bool:
     """True when every value of a column has the declared type."""
-    if pa.types.is_null(found):
+    if pa.types.is_null(column_type):
         return True
     if kind == "str":
         return bool(
-            pa.types.is_string(found)
-            or pa.types.is_large_string(found)
-            or found == pa.string_view()
+            pa.types.is_string(column_type)
+            or pa.types.is_large_string(column_type)
+            or column_type == pa.string_view()
         )
     if kind == "bool":
-        return bool(pa.types.is_boolean(found))
-    whole = pa.types.is_integer(found)
+        return bool(pa.types.is_boolean(column_type))
+    whole = pa.types.is_integer(column_type)
     if kind == "int":
-        return bool(whole and found != pa.uint64())
-    return bool(whole or pa.types.is_floating(found))
+        return bool(whole and column_type != pa.uint64())
+    return bool(whole or pa.types.is_floating(column_type))

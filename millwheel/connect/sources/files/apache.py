@@ -47,10 +47,10 @@ class ApacheCombined:
 
     def _line(self, line: bytes) -> Any:
         text = line.decode()
-        found = _LINE(text)
-        if found is None:
+        match = _LINE(text)
+        if match is None:
             raise RecordError(f"no Apache combined log line: {_where(text)}")
-        client, ident, user, time, request, status, size, referrer, agent = found.groups()
+        client, ident, user, time, request, status, size, referrer, agent = match.groups()
         method, path, protocol = _request(request)
         value = {
             "client": client,
@@ -80,10 +80,10 @@ class ApacheCombined:
 
 def log_time_us(text: str) -> int:
     """``17/May/2015:10:05:03 +0000`` in µs UTC. Raises RecordError when it has another form."""
-    found = _TIME.fullmatch(text)
-    if found is None or found.group(2) not in _MONTHS:
+    match = _TIME.fullmatch(text)
+    if match is None or match.group(2) not in _MONTHS:
         raise RecordError(f"the time [{text[:80]}] is not of the form 17/May/2015:10:05:03 +0000")
-    day, month, year, hour, minute, second, sign, off_hours, off_minutes = found.groups()
+    day, month, year, hour, minute, second, sign, off_hours, off_minutes = match.groups()
     if not (1 <= int(day) <= 31 and int(hour) < 24 and int(minute) < 60 and int(second) <= 60):
         raise RecordError(f"the time [{text}] does not exist")
     local = timegm((int(year), _MONTHS[month], int(day), int(hour), int(minute), int(second)))

@@ -180,11 +180,11 @@ class FollowedInput:
             return InputPosition(skip_to=self._next[0].base)
         # A leap, because the dead may have sent bytes of the former file beyond this position: see
         # mistake what_goes_on_takes_positions_that_were_used.
-        found = self._decided(position + _LEAP)
-        if found is not None:
+        mark = self._decided(position + _LEAP)
+        if mark is not None:
             self._warn_of_loss(position - self._file.base)
             self._file = None
-        return self._input_position(found)
+        return self._input_position(mark)
 
     def _truncated(self, position: int, offset: int) -> InputPosition:
         """Go on at the start of the open file, once it holds something."""
@@ -200,16 +200,16 @@ class FollowedInput:
                 offset,
             )
         mark = _marked(self._fd, position + _LEAP, min(os.fstat(self._fd).st_size, _CHECKED_BYTES))
-        found = (
+        decided = (
             self._add(mark)
             if mark.offset
             else self._decided(position + _LEAP)
             if self._followers
             else None
         )
-        if found is not None:
+        if decided is not None:
             self._file = None  # it stays open: it may have no name left
-        return self._input_position(found)
+        return self._input_position(decided)
 
     def _decided(self, position: int) -> tuple[int, bytes] | None:
         """Decide that the next file of that name, or the present one, continues at ``position``.
@@ -244,8 +244,8 @@ class FollowedInput:
 
     def _turn_to(self, mark: FileMark | None) -> None:
         if self._fd >= 0 and mark is not None:
-            found = os.fstat(self._fd)
-            if (found.st_dev, found.st_ino) != mark.who:
+            status = os.fstat(self._fd)
+            if (status.st_dev, status.st_ino) != mark.who:
                 self.close()
         self._file = mark
         self._life += 1
@@ -256,11 +256,11 @@ class FollowedInput:
         """False when the file is shorter than the bytes read so far, or these bytes have
         changed."""
         assert self._file is not None
-        found = os.fstat(self._fd)
-        wanted = self._next[0].base - self._file.base if self._next else offset
-        if self._was_cut or found.st_size < wanted:
+        status = os.fstat(self._fd)
+        length = self._next[0].base - self._file.base if self._next else offset
+        if self._was_cut or status.st_size < length:
             return False
-        seen = (found.st_size, found.st_mtime_ns)
+        seen = (status.st_size, status.st_mtime_ns)
         if seen != self._seen and not _fits(self._fd, self._file):
             return False
         self._seen = seen
@@ -336,11 +336,11 @@ class _NamedFile:
                 continue  # a renamed file may be unreadable for us
             if fd is None:
                 continue
-            found = os.fstat(fd)
+            status = os.fstat(fd)
             # By number alone, another file that got the number of a deleted one would be read on in
             # its stead: see mistake a_file_is_known_by_its_number_alone.
             certain = mark.offset > 0 or path == self._path
-            if certain and (found.st_dev, found.st_ino) == mark.who and _fits(fd, mark):
+            if certain and (status.st_dev, status.st_ino) == mark.who and _fits(fd, mark):
                 return fd
             os.close(fd)
         return None
@@ -375,8 +375,8 @@ def _open(path: str) -> int | None:
 
 
 def _marked(fd: int, base: int, offset: int) -> FileMark:
-    found = os.fstat(fd)
-    return FileMark(base, found.st_dev, found.st_ino, offset, _digest(fd, offset))
+    status = os.fstat(fd)
+    return FileMark(base, status.st_dev, status.st_ino, offset, _digest(fd, offset))
 
 
 def _fits(fd: int, mark: FileMark) -> bool:

@@ -171,8 +171,8 @@ class CompressedInput:
     def _packed(self) -> BinaryIO:
         return open(self._path, "rb", buffering=0)
 
-    def _more(self, wanted: int) -> bool:
-        """Decompress one more block, and drop the data before ``wanted``. False at the end."""
+    def _more(self, position: int) -> bool:
+        """Decompress one more block, and drop the data before ``position``. False at the end."""
         if self._ended:
             return False
         try:
@@ -181,7 +181,7 @@ class CompressedInput:
             raise cannot_read(self._path, ex) from ex
         self._ended = len(block) < _BLOCK_BYTES
         self._buffer += block
-        drop = min(max(wanted - self._start, 0), len(self._buffer))
+        drop = min(max(position - self._start, 0), len(self._buffer))
         del self._buffer[:drop]
         self._start += drop
         return not self._ended or bool(block)

@@ -72,7 +72,7 @@ class JsonLines:
                 "Input data was truncated", "JSON is malformed: the line ends too soon"
             )
             raise RecordError(
-                _BYTE.sub(lambda found: f"(column {int(found.group(1)) + 1})", text)
+                _BYTE.sub(lambda match: f"(column {int(match.group(1)) + 1})", text)
             ) from ex
 
     @staticmethod
@@ -162,14 +162,16 @@ def _of_numbers(
         if not inside.any():
             break
         begins = begins - inside
-    found: npt.NDArray[np.int64] = exponents[np.isin(data[begins], _BEFORE_VALUES) | (begins == 0)]
-    return found
+    candidates: npt.NDArray[np.int64] = exponents[
+        np.isin(data[begins], _BEFORE_VALUES) | (begins == 0)
+    ]
+    return candidates
 
 
 def _digits(data: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
     """Which bytes are digits; a point counts as one."""
-    found: npt.NDArray[np.bool_] = ((data - ord("0")) < len("0123456789")) | (data == ord("."))
-    return found
+    mask: npt.NDArray[np.bool_] = ((data - ord("0")) < len("0123456789")) | (data == ord("."))
+    return mask
 
 
 def one_object_a_line(block: Block) -> bool:

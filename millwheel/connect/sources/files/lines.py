@@ -48,11 +48,11 @@ class Block:
 
     def lines(self) -> list[bytes]:
         """The lines, with their newlines."""
-        start, found = 0, []
+        start, lines = 0, []
         for end in self.ends.tolist():
-            found.append(self.data[start:end])
+            lines.append(self.data[start:end])
             start = end
-        return found
+        return lines
 
     def positions(self) -> list[int]:
         """The position of each line."""
@@ -154,8 +154,8 @@ class LineReader(Reader):
 
     def read(self, position: int, max_records: int) -> Chunk:
         """See :class:`millwheel.connect.sources.base.Reader`."""
-        wanted = min(max(int(self._line_bytes * max_records * 1.05), 4096), _MOST_BYTES)
-        step = self._step(position, wanted, max_records, self._format)
+        size = min(max(int(self._line_bytes * max_records * 1.05), 4096), _MOST_BYTES)
+        step = self._step(position, size, max_records, self._format)
         decoded = step.decoded
         positions, block = decoded.positions, step.block
         values, end, rejects, note = (
@@ -177,9 +177,9 @@ class LineReader(Reader):
             return None
         step = self._step(position, 4096, 1, _Untouched())
         note = self._note(position, step)
-        found = step.decoded.rejects
+        rejects = step.decoded.rejects
         return Chunk(
-            [], [], step.next_position, found, step.finished, note=note, begins=step.begins
+            [], [], step.next_position, rejects, step.finished, note=note, begins=step.begins
         )
 
     def resume(self, notes: Sequence[tuple[int, bytes]]) -> None:
@@ -214,8 +214,8 @@ class LineReader(Reader):
 
         frames, positions, rejects, at = [], [], [], position
         while True:
-            wanted = max(min(position + max_bytes - at, _PIECE_BYTES), 4096)
-            step = self._step(at, wanted, sys.maxsize, self._frames.form)
+            size = max(min(position + max_bytes - at, _PIECE_BYTES), 4096)
+            step = self._step(at, size, sys.maxsize, self._frames.form)
             decoded, read, at = step.decoded, step.next_position - at, step.next_position
             if self._frames.guessed and not are_exact(
                 decoded.values, self._frames.fields, self._frames.guessed
@@ -229,7 +229,7 @@ class LineReader(Reader):
             else:
                 positions.append(np.array(decoded.positions, np.int64))
             rejects += decoded.rejects
-            if step.finished or step.begins or read < wanted // 2 or at >= position + max_bytes:
+            if step.finished or step.begins or read < size // 2 or at >= position + max_bytes:
                 note = self._note(position, step)
                 return FrameChunk(
                     np.concatenate(positions),
@@ -249,16 +249,18 @@ class LineReader(Reader):
             return b""
         return self._followed.note(step.next_position)
 
-    def _step(self, position: int, wanted: int, max_records: int, form: LineFormat) -> _Step:
-        found = self._input.locate(position)
-        base, offset = found.base, found.offset
-        if found.nothing or found.begins is not None or found.skip_to > position:
-            return _Step(Decoded([], []), max(position, found.skip_to), False, begins=found.begins)
-        if found.life != self._begun_life and not self._begin(found.life):
+    def _step(self, position: int, size: int, max_records: int, form: LineFormat) -> _Step:
+        located = self._input.locate(position)
+        base, offset = located.base, located.offset
+        if located.nothing or located.begins is not None or located.skip_to > position:
+            return _Step(
+                Decoded([], []), max(position, located.skip_to), False, begins=located.begins
+            )
+        if located.life != self._begun_life and not self._begin(located.life):
             return self._nothing(position, b"", offset)
         offset = max(offset, self._first)
         while True:
-            window = self._window(offset, wanted)
+            window = self._window(offset, size)
             if window.too_long:
                 return self._skip_line(position, base, offset, window.data)
             ends = window.ends[:max_records]
@@ -274,7 +276,7 @@ class LineReader(Reader):
                 return self._done(decoded, block, window)
             if window.at_end and len(ends) == len(window.ends):
                 return _Step(decoded, position, False, begins=self._succeeded())
-            wanted, max_records = wanted * 2, max_records * 2
+            size, max_records = size * 2, max_records * 2
 
     def _succeeded(self) -> tuple[int, bytes] | None:
         return None if self._followed is None else self._followed.succeeded()
@@ -299,17 +301,17 @@ class LineReader(Reader):
         self._begun_life, self._first, self._scanned = life, first, 0
         return True
 
-    def _window(self, offset: int, wanted: int) -> _Window:
+    def _window(self, offset: int, size: int) -> _Window:
         while True:
-            data = self._input.read_at(offset, wanted)
-            at_end = len(data) < wanted
+            data = self._input.read_at(offset, size)
+            at_end = len(data) < size
             ends = np.flatnonzero(np.frombuffer(data, np.uint8) == _NEWLINE) + 1
             whole = int(ends[-1]) if len(ends) else 0
             if whole < len(data) and at_end and self._input.ended() and not self._input.damage():
                 ends = np.append(ends, len(data))
             if len(ends) or at_end or len(data) > self._max_line:
                 break
-            wanted = max(wanted * 2, self._max_line + 1)
+            size = max(size * 2, self._max_line + 1)
         return self._without_long_lines(_Window(data, ends, at_end))
 
     def _without_long_lines(self, window: _Window) -> _Window:

@@ -53,10 +53,10 @@ class FilePattern:
                 for name in os.listdir(self._whole)
                 if name[0] not in "._"
             ]
-        found, parts = [self._base], self._rest.split(os.sep)
+        paths, parts = [self._base], self._rest.split(os.sep)
         for part in [*parts, "*"] if parts[-1] == _ANY_DEPTH else parts:
-            found = list(_next(found, part))
-        return found
+            paths = list(_next(paths, part))
+        return paths
 
     def fits(self, path: str) -> bool:
         """Whether a file with this path could be one that matches, whatever there is."""
@@ -79,22 +79,22 @@ def _is_part(part: str, pattern: Sequence[str], at: int) -> bool:
     """Whether a name could be that of a folder or file at one part of a pattern."""
     if at == len(pattern):
         return False
-    wanted = pattern[at]
-    visible = part[0] != "." or wanted[0] == "."
-    if wanted == _ANY_DEPTH:
+    expected = pattern[at]
+    visible = part[0] != "." or expected[0] == "."
+    if expected == _ANY_DEPTH:
         return visible
-    return part == wanted or (
-        glob.has_magic(wanted) and visible and fnmatch.fnmatchcase(part, wanted)
+    return part == expected or (
+        glob.has_magic(expected) and visible and fnmatch.fnmatchcase(part, expected)
     )
 
 
 def _past_any(reached: set[int], pattern: Sequence[str]) -> set[int]:
     """``**`` may stand for no folder."""
-    found = set(reached)
+    indexes = set(reached)
     for at in range(len(pattern)):
-        if at in found and pattern[at] == _ANY_DEPTH:
-            found.add(at + 1)
-    return found
+        if at in indexes and pattern[at] == _ANY_DEPTH:
+            indexes.add(at + 1)
+    return indexes
 
 
 def each_once(paths: Iterable[str]) -> set[str]:
@@ -124,7 +124,7 @@ def path_of(name: str, top: str) -> str:
     path = os.path.normpath(os.path.join(top, name))
     if os.path.lexists(path) or "\\x" not in name:
         return path
-    raw = _ESCAPED.sub(lambda found: bytes([int(found[1], 16)]), name.encode())
+    raw = _ESCAPED.sub(lambda match: bytes([int(match[1], 16)]), name.encode())
     return os.path.normpath(os.path.join(top, os.fsdecode(raw)))
 
 

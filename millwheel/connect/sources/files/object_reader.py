@@ -58,8 +58,8 @@ class ObjectReader(Reader):
         self._has_columns = True
 
     def resume(self, notes: Sequence[tuple[int, bytes]]) -> None:
-        known = [note for _, note in notes if note]
-        self._version = _decode(known[0]) if known else None
+        payloads = [note for _, note in notes if note]
+        self._version = _decode(payloads[0]) if payloads else None
 
     def read(self, position: int, max_records: int) -> Chunk:
         if (begun := self._begun(position)) is not None:
@@ -113,20 +113,20 @@ class ObjectReader(Reader):
         return None
 
     def _decided(self, position: int) -> Chunk:
-        found = self._now()
-        if found is None and not self._followed:
+        version = self._now()
+        if version is None and not self._followed:
             raise SetupError(f"{self._name} is gone; restore it, or start with a new root")
-        if found is None:
+        if version is None:
             return Chunk([], [], position, caught_up=True)
-        self._version = found
-        return Chunk([], [], position, begins=(position, _encode(found)))
+        self._version = version
+        return Chunk([], [], position, begins=(position, _encode(version)))
 
     def _look_for_another(self) -> None:
         """Called once, when this reader is opened. A version that replaces one already read is not
         read."""
         if self._reader is None and self._version is not None:
-            found = self._now()
-            if found is not None and found.tag != self._version.tag:
+            version = self._now()
+            if version is not None and version.tag != self._version.tag:
                 log.warning(
                     "%s was replaced after it had been read: what it holds now is not read. Write"
                     " new objects under new names",
@@ -142,10 +142,10 @@ class ObjectReader(Reader):
 
     def _now(self) -> PinnedVersion | None:
         try:
-            found = self._store.head(self._key)
+            head = self._store.head(self._key)
         except UnavailableError as ex:
             raise ExhaustedError(str(ex)) from ex
-        return None if found is None else PinnedVersion(found.version.tag, found.size)
+        return None if head is None else PinnedVersion(head.version.tag, head.size)
 
     def _asked(self, ask: Callable[[Reader], _T]) -> _T:
         assert self._version is not None

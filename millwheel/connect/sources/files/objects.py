@@ -79,12 +79,12 @@ class ObjectsSource(Source):
     def partitions(self) -> Sequence[Partition]:
         """Raises SetupError when a bounded source has no object."""
         try:
-            found = self._found() if self.bounded else self._listed()
+            objects = self._found() if self.bounded else self._listed()
         except UnavailableError as ex:
             if self.bounded:
                 raise SetupError(str(ex)) from ex
             raise ExhaustedError(str(ex)) from ex
-        named = {key[len(self._top) :]: each for key, each in found.items()}
+        named = {key[len(self._top) :]: each for key, each in objects.items()}
         if self.bounded:
             if not named:
                 patterns = " or ".join(
@@ -130,10 +130,10 @@ class ObjectsSource(Source):
         return self._latest
 
     def _found(self) -> dict[str, Found]:
-        found: dict[str, Found] = {}
+        by_key: dict[str, Found] = {}
         for listing in self._listings:
-            found |= listing.look()
-        return found
+            by_key |= listing.look()
+        return by_key
 
 
 class _Listing:
@@ -159,7 +159,7 @@ class _Listing:
         self._rising = rising
         self._now_s = now_s
         self._whole_at = -WHOLE_LISTING_S
-        self._known: dict[str, Found] = {}
+        self._objects: dict[str, Found] = {}
         self._last = ""
         self._lock = threading.Lock()
 
@@ -170,12 +170,12 @@ class _Listing:
     def look(self) -> dict[str, Found]:
         with self._lock:
             if not self._rising or self._now_s() >= self._whole_at + WHOLE_LISTING_S:
-                self._known, self._last, self._whole_at = {}, "", self._now_s()
-            for found in self._store.list(self._prefix, self._last):
-                self._last = max(self._last, found.key)
-                if found.size and self._matches(found.key) and not self._odd.refuse(found.key):
-                    self._known[found.key] = found
-            return dict(self._known)
+                self._objects, self._last, self._whole_at = {}, "", self._now_s()
+            for listed in self._store.list(self._prefix, self._last):
+                self._last = max(self._last, listed.key)
+                if listed.size and self._matches(listed.key) and not self._odd.refuse(listed.key):
+                    self._objects[listed.key] = listed
+            return dict(self._objects)
 
 
 class _OddKeys:
@@ -206,18 +206,21 @@ class _OddKeys:
 def addresses(paths: Sequence[str]) -> list[ObjectAddress]:
     """The addresses in the paths of a source; [] when all are paths of this machine. Raises
     ValueError for a mixture."""
-    found = [address_of(path, other_system) for path in paths]
-    known = [address for address in found if address is not None]
-    if known and (len(known) < len(found) or len({address.top for address in known}) > 1):
+    parsed = [address_of(path, other_system) for path in paths]
+    bucket_addresses = [address for address in parsed if address is not None]
+    if bucket_addresses and (
+        len(bucket_addresses) < len(parsed)
+        or len({address.top for address in bucket_addresses}) > 1
+    ):
         raise ValueError(
             "option 'path' mixes buckets or folders; a source reads one bucket, or folders of this"
             " machine"
         )
-    return known
+    return bucket_addresses
 
 
-def _version(found: Found) -> tuple[int, ...]:
-    return found.size, xxhash.xxh3_64_intdigest(found.version.tag.encode())
+def _version(listed: Found) -> tuple[int, ...]:
+    return listed.size, xxhash.xxh3_64_intdigest(listed.version.tag.encode())
 
 
 def _shared(folders: Sequence[str]) -> str:
@@ -235,10 +238,10 @@ def _in_folder(key: str) -> Callable[[str], bool]:
     """The object itself; of a folder, the visible ones in it (no ``_SUCCESS`` either)."""
     folder = f"{key}/" if key else ""
 
-    def matches(found: str) -> bool:
-        rest = found[len(folder) :]
-        return found == key or (
-            found.startswith(folder) and rest != "" and "/" not in rest and rest[0] not in "._"
+    def matches(object_key: str) -> bool:
+        rest = object_key[len(folder) :]
+        return object_key == key or (
+            object_key.startswith(folder) and rest != "" and "/" not in rest and rest[0] not in "._"
         )
 
     return matches
@@ -250,11 +253,13 @@ def _matcher(pattern: str) -> Callable[[str], bool]:
     text = "".join(map(_one, re.findall(r"\*\*/|\*|\?|\[!?\]?[^\]]*\]|.", pattern, re.DOTALL)))
     compiled = re.compile(text, re.DOTALL)
 
-    def matches(found: str) -> bool:
-        if found == pattern:
+    def matches(object_key: str) -> bool:
+        if object_key == pattern:
             return True  # a key may have the letters of a pattern
-        return compiled.fullmatch(found) is not None and not any(
-            part.startswith(".") for part in found.split("/") if f"{part}/" not in f"{pattern}/"
+        return compiled.fullmatch(object_key) is not None and not any(
+            part.startswith(".")
+            for part in object_key.split("/")
+            if f"{part}/" not in f"{pattern}/"
         )
 
     return matches

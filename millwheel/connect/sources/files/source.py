@@ -183,9 +183,9 @@ def build_files(
     FieldTypes(fields)
     read = read_options("the source 'files'", options, FilesSourceOptions)
     forms = FileForms(read, schema, fields, folder)
-    if found := addresses(read.globs()):
-        store = ObjectStore(found[0], read.config)
-        keys = [each.key for each in found]
+    if object_addresses := addresses(read.globs()):
+        store = ObjectStore(object_addresses[0], read.config)
+        keys = [each.key for each in object_addresses]
         return ObjectsSource(store, keys, read.follow, read.names == "rising", forms.object_reader)
     return FilesSource(read, folder, forms)
 
@@ -333,17 +333,17 @@ class FilesSource(Source):
         """One per file. For a bounded source their order makes halves, quarters and so on about
         equally large, because shards read neighbouring partitions. Raises SetupError when there is
         no file and none can appear."""
-        found = each_once({path for pattern in self._patterns for path in pattern.matches()})
+        paths = each_once({path for pattern in self._patterns for path in pattern.matches()})
         if not self.bounded:
-            return self._followed(found)
-        found = set(filter(os.path.isfile, found))
-        if not found:
+            return self._followed(paths)
+        paths = set(filter(os.path.isfile, paths))
+        if not paths:
             patterns = " or ".join(map(str, self._patterns))
             raise SetupError(
                 f"no file matches {patterns}; check the path of the source (** descends into"
                 " folders), or write follow: true to wait for files"
             )
-        named = {name_of(path, self._top): path for path in found}
+        named = {name_of(path, self._top): path for path in paths}
         return [
             Partition(name)
             for name in dealt({name: os.path.getsize(named[name]) for name in sorted(named)})
@@ -357,13 +357,13 @@ class FilesSource(Source):
                 self._tell_of_compressed(path)
                 continue
             try:
-                found = os.stat(path)
+                status = os.stat(path)
             except OSError:  # it was deleted while the folder was listed
                 continue
-            if stat.S_ISREG(found.st_mode):
-                version = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+            if stat.S_ISREG(status.st_mode):
+                version = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
                 partitions.append(
-                    Partition(name_of(path, self._top), version, found.st_mtime_ns // 1000)
+                    Partition(name_of(path, self._top), version, status.st_mtime_ns // 1000)
                 )
         return partitions
 

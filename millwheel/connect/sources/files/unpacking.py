@@ -82,12 +82,12 @@ class Gzip:
             return b""
         before = self._member.copy()
         try:
-            found: bytes = self._member.decompress(data, most)
+            plain: bytes = self._member.decompress(data, most)
         except zlib.error as ex:
             self._ended, self.damage = True, f"the compressed file is damaged: {ex}"
             return _up_to_damage(before, data, most)
         self._tail = self._member.unconsumed_tail
-        return found
+        return plain
 
 
 def _up_to_damage(member: Any, data: bytes, most: int) -> bytes:
@@ -115,12 +115,12 @@ class Unpacked:
         if self.damage:
             return b""
         try:
-            found: bytes = self._stream.read(size)
+            content: bytes = self._stream.read(size)
         except OSError as ex:
             self.damage = _arrow_damage(ex)
-            found = self._up_to_damage(size)
-        self._at += len(found)
-        return found
+            content = self._up_to_damage(size)
+        self._at += len(content)
+        return content
 
     def close(self) -> None:
         """Close the packed file."""
@@ -128,19 +128,19 @@ class Unpacked:
 
     def _up_to_damage(self, size: int) -> bytes:
         """A read that fails gives nothing, so the damage is approached with ever smaller reads."""
-        found = b""
+        content = b""
         for step in (_FEW_BYTES, 1):
             self._stream.close()
             self._stream = self._again()
-            self._skip(self._at + len(found))
+            self._skip(self._at + len(content))
             try:
-                while len(found) < size and (
-                    more := self._stream.read(min(step, size - len(found)))
+                while len(content) < size and (
+                    more := self._stream.read(min(step, size - len(content)))
                 ):
-                    found += more
+                    content += more
             except OSError:
                 continue
-        return found
+        return content
 
     def _skip(self, size: int) -> None:
         while size > 0 and (read := self._stream.read(min(size, _CHUNK_BYTES))):

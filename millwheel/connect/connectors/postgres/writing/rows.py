@@ -76,13 +76,13 @@ class RowMaker:
     def _fields(self, change: RowChange) -> dict[str, Any]:
         options = self._options
         if self._evaluate:
-            found = {column: evaluate(change.row) for column, evaluate in self._evaluate.items()}
+            fields = {column: evaluate(change.row) for column, evaluate in self._evaluate.items()}
         else:
             plain = SinkRecord(change.record.key, change.row, change.record.timestamp)
-            (found,) = rows_of([plain], options.with_key, options.with_timestamp)
+            (fields,) = rows_of([plain], options.with_key, options.with_timestamp)
         if self._mode is Mode.CHANGELOG:
-            return {options.mark: "-" if change.back else "+", **without(found, options.mark)}
-        return found
+            return {options.mark: "-" if change.back else "+", **without(fields, options.mark)}
+        return fields
 
     def _has(self, name: str) -> bool:
         return name in self._table.columns or name not in OF_WINDOWS

@@ -36,7 +36,7 @@ def waves(
     """The rows in groups of one kind, in which no identity occurs twice: groups in their order,
     rows in any. The changes of one identity keep their order. ``identities`` has that of each row;
     None: all rows are different."""
-    found: dict[tuple[int, bool, tuple[str, ...]], list[TextRow]] = {}
+    groups: dict[tuple[int, bool, tuple[str, ...]], list[TextRow]] = {}
     depth: dict[Hashable, int] = {}
     for index, row in enumerate(rows):
         wave = 0
@@ -44,10 +44,10 @@ def waves(
             identity = identities[index]
             wave = depth.get(identity, -1) + 1
             depth[identity] = wave
-        found.setdefault((wave, row.back, row.names), []).append(row)
-    for _, group in groupby(sorted(found, key=lambda key: key[0]), key=lambda key: key[0]):
+        groups.setdefault((wave, row.back, row.names), []).append(row)
+    for _, group in groupby(sorted(groups, key=lambda key: key[0]), key=lambda key: key[0]):
         for key in group:
-            yield found[key]
+            yield groups[key]
 
 
 class TableWriter:
@@ -76,19 +76,19 @@ class TableWriter:
             return [row.identity for row in rows]
         names = [f"k{at}" for at in range(len(self._by))]
         values = ", ".join(map(self._stored, names, self._by))
-        given = ", ".join("%s::text[]" for _ in names)
-        found = connection.execute(
-            f"select dense_rank() over (order by {values}) from unnest({given}) "
+        placeholders = ", ".join("%s::text[]" for _ in names)
+        ranks = connection.execute(
+            f"select dense_rank() over (order by {values}) from unnest({placeholders}) "
             f"with ordinality as given({', '.join(names)}, n) order by n",
             [[row.identity[at] for row in rows] for at in range(len(names))],
         )
-        return [rank for (rank,) in found.fetchall()]
+        return [rank for (rank,) in ranks.fetchall()]
 
-    def _stored(self, given: str, name: str) -> str:
+    def _stored(self, text: str, name: str) -> str:
         """The value of the column ``name`` that a text becomes."""
         column = self._table.columns[name]
         collation = f" collate {escaped(column.collation)}" if column.collation else ""
-        return f"cast({given} as {escaped(column.type_name)}){collation}"
+        return f"cast({text} as {escaped(column.type_name)}){collation}"
 
     def _told_by_text(self, row: TextRow) -> bool:
         columns = [self._table.columns[name] for name in self._by]
@@ -147,12 +147,12 @@ class TableWriter:
 
     def _is(self, name: str) -> str:
         column = self._table.columns[name]
-        own, given = escaped(quoted_name(name)), f"cast(%s as {escaped(column.type_name)})"
+        own, stored = escaped(quoted_name(name)), f"cast(%s as {escaped(column.type_name)})"
         if name in self._by:
-            return f"{own} = {given}"
+            return f"{own} = {stored}"
         if not column.compares:
-            own, given = f"{own}::text", f"{given}::text"
-        return f"{own} is not distinct from {given}"
+            own, stored = f"{own}::text", f"{stored}::text"
+        return f"{own} is not distinct from {stored}"
 
 
 def _listed(names: Sequence[str]) -> str:

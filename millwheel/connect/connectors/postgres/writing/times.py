@@ -21,8 +21,8 @@ def without_zone(text: str, base: str) -> str:
     """The same time in UTC without its offset. A text without an offset stays as it is: it is UTC.
     Raises ValueError for an offset in a form of which the server would drop it, OverflowError for
     years that Python does not have."""
-    found = _ZONED.fullmatch(text.strip())
-    if found is None:
+    match = _ZONED.fullmatch(text.strip())
+    if match is None:
         odd = _ODD.search(text)
         if odd is not None and odd["zone"].lower() not in _NO_ZONE:
             raise ValueError(
@@ -30,11 +30,11 @@ def without_zone(text: str, base: str) -> str:
                 " 2026-01-01T00:00:00+02:00"
             )
         return text
-    at = dt.datetime.fromisoformat(found["day"]) + dt.timedelta(
-        hours=int(found["hour"]), minutes=int(found["minute"]), seconds=int(found["second"] or 0)
+    at = dt.datetime.fromisoformat(match["day"]) + dt.timedelta(
+        hours=int(match["hour"]), minutes=int(match["minute"]), seconds=int(match["second"] or 0)
     )
-    utc = at - _offset(found["zone"])
-    return utc.isoformat() + (found["fraction"] or "").replace(",", ".")
+    utc = at - _offset(match["zone"])
+    return utc.isoformat() + (match["fraction"] or "").replace(",", ".")
 
 
 def _offset(zone: str) -> dt.timedelta:
