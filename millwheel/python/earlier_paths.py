@@ -44,24 +44,24 @@ class EarlierPaths(MetaPathFinder, Loader):
         """See the base class."""
         if ".".join(name.split(".")[:2]) not in _NOW or name in _PUBLIC:
             return None
-        found = importlib.util.find_spec(_now(name))
-        if found is None:
+        spec = importlib.util.find_spec(_now(name))
+        if spec is None:
             return ModuleSpec(name, self)  # and refused by this name
-        package = found.submodule_search_locations is not None
-        return ModuleSpec(name, self, origin=found.origin, is_package=package)
+        package = spec.submodule_search_locations is not None
+        return ModuleSpec(name, self, origin=spec.origin, is_package=package)
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         """The module itself, under its earlier name too."""
         now = _now(spec.name)
         try:
-            found = importlib.import_module(now)
+            module = importlib.import_module(now)
         except ModuleNotFoundError as ex:
             if not now.startswith(ex.name or now):
                 raise  # of something else, which it imports
             raise ModuleNotFoundError(f"No module named {spec.name!r}", name=spec.name) from None
         warnings.warn(f"{spec.name} is {now}", DeprecationWarning, stacklevel=2)
-        self._specs[now] = found.__spec__
-        return found
+        self._specs[now] = module.__spec__
+        return module
 
     def exec_module(self, module: ModuleType) -> None:
         """It has been executed: it only keeps its own specification."""
@@ -69,10 +69,10 @@ class EarlierPaths(MetaPathFinder, Loader):
 
     def get_code(self, name: str) -> CodeType | None:
         """What ``python -m`` runs: ``python -m millwheel.workers`` is a worker."""
-        found = importlib.util.find_spec(_now(name))
-        if found is None or not isinstance(found.loader, InspectLoader):
+        spec = importlib.util.find_spec(_now(name))
+        if spec is None or not isinstance(spec.loader, InspectLoader):
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-        return found.loader.get_code(_now(name))
+        return spec.loader.get_code(_now(name))
 
 
 def _now(name: str) -> str:

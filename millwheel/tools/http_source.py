@@ -55,11 +55,11 @@ def _serve(root: str, stream: str, security: str) -> None:
     from millwheel.adapters.front.http_server import FrontedServer
     from millwheel.connect.connectors.http.endpoint import HEALTH, HttpEndpoint, aside
 
-    given = next(spec.source for spec in load_shipped(root).streams if spec.name == stream)
-    assert given is not None
-    options = msgspec.convert(dict(given.options), HttpOptions)
-    known = load_security(security, _ROLE)
-    check_listen(f"{options.host}:{options.port}", known)
+    source = next(spec.source for spec in load_shipped(root).streams if spec.name == stream)
+    assert source is not None
+    options = msgspec.convert(dict(source.options), HttpOptions)
+    credentials = load_security(security, _ROLE)
+    check_listen(f"{options.host}:{options.port}", credentials)
     with (
         _bound(options) as listener,
         Injector(root, stream, security=security, patience_s=_PATIENCE_S) as injector,
@@ -73,15 +73,15 @@ def _serve(root: str, stream: str, security: str) -> None:
             return injector.send_records(injector.records(lines, named, traces))
 
         # else its port is open to this machine, as the file says
-        token = known.token if known and known.tls else ""
+        token = credentials.token if credentials and credentials.tls else ""
         endpoint = HttpEndpoint(options, token, lambda *posted: aside(lambda: inject(*posted)))
-        tls = _tls(options, security, known)
+        tls = _tls(options, security, credentials)
         server = FrontedServer(
             endpoint.app(),
             listener,
             limits.http_source(),
             [HEALTH],
-            renewing(known.tls if known else None),
+            renewing(credentials.tls if credentials else None),
             **tls,
         )
         server.serve_on_this_thread()
@@ -95,8 +95,8 @@ def _bound(options: HttpOptions) -> socket:
     )
 
 
-def _tls(options: HttpOptions, folder: str, known: Security | None) -> dict[str, Any]:
-    if known is None or known.tls is None:
+def _tls(options: HttpOptions, folder: str, credentials: Security | None) -> dict[str, Any]:
+    if credentials is None or credentials.tls is None:
         return {}
     own = _ROLE if (Path(folder) / f"{_ROLE}.pem").exists() else "process"
     asks = ssl.CERT_REQUIRED if options.client_certificates else ssl.CERT_NONE

@@ -22,34 +22,38 @@ from millwheel.language.schema.words import (
 
 
 def end(
-    known: Mapping[str, Connector], found: dict[str, Schema], more: Sequence[str] = ()
+    connectors: Mapping[str, Connector], definitions: dict[str, Schema], more: Sequence[str] = ()
 ) -> Schema:
     """One kind with its options, or a kind by its name alone. ``more`` are kinds of installed
-    packages, which have any options. Structs go into ``found``, by name."""
+    packages, which have any options. Structs go into ``definitions``, by name."""
     kinds: dict[str, Schema] = {name: {"type": ["object", "null"]} for name in more}
-    for kind, own in known.items():
+    for kind, own in connectors.items():
         form = own.form()
         if form is None:
             kinds[kind] = {"type": ["object", "null"], "maxProperties": 0}
             continue
-        kinds[kind] = _options(form, found)
+        kinds[kind] = _options(form, definitions)
     return {"anyOf": [exactly_one(kinds), {"enum": [*kinds]}]}
 
 
-def _options(form: type[msgspec.Struct], found: dict[str, Schema]) -> Schema:
+def _options(form: type[msgspec.Struct], definitions: dict[str, Schema]) -> Schema:
     """The options of a kind. They may be empty if it needs none."""
     needs = any(each.required for each in msgspec.structs.fields(form))
-    return _struct(form, found) if needs else {"anyOf": [_struct(form, found), {"type": "null"}]}
+    return (
+        _struct(form, definitions)
+        if needs
+        else {"anyOf": [_struct(form, definitions), {"type": "null"}]}
+    )
 
 
-def _struct(form: type[msgspec.Struct], found: dict[str, Schema]) -> Schema:
+def _struct(form: type[msgspec.Struct], definitions: dict[str, Schema]) -> Schema:
     (reference,), components = msgspec.json.schema_components([form])
     for name, schema in components.items():
-        found[name] = _open(schema)
+        definitions[name] = _open(schema)
     for each in _structs_in(form):
-        known = found[each.__name__]["properties"]
+        properties = definitions[each.__name__]["properties"]
         for name, option in options_of(each).items():
-            known[name] = _declared(known[name], option, found)
+            properties[name] = _declared(properties[name], option, definitions)
     return reference
 
 
@@ -63,10 +67,10 @@ def _structs_in(declared: Any) -> Iterator[type[msgspec.Struct]]:
         yield from _structs_in(inside)
 
 
-def _declared(schema: Schema, option: Option, found: dict[str, Schema]) -> Schema:
+def _declared(schema: Schema, option: Option, definitions: dict[str, Schema]) -> Schema:
     """The schema of an option, with its choices and its sentence."""
     if option.forms:
-        inner = {each: _options(option.forms[each], found) for each in option.choices}
+        inner = {each: _options(option.forms[each], definitions) for each in option.choices}
         schema = {**schema, "anyOf": [exactly_one(inner)]}
     if option.choices:
         schema = _chosen(schema, option.choices)
@@ -89,9 +93,9 @@ def _open(schema: Any) -> Any:
         return schema
     if "properties" in schema:
         opened = {name: _open(value) for name, value in schema["properties"].items()}
-        found = {**schema, "properties": opened, "additionalProperties": False}
-        found["description"] = _plain(schema.get("description", ""))
-        return found
+        described = {**schema, "properties": opened, "additionalProperties": False}
+        described["description"] = _plain(schema.get("description", ""))
+        return described
     if schema.get("type") in ("integer", "number", "boolean"):
         rest = {name: value for name, value in schema.items() if name == "default"}
         return {"anyOf": [{k: v for k, v in schema.items() if k != "default"}, PARAMETER], **rest}

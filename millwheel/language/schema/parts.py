@@ -31,13 +31,13 @@ class Installed:
 
 def pipeline_schema(more: Installed = Installed()) -> Schema:
     """The schema of a whole file."""
-    found: dict[str, Schema] = {}
+    definitions: dict[str, Schema] = {}
     step: Schema = {"$ref": "#/$defs/step"}
     defs = {
         **w.WORDS,
-        "source": end(SOURCES, found, more.sources),
-        "sink": end(SINKS, found, more.sinks),
-        "lookup": end(LOOKUPS, found, more.lookups),
+        "source": end(SOURCES, definitions, more.sources),
+        "sink": end(SINKS, definitions, more.sinks),
+        "lookup": end(LOOKUPS, definitions, more.lookups),
         "step": {**w.part(STEP), "minProperties": 1},
         "steps": {"type": "array", "items": step, "minItems": 1},
         "enrich": {"if": {"required": ["lookup"]}, "then": w.part(LOOKUP), "else": w.part(ENRICH)},
@@ -48,7 +48,7 @@ def pipeline_schema(more: Installed = Installed()) -> Schema:
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "A MillWheel pipeline",
     }
-    return {**head, **w.part(PIPELINE), "$defs": {**defs, **dict(sorted(found.items()))}}
+    return {**head, **w.part(PIPELINE), "$defs": {**defs, **dict(sorted(definitions.items()))}}
 
 
 def _aggregate() -> Schema:
@@ -70,11 +70,11 @@ def _trigger() -> Schema:
     tree: Schema = {"$ref": "#/$defs/trigger"}
     several: Schema = {"type": "array", "items": tree, "minItems": 1}
     around = w.either(w.fields({"early": tree, "late": tree}), {"type": "null"})
-    known = {
+    forms = {
         **dict.fromkeys(("repeat", "once"), tree),
         **dict.fromkeys(("any", "all", "each"), several),
         "after_watermark": around,
         "or_finally": w.fields({"main": tree, "until": tree}, ["main", "until"]),
     }
-    kinds = {name: known.get(name, w.ANY) for name in NAMES}
+    kinds = {name: forms.get(name, w.ANY) for name in NAMES}
     return w.either({"enum": list(NAMES)}, w.PARAMETER, w.exactly_one(kinds))

@@ -71,16 +71,16 @@ def number(least: int, most: int) -> Schema:
     return {"anyOf": [{"type": "integer", "minimum": least, "maximum": most}, PARAMETER]}
 
 
-def choice(known: Iterable[str]) -> Schema:
+def choice(choices: Iterable[str]) -> Schema:
     """One of a few words."""
-    return {"anyOf": [{"enum": list(known)}, PARAMETER]}
+    return {"anyOf": [{"enum": list(choices)}, PARAMETER]}
 
 
-def fields(known: Mapping[str, Schema], needed: Sequence[str] = (), text: str = "") -> Schema:
+def fields(properties: Mapping[str, Schema], needed: Sequence[str] = (), text: str = "") -> Schema:
     """A map with these fields and no others."""
     return {
         "type": "object",
-        "properties": dict(known),
+        "properties": dict(properties),
         "additionalProperties": False,
         **({"required": list(needed)} if needed else {}),
         **({"description": text} if text else {}),
@@ -107,9 +107,9 @@ def either(*schemas: Schema) -> Schema:
     return {"anyOf": [*schemas]}
 
 
-def exactly_one(known: Mapping[str, Schema]) -> Schema:
+def exactly_one(properties: Mapping[str, Schema]) -> Schema:
     """A map with one entry, one of these."""
-    return {**fields(known), "minProperties": 1, "maxProperties": 1}
+    return {**fields(properties), "minProperties": 1, "maxProperties": 1}
 
 
 def part(declared: FilePart) -> Schema:
@@ -138,8 +138,8 @@ def _schema_of(kind: Kind) -> Schema:
     match kind:
         case Number(least, most):
             return number(least, most)
-        case Choice(known):
-            return choice(known)
+        case Choice(words):
+            return choice(words)
         case Text(_, pattern):
             return {"type": "string", "pattern": pattern} if pattern else TEXT
         case Items(each):
@@ -149,8 +149,8 @@ def _schema_of(kind: Kind) -> Schema:
         case Short(name, declared):
             return either(_schema_of(declared.fields[name].kind), part(declared))
         case Own(shapes):
-            found = [_shape(shape) for shape in shapes]
-            return found[0] if len(found) == 1 else either(*found)
+            schemas = [_shape(shape) for shape in shapes]
+            return schemas[0] if len(schemas) == 1 else either(*schemas)
         case FilePart():
             return part(kind)
     return _SIMPLE[type(kind)]

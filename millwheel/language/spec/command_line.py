@@ -25,19 +25,19 @@ def resolve_params(
     A file that is no YAML gives no paths; :func:`~millwheel.language.spec.load_pipeline` reports
     the reason. Raises PipelineError if the file cannot be read, or, for Python, imported.
     """
-    given = PipelineFile.of(path)
-    if given.is_python:
-        top: YamlNode | None = load_document(given).top
+    pipeline_file = PipelineFile.of(path)
+    if pipeline_file.is_python:
+        top: YamlNode | None = load_document(pipeline_file).top
         names = mentioned_in(top)
     else:
         text = read_text(path)
         top, names = parse(text, Problems(path)), references(text)
     mentioned = {name: environ[name] for name in names if name in environ}
-    found = {**mentioned, **{name: str(value) for name, value in params.items()}}
+    values = {**mentioned, **{name: str(value) for name, value in params.items()}}
     for name in set(_path_parameters(top)) if top is not None else ():
-        if found.get(name) and "://" not in found[name]:
-            found[name] = str(Path(cwd, found[name]))
-    return found
+        if values.get(name) and "://" not in values[name]:
+            values[name] = str(Path(cwd, values[name]))
+    return values
 
 
 def _path_parameters(node: YamlNode, name: str = "") -> Iterator[str]:

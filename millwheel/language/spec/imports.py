@@ -32,20 +32,20 @@ def imported_files(
     ``declared`` reach by imports, including the modules themselves. Names that are not found there
     are installed elsewhere."""
     names, seen = list(modules), set[str]()
-    found: set[Path] = set()
+    files: set[Path] = set()
     fresh = [path for path in declared if path.suffix == ".py"]
     while names or fresh:
         while names:
             name = names.pop()
             if name not in seen and name.partition(".")[0] != _OURS:
                 seen.add(name)
-                fresh += [path for path in _files_of(name, folder) if path not in found]
-        found.update(fresh)
+                fresh += [path for path in _files_of(name, folder) if path not in files]
+        files.update(fresh)
         reading, fresh = set(fresh), []
         names = [
             name for path in reading if path.suffix == ".py" for name in _imports(path, folder)
         ]
-    return found
+    return files
 
 
 def files_below(folder: Path) -> Iterator[Path]:

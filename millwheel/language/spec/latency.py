@@ -20,11 +20,11 @@ def read_latency(reader: NodeReader, node: YamlNode | None) -> int | None:
     if node.text == GREEDY:
         return 0
     before = len(reader.problems.found)
-    found = reader.duration(node, 0)
-    if len(reader.problems.found) == before and not _LEAST_US <= found <= _MOST_US:
+    duration = reader.duration(node, 0)
+    if len(reader.problems.found) == before and not _LEAST_US <= duration <= _MOST_US:
         reader.bad(
             node,
             f"must be {GREEDY}, {BALANCED} or a duration from 100us to 1s, such as 2ms, not"
             f" {node.text!r}",
         )
-    return found
+    return duration

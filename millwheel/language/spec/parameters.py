@@ -141,13 +141,13 @@ class Parameters:
             return ""
         name, default = inside.groups()
         self._used.add(name)
-        found = self._params.get(name, self._environ.get(name))
-        if default is not None and not found:
+        value = self._params.get(name, self._environ.get(name))
+        if default is not None and not value:
             return str(default)
-        if found is None:
+        if value is None:
             self._unknown(name, node)
             return ""
-        return str(found)
+        return str(value)
 
     def _unknown(self, name: str, node: YamlNode) -> None:
         meant = (

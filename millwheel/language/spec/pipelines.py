@@ -154,11 +154,11 @@ def check_pipeline(
 def read_document(path: str) -> Document:
     """The tree of a YAML or Python file, before parameters and checks. Raises PipelineError if the
     file has none."""
-    given = PipelineFile.of(path)
-    if given.is_python:
-        return load_document(given)
-    problems = Problems(given.file)
-    top = parse(read_text(given.file), problems)
+    pipeline_file = PipelineFile.of(path)
+    if pipeline_file.is_python:
+        return load_document(pipeline_file)
+    problems = Problems(pipeline_file.file)
+    top = parse(read_text(pipeline_file.file), problems)
     if top is None:
         raise problems.error()
     return Document(top, problems)

@@ -52,8 +52,8 @@ class PipelineFile:
     @classmethod
     def of(cls, path: str) -> PipelineFile:
         """From an argument of the user: ``p.yaml``, ``p.py`` or ``p.py:name``."""
-        found = _PATH.fullmatch(path)
-        return cls(path) if found is None else cls(found["file"], found["variable"] or "")
+        match = _PATH.fullmatch(path)
+        return cls(path) if match is None else cls(match["file"], match["variable"] or "")
 
     @property
     def is_python(self) -> bool:
@@ -61,41 +61,42 @@ class PipelineFile:
         return self.file.endswith(".py")
 
 
-def load_document(given: PipelineFile) -> Document:
+def load_document(pipeline_file: PipelineFile) -> Document:
     """The document of a Python file. Raises PipelineError if it cannot be imported or defines no
     such pipeline."""
-    module = import_file(given.file)
-    found: dict[str, Documented] = {
+    module = import_file(pipeline_file.file)
+    pipelines: dict[str, Documented] = {
         name: thing for name, thing in vars(module).items() if _is_pipeline(thing)
     }
-    variable = _chosen(given, found)
-    pipeline: Documented = found[variable]
-    return pipeline.millwheel_document(given.file, f"{module.__name__}:{variable}.code")
+    variable = _chosen(pipeline_file, pipelines)
+    pipeline: Documented = pipelines[variable]
+    return pipeline.millwheel_document(pipeline_file.file, f"{module.__name__}:{variable}.code")
 
 
 def _is_pipeline(thing: Any) -> bool:
     return not isinstance(thing, type) and isinstance(thing, Documented)
 
 
-def _chosen(given: PipelineFile, found: dict[str, Documented]) -> str:
-    if given.variable:
-        if given.variable in found:
-            return given.variable
-        hint = did_you_mean(given.variable, found) or "."
-        there = ", ".join(found) or "none"
+def _chosen(pipeline_file: PipelineFile, pipelines: dict[str, Documented]) -> str:
+    if pipeline_file.variable:
+        if pipeline_file.variable in pipelines:
+            return pipeline_file.variable
+        hint = did_you_mean(pipeline_file.variable, pipelines) or "."
+        there = ", ".join(pipelines) or "none"
         raise PipelineError(
-            f"{given.file}: there is no pipeline {given.variable!r}{hint} Pipelines in it: {there}"
+            f"{pipeline_file.file}: there is no pipeline {pipeline_file.variable!r}{hint}"
+            f" Pipelines in it: {there}"
         )
-    different = {id(pipeline): name for name, pipeline in reversed(found.items())}
+    different = {id(pipeline): name for name, pipeline in reversed(pipelines.items())}
     if len(different) == 1:
         return next(iter(different.values()))
-    if not found:
+    if not pipelines:
         raise PipelineError(
-            f"{given.file}: the file defines no pipeline; assign one at its top level: pipeline ="
-            " Pipeline('name')"
+            f"{pipeline_file.file}: the file defines no pipeline; assign one at its top level:"
+            " pipeline = Pipeline('name')"
         )
     names = sorted(different.values())
     raise PipelineError(
-        f"{given.file}: the file defines {len(names)} pipelines ({', '.join(names)}); say which"
-        f" one: {Path(given.file).name}:{names[0]}"
+        f"{pipeline_file.file}: the file defines {len(names)} pipelines ({', '.join(names)}); say"
+        f" which one: {Path(pipeline_file.file).name}:{names[0]}"
     )

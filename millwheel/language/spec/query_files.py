@@ -26,8 +26,8 @@ def load_queries(path: str, spec: PipelineSpec) -> tuple[QuerySpec, ...]:
 
 def one_query(name: str, formula: str, window: str, spec: PipelineSpec) -> tuple[QuerySpec, ...]:
     """One query by its parts. Raises PipelineError."""
-    given = {"formula": formula, **({"window": window} if window else {})}
-    return _read(msgspec.json.encode({"queries": {name: given}}).decode(), "the query", spec)
+    query = {"formula": formula, **({"window": window} if window else {})}
+    return _read(msgspec.json.encode({"queries": {name: query}}).decode(), "the query", spec)
 
 
 def _read(text: str, file: str, spec: PipelineSpec) -> tuple[QuerySpec, ...]:
@@ -39,8 +39,8 @@ def _read(text: str, file: str, spec: PipelineSpec) -> tuple[QuerySpec, ...]:
     fields = reader.fields(top, [*PIPELINE.fields], _EXAMPLE)
     if "queries" not in fields and top.is_map:
         reader.missing(top, "queries", f"write for example {_EXAMPLE}")
-    found = read_queries(reader, fields.get("queries"))
-    check_queries(reader, replace(spec, queries=found), top)
+    queries = read_queries(reader, fields.get("queries"))
+    check_queries(reader, replace(spec, queries=queries), top)
     if problems.found:
         raise problems.error()
-    return found
+    return queries

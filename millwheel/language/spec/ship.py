@@ -33,15 +33,15 @@ def read_ship(reader: NodeReader, node: YamlNode | None) -> tuple[str, ...]:
             f"must be a list of files beside the pipeline, not a map; write for example {_EXAMPLE}",
         )
         return ()
-    found = [(child, reader.text(child, "model.json")) for child in reader.items(node)]
-    for child, text in found:
+    texts = [(child, reader.text(child, "model.json")) for child in reader.items(node)]
+    for child, text in texts:
         if text and (Path(text).is_absolute() or ".." in Path(text).parts):
             reader.bad(
                 child,
                 f"{text!r} lies outside of the pipeline's folder, and only what is in it is sent to"
                 " workers; move the file there, or put it where workers find it themselves",
             )
-    return tuple(text for _, text in found if text)
+    return tuple(text for _, text in texts if text)
 
 
 def check_ship(reader: NodeReader, spec: PipelineSpec, top: YamlNode) -> None:
@@ -59,14 +59,14 @@ def check_ship(reader: NodeReader, spec: PipelineSpec, top: YamlNode) -> None:
 
 def _check_declared(reader: NodeReader, spec: PipelineSpec, node: YamlNode) -> None:
     for pattern in spec.ship if not reader.problems.concerns(node.path) else ():
-        found = _matching(spec, (pattern,))
-        if not found:
+        paths = _matching(spec, (pattern,))
+        if not paths:
             reader.bad(
                 node,
                 f"there is no file {pattern!r} in {spec.folder}; write names of files there, or"
                 " globs",
             )
-        for path in found:
+        for path in paths:
             if (
                 path.relative_to(spec.folder).as_posix() in _OURS
                 and path != Path(spec.file).resolve()
@@ -109,8 +109,8 @@ def _matching(spec: PipelineSpec, patterns: tuple[str, ...]) -> set[Path]:
     named = {folder / pattern for pattern in patterns}
     if all(path.is_file() for path in named):
         return named
-    found = {path for pattern in patterns for path in folder.glob(pattern)}
-    below = {path for path in files_below(folder) if not found.isdisjoint((path, *path.parents))}
+    paths = {path for pattern in patterns for path in folder.glob(pattern)}
+    below = {path for path in files_below(folder) if not paths.isdisjoint((path, *path.parents))}
     return below | {path for path in named if path.is_file()}
 
 
@@ -142,18 +142,20 @@ def _undeclared(spec: PipelineSpec) -> Iterator[tuple[str, int, str]]:
 def _options(spec: PipelineSpec) -> Iterator[tuple[str, str, str]]:
     """(whose, where, text) of the options that code gets. Options called ``path`` were excluded
     before."""
-    given = [
+    option_sets = [
         (c.called.callback, c.where, c.called.options)
         for c in spec.computations
         if c.called is not None
     ]
-    given += [
+    option_sets += [
         (f"{s.source.kind} of {s.name}", s.where, s.source.options)
         for s in spec.streams
         if s.source is not None
     ]
-    given += [(f"{sink.kind} of {sink.stream}", sink.where, sink.options) for sink in spec.sinks]
-    for who, where, options in given:
+    option_sets += [
+        (f"{sink.kind} of {sink.stream}", sink.where, sink.options) for sink in spec.sinks
+    ]
+    for who, where, options in option_sets:
         yield from (
             (who, where, text)
             for name, value in options.items()

@@ -22,13 +22,13 @@ class CodeShelf:
 
     def put(self, thing: Any, *words: str) -> Code:
         """Keep something under a name made of words, with a number if the name is taken."""
-        wanted = re.sub(r"\W", "_", "_".join(words))
-        if wanted[:1].isdigit():
-            wanted = f"n{wanted}"
-        slug, number = wanted, 1
+        stem = re.sub(r"\W", "_", "_".join(words))
+        if stem[:1].isdigit():
+            stem = f"n{stem}"
+        slug, number = stem, 1
         while slug in self._things:
             number += 1
-            slug = f"{wanted}_{number}"
+            slug = f"{stem}_{number}"
         self._things[slug] = thing
         return Code(thing, slug)
 
@@ -52,7 +52,7 @@ def own_name(thing: Any) -> str:
         or "<" in name
     ):
         return ""
-    found: Any = sys.modules.get(module)
+    value: Any = sys.modules.get(module)
     for part in name.split("."):
-        found = getattr(found, part, None)
-    return f"{module}:{name}" if found is thing else ""
+        value = getattr(value, part, None)
+    return f"{module}:{name}" if value is thing else ""

@@ -86,23 +86,23 @@ class NodeWriter:
         if isinstance(value, Mapping):
             return self._map(value, code_line, YamlNode({}, line, path))
         if isinstance(value, (list, tuple)):
-            found = YamlNode([], line, path)
-            found.value = [
-                self.node(item, code_line, found.child_path(i)) for i, item in enumerate(value)
+            node = YamlNode([], line, path)
+            node.value = [
+                self.node(item, code_line, node.child_path(i)) for i, item in enumerate(value)
             ]
-            return found
+            return node
         return self._scalar(value, line, path)
 
-    def _map(self, value: Mapping[Any, Any], code_line: CodeLine, found: YamlNode) -> YamlNode:
+    def _map(self, value: Mapping[Any, Any], code_line: CodeLine, node: YamlNode) -> YamlNode:
         for name, item in value.items():
             if not isinstance(name, str):
                 self.complain(
-                    found.line, found.path, f"the name {name!r:.60} is no text; write it in quotes"
+                    node.line, node.path, f"the name {name!r:.60} is no text; write it in quotes"
                 )
                 continue
-            found.value[name] = self.node(item, code_line, found.child_path(name))
-            found.key_lines[name] = found.value[name].line
-        return found
+            node.value[name] = self.node(item, code_line, node.child_path(name))
+            node.key_lines[name] = node.value[name].line
+        return node
 
     def _scalar(self, value: Any, line: int, path: str) -> YamlNode:
         if isinstance(value, Code):

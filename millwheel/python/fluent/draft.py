@@ -46,15 +46,15 @@ class DialOptions(TypedDict, total=False):
     skew: str | None
 
 
-def given_dials(given: DialOptions) -> dict[str, Any]:
+def given_dials(dials: DialOptions) -> dict[str, Any]:
     """Those that are not None. Raises TypeError for a name that is none of them."""
-    for name in given:
+    for name in dials:
         if name not in DialOptions.__annotations__:
             raise TypeError(
                 "a computation has no option"
                 f" {name!r}{did_you_mean(name, [*DialOptions.__annotations__])}"
             )
-    return {name: value for name, value in given.items() if value is not None}
+    return {name: value for name, value in dials.items() if value is not None}
 
 
 @dataclass
@@ -102,19 +102,19 @@ class Draft:
         self, name: str, inputs: Sequence[Input], fields: Mapping[str, Any]
     ) -> None:
         """An entry below ``computations``, under a name from :meth:`name_for`."""
-        given: dict[str, Any] = {}
+        input_fields: dict[str, Any] = {}
         for each in inputs:
-            if each.stream in given:
+            if each.stream in input_fields:
                 text = f"one flatten names the stream {each.stream!r} twice; name it once"
                 self.note(f"computations.{name}.input.{each.stream}", text)
             key = self.keep(each.key, name, "key") if callable(each.key) else each.key
-            given[each.stream] = At(each.line, {} if key is None else {"key": key})
+            input_fields[each.stream] = At(each.line, {} if key is None else {"key": key})
         path = f"computations.{name}"
         self._add(
             self.computations,
             path,
             name,
-            {"input": given, **fields},
+            {"input": input_fields, **fields},
             "give this one another name=…",
         )
 
@@ -123,27 +123,27 @@ class Draft:
         if that is taken."""
         if name:
             return name
-        wanted, number = output or word, 1
-        found = wanted
-        while found in self.computations:
+        stem, number = output or word, 1
+        candidate = stem
+        while candidate in self.computations:
             number += 1
-            found = f"{wanted}_{number}"
+            candidate = f"{stem}_{number}"
         if not output:
-            self.unnamed.add(found)
-        return found
+            self.unnamed.add(candidate)
+        return candidate
 
     def keep(self, thing: Any, *words: str) -> Code:
         """Keep some code of the user's, and return its name in the document."""
         return self.code.put(thing, *words)
 
     def _add(
-        self, known: dict[str, At], path: str, name: str, fields: Mapping[str, Any], fix: str
+        self, entries: dict[str, At], path: str, name: str, fields: Mapping[str, Any], fix: str
     ) -> None:
-        if name in known:
-            first = known[name].code_line
+        if name in entries:
+            first = entries[name].code_line
             self.note(path, f"this name is already in line {first.line}; {fix}")
         else:
-            known[name] = At(here(), fields)
+            entries[name] = At(here(), fields)
 
     # --- the document ----------------------------------------------------------------------------
 

@@ -26,20 +26,20 @@ def fused(
     consumers = Counter(stream for at in computations.values() for stream in at.value["input"])
     consumers.update(list(used))
     makers = Counter(stream for at in computations.values() for stream in _outputs(at.value))
-    found: dict[str, At] = {}
+    remaining: dict[str, At] = {}
     for name, at in computations.items():
         before = _only_input(at.value)
-        if before in found and before in unnamed and consumers[before] == makers[before] == 1:
-            first = found[before]
+        if before in remaining and before in unnamed and consumers[before] == makers[before] == 1:
+            first = remaining[before]
             if (
                 _is_steps(at.value)
                 and _is_steps(first.value)
                 and _dials(at.value) == _dials(first.value)
             ):
-                del found[before]
+                del remaining[before]
                 at = At(at.code_line, _joined(first, at))
-        found[name] = at
-    return found
+        remaining[name] = at
+    return remaining
 
 
 def _only_input(fields: Mapping[str, Any]) -> str:

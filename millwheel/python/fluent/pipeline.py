@@ -87,10 +87,10 @@ class Pipeline:
         """A named query: a formula such as ``"clicks.spend / clicks.n"`` over what computations
         keep, asked for ``window`` unless another is given. ``key`` and ``keys`` are for
         computations with different keys: see docs/queries.md."""
-        given = {"window": window, "key": [*key], "keys": dict(keys or {})}
+        options = {"window": window, "key": [*key], "keys": dict(keys or {})}
         self._draft.queries[name] = {
             "formula": formula,
-            **{each: value for each, value in given.items() if value},
+            **{each: value for each, value in options.items() if value},
         }
 
     # --- streams ----------------------------------------------------------------------------------
@@ -157,9 +157,9 @@ class Pipeline:
         are decoded into. ``fields``: types of some fields, ``{"cost": float}``, which makes reading
         and aggregating faster. ``on_error``: the treatment of unusable lines, as for computations.
         """
-        found: dict[str, Any] = {}
+        entry: dict[str, Any] = {}
         if isinstance(source, DeclaredSource):
-            found["source"] = {kind_of(source): self._source_options(stream, source)}
+            entry["source"] = {kind_of(source): self._source_options(stream, source)}
         else:
             text = (
                 "must be a source such as FileSource('hits.jsonl', 'jsonl'), not a"
@@ -172,19 +172,19 @@ class Pipeline:
                 if callable(timestamp)
                 else timestamp
             )
-            found["timestamp"] = (
+            entry["timestamp"] = (
                 kept if timestamp_unit is None else {"field": kept, "unit": timestamp_unit}
             )
         if id:
-            found["id"] = id if id_horizon is None else {"field": id, "horizon": id_horizon}
+            entry["id"] = id if id_horizon is None else {"field": id, "horizon": id_horizon}
         watermark = {"max_delay": max_delay, "idle_after": idle_after, "max_future": max_future}
         if any(value is not None for value in watermark.values()):
-            found["watermark"] = {
+            entry["watermark"] = {
                 name: value for name, value in watermark.items() if value is not None
             }
         if on_error is not None:
-            found["on_error"] = on_error
-        self._draft.add_stream(stream, {**found, **self._types(stream, schema, fields)})
+            entry["on_error"] = on_error
+        self._draft.add_stream(stream, {**entry, **self._types(stream, schema, fields)})
         return self._stream(stream)
 
     @overload
@@ -216,8 +216,10 @@ class Pipeline:
         """Several streams as one input of the next computation. Keyed ones keep their keys."""
         inputs = merged(self._draft, (first, *others))
         keyed = any(isinstance(flow, KeyedStream) for flow in (first, *others))
-        found: Flow = KeyedStream(self._draft, inputs) if keyed else Unkeyed(self._draft, inputs)
-        return found
+        flattened: Flow = (
+            KeyedStream(self._draft, inputs) if keyed else Unkeyed(self._draft, inputs)
+        )
+        return flattened
 
     # --- running it -------------------------------------------------------------------------------
 
@@ -313,14 +315,14 @@ class Pipeline:
         }
 
     def _types(self, stream: str, schema: Any, fields: Fields | None) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+        types: dict[str, Any] = {}
         if schema is not None:
-            found["schema"] = (
+            types["schema"] = (
                 schema if isinstance(schema, str) else self._draft.keep(schema, stream, "schema")
             )
         if fields is not None:
-            found["fields"] = {
+            types["fields"] = {
                 name: kind.__name__ if isinstance(kind, type) else kind
                 for name, kind in fields.items()
             }
-        return found
+        return types

@@ -184,20 +184,22 @@ class Flow(Generic[T]):
             if isinstance(callback, str)
             else getattr(callback, "__name__", "callback")
         )
-        found = self._draft.name_for(name, outputs[0] if outputs else "", word)
+        node_name = self._draft.name_for(name, outputs[0] if outputs else "", word)
         if isinstance(output, str):
-            outputs = outputs or (found,)
-        given = (
-            callback if isinstance(callback, str) else self._draft.keep(callback, found, "callback")
+            outputs = outputs or (node_name,)
+        code = (
+            callback
+            if isinstance(callback, str)
+            else self._draft.keep(callback, node_name, "callback")
         )
-        fields: dict[str, Any] = {"callback": given}
+        fields: dict[str, Any] = {"callback": code}
         if options:
             fields["options"] = options
         if order_by is not None:
             fields["order_by"] = order_by
         if outputs:
             fields["output"] = outputs[0] if len(outputs) == 1 else list(outputs)
-        self._draft.add_computation(found, self._inputs, {**fields, **given_dials(dials)})
+        self._draft.add_computation(node_name, self._inputs, {**fields, **given_dials(dials)})
         streams = tuple(self._stream(each) for each in outputs)
         return streams[0] if isinstance(output, str) else streams
 
@@ -215,11 +217,11 @@ class Flow(Generic[T]):
         Equal records are dropped and counted, until one is ``within`` later than the record passed
         on.
         """
-        found = self._draft.name_for(name, output, f"{self._inputs[0].stream}_deduplicate")
-        given = {"within": within, **({"by": list(by)} if by else {})}
-        fields = {"deduplicate": given, "output": output or found, **given_dials(dials)}
-        self._draft.add_computation(found, self._inputs, fields)
-        return self._stream(output or found)
+        node_name = self._draft.name_for(name, output, f"{self._inputs[0].stream}_deduplicate")
+        options = {"within": within, **({"by": list(by)} if by else {})}
+        fields = {"deduplicate": options, "output": output or node_name, **given_dials(dials)}
+        self._draft.add_computation(node_name, self._inputs, fields)
+        return self._stream(output or node_name)
 
     def branch(
         self,
@@ -236,11 +238,11 @@ class Flow(Generic[T]):
         stream). If none holds, it goes to the stream with ``"otherwise"``; without one it is
         dropped and counted.
         """
-        found = self._draft.name_for(name, "", f"{self._inputs[0].stream}_branch")
+        node_name = self._draft.name_for(name, "", f"{self._inputs[0].stream}_branch")
         fields: dict[str, Any] = {"branch": dict(conditions)}
         if match != "first":
             fields["match"] = match
-        self._draft.add_computation(found, self._inputs, {**fields, **given_dials(dials)})
+        self._draft.add_computation(node_name, self._inputs, {**fields, **given_dials(dials)})
         return tuple(self._stream(stream) for stream in conditions)
 
     def join(
@@ -260,12 +262,12 @@ class Flow(Generic[T]):
         records, each under the name of its stream; None for one that has no partner
         (``how="left"``: of this stream; ``"outer"``: of either).
         """
-        found = self._draft.name_for(name, output, f"{self._inputs[0].stream}_join")
-        tree = window_tree(window, lambda thing, what: self._draft.keep(thing, found, what))
-        given = {"window": tree, "join": how}
-        fields = {**given, "output": output or found, **given_dials(dials)}
-        self._draft.add_computation(found, (*self._inputs, *other._inputs), fields)
-        return self._stream(output or found)
+        node_name = self._draft.name_for(name, output, f"{self._inputs[0].stream}_join")
+        tree = window_tree(window, lambda thing, what: self._draft.keep(thing, node_name, what))
+        options = {"window": tree, "join": how}
+        fields = {**options, "output": output or node_name, **given_dials(dials)}
+        self._draft.add_computation(node_name, (*self._inputs, *other._inputs), fields)
+        return self._stream(output or node_name)
 
     def enrich(
         self,
@@ -286,15 +288,15 @@ class Flow(Generic[T]):
         such a value: the field is None, or the record is dropped and counted, or it becomes a dead
         letter.
         """
-        found = self._draft.name_for(name, output, f"{self._inputs[0].stream}_enrich")
-        given: dict[str, Any] = {"with": other._inputs[0].stream}
-        given.update(
+        node_name = self._draft.name_for(name, output, f"{self._inputs[0].stream}_enrich")
+        options: dict[str, Any] = {"with": other._inputs[0].stream}
+        options.update(
             {"as": field} if field else {}, **({"missing": missing} if missing != "keep" else {})
         )
-        given.update({"as_of": as_of} if as_of != "timestamp" else {})
-        fields = {"enrich": given, "output": output or found, **given_dials(dials)}
-        self._draft.add_computation(found, (*self._inputs, *other._inputs), fields)
-        return self._stream(output or found)
+        options.update({"as_of": as_of} if as_of != "timestamp" else {})
+        fields = {"enrich": options, "output": output or node_name, **given_dials(dials)}
+        self._draft.add_computation(node_name, (*self._inputs, *other._inputs), fields)
+        return self._stream(output or node_name)
 
     def look_up(
         self,
@@ -317,20 +319,22 @@ class Flow(Generic[T]):
         the lookup's own expressions for the key. ``cache={"size": 10_000, "ttl": "5m"}`` keeps
         answers; ``missing`` decides about a record without an answer. See docs/lookups.md.
         """
-        found = self._draft.name_for(name, output, f"{self._inputs[0].stream}_lookup")
+        node_name = self._draft.name_for(name, output, f"{self._inputs[0].stream}_lookup")
         chosen = {"as": field or None, "fields": fields, "by": by, "cache": cache, "batch": batch}
         where = (
             {kind_of(lookup): lookup.options()} if isinstance(lookup, DeclaredLookup) else lookup
         )
-        given: dict[str, Any] = {
+        options: dict[str, Any] = {
             "lookup": where,
             **{key: value for key, value in chosen.items() if value is not None},
         }
-        given.update({"missing": missing} if missing != "keep" else {})
+        options.update({"missing": missing} if missing != "keep" else {})
         self._draft.add_computation(
-            found, self._inputs, {"enrich": given, "output": output or found, **given_dials(dials)}
+            node_name,
+            self._inputs,
+            {"enrich": options, "output": output or node_name, **given_dials(dials)},
         )
-        return self._stream(output or found)
+        return self._stream(output or node_name)
 
     def window(
         self,
@@ -352,14 +356,14 @@ class Flow(Generic[T]):
         (``accumulating``), or all so far after taking back its previous result (``retracting``).
         With ``queryable="latest"``, the newest result of each key is kept to be asked.
         """
-        given = {
+        options = {
             "allowed_lateness": allowed_lateness,
             "late": None if late == "drop" else late,
             "output_time": output_time,
             "accumulation": accumulation,
             "queryable": queryable,
         }
-        fields = {name: value for name, value in given.items() if value is not None}
+        fields = {name: value for name, value in options.items() if value is not None}
         line = here()
         self._draft.idle_windows.add(line)
         return WindowedStream(Opened(self._draft, self._inputs, window, line, self._stream, fields))
@@ -384,11 +388,11 @@ class Flow(Generic[T]):
         ``levels`` are lengths of slices, each a multiple of the one before; the first is ``every``.
         Slices go ``keep`` behind the watermark, and all of a key without a record for ``ttl``.
         """
-        given = {"levels": [*levels], "time_zone": time_zone, "ttl": ttl}
+        options = {"levels": [*levels], "time_zone": time_zone, "ttl": ttl}
         slices = {
             "every": every,
             "keep": keep,
-            **{name: value for name, value in given.items() if value},
+            **{name: value for name, value in options.items() if value},
         }
         fields = {
             "slices": slices,
@@ -418,8 +422,8 @@ class Flow(Generic[T]):
         """Count the different values of a field so far in the day, for each key, ``every`` so
         often: see docs/unique-visitors.md. The count is ``field`` (default: visitors). With a
         ``ttl`` of at least ``per`` the dictionary forgets values that no record has."""
-        found = self._draft.name_for(name, output, f"{self._inputs[0].stream}_visitors")
-        given = {
+        node_name = self._draft.name_for(name, output, f"{self._inputs[0].stream}_visitors")
+        options = {
             "time_zone": time_zone,
             "as": field,
             "partitions": partitions,
@@ -430,25 +434,25 @@ class Flow(Generic[T]):
             "of": of,
             "every": every,
             "per": per,
-            **{option: value for option, value in given.items() if value},
+            **{option: value for option, value in options.items() if value},
         }
         uv.update({"emit": "changes"} if changes else {})
         fields = {
             "uv": uv,
             **({"where": where} if where else {}),
-            "output": output or found,
+            "output": output or node_name,
             **given_dials(dials),
         }
-        self._draft.add_computation(found, self._inputs, fields)
-        return self._stream(output or found)
+        self._draft.add_computation(node_name, self._inputs, fields)
+        return self._stream(output or node_name)
 
     def _step(self, kind: str, function: Any, name: str, output: str, dials: DialOptions) -> Stream:
-        found = self._draft.name_for(name, output, f"{self._inputs[0].stream}_{kind}")
+        node_name = self._draft.name_for(name, output, f"{self._inputs[0].stream}_{kind}")
         if callable(function):
-            function = self._draft.keep(function, found, kind)
-        fields = {kind: function, "output": output or found, **given_dials(dials)}
-        self._draft.add_computation(found, self._inputs, fields)
-        return self._stream(output or found)
+            function = self._draft.keep(function, node_name, kind)
+        fields = {kind: function, "output": output or node_name, **given_dials(dials)}
+        self._draft.add_computation(node_name, self._inputs, fields)
+        return self._stream(output or node_name)
 
     def _stream(self, name: str) -> Stream:
         return Stream(self._draft, (Input(name, here()),))
@@ -469,8 +473,10 @@ class Unkeyed(Flow[T]):
         uses the key.
         """
         line = here()
-        found = [key, *more] if more else key
-        return KeyedStream(self._draft, [Input(each.stream, line, found) for each in self._inputs])
+        new_key = [key, *more] if more else key
+        return KeyedStream(
+            self._draft, [Input(each.stream, line, new_key) for each in self._inputs]
+        )
 
     def dictionary(
         self,
@@ -487,12 +493,12 @@ class Unkeyed(Flow[T]):
         for ever: see docs/pipeline.md. The number of ``partitions`` can never be changed. A value
         that no record has for ``ttl`` is forgotten; its number is not given again."""
         options = {"partitions": partitions, "ttl": ttl}
-        given = {
+        arguments = {
             "of": of,
             "as": field,
             **{option: value for option, value in options.items() if value},
         }
-        return self._step("dictionary", given, name, output, dials)
+        return self._step("dictionary", arguments, name, output, dials)
 
     def flatten(self, *others: Unkeyed[U]) -> Unkeyed[T | U]:
         """This stream and others as one input of the next computation."""

@@ -79,15 +79,15 @@ class WindowedStream(Generic[T]):
         Records that do not satisfy the expression ``where`` are left out.
         """
         parts = self._parts
-        found = parts.draft.name_for(name, output, f"{parts.inputs[0].stream}_windows")
-        fields = self._windowing(found)
+        node_name = parts.draft.name_for(name, output, f"{parts.inputs[0].stream}_windows")
+        fields = self._windowing(node_name)
         if aggregates:
-            fields["aggregate"] = aggregates_tree(parts.draft, found, aggregates)
+            fields["aggregate"] = aggregates_tree(parts.draft, node_name, aggregates)
         if where:
             fields["where"] = where
-        fields["output"] = output or found
-        parts.draft.add_computation(found, parts.inputs, {**fields, **given_dials(dials)})
-        return parts.stream(output or found)
+        fields["output"] = output or node_name
+        parts.draft.add_computation(node_name, parts.inputs, {**fields, **given_dials(dials)})
+        return parts.stream(output or node_name)
 
     @overload
     def process(
@@ -133,19 +133,21 @@ class WindowedStream(Generic[T]):
             if isinstance(callback, str)
             else getattr(callback, "__name__", "callback")
         )
-        found = parts.draft.name_for(name, outputs[0] if outputs else "", word)
+        node_name = parts.draft.name_for(name, outputs[0] if outputs else "", word)
         if isinstance(output, str):
-            outputs = outputs or (found,)
-        given = (
-            callback if isinstance(callback, str) else parts.draft.keep(callback, found, "callback")
+            outputs = outputs or (node_name,)
+        code = (
+            callback
+            if isinstance(callback, str)
+            else parts.draft.keep(callback, node_name, "callback")
         )
-        fields: dict[str, Any] = {**self._windowing(found), "callback": given}
+        fields: dict[str, Any] = {**self._windowing(node_name), "callback": code}
         fields.update(
             {"options": options} if options else {}, **({"where": where} if where else {})
         )
         if outputs:
             fields["output"] = outputs[0] if len(outputs) == 1 else list(outputs)
-        parts.draft.add_computation(found, parts.inputs, {**fields, **given_dials(dials)})
+        parts.draft.add_computation(node_name, parts.inputs, {**fields, **given_dials(dials)})
         streams = tuple(parts.stream(each) for each in outputs)
         return streams[0] if isinstance(output, str) else streams
 
@@ -187,22 +189,22 @@ def aggregates_tree(
     return {field: _aggregate(draft, name, field, each) for field, each in aggregates.items()}
 
 
-def _aggregate(draft: Draft, name: str, field: str, given: Aggregate | str) -> Any:
-    if isinstance(given, str):
-        return given
-    if not isinstance(given, Aggregate):
+def _aggregate(draft: Draft, name: str, field: str, aggregate: Aggregate | str) -> Any:
+    if isinstance(aggregate, str):
+        return aggregate
+    if not isinstance(aggregate, Aggregate):
         path = f"computations.{name}.aggregate.{field}"
-        draft.note(path, f"must be such as agg.count() or agg.sum('size'), not {given!r:.60}")
+        draft.note(path, f"must be such as agg.count() or agg.sum('size'), not {aggregate!r:.60}")
         return "count"
-    function = given.function
+    function = aggregate.function
     if not isinstance(function, str):
-        return _own(draft, name, field, given)
-    options = {**given.options, **({"where": given.where} if given.where else {})}
-    return {function: given.of or None, **options} if given.of or options else function
+        return _own(draft, name, field, aggregate)
+    options = {**aggregate.options, **({"where": aggregate.where} if aggregate.where else {})}
+    return {function: aggregate.of or None, **options} if aggregate.of or options else function
 
 
-def _own(draft: Draft, name: str, field: str, given: Aggregate) -> Any:
+def _own(draft: Draft, name: str, field: str, aggregate: Aggregate) -> Any:
     """An aggregator of the user's own."""
-    code = draft.keep(given.function, name, field)
-    options = {**given.options, **({"where": given.where} if given.where else {})}
-    return CodeKey(code, {"of": given.of or None, **options})
+    code = draft.keep(aggregate.function, name, field)
+    options = {**aggregate.options, **({"where": aggregate.where} if aggregate.where else {})}
+    return CodeKey(code, {"of": aggregate.of or None, **options})

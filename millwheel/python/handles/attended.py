@@ -91,8 +91,8 @@ def main() -> None:
     """Read the settings, run, write the outcome."""
     begin_process()
     descriptor = int(sys.argv[1])
-    with open(0, "rb", buffering=0, closefd=False) as given:
-        settings = msgspec.json.decode(given.readline(), type=RunSettings)
+    with open(0, "rb", buffering=0, closefd=False) as stdin:
+        settings = msgspec.json.decode(stdin.readline(), type=RunSettings)
     threading.Thread(target=_stop_with_parent, daemon=True, name="attended").start()
     sys.stdout, sys.stderr = masking(sys.stdout), masking(sys.stderr)
     outcome = driven(settings, Terminal(stderr=True))

@@ -243,8 +243,8 @@ class RunHandle:
                 sys.stderr.write(plain(line))
 
 
-def _thread(name: str, target: Callable[..., None], *given: Any) -> threading.Thread:
-    made = threading.Thread(target=target, args=given, daemon=True, name=name)
+def _thread(name: str, target: Callable[..., None], *arguments: Any) -> threading.Thread:
+    made = threading.Thread(target=target, args=arguments, daemon=True, name=name)
     made.start()
     return made
 
@@ -263,5 +263,5 @@ def _error(outcome: RunOutcome) -> MillwheelError:
     if outcome.error == "PipelineError":
         return PipelineError(*outcome.text)
     kind = getattr(errors, outcome.error, SetupError)
-    found: MillwheelError = kind("\n".join(outcome.text))
-    return found
+    error: MillwheelError = kind("\n".join(outcome.text))
+    return error

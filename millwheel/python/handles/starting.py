@@ -44,15 +44,15 @@ def started(
             "run() is called while the file is imported, which workers and commands do; write it"
             " below `if __name__ == '__main__':`"
         )
-    given = {name: str(value) for name, value in (params or {}).items()}
-    wanted = _settings(given, workers, settings)
-    spec = pipeline.spec(given)
-    address = str(root_path(os.fspath(root) or wanted.root_address(spec.name)))
+    values = {name: str(value) for name, value in (params or {}).items()}
+    run_settings = _settings(values, workers, settings)
+    spec = pipeline.spec(values)
+    address = str(root_path(os.fspath(root) or run_settings.root_address(spec.name)))
     kept = _kept(spec, keep, address)
     folder = tempfile.mkdtemp(prefix="millwheel-run-")
     try:
         file = pack(pipeline, spec, kept, Path(folder))
-        chosen = {each.name: getattr(wanted, each.name) for each in fields(wanted)}
+        chosen = {each.name: getattr(run_settings, each.name) for each in fields(run_settings)}
         chosen |= {"pipeline": file, "root": os.fspath(root) or address}
         streams: dict[str, StreamFiles | str] = files_of(spec, spec.folder)
         streams |= {
@@ -79,19 +79,21 @@ def in_foreground(handle: RunHandle) -> RunResult:
 
 
 def _settings(params: Mapping[str, str], workers: int, more: Mapping[str, Any]) -> RunSettings:
-    known = [
+    names = [
         each.name
         for each in fields(RunSettings)
         if each.name not in ("pipeline", "params", "submitted")
     ]
     for name in more:
-        if name not in known:
-            raise SetupError(unknown("setting of a run", name, known))
-    given = {"launcher": LauncherKind.PROCESSES, **more}
-    given["launcher"] = LauncherKind(given["launcher"])
-    given["spares"] = parse_spares(str(given.get("spares", 0)))
-    given["conf"] = {name: _conf_text(value) for name, value in dict(given.get("conf", {})).items()}
-    return RunSettings("", params, workers, **given)
+        if name not in names:
+            raise SetupError(unknown("setting of a run", name, names))
+    values = {"launcher": LauncherKind.PROCESSES, **more}
+    values["launcher"] = LauncherKind(values["launcher"])
+    values["spares"] = parse_spares(str(values.get("spares", 0)))
+    values["conf"] = {
+        name: _conf_text(value) for name, value in dict(values.get("conf", {})).items()
+    }
+    return RunSettings("", params, workers, **values)
 
 
 def _conf_text(value: Any) -> str:
@@ -101,31 +103,34 @@ def _conf_text(value: Any) -> str:
 
 def _kept(spec: PipelineSpec, keep: Sequence[str] | None, root: str) -> dict[str, dict[str, Any]]:
     """The options of the sinks of streams whose rows are kept in the root."""
-    wanted = list(keep) if keep is not None else _loose(spec) if _bounded(spec) else []
+    names = list(keep) if keep is not None else _loose(spec) if _bounded(spec) else []
     sinks, produced = {sink.stream for sink in spec.sinks}, _produced(spec)
-    for stream in wanted:
+    for stream in names:
         if stream not in produced:
             raise SetupError(unknown("stream", stream, produced))
     back = retracting_streams(spec)
-    streams = [stream for stream in wanted if stream not in sinks]
-    found: dict[str, dict[str, Any]] = {
+    streams = [stream for stream in names if stream not in sinks]
+    options: dict[str, dict[str, Any]] = {
         s: {"path": str(Path(root) / RESULTS / s), "format": "jsonl"} for s in streams
     }
-    for stream in back & found.keys():
-        found[stream]["mode"] = "changelog"
-    return found
+    for stream in back & options.keys():
+        options[stream]["mode"] = "changelog"
+    return options
 
 
 def _produced(spec: PipelineSpec) -> list[str]:
-    found = [stream.name for stream in spec.streams]
+    streams = [stream.name for stream in spec.streams]
     for computation in spec.computations:
-        found += [*computation.outputs, *([computation.late_side] if computation.late_side else [])]
-    return list(dict.fromkeys(found))
+        streams += [
+            *computation.outputs,
+            *([computation.late_side] if computation.late_side else []),
+        ]
+    return list(dict.fromkeys(streams))
 
 
 def _loose(spec: PipelineSpec) -> list[str]:
     """Outputs of computations that nothing consumes."""
-    consumed = {given.stream for computation in spec.computations for given in computation.inputs}
+    consumed = {each.stream for computation in spec.computations for each in computation.inputs}
     consumed |= {sink.stream for sink in spec.sinks} | {DEAD_LETTERS}
     outputs = [stream for computation in spec.computations for stream in computation.outputs]
     return [stream for stream in dict.fromkeys(outputs) if stream not in consumed]

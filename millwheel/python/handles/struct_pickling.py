@@ -95,9 +95,9 @@ def _made(
 ) -> type[msgspec.Struct]:
     parts: list[Any] = []
     for field, kind, default, factory, _ in fields:
-        given: dict[str, Any] = {"default": default, "default_factory": factory}
+        defaults: dict[str, Any] = {"default": default, "default_factory": factory}
         optional = default is not msgspec.NODEFAULT or factory is not msgspec.NODEFAULT
-        parts.append((field, kind, msgspec.field(**given)) if optional else (field, kind))
+        parts.append((field, kind, msgspec.field(**defaults)) if optional else (field, kind))
     rename = {field: encoded for field, _, _, _, encoded in fields if field != encoded}
     settings: dict[str, Any] = {**config, "rename": rename or None}
     return msgspec.defstruct(name, parts, bases=bases, namespace=names, **settings)

@@ -60,12 +60,12 @@ def _json_lines(data: bytes) -> pl.DataFrame:
 def files_of(spec: PipelineSpec, origin: str) -> dict[str, StreamFiles | str]:
     """The files of each stream of a pipeline; or the kind of its sink, if that does not write
     files."""
-    found: dict[str, StreamFiles | str] = {}
+    files: dict[str, StreamFiles | str] = {}
     for sink in spec.sinks:
         path, form = str(sink.options.get("path", "")), str(sink.options.get("format", "jsonl"))
         readable = sink.kind == "files" and form in _KINDS and "://" not in path
-        found[sink.stream] = StreamFiles(Path(origin) / path, form) if readable else sink.kind
-    return found
+        files[sink.stream] = StreamFiles(Path(origin) / path, form) if readable else sink.kind
+    return files
 
 
 class RunResult:
@@ -84,9 +84,7 @@ class RunResult:
     @property
     def streams(self) -> tuple[str, ...]:
         """The streams that have rows to read."""
-        return tuple(
-            name for name, found in self._streams.items() if isinstance(found, StreamFiles)
-        )
+        return tuple(name for name, each in self._streams.items() if isinstance(each, StreamFiles))
 
     def to_polars(self, stream: str = "") -> pl.DataFrame:
         """The rows of a stream, in no particular order; the name may be omitted if there is only
@@ -125,15 +123,15 @@ class RunResult:
         names = [name for name in self.streams if name != DEAD_LETTERS]
         if not stream and len(names) != 1:
             raise SetupError(f"Say which stream: {', '.join(names) or 'none has rows to read'}")
-        found = self._streams.get(stream or names[0])
-        if found is None:
+        files = self._streams.get(stream or names[0])
+        if files is None:
             raise SetupError(unknown("stream with rows", stream, list(self.streams)))
-        if isinstance(found, str):
+        if isinstance(files, str):
             raise SetupError(
-                f"The rows of {stream!r} went to its sink ({found}), and only files can be read"
+                f"The rows of {stream!r} went to its sink ({files}), and only files can be read"
                 " back here: read them there, or leave out the sink, so that the run keeps them"
             )
-        return found
+        return files
 
     def __repr__(self) -> str:
         how = "finished" if self.finished else "stopped"

@@ -116,8 +116,8 @@ class FaultInjector:
                 f"the run ended with code {process.returncode}; its log {self._log} ends"
                 f" with:\n{words}"
             )
-        found = self._observer.recoveries.faults if self._observer is not None else ()
-        return Outcome(time.monotonic() - started, self._struck, found)
+        faults = self._observer.recoveries.faults if self._observer is not None else ()
+        return Outcome(time.monotonic() - started, self._struck, faults)
 
     def _watch(
         self,

@@ -73,8 +73,8 @@ class JournalTail:
                 return
             file.seek(self.offset)
             data = file.read()
-        found = valid_prefix(data, replace(self.opened, start=0))
-        header = replace(self.opened.header, first_group=found.next_group)
-        self.opened, self.offset = replace(self.opened, header=header), self.offset + found.end
-        for body in found.bodies:
+        prefix = valid_prefix(data, replace(self.opened, start=0))
+        header = replace(self.opened.header, first_group=prefix.next_group)
+        self.opened, self.offset = replace(self.opened, header=header), self.offset + prefix.end
+        for body in prefix.bodies:
             yield from map(_head, decode_entries(data, body))

@@ -17,8 +17,8 @@ MODULE = "millwheel.tools.chaos.namespaced_worker"
 
 def command(arguments: Sequence[str], prefix: str, host: int) -> list[str]:
     """The argv of the worker: it serves on the address of its host."""
-    given = list(arguments)
-    given[given.index("--listen") + 1] = f"{address_of(host)}:0"
+    argv = list(arguments)
+    argv[argv.index("--listen") + 1] = f"{address_of(host)}:0"
     # `ip netns exec` becomes the command, so the worker has the process id, and the parent, that
     # its supervisor knows.
     return [
@@ -26,7 +26,7 @@ def command(arguments: Sequence[str], prefix: str, host: int) -> list[str]:
         "netns",
         "exec",
         namespace_of(prefix, host),
-        *module_command(WORKER_MODULE, given),
+        *module_command(WORKER_MODULE, argv),
     ]
 
 

@@ -142,8 +142,8 @@ def _existing(prefix: str) -> list[str]:
 
 def _left_behind() -> list[str]:
     """Namespaces of runs that were killed before they could remove them."""
-    found = [(name, name.split("-")[1]) for name in _existing(_NAME)]
-    return [name for name, pid in found if pid.isdecimal() and not psutil.pid_exists(int(pid))]
+    pairs = [(name, name.split("-")[1]) for name in _existing(_NAME)]
+    return [name for name, pid in pairs if pid.isdecimal() and not psutil.pid_exists(int(pid))]
 
 
 def _enter(namespace: int) -> None:

@@ -36,7 +36,7 @@ class Observer:
         self._try_at_s = 0.0
         self._news: queue.SimpleQueue[tuple[float, Seen]] = queue.SimpleQueue()
         self._members: dict[str, JoinedWorker] = {}
-        self._known: dict[str, JoinedWorker] = {}
+        self._joined: dict[str, JoinedWorker] = {}
         self._tails: dict[str, JournalTail] = {}
         self.recoveries = Recoveries()
 
@@ -65,7 +65,7 @@ class Observer:
         return target is Target.ZOOKEEPER or self.recoveries.owns(self._workers_in(pids))
 
     def _workers_in(self, pids: frozenset[int]) -> set[str]:
-        return {name for name, member in self._known.items() if member.pid in pids}
+        return {name for name, member in self._joined.items() if member.pid in pids}
 
     def close(self) -> None:
         """Close the session; nothing is observed after this."""
@@ -94,13 +94,15 @@ class Observer:
         self._news.put((time.monotonic(), seen))
 
     def _workers_changed(self, members: Mapping[str, bytes]) -> None:
-        found = read_members(members)
-        self._post(lambda recoveries, at_s: self._workers(found, recoveries, at_s))
+        workers = read_members(members)
+        self._post(lambda recoveries, at_s: self._workers(workers, recoveries, at_s))
 
-    def _workers(self, found: dict[str, JoinedWorker], recoveries: Recoveries, at_s: float) -> None:
-        recoveries.gone(self._known.keys() - found.keys(), at_s)
-        self._known.update(found)
-        for name in found:
+    def _workers(
+        self, workers: dict[str, JoinedWorker], recoveries: Recoveries, at_s: float
+    ) -> None:
+        recoveries.gone(self._joined.keys() - workers.keys(), at_s)
+        self._joined.update(workers)
+        for name in workers:
             self._tails.setdefault(name, JournalTail(self._journals / name))
 
     def _leader_changed(self, target: Target, members: Mapping[str, bytes]) -> None:
@@ -110,9 +112,9 @@ class Observer:
     def _read_journals(self) -> None:
         for name, tail in list(self._tails.items()):
             # also when nobody waits, so that the next look has little to read
-            found = list(tail.new())
+            commits = list(tail.new())
             now_s = time.monotonic()
-            for commit in found if self.recoveries.followed else ():
+            for commit in commits if self.recoveries.followed else ():
                 self.recoveries.committed(commit.shard, commit.token, now_s)
             if tail.sealed():
                 del self._tails[name]

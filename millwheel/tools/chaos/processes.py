@@ -27,13 +27,13 @@ def processes_of(driver_pid: int, target: Target) -> list[psutil.Process]:
         children = psutil.Process(driver_pid).children(recursive=True)
     except psutil.NoSuchProcess:
         return []
-    found = []
+    matches = []
     for child in children:
         with contextlib.suppress(psutil.Error):
             line = " ".join(child.cmdline())
             if any(mark in line for mark in _MARKS[target]) and _NOT_THESE not in line:
-                found.append((child.create_time(), child.pid, child))
-    return [process for *_, process in sorted(found, key=lambda entry: entry[:2])]
+                matches.append((child.create_time(), child.pid, child))
+    return [process for *_, process in sorted(matches, key=lambda entry: entry[:2])]
 
 
 def strike(process: psutil.Process, kind: signal.Signals) -> bool:

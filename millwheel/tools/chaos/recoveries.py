@@ -126,11 +126,11 @@ class Recoveries:
 
     def led(self, target: Target, names: Collection[str], now_s: float) -> None:
         """These lead a service."""
-        found = self.leaders[target] = frozenset(names)
+        leaders = self.leaders[target] = frozenset(names)
         for fault in self.faults:
-            if fault.target is target and fault.victims and not fault.victims & found:
+            if fault.target is target and fault.victims and not fault.victims & leaders:
                 _detected(fault, now_s)
-                if found and fault.reassigned_s is None:
+                if leaders and fault.reassigned_s is None:
                     fault.reassigned_s = now_s - fault.at_s
 
     def table(self, table: RangeTable, now_s: float) -> None:

@@ -26,13 +26,15 @@ Kind = tuple[Target, Fault]
 def times_of(outcome: Outcome, kind: Kind) -> dict[str, list[float]]:
     """The times that were seen of one kind of fault, in seconds after it. There are fewer than
     faults when some came to nothing, or when another fault or the end of the run came first."""
-    found = [each for each in outcome.recoveries if (each.target, each.fault) == kind]
+    samples = [each for each in outcome.recoveries if (each.target, each.fault) == kind]
     struck = outcome.struck.get(kind)
     return {
-        "detected": [each.detected_s for each in found if each.detected_s is not None],
+        "detected": [each.detected_s for each in samples if each.detected_s is not None],
         "replaced": list(struck.replaced_s) if struck is not None else [],
-        "reassigned": [each.reassigned_s for each in found if each.reassigned_s is not None],
-        "first_output": [each.first_output_s for each in found if each.first_output_s is not None],
+        "reassigned": [each.reassigned_s for each in samples if each.reassigned_s is not None],
+        "first_output": [
+            each.first_output_s for each in samples if each.first_output_s is not None
+        ],
     }
 
 
@@ -94,9 +96,9 @@ def summary(
 
 
 def _figures(samples: Sequence[float]) -> dict[str, float | int]:
-    found: dict[str, float | int] = {"seen": len(samples)}
+    figures: dict[str, float | int] = {"seen": len(samples)}
     for name, share in _SHARES.items():
         value = quantile(samples, share)
         if value is not None:
-            found[name] = round(value, 3)
-    return found
+            figures[name] = round(value, 3)
+    return figures

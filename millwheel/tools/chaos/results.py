@@ -49,32 +49,32 @@ def compared(calm: PipelineSpec, disturbed: PipelineSpec) -> list[Difference]:
     """The file sinks of the same pipeline after two runs. SetupError when there is nothing that
     could be compared, or both runs write to the same folder."""
     pairs = [
-        (mine, other)
-        for mine, other in zip(calm.sinks, disturbed.sinks, strict=True)
-        if _in_folder(mine)
+        (calm_sink, other)
+        for calm_sink, other in zip(calm.sinks, disturbed.sinks, strict=True)
+        if _in_folder(calm_sink)
     ]
     if not pairs:
         raise SetupError(
             f"{calm.name} has no sink of kind `files`, so there are no results to compare; add one"
         )
-    for mine, other in pairs:
-        if _folder(mine, calm) == _folder(other, disturbed):
+    for one, other in pairs:
+        if _folder(one, calm) == _folder(other, disturbed):
             raise SetupError(
-                f"{mine.where}: the sink of {mine.stream} is {_folder(mine, calm)} in both runs."
+                f"{one.where}: the sink of {one.stream} is {_folder(one, calm)} in both runs."
                 " Put {run} into its path, for example --set output=out/{run}: it becomes calm"
                 " and chaos"
             )
     return [
-        _difference(mine.stream, rows_of(mine, calm), rows_of(other, disturbed))
-        for mine, other in pairs
+        _difference(first.stream, rows_of(first, calm), rows_of(other, disturbed))
+        for first, other in pairs
     ]
 
 
 def free_sinks(spec: PipelineSpec) -> dict[str, tuple[str, ...]]:
     """For each sink, by stream: where the order of arrival may decide its rows, and why."""
     graph = build_graph(spec)
-    found = by_arrival(graph, LoadedCode(lambda name: load_object(name, spec.folder)))
-    return {sink.stream: reasons_of(f"sink.{sink.stream}", graph, found) for sink in spec.sinks}
+    reasons = by_arrival(graph, LoadedCode(lambda name: load_object(name, spec.folder)))
+    return {sink.stream: reasons_of(f"sink.{sink.stream}", graph, reasons) for sink in spec.sinks}
 
 
 def _difference(stream: str, calm: Counter[str], disturbed: Counter[str]) -> Difference:
@@ -89,10 +89,10 @@ def result_folders(spec: PipelineSpec) -> list[Path]:
 def rows_of(sink: SinkSpec, spec: PipelineSpec) -> Counter[str]:
     """Each row as text, and how often it is there."""
     form = str(sink.options.get("format", "jsonl"))
-    found: Counter[str] = Counter()
+    rows: Counter[str] = Counter()
     for path in sorted(_folder(sink, spec).glob(f"**/*.{form}")):
-        found.update(_rows(path, form))
-    return found
+        rows.update(_rows(path, form))
+    return rows
 
 
 def _rows(path: Path, form: str) -> list[str]:

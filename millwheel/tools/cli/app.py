@@ -59,8 +59,8 @@ app = typer.Typer(
 )
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _version(requested: bool) -> None:
+    if requested:
         from importlib.metadata import version
 
         typer.echo(f"millwheel {version('millwheel-spark')}")
@@ -208,9 +208,9 @@ def certs(
 
         write_json({"folder": str(made)})
     else:
-        known = f"Renewed {made}; a running pipeline takes the new certificates by itself."
+        message = f"Renewed {made}; a running pipeline takes the new certificates by itself."
         typer.echo(
-            known
+            message
             if renew
             else f"Made {made}. Start with: millwheel run PIPELINE --security {folder}"
         )

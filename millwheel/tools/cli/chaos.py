@@ -68,29 +68,29 @@ def parse_targets(
     text: str, launcher: LauncherKind, partition: bool = False, hosts: int = 0
 ) -> tuple[Target, ...]:
     """``workers,master`` as targets. Raises SetupError that names an unknown target."""
-    known = {target.value: target for target in Target}
-    found = []
+    by_name = {target.value: target for target in Target}
+    targets = []
     for word in filter(None, (part.strip() for part in text.split(","))):
-        if word not in known:
+        if word not in by_name:
             raise SetupError(
-                f"--kill {word}: there is no such target; there are {', '.join(known)}"
+                f"--kill {word}: there is no such target; there are {', '.join(by_name)}"
             )
-        found.append(known[word])
-    if Target.EXECUTORS in found and launcher is not LauncherKind.SPARK:
+        targets.append(by_name[word])
+    if Target.EXECUTORS in targets and launcher is not LauncherKind.SPARK:
         raise SetupError("--kill executors: only --launcher spark has executors")
-    if not found:
+    if not targets:
         raise SetupError(
             "--kill names nothing; write for example --kill workers,injector (of"
-            f" {', '.join(known)})"
+            f" {', '.join(by_name)})"
         )
-    if Target.HOSTS in found and (launcher is LauncherKind.SPARK or not hosts):
+    if Target.HOSTS in targets and (launcher is LauncherKind.SPARK or not hosts):
         raise SetupError(
             "--kill hosts: give --hosts N too; executors of Spark here share one host, so use"
             " --launcher processes"
         )
-    if partition and Target.WORKERS not in found:
+    if partition and Target.WORKERS not in targets:
         raise SetupError("--partition cuts workers off: name them in --kill, too")
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(targets))
 
 
 def parse_seconds(text: str, option: str) -> float:

@@ -31,8 +31,8 @@ def explain(
     """Print the tree, or the same as ``mermaid`` text or JSON, and write the SVG if a file is
     named. Parameters of sources and sinks without a value are shown as written."""
     unset = stand_ins(read_document(pipeline).top, lambda name: f"${{{name}}}")
-    given = resolve_params(pipeline, params, os.environ, os.getcwd())
-    picture = picture_of(load_pipeline(pipeline, {**unset, **given}))
+    values = resolve_params(pipeline, params, os.environ, os.getcwd())
+    picture = picture_of(load_pipeline(pipeline, {**unset, **values}))
     if svg:
         try:
             with as_the_user_wants():

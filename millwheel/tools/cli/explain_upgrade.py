@@ -75,17 +75,17 @@ def _blueprint(path: str, params: Mapping[str, str]) -> Blueprint:
         return _of_file(path, params)
     if (folder / RECORD_FILE).exists():
         return read_record(folder).blueprint
-    found = kept_blueprint(folder)
-    if found is None:
+    blueprint = kept_blueprint(folder)
+    if blueprint is None:
         raise SetupError(
             f"{folder} is neither a savepoint (it has no {RECORD_FILE}) nor a root that was run;"
             " give one of them, or a pipeline's file"
         )
-    return found
+    return blueprint
 
 
 def _of_file(pipeline: str, params: Mapping[str, str]) -> Blueprint:
     """Parameters without a value keep their names as values, so they count as equal in both."""
     unset = stand_ins(read_document(pipeline).top, lambda name: f"${{{name}}}")
-    given = resolve_params(pipeline, params, os.environ, os.getcwd())
-    return blueprint_of(with_defaults(load_pipeline(pipeline, {**unset, **given}), ""))
+    values = resolve_params(pipeline, params, os.environ, os.getcwd())
+    return blueprint_of(with_defaults(load_pipeline(pipeline, {**unset, **values}), ""))

@@ -77,8 +77,8 @@ class Identified:
 
     def _next_id(self, line: bytes) -> str:
         self._lines += 1
-        found = _field_of(line, self._field) if self._field else None
-        return f"{self._name}:{self._lines}" if found is None else found
+        record_id = _field_of(line, self._field) if self._field else None
+        return f"{self._name}:{self._lines}" if record_id is None else record_id
 
 
 def _field_of(line: bytes, field: str) -> str | None:
@@ -86,8 +86,8 @@ def _field_of(line: bytes, field: str) -> str | None:
         value = msgspec.json.decode(line)
     except DAMAGE:
         return None
-    found = value.get(field) if isinstance(value, dict) else None
-    return str(found) if isinstance(found, str | int) and found != "" else None
+    content = value.get(field) if isinstance(value, dict) else None
+    return str(content) if isinstance(content, str | int) and content != "" else None
 
 
 SAFE_AGAIN = (

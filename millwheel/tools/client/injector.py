@@ -91,11 +91,11 @@ class Injector:
         if ids is not None and len(ids) != len(lines):
             raise SetupError(f"{len(lines)} records have {len(ids)} ids; give one for each")
         with self._lock:
-            found = [self._id_of(line) for line in lines] if ids is None else list(ids)
-        if not all(found):
+            record_ids = [self._id_of(line) for line in lines] if ids is None else list(ids)
+        if not all(record_ids):
             raise SetupError("a record has an empty id; give each one a text of its own")
-        known = [""] * len(lines) if traces is None else traces
-        return [OutsideRecord(*parts) for parts in zip(found, lines, known, strict=True)]
+        contexts = [""] * len(lines) if traces is None else traces
+        return [OutsideRecord(*parts) for parts in zip(record_ids, lines, contexts, strict=True)]
 
     def send_records(self, records: Sequence[OutsideRecord]) -> InjectionResult:
         """As :meth:`send`, for records that have their ids."""
@@ -173,8 +173,8 @@ def text_of_field(line: bytes, field: str) -> str:
         value = msgspec.json.decode(line)
     except (msgspec.DecodeError, ValueError, RecursionError):
         return ""
-    found = value.get(field) if isinstance(value, dict) else None
-    return str(found) if isinstance(found, str | int) and found != "" else ""
+    content = value.get(field) if isinstance(value, dict) else None
+    return str(content) if isinstance(content, str | int) and content != "" else ""
 
 
 def numbered() -> Iterator[str]:

@@ -47,7 +47,7 @@ class _Client:
     ) -> None:
         self._url = url.rstrip("/")
         token = token or token_for(self._url, root)
-        self._given = {"deadline_ms": deadline_ms, "stale": stale}
+        self._request_options = {"deadline_ms": deadline_ms, "stale": stale}
         self._options: dict[str, Any] = {
             "headers": {"authorization": f"Bearer {token}"} if token else {},
             "timeout": deadline_ms / 1_000 + _MARGIN_S,
@@ -57,7 +57,7 @@ class _Client:
 
     def _requests(self, asks: Sequence[Ask | str]) -> Iterator[bytes]:
         for piece in pieces_of(asks):
-            yield body_of(piece, self._given)
+            yield body_of(piece, self._request_options)
 
     def _answers(self, reply: httpx.Response) -> list[QueryAnswer | QueryError]:
         return [_answer(each) for each in self._read(reply)["answers"]]
@@ -68,9 +68,11 @@ class _Client:
         except (msgspec.DecodeError, UnicodeDecodeError):
             told = None
         if reply.status_code != 200:
-            found = _answer(told) if isinstance(told, Mapping) and "error" in told else None
+            outcome = _answer(told) if isinstance(told, Mapping) and "error" in told else None
             sentence = f"{self._url} answers with status {reply.status_code}"
-            raise found if isinstance(found, QueryError) else QueryError("unavailable", sentence)
+            raise (
+                outcome if isinstance(outcome, QueryError) else QueryError("unavailable", sentence)
+            )
         if not isinstance(told, Mapping):
             raise QueryError(
                 "unavailable", f"{self._url} is no gateway of queries: its reply is no JSON object"
@@ -145,10 +147,10 @@ class Queries(_Client):
         """The outcome of each question, in order: an answer, or the QueryError as a value. A string
         is a name as in the Redis protocol: ``clicks:42:3h``. Raises QueryError when the gateway
         does not answer at all."""
-        found: list[QueryAnswer | QueryError] = []
+        outcomes: list[QueryAnswer | QueryError] = []
         for body in self._requests(asks):
-            found += self._answers(self._call("POST", "/v1/query", body))
-        return found
+            outcomes += self._answers(self._call("POST", "/v1/query", body))
+        return outcomes
 
     def indicators(self) -> Mapping[str, Any]:
         """All that can be asked: ``computations`` and ``queries``, by name. Raises QueryError."""
@@ -229,10 +231,10 @@ class AsyncQueries(_Client):
 
     async def ask_many(self, asks: Sequence[Ask | str]) -> list[QueryAnswer | QueryError]:
         """As :meth:`Queries.ask_many`."""
-        found: list[QueryAnswer | QueryError] = []
+        outcomes: list[QueryAnswer | QueryError] = []
         for body in self._requests(asks):
-            found += self._answers(await self._call("POST", "/v1/query", body))
-        return found
+            outcomes += self._answers(await self._call("POST", "/v1/query", body))
+        return outcomes
 
     async def indicators(self) -> Mapping[str, Any]:
         """As :meth:`Queries.indicators`."""
@@ -298,8 +300,8 @@ def _answer(told: Mapping[str, Any]) -> QueryAnswer | QueryError:
     return answer_from(told)
 
 
-def _only(found: Sequence[QueryAnswer | QueryError]) -> QueryAnswer:
-    (one,) = found
+def _only(outcomes: Sequence[QueryAnswer | QueryError]) -> QueryAnswer:
+    (one,) = outcomes
     if isinstance(one, QueryError):
         raise one
     return one
@@ -336,7 +338,9 @@ def token_for(url: str, root: str = "") -> str:
         return ""
     if run is None and root:
         raise SetupError(f"{root} is not the root of a run: give the --root of its `millwheel run`")
-    known = load_security(run.security, "client") if run is not None else None
-    if known is None:
+    credentials = load_security(run.security, "client") if run is not None else None
+    if credentials is None:
         return ""
-    return known.token if parts.scheme == "https" else known.proof(f":{parts.port or 80}")
+    return (
+        credentials.token if parts.scheme == "https" else credentials.proof(f":{parts.port or 80}")
+    )

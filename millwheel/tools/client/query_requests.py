@@ -59,16 +59,16 @@ def body_of(asks: Sequence[Ask | str], more: Mapping[str, Any]) -> bytes:
 def _question(ask: Ask | str) -> Mapping[str, Any]:
     if isinstance(ask, str):
         return {"name": ask}
-    found: dict[str, Any] = {
+    question: dict[str, Any] = {
         "indicator" if _PLAIN.fullmatch(ask.indicator) else "formula": ask.indicator
     }
-    found |= {"key": ask.key, "mode": ask.mode, "consistency": ask.consistency}
+    question |= {"key": ask.key, "mode": ask.mode, "consistency": ask.consistency}
     if ask.window is not None:
         window = ask.window
-        found["window"] = window // _US if isinstance(window, timedelta) else window
+        question["window"] = window // _US if isinstance(window, timedelta) else window
     if ask.until is not None:
-        found["until"] = _instant_us(ask.until) if isinstance(ask.until, datetime) else ask.until
-    return found
+        question["until"] = _instant_us(ask.until) if isinstance(ask.until, datetime) else ask.until
+    return question
 
 
 def _instant_us(at: datetime) -> int:

@@ -70,7 +70,7 @@ class Lateness:
 def lateness_of(spec: PipelineSpec, samples: Sequence[Sample]) -> tuple[list[Lateness], list[str]]:
     """Of each stream that has records of its own; and why others are left out."""
     streams = {each.name: each for each in spec.streams}
-    found, left_out = [], []
+    results, left_out = [], []
     for sample in samples:
         stream = streams[sample.stream]
         if sample.origin.startswith("made up"):
@@ -78,8 +78,8 @@ def lateness_of(spec: PipelineSpec, samples: Sequence[Sample]) -> tuple[list[Lat
                 f"{stream.name}: its records would be {sample.origin}; give some with --input"
             )
         elif sample.count:
-            found.append(_lateness(stream, sample, spec.folder))
-    return found, left_out
+            results.append(_lateness(stream, sample, spec.folder))
+    return results, left_out
 
 
 def _lateness(stream: StreamSpec, sample: Sample, folder: str) -> Lateness:
@@ -113,9 +113,9 @@ def _times(read: Timestamps, values: list[object]) -> list[int]:
     return [each for index, each in enumerate(times) if index not in problems]
 
 
-def print_lateness(found: Sequence[Lateness], left_out: Sequence[str], console: Console) -> None:
+def print_lateness(results: Sequence[Lateness], left_out: Sequence[str], console: Console) -> None:
     """For people: a bar for each delay, then the sources, then the suggestion."""
-    for each in found:
+    for each in results:
         title = (
             f"  {each.records:,} records, max_delay {duration_text(each.max_delay_us)}:"
             f" {_words(each.late_now)} late"
@@ -150,16 +150,16 @@ def print_lateness(found: Sequence[Lateness], left_out: Sequence[str], console: 
         console.print(f"! {sentence}", style="red", markup=False, highlight=False)
 
 
-def late_of(found: Lateness) -> float:
+def late_of(result: Lateness) -> float:
     """The share that is late by what is suggested."""
-    return found.late[found.suggested_us]
+    return result.late[result.suggested_us]
 
 
 def _words(share: float) -> str:
     return f"{share:.3%}" if share else "none"
 
 
-def as_json(found: Sequence[Lateness], left_out: Sequence[str]) -> str:
+def as_json(results: Sequence[Lateness], left_out: Sequence[str]) -> str:
     """For programs."""
     streams = [
         {
@@ -175,6 +175,6 @@ def as_json(found: Sequence[Lateness], left_out: Sequence[str]) -> str:
                 for name, (share, delay) in each.partitions.items()
             },
         }
-        for each in found
+        for each in results
     ]
     return msgspec.json.encode({"streams": streams, "left_out": list(left_out)}).decode()

@@ -12,10 +12,10 @@ _WIDTH, _ROW, _HEAD, _LABEL, _BARS = 640, 22, 44, 90, 440
 _GREY, _AMBER, _GREEN = "#8a8f98", "#d18f00", "#2f8f4e"
 
 
-def svg_of(found: Sequence[Lateness]) -> str:
+def svg_of(results: Sequence[Lateness]) -> str:
     """One bar for each delay: amber is what the pipeline has now, green what is suggested."""
     parts, top = list[str](), 0
-    for each in found:
+    for each in results:
         parts += _stream(each, top)
         top += _HEAD + _ROW * len(each.late) + _ROW // 2
     return (
@@ -25,16 +25,16 @@ def svg_of(found: Sequence[Lateness]) -> str:
     )
 
 
-def _stream(found: Lateness, top: int) -> Iterator[str]:
-    title = f"{found.stream}: late records by max_delay, of {found.records:,}"
+def _stream(result: Lateness, top: int) -> Iterator[str]:
+    title = f"{result.stream}: late records by max_delay, of {result.records:,}"
     yield f'<text x="10" y="{top + 20}" font-weight="bold">{escape(title)}</text>'
-    most = max(found.late.values()) or 1.0
-    for number, (delay_us, share) in enumerate(found.late.items()):
+    most = max(result.late.values()) or 1.0
+    for number, (delay_us, share) in enumerate(result.late.items()):
         y = top + _HEAD + _ROW * number
-        color = {found.suggested_us: _GREEN, found.max_delay_us: _AMBER}.get(delay_us, _GREY)
+        color = {result.suggested_us: _GREEN, result.max_delay_us: _AMBER}.get(delay_us, _GREY)
         width = max(share / most * _BARS, 1)
-        mark = "  now" if delay_us == found.max_delay_us else ""
-        mark += "  suggested" if delay_us == found.suggested_us else ""
+        mark = "  now" if delay_us == result.max_delay_us else ""
+        mark += "  suggested" if delay_us == result.suggested_us else ""
         delay = duration_text(delay_us)
         yield f'<text x="{_LABEL - 8}" y="{y + 4}" text-anchor="end">{delay}</text>'
         yield f'<rect x="{_LABEL}" y="{y - 7}" width="{width:.1f}" height="14" fill="{color}"/>'

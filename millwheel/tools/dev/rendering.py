@@ -48,15 +48,15 @@ def _cell(value: Any) -> str:
     return text if len(text) <= _WIDEST else f"{text[: _WIDEST - 1]}…"
 
 
-def as_line(found: Trial | str) -> str:
+def as_line(trial: Trial | str) -> str:
     """A trial, or the reason why there is none, as one line of JSON. Values without a JSON type
     appear in Python's notation."""
-    known = (
-        {"problem": found}
-        if isinstance(found, str)
-        else {"stages": found.stages, "failures": found.failures}
+    document = (
+        {"problem": trial}
+        if isinstance(trial, str)
+        else {"stages": trial.stages, "failures": trial.failures}
     )
-    return msgspec.json.encode(known, enc_hook=repr).decode()
+    return msgspec.json.encode(document, enc_hook=repr).decode()
 
 
 def print_trial(trial: Trial, console: Console) -> None:

@@ -44,29 +44,29 @@ class Sample:
         return sum(map(len, self.records.values()))
 
 
-def samples_of(spec: PipelineSpec, given: Mapping[str, str], most: int) -> list[Sample]:
-    """A sample of each stream with a source. ``given`` names files of JSON lines, by stream."""
+def samples_of(spec: PipelineSpec, files: Mapping[str, str], most: int) -> list[Sample]:
+    """A sample of each stream with a source. ``files`` names files of JSON lines, by stream."""
     return [
-        _sample(stream, spec, given.get(stream.name, ""), most)
+        _sample(stream, spec, files.get(stream.name, ""), most)
         for stream in spec.streams
         if stream.source
     ]
 
 
-def _sample(stream: StreamSpec, spec: PipelineSpec, given: str, most: int) -> Sample:
+def _sample(stream: StreamSpec, spec: PipelineSpec, file: str, most: int) -> Sample:
     assert stream.source is not None
-    if given:
-        lines = Path(given).read_bytes().splitlines()[:most]
+    if file:
+        lines = Path(file).read_bytes().splitlines()[:most]
         values = [msgspec.json.decode(line) for line in lines if line.strip()]
-        return Sample(stream.name, f"from {given}", {given: values})
+        return Sample(stream.name, f"from {file}", {file: values})
     why = "it is given its records from outside"
     if UNSET in str(stream.source.options):
         why = "its parameters have no value"
     elif stream.source.kind != "injection":
         try:
-            found = _read(stream, _source(stream, spec.folder), most)
-            if found.count or found.rejects:
-                return found
+            sample = _read(stream, _source(stream, spec.folder), most)
+            if sample.count or sample.rejects:
+                return sample
             why = f"{stream.source.kind} has none"
         except (MillwheelError, ValueError, OSError) as error:
             why = str(error)
@@ -84,7 +84,7 @@ def _source(stream: StreamSpec, folder: str) -> Source:
 
 
 def _read(stream: StreamSpec, source: Source, most: int) -> Sample:
-    found: dict[str, list[Any]] = {}
+    records: dict[str, list[Any]] = {}
     rejects: list[str] = []
     left = most
     for partition in source.partitions():
@@ -94,7 +94,7 @@ def _read(stream: StreamSpec, source: Source, most: int) -> Sample:
             while left > 0 and idle < _IDLE:
                 chunk = reader.read(position, left)
                 position, idle = chunk.next_position, idle + 1 if not chunk.values else 0
-                found.setdefault(partition.name, []).extend(chunk.values[:left])
+                records.setdefault(partition.name, []).extend(chunk.values[:left])
                 rejects += [reject.reason for reject in chunk.rejects]
                 left -= len(chunk.values)
                 if chunk.finished:
@@ -102,7 +102,7 @@ def _read(stream: StreamSpec, source: Source, most: int) -> Sample:
         finally:
             reader.close()
     kind = stream.source.kind if stream.source is not None else ""
-    return Sample(stream.name, f"the first of {kind}", found, rejects)
+    return Sample(stream.name, f"the first of {kind}", records, rejects)
 
 
 # --- made up --------------------------------------------------------------------------------------
@@ -135,16 +135,19 @@ def _cycle(values: Sequence[Any]) -> Callable[[int], Any]:
 
 def _named(stream: StreamSpec, spec: PipelineSpec) -> dict[str, str]:
     """The fields that expressions, aggregates and keys name."""
-    found: dict[str, str] = {}
+    fields: dict[str, str] = {}
     for computation in spec.computations:
-        if any(given.stream == stream.name for given in computation.inputs):
+        if any(each.stream == stream.name for each in computation.inputs):
             names = [each for text in _expressions(computation) for each in _names(text)]
-            found |= dict.fromkeys(names, "float")
+            fields |= dict.fromkeys(names, "float")
     for computation in spec.computations:
-        for given in computation.inputs:
-            if given.stream == stream.name and given.key.kind in (KeyKind.FIELD, KeyKind.FIELDS):
-                found |= dict.fromkeys(given.key.names, "str")
-    return found
+        for node_input in computation.inputs:
+            if node_input.stream == stream.name and node_input.key.kind in (
+                KeyKind.FIELD,
+                KeyKind.FIELDS,
+            ):
+                fields |= dict.fromkeys(node_input.key.names, "str")
+    return fields
 
 
 def _expressions(computation: ComputationSpec) -> Iterator[str]:
@@ -182,16 +185,16 @@ def _names(expression: str) -> list[str]:
 def _compared(spec: PipelineSpec) -> dict[str, list[Any]]:
     """The values that fields are compared with anywhere. Synthetic records contain one of them, so
     that each comparison is met."""
-    found: dict[str, list[Any]] = {}
+    by_field: dict[str, list[Any]] = {}
     for text in [text for computation in spec.computations for text in _expressions(computation)]:
         for node in ast.walk(_tree(text)):
             if isinstance(node, ast.Compare) and isinstance(node.left, ast.Name):
                 values = [each.value for each in node.comparators if isinstance(each, ast.Constant)]
-                known = found.setdefault(node.left.id, [])
-                known += [
-                    value for value in values if isinstance(value, str) and value not in known
+                constants = by_field.setdefault(node.left.id, [])
+                constants += [
+                    value for value in values if isinstance(value, str) and value not in constants
                 ]
-    return {name: values for name, values in found.items() if values}
+    return {name: values for name, values in by_field.items() if values}
 
 
 def _of_class(stream: StreamSpec, folder: str) -> dict[str, str]:
@@ -200,9 +203,9 @@ def _of_class(stream: StreamSpec, folder: str) -> dict[str, str]:
     info = msgspec.inspect.type_info(load_object(stream.schema, folder))
     if not isinstance(info, msgspec.inspect.StructType):
         return {}
-    wanted = [each for each in info.fields if each.required]
+    fields = [each for each in info.fields if each.required]
     return {
-        each.encode_name: type(each.type).__name__.removesuffix("Type").lower() for each in wanted
+        each.encode_name: type(each.type).__name__.removesuffix("Type").lower() for each in fields
     }
 
 

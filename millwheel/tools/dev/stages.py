@@ -47,7 +47,7 @@ def tried(spec: PipelineSpec, samples: Sequence[Sample], rows: int) -> Trial:
             for partition, values in sample.records.items():
                 harness.push(sample.stream, values, key=partition)
         harness.finish()
-        found = {
+        stages = {
             sample.stream: Stage(sample.stream, sample.origin, sample.count, _first(sample, rows))
             for sample in samples
         }
@@ -57,13 +57,13 @@ def tried(spec: PipelineSpec, samples: Sequence[Sample], rows: int) -> Trial:
                 *([computation.late_side] if computation.late_side else []),
             ):
                 values = harness.read(stream)
-                found[stream] = Stage(stream, computation.name, len(values), values[:rows])
+                stages[stream] = Stage(stream, computation.name, len(values), values[:rows])
         letters = harness.read(DEAD_LETTERS)
     lookup_notes = [
         f"{name} asks another system; here it answers that nothing is known" for name in lookups
     ]
     return Trial(
-        [*found.values()],
+        [*stages.values()],
         [*_rejected(samples), *_failed(letters), *_late(spec, samples), *lookup_notes],
     )
 

@@ -42,9 +42,9 @@ def loaded(
     pipeline: str, params: Mapping[str, str], inputs: Mapping[str, str], records: int
 ) -> tuple[PipelineSpec, list[Sample]]:
     """A pipeline and a sample of each of its streams; see :func:`once`."""
-    given = resolve_params(pipeline, params, os.environ, os.getcwd())
+    values = resolve_params(pipeline, params, os.environ, os.getcwd())
     unset = stand_ins(read_document(pipeline).top, lambda name: f"{UNSET}{name}")
-    spec = load_pipeline(pipeline, {**unset, **given})
+    spec = load_pipeline(pipeline, {**unset, **values})
     return spec, samples_of(spec, inputs, records)
 
 
@@ -52,15 +52,15 @@ def shown_once(attempt: Callable[[], Trial], console: Console, as_json: bool = F
     """Try it and print the outcome, for people or as one line of JSON; False when it could not be
     tried."""
     began_s = time.monotonic()
-    found = _trial_or_problem(attempt)
+    trial = _trial_or_problem(attempt)
     if as_json:
-        console.out(as_line(found), highlight=False)
-    elif isinstance(found, str):
-        console.print(found, style="red", markup=False, highlight=False, soft_wrap=True)
+        console.out(as_line(trial), highlight=False)
+    elif isinstance(trial, str):
+        console.print(trial, style="red", markup=False, highlight=False, soft_wrap=True)
     else:
-        print_trial(found, console)
+        print_trial(trial, console)
         console.print(f"{time.monotonic() - began_s:.1f} s", style="dim")
-    return not isinstance(found, str)
+    return not isinstance(trial, str)
 
 
 def _trial_or_problem(attempt: Callable[[], Trial]) -> Trial | str:
@@ -98,15 +98,15 @@ def again_at_each_save(
 
 def stamps(folder: Path) -> Stamps:
     """Time and size of the files that a pipeline may be made of."""
-    found: dict[str, tuple[int, int]] = {}
+    by_path: dict[str, tuple[int, int]] = {}
     for path in files_below(folder):
-        if path.suffix in _SUFFIXES and len(found) < _MOST_FILES:
+        if path.suffix in _SUFFIXES and len(by_path) < _MOST_FILES:
             try:
                 stat = path.stat()
             except OSError:
                 continue  # it has just been replaced: the next look sees the new one
-            found[str(path)] = (stat.st_mtime_ns, stat.st_size)
-    return found
+            by_path[str(path)] = (stat.st_mtime_ns, stat.st_size)
+    return by_path
 
 
 def folder_of(pipeline: str) -> Path:

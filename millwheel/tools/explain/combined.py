@@ -35,8 +35,8 @@ def combined_of(
         each.name: computation_form(each, spec, load, compile_expression).plan
         for each in spec.computations
     }
-    known = {name: plan for name, plan in plans.items() if plan is not None}
-    groupings = groupings_of(spec, known, load, lambda stream, values: values)
+    column_plans = {name: plan for name, plan in plans.items() if plan is not None}
+    groupings = groupings_of(spec, column_plans, load, lambda stream, values: values)
     combinings = combinings_of(spec, graph, groupings, CombineLimits())
     reasons = {
         each.name: why_no_groups(each, spec, load)

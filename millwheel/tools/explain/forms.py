@@ -49,7 +49,7 @@ def _phrase(
     if node.stream is not None:
         return _source(sources[node.stream.name])
     single = next(
-        (given.stream for given in node.inputs if not arriving.in_columns(given.stream, node.name)),
+        (each.stream for each in node.inputs if not arriving.in_columns(each.stream, node.name)),
         "",
     )
     if node.sink is not None:
@@ -102,7 +102,7 @@ class _Arriving:
         self._graph = graph
         self._forms = forms
         self._sources = sources
-        self._found: dict[str, bool] = {}
+        self._memo: dict[str, bool] = {}
 
     def in_columns(self, stream: str, consumer: str) -> bool:
         """Whether a consumer of a stream gets columns."""
@@ -111,13 +111,13 @@ class _Arriving:
         return (made is not None and consumer in made.nodes) or self._come_in_columns(stream)
 
     def _come_in_columns(self, stream: str) -> bool:
-        if stream not in self._found:
-            self._found[stream] = False  # as far as a circle knows
+        if stream not in self._memo:
+            self._memo[stream] = False  # as far as a circle knows
             makers = [node for node in self._graph.nodes.values() if stream in node.outputs]
-            self._found[stream] = bool(makers) and all(
+            self._memo[stream] = bool(makers) and all(
                 self._makes_columns(node, stream) for node in makers
             )
-        return self._found[stream]
+        return self._memo[stream]
 
     def _makes_columns(self, node: Node, stream: str) -> bool:
         if node.stream is not None:
@@ -131,10 +131,10 @@ class _Arriving:
         if node.name in self.joins:
             return True
         if isinstance(node.computation.work, DictionarySpec):
-            return all(self._come_in_columns(given.stream) for given in node.inputs)
+            return all(self._come_in_columns(each.stream) for each in node.inputs)
         # what comes in rows may be of any types
         if isinstance(plan := self._forms[node.name].plan, PlansByType):
-            return plan.held and all(self._come_in_columns(given.stream) for given in node.inputs)
+            return plan.held and all(self._come_in_columns(each.stream) for each in node.inputs)
         return (
             _holds(self._forms[node.name])
             and node.computation.stage is not AggregationStage.PARTIAL

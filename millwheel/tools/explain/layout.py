@@ -208,21 +208,21 @@ def _sort(row: list[LayoutCell], rows: list[list[LayoutCell]], downwards: bool) 
 
 def _exchange(rows: list[list[LayoutCell]]) -> None:
     """Exchange neighbours in a layer as long as that takes crossings away."""
-    found, better = _crossings(rows), True
-    while better and found:
+    crossings, better = _crossings(rows), True
+    while better and crossings:
         better = False
         for row in rows:
             for left in range(len(row) - 1):
                 row[left], row[left + 1] = row[left + 1], row[left]
                 after = _crossings(rows)
-                if after < found:
-                    found, better = after, True
+                if after < crossings:
+                    crossings, better = after, True
                 else:
                     row[left], row[left + 1] = row[left + 1], row[left]
 
 
 def _crossings(rows: list[list[LayoutCell]]) -> int:
-    found = 0
+    count = 0
     for row, lower in pairwise(rows):
         rank = {id(cell): number for number, cell in enumerate(lower)}
         ends = [
@@ -230,8 +230,8 @@ def _crossings(rows: list[list[LayoutCell]]) -> int:
             for cell in row
             for below in sorted(cell.below, key=lambda c: rank[id(c)])
         ]
-        found += sum(a > b for number, a in enumerate(ends) for b in ends[number + 1 :])
-    return found
+        count += sum(a > b for number, a in enumerate(ends) for b in ends[number + 1 :])
+    return count
 
 
 # --- coordinates ----------------------------------------------------------------------------------

@@ -131,14 +131,14 @@ def _order_text(node: Node, why: str) -> list[str]:
 def _arrows(graph: Graph) -> Iterator[Arrow]:
     """Dead letters come from every node: they are drawn as coming from a box of their own."""
     for node in graph.nodes.values():
-        for given in node.inputs:
-            key = words.key_text(given.key)
-            if given.stream == DEAD_LETTERS:
-                yield Arrow(DEAD_LETTERS, node.name, given.stream, key)
+        for node_input in node.inputs:
+            key = words.key_text(node_input.key)
+            if node_input.stream == DEAD_LETTERS:
+                yield Arrow(DEAD_LETTERS, node.name, node_input.stream, key)
                 continue
             for producer in graph.nodes.values():
-                if given.stream in producer.outputs:
-                    yield Arrow(producer.name, node.name, given.stream, key)
+                if node_input.stream in producer.outputs:
+                    yield Arrow(producer.name, node.name, node_input.stream, key)
 
 
 def _box(node: Node, graph: Graph, spec: PipelineSpec) -> Box:
@@ -288,8 +288,7 @@ def _window(computation: ComputationSpec, work: WindowedSpec, delay_us: int) -> 
         yield _callback(work.callback)
     elif isinstance(work, JoinSpec):
         yield (
-            f"{work.kind.value} join of"
-            f" {' and '.join(given.stream for given in computation.inputs)}"
+            f"{work.kind.value} join of {' and '.join(each.stream for each in computation.inputs)}"
         )
     elif not computation.aggregates:
         yield "result = the records"

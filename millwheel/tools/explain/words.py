@@ -137,26 +137,26 @@ def aggregate_text(aggregate: AggregateSpec) -> str:
 def trigger_text(tree: Any) -> str:
     """``after watermark (early: after count 2)``."""
     if isinstance(tree, Mapping) and len(tree) == 1:
-        name, given = next(iter(tree.items()))
-        return f"{_plain(name)} {_inner(given)}".strip()
+        name, argument = next(iter(tree.items()))
+        return f"{_plain(name)} {_inner(argument)}".strip()
     return _inner(tree)
 
 
-def _inner(given: Any) -> str:
-    if given is None:
+def _inner(tree: Any) -> str:
+    if tree is None:
         return ""
-    if isinstance(given, list):
-        return f"({', '.join(trigger_text(part) for part in given)})"
-    if isinstance(given, Mapping):
-        parts = [f"{_plain(name)}: {trigger_text(value)}" for name, value in given.items()]
-        return trigger_text(given) if _is_trigger(given) else f"({', '.join(parts)})"
-    return _plain(given) if isinstance(given, str) else str(given)
+    if isinstance(tree, list):
+        return f"({', '.join(trigger_text(part) for part in tree)})"
+    if isinstance(tree, Mapping):
+        parts = [f"{_plain(name)}: {trigger_text(value)}" for name, value in tree.items()]
+        return trigger_text(tree) if _is_trigger(tree) else f"({', '.join(parts)})"
+    return _plain(tree) if isinstance(tree, str) else str(tree)
 
 
-def _is_trigger(given: Mapping[str, Any]) -> bool:
+def _is_trigger(tree: Mapping[str, Any]) -> bool:
     from millwheel.core.windows.trees import NAMES
 
-    return len(given) == 1 and next(iter(given)) in NAMES
+    return len(tree) == 1 and next(iter(tree)) in NAMES
 
 
 def _plain(word: str) -> str:

@@ -61,14 +61,14 @@ class Owners:
         """The address of the current owner of the key. If it is unknown, that of any worker, which
         will redirect; "" when no worker answers."""
         entry = self._entry(computation, key)
-        found = None if entry is None else self._addresses.get(entry.owner)
-        return found or min(self._addresses.values(), default="")
+        address = None if entry is None else self._addresses.get(entry.owner)
+        return address or min(self._addresses.values(), default="")
 
     def others(self, computation: str, key: Key) -> Sequence[str]:
         """The address of the key's standby, if it has one."""
         entry = self._entry(computation, key)
-        found = None if entry is None or not entry.standby else self._addresses.get(entry.standby)
-        return () if found is None else (found,)
+        address = None if entry is None or not entry.standby else self._addresses.get(entry.standby)
+        return () if address is None else (address,)
 
     def anybody(self, computation: str, key: Key) -> Sequence[str]:
         """The address of a worker that could open the snapshot of the key's shard: always the same

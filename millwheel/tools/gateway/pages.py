@@ -126,9 +126,9 @@ _ERRORS = {
 
 
 def _parameter(name: str, about: Mapping[str, Any]) -> dict[str, Any]:
-    given = {"type": "string", **about}
-    text = given.pop("description", "")
-    return {"name": name, "in": "query", "description": text, "schema": given}
+    schema = {"type": "string", **about}
+    text = schema.pop("description", "")
+    return {"name": name, "in": "query", "description": text, "schema": schema}
 
 
 _BATCH = {

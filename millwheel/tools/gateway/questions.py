@@ -67,19 +67,19 @@ def batch_of(parameters: Mapping[str, str]) -> QueryBatch:
             "bad_window",
             f"there is no parameter {unknown[0][:40]!r}; there are {', '.join(_PARAMETERS)}",
         )
-    given = {
+    fields = {
         name: text
         for name, text in parameters.items()
         if name not in ("deadline_ms", "stale", "key")
     }
     key = {"key": _Text(parameters["key"])} if "key" in parameters else {}
     try:
-        question = msgspec.convert(given, AskedQuestion, strict=False)
+        question = msgspec.convert(fields, AskedQuestion, strict=False)
         batch = {name: parameters[name] for name in ("deadline_ms", "stale") if name in parameters}
-        found = msgspec.convert({"queries": [], **batch}, QueryBatch, strict=False)
+        query_batch = msgspec.convert({"queries": [], **batch}, QueryBatch, strict=False)
     except msgspec.ValidationError as ex:
         raise QueryError("bad_window", str(ex)) from None
-    return msgspec.structs.replace(found, queries=[msgspec.structs.replace(question, **key)])
+    return msgspec.structs.replace(query_batch, queries=[msgspec.structs.replace(question, **key)])
 
 
 class _Text(str):

@@ -57,9 +57,9 @@ def serve(settings: ServeSettings, changes: ChangesRead, told: Callable[[str], N
     if settings.pages and not Path(settings.pages).is_dir():
         raise SetupError(f"--pages {settings.pages} is no folder")
     folder = settings.security or run.security
-    known = load_security(folder, _ROLE)
-    check_listen(f"{settings.host}:{settings.port}", known)
-    tls = None if known is None or is_loopback(settings.host) else known.tls
+    credentials = load_security(folder, _ROLE)
+    check_listen(f"{settings.host}:{settings.port}", credentials)
+    tls = None if credentials is None or is_loopback(settings.host) else credentials.tls
     followed = FollowedRun(settings.root, changes)
     followed.start()
     hosts = () if tls else names_of(settings.host, settings.hosts)
@@ -67,10 +67,10 @@ def serve(settings: ServeSettings, changes: ChangesRead, told: Callable[[str], N
     with listening(address, "The gateway cannot listen on", "; choose another --port") as listener:
         host = f"[{settings.host}]" if ":" in settings.host else settings.host
         address = f"{host}:{listener.getsockname()[1]}"
-        admits = partial(known.admits, address=address) if known else None
+        admits = partial(credentials.admits, address=address) if credentials else None
         answers = GatewaySettings(admits, settings.origins, settings.pages, hosts)
-        gateway = Gateway(followed, lambda: Workers(secured_links(known)), answers)
-        shown = f"/#token={known.proof(address)}" if known else ""
+        gateway = Gateway(followed, lambda: Workers(secured_links(credentials)), answers)
+        shown = f"/#token={credentials.proof(address)}" if credentials else ""
         told(f"{'https' if tls else 'http'}://{address}{shown}")
         options = _tls(folder) if tls else {}
         FrontedServer(

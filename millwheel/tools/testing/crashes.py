@@ -38,13 +38,15 @@ def assert_survives_crashes(
         raise ValueError(f"every={every}: it must be at least 1")
     spec = spec_of(pipeline, params)
     tell = story if callable(story) else lambda harness: push_all(harness, story)
-    wanted, units = _outcome(spec, tell, options)
+    expected, units = _outcome(spec, tell, options)
     units_tried = range(1, units + 1, every)
     for unit in units_tried:
         got, _ = _outcome(spec, tell, {**options, "crash_at": unit})
-        for what in wanted:
+        for what in expected:
             _compare(
-                f"after a crash at unit {unit} of {units}, {what} differs", got[what], wanted[what]
+                f"after a crash at unit {unit} of {units}, {what} differs",
+                got[what],
+                expected[what],
             )
     return len(units_tried)
 
@@ -62,14 +64,16 @@ def _outcome(
 ) -> tuple[dict[str, Counter[str]], int]:
     with PipelineHarness(spec, **options) as harness:
         tell(harness)
-        found: dict[str, Counter[str]] = {}
+        outcome: dict[str, Counter[str]] = {}
         for stream in (sink.stream for sink in harness.spec.sinks):
-            found[f"stream {stream}"] = Counter(_text(record) for record in harness.records(stream))
+            outcome[f"stream {stream}"] = Counter(
+                _text(record) for record in harness.records(stream)
+            )
         for computation, entries in harness.remembered().items():
-            found[f"the state of {computation}"] = Counter(
+            outcome[f"the state of {computation}"] = Counter(
                 f"{store_key!r}: {data!r}" for store_key, data in entries.items()
             )
-        return found, harness.units
+        return outcome, harness.units
 
 
 def _text(record: Any) -> str:
@@ -77,10 +81,10 @@ def _text(record: Any) -> str:
     return f"key {record.key!r} at {record.timestamp}: {value}"
 
 
-def _compare(what: str, got: Counter[str], wanted: Counter[str]) -> None:
-    if got == wanted:
+def _compare(what: str, got: Counter[str], expected: Counter[str]) -> None:
+    if got == expected:
         return
-    missing, extra = list((wanted - got).elements()), list((got - wanted).elements())
+    missing, extra = list((expected - got).elements()), list((got - expected).elements())
     raise AssertionError(
         f"{what} from a run without one. Missing ({len(missing)}): {missing[:_SHOWN]}; "
         f"too many ({len(extra)}): {extra[:_SHOWN]}"

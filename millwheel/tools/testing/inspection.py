@@ -44,13 +44,13 @@ def timers_of(store: StateStore, key: Key) -> list[tuple[Domain, str, int]]:
     """(domain, tag, at) of the timers of a key, in the order of their times, without those of the
     system."""
     queues: dict[Domain, TimerQueue] = read_timers(store)
-    found = [
+    timers = [
         (domain, tag.removeprefix(CALLBACK_TAG), at)
         for domain, queue in queues.items()
         for owner, tag, at in queue.items()
         if owner == key and not tag.removeprefix(CALLBACK_TAG).startswith((TTL_TAG, ASIDE_TAG))
     ]
-    return sorted(found, key=lambda timer: (timer[2], timer[1]))
+    return sorted(timers, key=lambda timer: (timer[2], timer[1]))
 
 
 def remembered(stores: Iterable[StateStore]) -> dict[bytes, bytes]:

@@ -35,10 +35,10 @@ class FakeLookup(Lookup):
         return [self._answer(key) for key in plain]
 
 
-def fake_lookup(spec: ComputationSpec, folder: str, given: Mapping[str, Answers]) -> Lookup:
+def fake_lookup(spec: ComputationSpec, folder: str, lookups: Mapping[str, Answers]) -> Lookup:
     """The lookup that the test provides for a computation. Raises PipelineError when it provides
     none."""
-    answers, lookup = given.get(spec.name), spec.work
+    answers, lookup = lookups.get(spec.name), spec.work
     if answers is None or not isinstance(lookup, LookupSpec):
         raise PipelineError(
             f"{spec.name} looks records up in another system, which a test does not ask; give the"

@@ -84,9 +84,9 @@ class PipelineHarness:
         now: int | None = None,
         lookups: Mapping[str, Answers] | None = None,
     ) -> None:
-        given = spec_of(pipeline, params)
-        self._sinks = {sink.stream for sink in given.sinks}
-        self.spec = rewired(given, run_sources=run_sources, check_future=now is not None)
+        original = spec_of(pipeline, params)
+        self._sinks = {sink.stream for sink in original.sinks}
+        self.spec = rewired(original, run_sources=run_sources, check_future=now is not None)
         self._inputs = PushedStreams(self.spec, lambda stream: PushedStream(stream.name))
         self._taps = Taps()
         self._taken: Counter[str] = Counter()
@@ -167,19 +167,19 @@ class PipelineHarness:
     def replay(self) -> int:
         """Retry the dead letters that were not retried yet, as ``millwheel replay`` does. Returns
         their number."""
-        known = len(self._replayed)
+        count = len(self._replayed)
         values = [record.value for record in self.records(DEAD_LETTERS)]
         letters = [replayable(value, f"letter:{number}") for number, value in enumerate(values, 1)]
-        wanted = [
+        requested = [
             letter.wanted()
             for letter in letters
             if letter.again and letter.id not in self._replayed
         ]
-        self._replayed |= {each.letter for each in wanted}
-        if wanted:
-            order = Binding(self.spec).order(Request(f"harness{known}", wanted))
+        self._replayed |= {each.letter for each in requested}
+        if requested:
+            order = Binding(self.spec).order(Request(f"harness{count}", requested))
             self._cluster.order(order)
-        return len(wanted)
+        return len(requested)
 
     def crash(self) -> None:
         """Kill everything, lose all that is not durable, and restart from journals and
@@ -231,14 +231,14 @@ class PipelineHarness:
     def records(self, stream: str) -> list[Record]:
         """All records of a stream so far, with key and timestamp."""
         self._open()
-        known = [sink.stream for sink in self.spec.sinks]
-        if stream not in known:
+        names = [sink.stream for sink in self.spec.sinks]
+        if stream not in names:
             if stream in streams_of(self.spec):
                 raise ValueError(
                     f"what the source of {stream!r} reads is not kept; give the pipeline a sink"
                     " for it"
                 )
-            raise ValueError(unknown("stream", stream, known))
+            raise ValueError(unknown("stream", stream, names))
         return [
             Record(each.key, each.value, each.timestamp, stream)
             for each in self._taps.visible[stream]
@@ -363,7 +363,7 @@ class PipelineHarness:
 
 
 def _computation(spec: PipelineSpec, name: str) -> ComputationSpec:
-    found = next((each for each in spec.computations if each.name == name), None)
-    if found is None:
+    computation = next((each for each in spec.computations if each.name == name), None)
+    if computation is None:
         raise ValueError(unknown("computation", name, [each.name for each in spec.computations]))
-    return found
+    return computation

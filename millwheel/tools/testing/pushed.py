@@ -137,12 +137,12 @@ class PushedStreams:
 
     def taking(self, name: str, what: str) -> PushedStream:
         """A stream that takes records; raises ValueError if it cannot be ``what`` ("pushed to")."""
-        found = self.by_name.get(name)
-        if found is None:
+        stream = self.by_name.get(name)
+        if stream is None:
             raise ValueError(self._why_not(name, what))
-        if found.bounded:
+        if stream.bounded:
             raise ValueError(f"{name} was finished: nothing more can come")
-        return found
+        return stream
 
     def _why_not(self, name: str, what: str) -> str:
         maker = next((c.name for c in self._spec.computations if name in c.outputs), None)

@@ -44,13 +44,13 @@ def _answer(cluster: MemoryCluster, query: Query) -> Answer:
     query = query.asked_at(cluster.clock.now)
     shard = _shard(cluster, query)
     view = ShardView.of(shard)
-    found = view.answer(query)
+    finding = view.answer(query)
     return Answer(
-        found.values,
-        found.covered_start_us,
-        found.covered_end_us,
+        finding.values,
+        finding.covered_start_us,
+        finding.covered_end_us,
         view.watermark_us,
-        found.complete,
+        finding.complete,
         shard.identity.shard,
         shard.identity.token,
         view.number,

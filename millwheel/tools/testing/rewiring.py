@@ -44,11 +44,11 @@ def spec_of(pipeline: Any, params: Mapping[str, Any] | None) -> PipelineSpec:
             f"{type(pipeline).__name__} is no pipeline; give the path of a YAML or Python file, a"
             " Pipeline or a PipelineSpec"
         )
-    document, given = (
+    document, values = (
         pipeline.millwheel_document(__file__, ""),
         {k: str(v) for k, v in (params or {}).items()},
     )
-    return pipeline.spec({**stand_ins(document.top, _unset), **given})
+    return pipeline.spec({**stand_ins(document.top, _unset), **values})
 
 
 def _loaded(path: str, params: Mapping[str, str]) -> PipelineSpec:
@@ -77,13 +77,15 @@ def rewired(spec: PipelineSpec, *, run_sources: bool, check_future: bool) -> Pip
         else tuple(replace(stream, max_future_us=None) for stream in spec.streams)
     )
     streams = streams if run_sources else tuple(_pushed(stream) for stream in streams)
-    given = {sink.stream for sink in spec.sinks}
+    sink_streams = {sink.stream for sink in spec.sinks}
     sinks = tuple(
         SinkSpec(
-            name, taps.KIND, takes_late=name not in given and spec.stream(name).source is not None
+            name,
+            taps.KIND,
+            takes_late=name not in sink_streams and spec.stream(name).source is not None,
         )
         for name in streams_of(spec)
-        if name in given or not run_sources or spec.stream(name).source is None
+        if name in sink_streams or not run_sources or spec.stream(name).source is None
     )
     computations = (
         spec.computations if run_sources else tuple(map(_by_ids(spec), spec.computations))
@@ -99,13 +101,12 @@ def _by_ids(spec: PipelineSpec) -> Callable[[ComputationSpec], ComputationSpec]:
 
     def rewire(computation: ComputationSpec) -> ComputationSpec:
         if not any(
-            given.stream in identified and given.key.divided.by_tables
-            for given in computation.inputs
+            each.stream in identified and each.key.divided.by_tables for each in computation.inputs
         ):
             return computation
-        (given,) = computation.inputs
-        key = replace(given.key, divided=Divided.ALL)
-        return replace(computation, inputs=(InputSpec(given.stream, key),))
+        (node_input,) = computation.inputs
+        key = replace(node_input.key, divided=Divided.ALL)
+        return replace(computation, inputs=(InputSpec(node_input.stream, key),))
 
     return rewire
 

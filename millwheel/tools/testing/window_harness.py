@@ -197,13 +197,13 @@ class WindowHarness:
 
     def timers(self, key: Key) -> list[tuple[Domain, str, int]]:
         """The timers of a key."""
-        found = [
+        timers = [
             (domain, tag, at)
             for domain, queue in self._timers.items()
             for k, tag, at in queue.items()
             if k == key
         ]
-        return sorted(found, key=lambda timer: (timer[2], timer[1]))
+        return sorted(timers, key=lambda timer: (timer[2], timer[1]))
 
     @property
     def hold(self) -> int | None:
@@ -292,13 +292,13 @@ def _aggregation(aggregate: Aggregate) -> Aggregation:
             f"aggregate={aggregate!r}: give a function name, an Aggregator, or {{name: {{function:"
             " field}}"
         )
-    return NamedAggregation([_named(name, given) for name, given in aggregate.items()])
+    return NamedAggregation([_named(name, each) for name, each in aggregate.items()])
 
 
-def _named(name: str, given: Any) -> Named:
-    if isinstance(given, Aggregator):
-        return Named(name, given)
-    settings = {given: ""} if isinstance(given, str) else dict(given)
+def _named(name: str, aggregate: Any) -> Named:
+    if isinstance(aggregate, Aggregator):
+        return Named(name, aggregate)
+    settings = {aggregate: ""} if isinstance(aggregate, str) else dict(aggregate)
     function, argument = next(iter(settings.items()))
     options = {option: value for option, value in settings.items() if option != function}
     made = make_aggregator(function, options)

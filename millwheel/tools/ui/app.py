@@ -204,7 +204,7 @@ class RunPage:
                 body += piece
                 if len(body) > _MAX_BODY_BYTES:
                     return refusal(f"a request has {_MAX_BODY_BYTES} bytes at most", 413)
-            wanted = msgspec.json.decode(body, type=Replay)
+            replay_request = msgspec.json.decode(body, type=Replay)
         except msgspec.MsgspecError as ex:
             return refusal(f"the body is no request: {ex}", 400)
         except ClientDisconnect:
@@ -213,9 +213,9 @@ class RunPage:
             words = await anyio.to_thread.run_sync(
                 self.panels.replay,
                 self.run.shown.spec,
-                wanted.computation,
-                wanted.kind,
-                wanted.letter,
+                replay_request.computation,
+                replay_request.kind,
+                replay_request.letter,
             )
         except (MillwheelError, OSError) as ex:
             return refusal(str(ex), 409)

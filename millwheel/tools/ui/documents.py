@@ -136,12 +136,12 @@ def _shards(
     readings: Mapping[str, Mapping[str, ShardReading]],
     rates: Mapping[str, ShardRate],
 ) -> tuple[LiveShard, ...]:
-    found = []
+    shards = []
     for entry in () if table is None else table.shards:
         reading = readings.get(entry.owner, {}).get(entry.shard, _NOTHING)
         rate = rates.get(entry.shard, _STILL)
         alive = entry.owner in slots
-        found.append(
+        shards.append(
             LiveShard(
                 shard=entry.shard,
                 owner=entry.owner if alive else "",
@@ -153,13 +153,13 @@ def _shards(
                 state_bytes=int(reading.state_bytes),
             )
         )
-    return tuple(found)
+    return tuple(shards)
 
 
 def _node(
     node: NodeStanding, shards: Sequence[LiveShard], rates: Mapping[str, ShardRate]
 ) -> LiveNode:
-    mine = [rates.get(shard.shard, _STILL) for shard in shards]
+    shard_rates = [rates.get(shard.shard, _STILL) for shard in shards]
     return LiveNode(
         name=node.node,
         state=node.state,
@@ -168,11 +168,11 @@ def _node(
         held=node.held_by,
         records_in=node.counters.get("records_in", 0),
         records_out=node.counters.get("records_out", 0),
-        rate_in=sum(rate.records_in for rate in mine),
-        rate_out=sum(rate.records_out for rate in mine),
+        rate_in=sum(rate.records_in for rate in shard_rates),
+        rate_out=sum(rate.records_out for rate in shard_rates),
         late=node.counters.get("late", 0),
         dead_letters=node.dead_letters,
-        busy=sum(rate.busy for rate in mine),
+        busy=sum(rate.busy for rate in shard_rates),
         pressure=max((shard.credit for shard in shards), default=0.0),
         state_bytes=sum(shard.state_bytes for shard in shards),
         unowned=node.unowned,
@@ -185,7 +185,7 @@ def _edges(
 ) -> tuple[LiveEdge, ...]:
     inputs = [edge.target for edge in drawing.edges]
     outputs = [edge.source for edge in drawing.edges]
-    found = []
+    edges = []
     for edge in drawing.edges:
         source, target = nodes.get(edge.source), nodes.get(edge.target)
         if source is None or target is None:
@@ -196,8 +196,8 @@ def _edges(
         elif outputs.count(edge.source) == 1:
             rate = source.rate_out
         lag_s = _lag_s(standing[edge.source].watermark_us, standing[edge.target].watermark_us)
-        found.append(LiveEdge(edge.source, edge.target, edge.stream, rate, lag_s, source.pressure))
-    return tuple(found)
+        edges.append(LiveEdge(edge.source, edge.target, edge.stream, rate, lag_s, source.pressure))
+    return tuple(edges)
 
 
 def _lag_s(before_us: int, after_us: int) -> float | None:

@@ -98,16 +98,16 @@ def drawing_of(spec: PipelineSpec) -> Drawing:
 def _points(laid: Laid, number: int) -> tuple[tuple[float, float], ...]:
     """The ends of each stretch of an arrow, from the bottom of its source to the top of its
     target."""
-    found = []
+    points = []
     up = laid.upward[number]
     for a, b in pairwise(laid.ways[number]):
         half_a, half_b = a.size.height / 2, b.size.height / 2
-        found += (
+        points += (
             [(a.x, a.y - half_a), (b.x, b.y + half_b)]
             if up
             else [(a.x, a.y + half_a), (b.x, b.y - half_b)]
         )
-    return tuple(found)
+    return tuple(points)
 
 
 def _label(laid: Laid, number: int) -> tuple[float, float]:

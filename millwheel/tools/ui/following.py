@@ -54,7 +54,7 @@ class FollowedPage:
         self._lost = threading.Event()
         self._due = threading.Event()
         self._following = False
-        self._known = KnownCluster()
+        self._cluster = KnownCluster()
         self._security: Security | None = None
         self._rates = Rates()
         self._looked_s = 0.0
@@ -99,7 +99,9 @@ class FollowedPage:
 
     def _served(self) -> dict[str, str]:
         return {
-            name: worker.metrics for name, worker in self._known.joined().items() if worker.metrics
+            name: worker.metrics
+            for name, worker in self._cluster.joined().items()
+            if worker.metrics
         }
 
     # --- the thread -------------------------------------------------------------------------------
@@ -136,7 +138,7 @@ class FollowedPage:
         run = attach(self._root)
         self._security = load_security(run.security, "client")
         self._lost.clear()
-        self._known, self._rates = KnownCluster(), Rates()
+        self._cluster, self._rates = KnownCluster(), Rates()
         self.shown.begin(self._load(str(self._root)))
         graph = build_graph(self.shown.spec)
         self._say(f"the driver is process {run.driver_pid}")
@@ -176,20 +178,20 @@ class FollowedPage:
         self.shown.tell()
 
     def _leaders(self, members: Mapping[str, bytes]) -> None:
-        self._known.leaders = dict(members)
+        self._cluster.leaders = dict(members)
 
     def _masters(self, members: Mapping[str, bytes]) -> None:
-        self._known.masters = dict(members)
+        self._cluster.masters = dict(members)
 
     def _workers(self, members: Mapping[str, bytes]) -> None:
-        self._known.workers = dict(members)
+        self._cluster.workers = dict(members)
         slots = {name: each.slot for name, each in read_members(members).items()}
         self.shown.timeline.workers(slots, _now_ms())
         self.shown.tell()
 
     def _table(self, table: RangeTable) -> None:
-        before = self._known.tables.get(NodeName(table.computation))
-        self._known.tables = {**self._known.tables, NodeName(table.computation): table}
+        before = self._cluster.tables.get(NodeName(table.computation))
+        self._cluster.tables = {**self._cluster.tables, NodeName(table.computation): table}
         owners = {str(entry.shard): str(entry.owner) for entry in table.shards}
         former = () if before is None else before.shards
         gone = {str(entry.shard) for entry in former if entry.shard not in owners}
@@ -197,9 +199,9 @@ class FollowedPage:
         self.shown.tell()
 
     def _ask(self, graph: Graph, pipeline: str) -> None:
-        known, shown = self._known, self.shown
+        cluster, shown = self._cluster, self.shown
         try:
-            standing = ask(graph, pipeline, self._root, known, self._security)
+            standing = ask(graph, pipeline, self._root, cluster, self._security)
         except MillwheelError as ex:
             return shown.show(msgspec.structs.replace(shown.live, at_ms=_now_ms(), problem=str(ex)))
         texts = fetched(self._served(), METRICS, self._security)
@@ -208,7 +210,7 @@ class FollowedPage:
         progress = read_progress(self._root)
         text = "" if progress is None else progress.text
         return shown.show(
-            live_run(standing, shown.drawing, known.tables, readings, rates, _now_ms(), text)
+            live_run(standing, shown.drawing, cluster.tables, readings, rates, _now_ms(), text)
         )
 
 

@@ -87,19 +87,19 @@ class Panels:
     def letters(self, spec: PipelineSpec) -> ShownLetters:
         """The dead letters that are visible now."""
         try:
-            found = list(read_letters(letters_folder(spec, self._root)))
+            letters = list(read_letters(letters_folder(spec, self._root)))
         except SetupError as ex:
             return ShownLetters(problem=str(ex))
         asked = asked_for(self._orders)
         groups = []
-        for group in grouped(found, asked):
-            mine = [
+        for group in grouped(letters, asked):
+            members = [
                 each
-                for each in found
+                for each in letters
                 if (each.computation, each.kind) == (group.computation, group.kind)
             ]
-            left = sum(bool(each.again) and each.id not in asked for each in mine)
-            shown = tuple(_shown(each, each.id in asked) for each in mine[: -_NEWEST - 1 : -1])
+            left = sum(bool(each.again) and each.id not in asked for each in members)
+            shown = tuple(_shown(each, each.id in asked) for each in members[: -_NEWEST - 1 : -1])
             about = (group.count, group.replayed, left, group.first_s, group.last_s)
             groups.append(ShownGroup(group.computation, group.kind, *about, shown))
         return ShownLetters(tuple(groups))
@@ -107,9 +107,9 @@ class Panels:
     def replay(self, spec: PipelineSpec, computation: str, kind: str, letter: str) -> str:
         """Request a replay of a group, or of one ``letter`` of it (its id). Returns a sentence
         about the request. Raises SetupError when there is no such letter."""
-        found = list(read_letters(letters_folder(spec, self._root)))
-        mine = [each for each in found if (each.computation, each.kind) == (computation, kind)]
-        chosen = [each for each in mine if not letter or each.id == letter]
+        letters = list(read_letters(letters_folder(spec, self._root)))
+        members = [each for each in letters if (each.computation, each.kind) == (computation, kind)]
+        chosen = [each for each in members if not letter or each.id == letter]
         if not chosen:
             raise SetupError("There are no such dead letters any more: load the page again")
         count = ask(self._root, self._orders, chosen, None)
@@ -133,7 +133,7 @@ class Panels:
     def settings(self, spec: PipelineSpec) -> list[Setting]:
         """The run's settings, without secrets."""
         limits = spec.limits
-        found = [
+        pairs = [
             ("pipeline", spec.name),
             ("root", self._address),
             (
@@ -154,12 +154,12 @@ class Panels:
             ),
         ]
         if (run := read_run(self._root)) is not None:
-            found += [
+            pairs += [
                 ("coordinator", run.zookeeper),
                 ("driver", f"process {run.driver_pid}"),
                 ("security", run.security or "none: open to every user of this machine"),
             ]
-        return [Setting(name, value) for name, value in found]
+        return [Setting(name, value) for name, value in pairs]
 
 
 def _shown(letter: Letter, replayed: bool) -> ShownLetter:

@@ -46,14 +46,16 @@ def readings_in(text: str) -> dict[str, ShardReading]:
     """The shards in a worker's ``/metrics``, by name."""
     from prometheus_client.parser import text_string_to_metric_families  # not before somebody looks
 
-    wanted = "\n".join(line for line in text.splitlines() if line.partition("{")[0] in _FIELDS)
-    found: dict[str, ShardReading] = {}
-    for family in text_string_to_metric_families(wanted + "\n"):
+    shard_text = "\n".join(line for line in text.splitlines() if line.partition("{")[0] in _FIELDS)
+    by_shard: dict[str, ShardReading] = {}
+    for family in text_string_to_metric_families(shard_text + "\n"):
         for sample in family.samples:
             shard = sample.labels.get("shard")
             if shard is not None:
-                setattr(found.setdefault(shard, ShardReading()), _FIELDS[sample.name], sample.value)
-    return found
+                setattr(
+                    by_shard.setdefault(shard, ShardReading()), _FIELDS[sample.name], sample.value
+                )
+    return by_shard
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +82,8 @@ class Rates:
         monotonic clock."""
         now = {
             (worker, shard): each
-            for worker, mine in readings.items()
-            for shard, each in mine.items()
+            for worker, shards in readings.items()
+            for shard, each in shards.items()
         }
         before, passed_s = self._before, at_s - self._at_s
         self._before, self._at_s = now, at_s

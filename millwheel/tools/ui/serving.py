@@ -59,9 +59,9 @@ def serve(
     if run is None:
         raise SetupError(f"{root} is not the root of a run: give the --root of its `millwheel run`")
     folder = settings.security or run.security
-    known = load_security(folder, _ROLE)
-    check_listen(f"{settings.host}:{settings.port}", known)
-    tls = None if known is None or is_loopback(settings.host) else known.tls
+    credentials = load_security(folder, _ROLE)
+    check_listen(f"{settings.host}:{settings.port}", credentials)
+    tls = None if credentials is None or is_loopback(settings.host) else credentials.tls
     token = os.environ.get(TOKEN_VARIABLE, "")
     if settings.writable and not token:
         token = secrets.token_urlsafe(24)
@@ -73,9 +73,9 @@ def serve(
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     with page_listener(settings.host, settings.port) as listener:
         address = f"{host}:{listener.getsockname()[1]}"
-        admits = partial(known.admits, address=address) if known else None
+        admits = partial(credentials.admits, address=address) if credentials else None
         page = RunPage(followed, panels, PageSettings(admits, token, hosts))
-        shown = token or (known.proof(address) if known else "")
+        shown = token or (credentials.proof(address) if credentials else "")
         told(f"{'https' if tls else 'http'}://{address}/" + (f"#token={shown}" if shown else ""))
         options = _tls(folder) if tls else {}
         server = FrontedServer(

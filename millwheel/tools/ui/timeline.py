@@ -46,9 +46,9 @@ class Timeline:
         if before is None:
             return
         for name in sorted(before.keys() - slots.keys()):
-            mine = [shard for shard, owner in self._owners.items() if owner == name]
-            self._lost.update(dict.fromkeys(mine, (name, at_ms)))
-            left = f"; {_shards(len(mine))} wait for another owner" if mine else ""
+            shards = [shard for shard, owner in self._owners.items() if owner == name]
+            self._lost.update(dict.fromkeys(shards, (name, at_ms)))
+            left = f"; {_shards(len(shards))} wait for another owner" if shards else ""
             self.say("gone", f"worker {before[name]} is gone ({name}){left}", at_ms)
         for name in sorted(slots.keys() - before.keys()):
             self.say("joined", f"worker {slots[name]} has joined ({name})", at_ms)
@@ -93,15 +93,17 @@ class Timeline:
                 worker == name for shard, (worker, _) in self._lost.items() if shard not in back
             ):
                 continue
-            mine = {shard: since for shard, (worker, since) in self._lost.items() if worker == name}
-            took_s = (at_ms - min(mine.values())) / 1000
-            owners = ", ".join(sorted({self._owners[shard] for shard in mine}))
+            lost_shards = {
+                shard: since for shard, (worker, since) in self._lost.items() if worker == name
+            }
+            took_s = (at_ms - min(lost_shards.values())) / 1000
+            owners = ", ".join(sorted({self._owners[shard] for shard in lost_shards}))
             self.say(
                 "recovered",
-                f"{_shards(len(mine))} of {name} went to {owners} within {took_s:.1f} s",
+                f"{_shards(len(lost_shards))} of {name} went to {owners} within {took_s:.1f} s",
                 at_ms,
             )
-            for shard in mine:
+            for shard in lost_shards:
                 del self._lost[shard]
 
 

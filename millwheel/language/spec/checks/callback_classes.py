@@ -32,11 +32,11 @@ _NEVER_STORED = (int, float, str, bytes, bool, type(None))
 
 def wrong_methods(kind: type[Computation], windowed: bool) -> Iterator[str]:
     """One sentence for each method that cannot be called as the runtime does."""
-    for name, given in METHODS.items():
+    for name, parameters in METHODS.items():
         if _is_called(name, kind, windowed) and getattr(kind, name) is not getattr(
             Computation, name
         ):
-            if why := _why_not(kind, name, given):
+            if why := _why_not(kind, name, parameters):
                 yield f"{_line_of(getattr(kind, name))}{kind.__name__}.{name} {why}"
 
 
@@ -106,25 +106,25 @@ def cannot_be_made(kind: type[Computation], options: Mapping[str, Any]) -> str:
     return ""
 
 
-def _why_not(kind: type, name: str, given: tuple[str, ...]) -> str:
+def _why_not(kind: type, name: str, parameters: tuple[str, ...]) -> str:
     own = inspect.getattr_static(kind, name)
     function = own.__func__ if isinstance(own, (staticmethod, classmethod)) else own
-    wanted = f"{name}(self, {', '.join(given)})"
+    definition = f"{name}(self, {', '.join(parameters)})"
     if not callable(function):
-        return f"is a {type(function).__name__}, not a method; write def {wanted}"
+        return f"is a {type(function).__name__}, not a method; write def {definition}"
     if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
-        return f"is async and would never run; write def {wanted}, without async"
+        return f"is async and would never run; write def {definition}, without async"
     if inspect.isgeneratorfunction(function):
         return "has a yield and would never run; call ctx.produce(stream, value) in its place"
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):  # Python cannot describe the signature
         return ""
-    arguments = given if isinstance(own, staticmethod) else ("self", *given)
+    arguments = parameters if isinstance(own, staticmethod) else ("self", *parameters)
     try:
         signature.bind(*arguments)
     except TypeError as ex:
-        return f"cannot be called with {', '.join(given)} ({ex}); write def {wanted}"
+        return f"cannot be called with {', '.join(parameters)} ({ex}); write def {definition}"
     return ""
 
 
@@ -158,12 +158,12 @@ def _cannot_be_stored(state: State) -> str:
 
 
 def _declared(kind: type) -> dict[str, State]:
-    found: dict[str, State] = {}
+    states: dict[str, State] = {}
     for base in reversed(kind.__mro__):
-        found.update(
+        states.update(
             {name: value for name, value in vars(base).items() if isinstance(value, State)}
         )
-    return found
+    return states
 
 
 def _has_secret(value: Any) -> bool:

@@ -149,12 +149,12 @@ class CodeChecks:
             self._check_struct(stream, self.classes[stream.name])
         return schema
 
-    def _check_struct(self, stream: StreamSpec, known: list[str]) -> None:
+    def _check_struct(self, stream: StreamSpec, field_names: list[str]) -> None:
         for what, name in (("timestamp", stream.timestamp), ("id", stream.id)):
-            if name and ":" not in name and name not in known:
+            if name and ":" not in name and name not in field_names:
                 text = (
-                    f"{stream.schema} has no field {name!r}{did_you_mean(name, known)}; it has"
-                    f" {', '.join(known)}"
+                    f"{stream.schema} has no field {name!r}{did_you_mean(name, field_names)}; it"
+                    f" has {', '.join(field_names)}"
                 )
                 self._bad(text, "streams", stream.name, what)
 
@@ -163,9 +163,9 @@ class CodeChecks:
     def computation(self, computation: ComputationSpec) -> None:
         """Key functions, and the callback or the machine of the window."""
         path = ("computations", computation.name)
-        for given in computation.inputs:
-            if given.key.kind is KeyKind.FUNCTION:
-                self._function(given.key.names[0], *path, "input", given.stream, "key")
+        for node_input in computation.inputs:
+            if node_input.key.kind is KeyKind.FUNCTION:
+                self._function(node_input.key.names[0], *path, "input", node_input.stream, "key")
         for step in step_nodes(find(self._top, *path)):
             if OBJECT_NAME.fullmatch(step.text):
                 self._function_at(step)
@@ -212,12 +212,12 @@ class CodeChecks:
     def _no_retractions(self, computation: ComputationSpec) -> None:
         """Refuses retractions for computations that could not undo the effect of the retracted
         record."""
-        found = _CANNOT_UNDO.get(type(computation.work))
-        if found is not None and takes_retractions(computation, self._spec):
+        word = _CANNOT_UNDO.get(type(computation.work))
+        if word is not None and takes_retractions(computation, self._spec):
             self._bad(
-                f"its input carries retractions (accumulation: retracting), which {found} cannot"
-                f" undo; {found} before the retracting window, or make the window accumulating",
-                *("computations", computation.name, found),
+                f"its input carries retractions (accumulation: retracting), which {word} cannot"
+                f" undo; {word} before the retracting window, or make the window accumulating",
+                *("computations", computation.name, word),
             )
 
     def _slices(self, computation: ComputationSpec) -> None:
@@ -361,10 +361,10 @@ class CodeChecks:
         self._function_at(find(self._top, *path), name)
 
     def _function_at(self, node: YamlNode, name: str = "") -> None:
-        found = self._load_at(node, name or node.text)
-        if found is not None and not callable(found):
+        loaded = self._load_at(node, name or node.text)
+        if loaded is not None and not callable(loaded):
             text = (
-                f"{name or node.text} is a {type(found).__name__}, not a function of a record's"
+                f"{name or node.text} is a {type(loaded).__name__}, not a function of a record's"
                 " value"
             )
             self._reader.bad(node, text)

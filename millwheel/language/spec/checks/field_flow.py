@@ -32,54 +32,54 @@ def exact_fields(spec: PipelineSpec, classes: Fields) -> dict[str, tuple[str, ..
     """The streams whose fields are known. ``classes`` are those of streams that are decoded into
     one."""
     sources = {stream.name for stream in spec.streams if stream.source is not None}
-    found = {stream: tuple(names) for stream, names in classes.items()}
+    fields = {stream: tuple(names) for stream, names in classes.items()}
     # each round knows one step further down; circles stay unknown
     for _ in range(len(spec.computations) + 1):
         made: dict[str, list[tuple[str, ...] | None]] = {}
         for computation in spec.computations:
-            for stream, names in _outputs(computation, found):
+            for stream, names in _outputs(computation, fields):
                 made.setdefault(stream, []).append(names)
         for stream, several in made.items():
             if stream in sources or stream in classes or None in several:
                 continue
-            found[stream] = tuple(dict.fromkeys(name for names in several for name in names or ()))
-    return found
+            fields[stream] = tuple(dict.fromkeys(name for names in several for name in names or ()))
+    return fields
 
 
 def fields_of_classes(spec: PipelineSpec) -> dict[str, list[str]]:
     """The fields of the classes that streams are decoded into, by stream."""
-    found = {
+    classes = {
         stream.name: load_object(stream.schema, spec.folder)
         for stream in spec.streams
         if stream.schema
     }
     return {
         name: [field.name for field in msgspec.structs.fields(made)]
-        for name, made in found.items()
+        for name, made in classes.items()
         if isinstance(made, type) and issubclass(made, msgspec.Struct)
     }
 
 
 def _outputs(
-    computation: ComputationSpec, known: Fields
+    computation: ComputationSpec, fields: Fields
 ) -> Iterator[tuple[str, tuple[str, ...] | None]]:
     """Each stream that a computation fills, with the fields of what it puts there (None:
     unknown)."""
-    taken = _taken(computation, known)
+    taken = _taken(computation, fields)
     if computation.late_side:
         yield computation.late_side, taken
     names = _made(computation, taken)
     yield from ((stream, names) for stream in computation.outputs)
 
 
-def _taken(computation: ComputationSpec, known: Fields) -> tuple[str, ...] | None:
+def _taken(computation: ComputationSpec, fields: Fields) -> tuple[str, ...] | None:
     """The fields of its input. The other stream of an enrichment adds a field, and gives none of
     its own."""
     other = computation.work.stream if isinstance(computation.work, EnrichSpec) else ""
-    streams = [given.stream for given in computation.inputs if given.stream != other]
-    if not streams or any(stream not in known for stream in streams):
+    streams = [each.stream for each in computation.inputs if each.stream != other]
+    if not streams or any(stream not in fields for stream in streams):
         return None
-    return tuple(dict.fromkeys(name for stream in streams for name in known[stream]))
+    return tuple(dict.fromkeys(name for stream in streams for name in fields[stream]))
 
 
 def _made(computation: ComputationSpec, taken: tuple[str, ...] | None) -> tuple[str, ...] | None:
@@ -87,7 +87,7 @@ def _made(computation: ComputationSpec, taken: tuple[str, ...] | None) -> tuple[
         case CallbackSpec() | WindowCallbackSpec() | SlicesSpec():
             return None
         case JoinSpec():
-            streams = [given.stream for given in computation.inputs]
+            streams = [each.stream for each in computation.inputs]
             return (*key_names(computation.inputs), *WINDOW_FIELDS, *streams)
         case AggregationSpec(aggregates=aggregates):
             results = [aggregate.name for aggregate in aggregates] or ["result"]

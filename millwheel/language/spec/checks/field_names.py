@@ -48,19 +48,22 @@ def check_field_names(
     exact = exact_fields(spec, classes)
     for use in _uses(spec):
         node = find(top, *use.path)
-        known = sorted(
+        field_names = sorted(
             {field for stream in use.streams for field in exact.get(stream, ())} | {*use.more}
         )
         if use.sure and all(stream in exact for stream in use.streams):
-            if use.name not in known:
-                hint = did_you_mean(use.name, known)
+            if use.name not in field_names:
+                hint = did_you_mean(use.name, field_names)
                 reader.bad(
                     node,
                     f"{_streams(use.streams)} no field {use.name!r}{hint}; known:"
-                    f" {', '.join(known)}",
+                    f" {', '.join(field_names)}",
                 )
             continue
-        names = [*known, *(field for stream in use.streams for field in declared.get(stream, ()))]
+        names = [
+            *field_names,
+            *(field for stream in use.streams for field in declared.get(stream, ())),
+        ]
         close = get_close_matches(use.name, names, 1, _NEARLY)
         if use.name not in names and close:
             what = "field" if all(stream in exact for stream in use.streams) else "declared field"
@@ -79,9 +82,11 @@ def _streams(names: Sequence[str]) -> str:
 def _uses(spec: PipelineSpec) -> Iterator[_Use]:
     for computation in spec.computations:
         path = ("computations", computation.name)
-        for given in computation.inputs:
-            yield from _of_key(given.key, given.stream, (*path, "input", given.stream, "key"))
-        streams = tuple(given.stream for given in computation.inputs)
+        for node_input in computation.inputs:
+            yield from _of_key(
+                node_input.key, node_input.stream, (*path, "input", node_input.stream, "key")
+            )
+        streams = tuple(each.stream for each in computation.inputs)
         yield from _of_aggregates(computation, streams)
         yield from _of_expressions(computation, streams)
     for sink in spec.sinks:

@@ -22,11 +22,11 @@ def check_field_types(reader: NodeReader, spec: PipelineSpec, top: YamlNode) -> 
     """Note every key of a field whose type is none of a key, and every aggregate whose argument is
     a field of a type that its function refuses."""
     for computation in spec.computations:
-        for given in computation.inputs:
-            problem = _problem_of_key(spec, given)
+        for node_input in computation.inputs:
+            problem = _problem_of_key(spec, node_input)
             if problem:
                 reader.bad(
-                    find(top, "computations", computation.name, "input", given.stream, "key"),
+                    find(top, "computations", computation.name, "input", node_input.stream, "key"),
                     problem,
                 )
         for aggregate in computation.aggregates:
@@ -38,15 +38,15 @@ def check_field_types(reader: NodeReader, spec: PipelineSpec, top: YamlNode) -> 
                 )
 
 
-def _problem_of_key(spec: PipelineSpec, given: InputSpec) -> str:
-    if given.key.kind not in (KeyKind.FIELD, KeyKind.FIELDS):
+def _problem_of_key(spec: PipelineSpec, node_input: InputSpec) -> str:
+    if node_input.key.kind not in (KeyKind.FIELD, KeyKind.FIELDS):
         return ""
-    declared = spec.stream(given.stream).fields
-    for name in given.key.names:
+    declared = spec.stream(node_input.stream).fields
+    for name in node_input.key.names:
         if declared.get(name) in _NO_KEYS:
             return (
-                f"a key cannot be {declared[name]}, as which the stream {given.stream!r} declares"
-                f" the field {name!r}: use str, int or bytes, for example with a `key:"
+                f"a key cannot be {declared[name]}, as which the stream {node_input.stream!r}"
+                f" declares the field {name!r}: use str, int or bytes, for example with a `key:"
                 " module:function` that converts it"
             )
     return ""
@@ -56,8 +56,8 @@ def _problem(spec: PipelineSpec, computation: ComputationSpec, aggregate: Aggreg
     name, function = aggregate.argument, aggregate.function
     if function not in FUNCTIONS:
         return ""
-    for given in computation.inputs:
-        kind = spec.stream(given.stream).fields.get(name)
+    for node_input in computation.inputs:
+        kind = spec.stream(node_input.stream).fields.get(name)
         if kind is None:
             continue
         try:
@@ -69,7 +69,7 @@ def _problem(spec: PipelineSpec, computation: ComputationSpec, aggregate: Aggreg
                 if other != kind and _takes(aggregate, other)
             ]
             return (
-                f"{function} cannot use the field {name!r}, which the stream {given.stream!r}"
+                f"{function} cannot use the field {name!r}, which the stream {node_input.stream!r}"
                 f" declares as {kind}; declare it as {' or '.join(fitting)}, or write an"
                 f" expression, such as {{{function}: int({name})}}"
             )

@@ -81,13 +81,13 @@ def _seen(computation: ComputationSpec, spec: PipelineSpec, replacing: Mapping[s
 
 def _reached(outputs: tuple[str, ...], spec: PipelineSpec) -> set[str]:
     """The streams to which rows come one by one, whatever is done to their fields on the way."""
-    found, before = set(outputs), 0
-    while len(found) > before:
-        before = len(found)
+    reached, before = set(outputs), 0
+    while len(reached) > before:
+        before = len(reached)
         for each in spec.computations:
-            if passes_on(each) and any(given.stream in found for given in each.inputs):
-                found.update(each.outputs)
-    return found
+            if passes_on(each) and any(node_input.stream in reached for node_input in each.inputs):
+                reached.update(each.outputs)
+    return reached
 
 
 def passes_on(computation: ComputationSpec) -> bool:

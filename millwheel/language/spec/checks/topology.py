@@ -114,7 +114,7 @@ def _words(node: YamlNode) -> Iterable[str]:
 
 def _produced(spec: PipelineSpec) -> dict[str, tuple[str, ...]]:
     """Streams with a source or a producer, each with its path in the document."""
-    found: dict[str, tuple[str, ...]] = {
+    producers: dict[str, tuple[str, ...]] = {
         stream.name: ("streams", stream.name) for stream in spec.streams if stream.source
     }
     for computation in spec.computations:
@@ -123,16 +123,19 @@ def _produced(spec: PipelineSpec) -> dict[str, tuple[str, ...]]:
             field = (
                 ("branch", stream) if isinstance(computation.work, BranchesSpec) else ("output",)
             )
-            found.setdefault(stream, ("computations", computation.name, *field))
+            producers.setdefault(stream, ("computations", computation.name, *field))
         if side:
-            found.setdefault(side, ("computations", computation.name, "late"))
-    return {**found, DEAD_LETTERS: ()}
+            producers.setdefault(side, ("computations", computation.name, "late"))
+    return {**producers, DEAD_LETTERS: ()}
 
 
 def _consumers(spec: PipelineSpec, top: YamlNode) -> Iterable[tuple[str, YamlNode]]:
     for computation in spec.computations:
-        for given in computation.inputs:
-            yield given.stream, find(top, "computations", computation.name, "input", given.stream)
+        for node_input in computation.inputs:
+            yield (
+                node_input.stream,
+                find(top, "computations", computation.name, "input", node_input.stream),
+            )
     for sink in spec.sinks:
         yield sink.stream, find(top, "sinks", sink.stream)
 

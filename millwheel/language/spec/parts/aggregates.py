@@ -85,13 +85,13 @@ def read_aggregates(
     reader: NodeReader, node: YamlNode | None, taken: tuple[str, ...]
 ) -> tuple[AggregateSpec, ...]:
     """All aggregates. ``taken`` are the names of fields that every row already has."""
-    found = []
+    specs = []
     for name, child in reader.entries(node, _EXAMPLE).items():
         if _check_name(reader, name, child, taken):
             spec = _aggregate(reader, name, child)
             if spec is not None:
-                found.append(spec)
-    return tuple(found)
+                specs.append(spec)
+    return tuple(specs)
 
 
 def _check_name(reader: NodeReader, name: str, node: YamlNode, taken: tuple[str, ...]) -> bool:
@@ -193,12 +193,12 @@ def read_skew(
     text = reader.text(node, "scatter(4)")
     if node is None or text == "hash":
         return whole
-    found = _DIVIDED.fullmatch(text)
+    match = _DIVIDED.fullmatch(text)
     ways = {each.value: each for each in Divided}
     if (
-        found is None
-        or found[1] not in ways
-        or (found[1] == Divided.ALL.value and found[2] is None)
+        match is None
+        or match[1] not in ways
+        or (match[1] == Divided.ALL.value and match[2] is None)
     ):
         others = ", ".join(each.value for each in Divided if each.by_slots)
         fix = (
@@ -209,7 +209,7 @@ def read_skew(
             node, f"{text[:40]!r} is no way to group; {fix}; or one of the groupings {others}"
         )
         return whole
-    way, instances = ways[found[1]], int(found[2] or _INSTANCES)
+    way, instances = ways[match[1]], int(match[2] or _INSTANCES)
     if not 2 <= instances <= MOST_INSTANCES:
         reader.bad(
             node, f"keys can be divided over 2 to {MOST_INSTANCES} instances, not {instances}"
@@ -256,8 +256,8 @@ def _why_not(fields: Mapping[str, YamlNode], inputs: tuple[InputSpec, ...]) -> s
 
 
 def _slices_not_divided(fields: Mapping[str, YamlNode]) -> str:
-    given = fields["slices"].value
-    if isinstance(given, dict) and "ttl" in given:
+    slices = fields["slices"].value
+    if isinstance(slices, dict) and "ttl" in slices:
         return (
             "slices with a ttl forget a key by the times of all of its records, and a part tells"
             " the newest of several alone; leave ttl out"

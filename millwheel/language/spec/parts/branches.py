@@ -68,35 +68,35 @@ ORDER = Field(
 
 def read_deduplicate(reader: NodeReader, node: YamlNode | None) -> DeduplicateSpec | None:
     """None if there is none, or it cannot be read."""
-    found = _DEDUPLICATE.read(reader, node)
-    return DeduplicateSpec(**found) if "within_us" in found else None
+    values = _DEDUPLICATE.read(reader, node)
+    return DeduplicateSpec(**values) if "within_us" in values else None
 
 
 def read_branches(reader: NodeReader, node: YamlNode | None) -> tuple[BranchSpec, ...]:
     """The branches, in the order in which they are tried."""
     if node is None:
         return ()
-    found: list[BranchSpec] = []
+    branches: list[BranchSpec] = []
     for stream, child in reader.entries(node, _BRANCH).items():
         if not reader.check_name(child, stream, "stream"):
             continue
         if stream == DEAD_LETTERS:
             reader.bad(child, f"{DEAD_LETTERS!r} is filled by the system; choose another name")
         elif child.text == OTHERWISE:
-            found.append(BranchSpec(stream))
+            branches.append(BranchSpec(stream))
         elif condition := reader.expression(
             child, "status >= 500, or otherwise for records of no other branch"
         ):
-            found.append(BranchSpec(stream, condition))
-    rests = [each.stream for each in found if not each.condition]
+            branches.append(BranchSpec(stream, condition))
+    rests = [each.stream for each in branches if not each.condition]
     if len(rests) > 1:
         reader.bad(
             node.value[rests[1]],
             f"{rests[0]} already takes the records of no other branch; give a condition",
         )
-    if not found and not reader.problems.concerns(node.path):
+    if not branches and not reader.problems.concerns(node.path):
         reader.bad(node, f"names no stream; write for example {_BRANCH}")
-    return tuple(found)
+    return tuple(branches)
 
 
 def check_sorting(reader: NodeReader, fields: Mapping[str, YamlNode]) -> None:

@@ -139,14 +139,16 @@ def _kept_work(
         if slices is not None:
             return replace(slices, aggregates=aggregates, condition=condition, late=firing.late)
         return CallbackSpec(name, options) if name else None
-    given: Any = {"window": window, "condition": condition, "firing": firing}
+    arguments: Any = {"window": window, "condition": condition, "firing": firing}
     if kind is not None:
-        return JoinSpec(kind=kind, **given)
+        return JoinSpec(kind=kind, **arguments)
     if name:
-        return WindowCallbackSpec(callback=CallbackSpec(name, options), **given)
+        return WindowCallbackSpec(callback=CallbackSpec(name, options), **arguments)
     if counted is not None:
-        return AggregationSpec(aggregates=(counted.aggregate,), numbered=counted.numbered, **given)
-    return AggregationSpec(aggregates=aggregates, queryable=queryable, **given)
+        return AggregationSpec(
+            aggregates=(counted.aggregate,), numbered=counted.numbered, **arguments
+        )
+    return AggregationSpec(aggregates=aggregates, queryable=queryable, **arguments)
 
 
 def _window(
@@ -158,12 +160,13 @@ def _window(
 
 
 def _queryable(reader: NodeReader, fields: Mapping[str, YamlNode]) -> str:
-    given = fields.get("queryable")
-    if given is not None and "aggregate" not in fields:
+    queryable_node = fields.get("queryable")
+    if queryable_node is not None and "aggregate" not in fields:
         reader.bad(
-            given, "only results of aggregates can be asked; add aggregate, or leave queryable out"
+            queryable_node,
+            "only results of aggregates can be asked; add aggregate, or leave queryable out",
         )
-    queryable: str = WINDOWED["queryable"].value(reader, given, "")
+    queryable: str = WINDOWED["queryable"].value(reader, queryable_node, "")
     return queryable
 
 
@@ -300,18 +303,18 @@ def _check_steps(
 def _inputs(
     reader: NodeReader, node: YamlNode, fields: Mapping[str, YamlNode]
 ) -> tuple[InputSpec, ...]:
-    given = fields.get("input")
-    if given is None or not (given.value or given.is_scalar):
+    input_node = fields.get("input")
+    if input_node is None or not (input_node.value or input_node.is_scalar):
         if node.is_map:
             reader.missing(node, "input", f"write for example input: {INPUT}")
         return ()
-    if isinstance(given.value, dict):
+    if isinstance(input_node.value, dict):
         return tuple(
             InputSpec(stream, _key_of(reader, child))
-            for stream, child in given.value.items()
+            for stream, child in input_node.value.items()
             if reader.check_name(child, stream, "stream")
         )
-    names = [reader.name(item, "stream") for item in reader.items(given)]
+    names = [reader.name(item, "stream") for item in reader.items(input_node)]
     return tuple(InputSpec(stream, _BY_RECORD) for stream in dict.fromkeys(names) if stream)
 
 
@@ -348,16 +351,16 @@ def _key_of(reader: NodeReader, node: YamlNode) -> KeySpec:
 
 
 def _outputs(reader: NodeReader, node: YamlNode, fields: Mapping[str, YamlNode]) -> tuple[str, ...]:
-    given = fields.get("output")
-    if given is None:
+    output_node = fields.get("output")
+    if output_node is None:
         if "window" in fields and "callback" not in fields:
             reader.missing(node, "output", "nobody could see the results; write output: STREAM")
         return ()
-    if given.is_map:
-        reader.bad(given, "must be the name of a stream or a list of names, not a map")
+    if output_node.is_map:
+        reader.bad(output_node, "must be the name of a stream or a list of names, not a map")
         return ()
     names = []
-    for item in reader.items(given):
+    for item in reader.items(output_node):
         name = reader.name(item, "stream")
         if name == DEAD_LETTERS:
             reader.bad(
@@ -368,5 +371,7 @@ def _outputs(reader: NodeReader, node: YamlNode, fields: Mapping[str, YamlNode])
         elif name:
             names.append(name)
     if len(names) > 1 and "window" in fields and "callback" not in fields:
-        reader.bad(given, "a computation with a window has one output; its consumers may be many")
+        reader.bad(
+            output_node, "a computation with a window has one output; its consumers may be many"
+        )
     return tuple(dict.fromkeys(names))

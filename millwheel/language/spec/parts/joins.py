@@ -81,10 +81,10 @@ def read_join(
     reader: NodeReader, node: YamlNode, fields: Mapping[str, YamlNode], inputs: Sequence[InputSpec]
 ) -> JoinKind | None:
     """The kind of a windowed join; None if there is none."""
-    given = fields.get("join")
-    if given is None:
+    join_node = fields.get("join")
+    if join_node is None:
         return None
-    _check_two(reader, given, inputs)
+    _check_two(reader, join_node, inputs)
     if "window" not in fields:
         reader.missing(
             node,
@@ -99,8 +99,8 @@ def read_join(
                 " or aggregate in a computation before or behind it",
             )
     _check_window(reader, fields)
-    _check_names(reader, given, inputs)
-    kind: JoinKind = JOINS["join"].value(reader, given, JoinKind.INNER)
+    _check_names(reader, join_node, inputs)
+    kind: JoinKind = JOINS["join"].value(reader, join_node, JoinKind.INNER)
     return kind
 
 
@@ -108,8 +108,8 @@ def read_enrich(
     reader: NodeReader, fields: Mapping[str, YamlNode], inputs: Sequence[InputSpec]
 ) -> EnrichSpec | None:
     """The enrichment of a stream; None if there is none, or it cannot be read."""
-    given = fields.get("enrich")
-    if given is None or is_lookup(given):
+    enrich_node = fields.get("enrich")
+    if enrich_node is None or is_lookup(enrich_node):
         return None
     if "window" in fields:
         reader.bad(
@@ -122,33 +122,34 @@ def read_enrich(
             "as_of decides which version a record gets, and as_of: timestamp keeps their order;"
             " leave out order_by",
         )
-    parts = ENRICH.nodes(reader, given)
+    parts = ENRICH.nodes(reader, enrich_node)
     if "with" not in parts:
         return None
-    _check_two(reader, given, inputs)
-    found = ENRICH.values(reader, parts)
-    stream, streams = found.get("stream"), [each.stream for each in inputs]
+    _check_two(reader, enrich_node, inputs)
+    values = ENRICH.values(reader, parts)
+    stream, streams = values.get("stream"), [each.stream for each in inputs]
     if stream is None or stream not in streams:
         if stream is not None:
             reader.bad(parts["with"], unknown("input", stream, streams, "Inputs"))
         return None
-    name = found.setdefault("name", stream)
+    name = values.setdefault("name", stream)
     keys = [field for each in inputs if each.stream != stream for field in key_fields(each)]
     if name in keys:
         reader.bad(
-            parts.get("as", given), f"{name!r} would replace the key of the records; {_ANOTHER_AS}"
+            parts.get("as", enrich_node),
+            f"{name!r} would replace the key of the records; {_ANOTHER_AS}",
         )
-    return EnrichSpec(**found)
+    return EnrichSpec(**values)
 
 
-def is_lookup(given: YamlNode) -> bool:
+def is_lookup(node: YamlNode) -> bool:
     """Whether ``enrich`` asks another system instead of a stream."""
-    return isinstance(given.value, dict) and "lookup" in given.value
+    return isinstance(node.value, dict) and "lookup" in node.value
 
 
-def key_fields(given: InputSpec) -> tuple[str, ...]:
+def key_fields(node_input: InputSpec) -> tuple[str, ...]:
     """The fields of an input's key; none for a function or the producer's key."""
-    return given.key.names if given.key.kind in (KeyKind.FIELD, KeyKind.FIELDS) else ()
+    return node_input.key.names if node_input.key.kind in (KeyKind.FIELD, KeyKind.FIELDS) else ()
 
 
 def keyless(computation: ComputationSpec, pipeline: PipelineSpec) -> str:
@@ -161,7 +162,7 @@ def keyless(computation: ComputationSpec, pipeline: PipelineSpec) -> str:
         for stream in pipeline.streams
         if stream.source is not None and stream.source.kind != "injection" and not stream.id
     }
-    inputs = [given.stream for given in computation.inputs if given.key.kind is KeyKind.RECORD]
+    inputs = [each.stream for each in computation.inputs if each.key.kind is KeyKind.RECORD]
     return next((stream for stream in inputs if stream in own), "")
 
 
@@ -204,10 +205,11 @@ def _check_names(reader: NodeReader, node: YamlNode, inputs: Sequence[InputSpec]
     """A result has the key, the bounds of the window, and each record under the name of its
     stream."""
     taken = [*key_names(tuple(inputs)), *WINDOW_FIELDS]
-    for given in inputs:
-        if given.stream in taken:
+    for node_input in inputs:
+        if node_input.stream in taken:
             reader.bad(
                 node,
                 f"a result has the fields {', '.join(taken)}, and each record under the name of its"
-                f" stream, but a stream is called {given.stream!r}; give the stream another name",
+                f" stream, but a stream is called {node_input.stream!r}; give the stream"
+                " another name",
             )

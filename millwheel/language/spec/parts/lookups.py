@@ -77,8 +77,8 @@ def read_lookup(
     reader: NodeReader, fields: Mapping[str, YamlNode], inputs: Sequence[InputSpec]
 ) -> LookupSpec | None:
     """The lookup of a computation; None if there is none, or it cannot be read."""
-    given = fields.get("enrich")
-    if given is None or not is_lookup(given):
+    enrich_node = fields.get("enrich")
+    if enrich_node is None or not is_lookup(enrich_node):
         return None
     for name in ("window", "order_by"):
         if name in fields:
@@ -86,20 +86,20 @@ def read_lookup(
                 fields[name],
                 f"a lookup handles one record at a time; write {name} in another computation",
             )
-    parts = LOOKUP.nodes(reader, given)
+    parts = LOOKUP.nodes(reader, enrich_node)
     kind = read_kind(reader, parts["lookup"], Kinds("lookup", LOOKUPS, known_lookups), "")
     if kind is None:
         return None
-    found = LOOKUP.values(reader, parts)
-    name, added = found.get("name", ""), found.get("fields", {})
+    values = LOOKUP.values(reader, parts)
+    name, added = values.get("name", ""), values.get("fields", {})
     if bool(name) == bool(added):
         reader.bad(
-            given,
+            enrich_node,
             "write either as: NAME, the field that gets the answer, or fields: [a, b], fields of"
             " the answer",
         )
     keys = [field for each in inputs for field in key_fields(each)]
     for taken in {name, *added} & set(keys):
-        where = parts.get("as") or parts.get("fields") or given
+        where = parts.get("as") or parts.get("fields") or enrich_node
         reader.bad(where, f"{taken!r} would replace the key of the records; choose another name")
-    return LookupSpec(kind.name, kind.options, **found)
+    return LookupSpec(kind.name, kind.options, **values)

@@ -49,9 +49,9 @@ def read_queries(reader: NodeReader, node: YamlNode | None) -> tuple[QuerySpec, 
 def _queries(reader: NodeReader, node: YamlNode | None) -> Iterator[QuerySpec]:
     for name, child in reader.entries(node, f"{{cpc: {QUERY.example}}}").items():
         reader.check_name(child, name, "query")
-        found = QUERY.read(reader, child)
-        formula = found.get("formula")
+        values = QUERY.read(reader, child)
+        formula = values.get("formula")
         if formula is None:
             continue
         if reader.attempt(child.value["formula"], partial(formula_of, formula)) is not None:
-            yield QuerySpec(name=name, where=reader.where(child), **found)
+            yield QuerySpec(name=name, where=reader.where(child), **values)

@@ -46,25 +46,27 @@ def read_slices(
     reader: NodeReader, node: YamlNode, fields: Mapping[str, YamlNode]
 ) -> SlicesSpec | None:
     """The slices of a computation, as far as they can be read; None where it has none."""
-    given = fields.get("slices")
-    if given is None:
+    slices_node = fields.get("slices")
+    if slices_node is None:
         return None
     if "aggregate" not in fields:
         reader.missing(
             node, "aggregate", "slices keep aggregates; write for example aggregate: {n: count}"
         )
-    nodes = SLICES.nodes(reader, given)
-    found = SLICES.values(reader, nodes)
-    every_us = found.pop("every_us", 60 * _SECOND_US)
-    keep_us = found.get("keep_us", every_us)
-    sizes = found.get("levels_us", default_levels(every_us, keep_us))
+    nodes = SLICES.nodes(reader, slices_node)
+    values = SLICES.values(reader, nodes)
+    every_us = values.pop("every_us", 60 * _SECOND_US)
+    keep_us = values.get("keep_us", every_us)
+    sizes = values.get("levels_us", default_levels(every_us, keep_us))
     if sizes[:1] != (every_us,):
         text = f"the first level is every: write levels: [{duration_text(every_us)}, …]"
-        reader.bad(nodes.get("levels", given), text)
-    _check(reader, given, nodes, found.get("ttl_us"), every_us, keep_us)
-    zone = found.get("time_zone", "")
-    reader.attempt(nodes.get("levels", given), lambda: slice_levels(sizes or (every_us,), zone))
-    return SlicesSpec(**{**found, "keep_us": keep_us, "levels_us": sizes or (every_us,)})
+        reader.bad(nodes.get("levels", slices_node), text)
+    _check(reader, slices_node, nodes, values.get("ttl_us"), every_us, keep_us)
+    zone = values.get("time_zone", "")
+    reader.attempt(
+        nodes.get("levels", slices_node), lambda: slice_levels(sizes or (every_us,), zone)
+    )
+    return SlicesSpec(**{**values, "keep_us": keep_us, "levels_us": sizes or (every_us,)})
 
 
 def _check(

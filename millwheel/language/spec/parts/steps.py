@@ -64,12 +64,12 @@ def read_steps(reader: NodeReader, fields: Mapping[str, YamlNode]) -> tuple[Step
                 fields[name],
                 f"there are steps already; add this to them: steps: [{{{name}: …}}, …]",
             )
-        found = [step for item in _items(reader, fields["steps"]) for step in _steps(reader, item)]
+        steps = [step for item in _items(reader, fields["steps"]) for step in _steps(reader, item)]
     else:
-        found = [
+        steps = [
             _step(reader, StepKind(name), node) for name, node in fields.items() if name in KINDS
         ]
-    return tuple(step for step in found if step is not None)
+    return tuple(step for step in steps if step is not None)
 
 
 def step_nodes(node: YamlNode) -> Iterator[YamlNode]:

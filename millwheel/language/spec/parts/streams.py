@@ -200,18 +200,22 @@ def _timestamp(
     reader: NodeReader, node: YamlNode, fields: Mapping[str, YamlNode], kind: Kind | None
 ) -> dict[str, Any]:
     """The attributes of a stream's timestamp."""
-    given = fields.get("timestamp")
+    timestamp_node = fields.get("timestamp")
     generated = kind is not None and kind.name == "generator"
-    if given is None and generated:
+    if timestamp_node is None and generated:
         return {"timestamp": _GENERATOR_TIMESTAMP}
-    if given is None:
+    if timestamp_node is None:
         if "source" in fields:
             text = "name the field with a record's event time: write timestamp: FIELD"
             reader.missing(node, "timestamp", text)
         return {"states_unit": False}
-    found = Short("field", _TIMESTAMP).read(reader, given)
-    text = found.get("timestamp", "")
-    field = given.value.get("field", given) if given.is_map else given
+    values = Short("field", _TIMESTAMP).read(reader, timestamp_node)
+    text = values.get("timestamp", "")
+    field = (
+        timestamp_node.value.get("field", timestamp_node)
+        if timestamp_node.is_map
+        else timestamp_node
+    )
     if ":" in text and not OBJECT_NAME.fullmatch(text):
         reader.bad(field, f"{text[:80]!r} is neither a field nor module:function")
     elif is_expression(text) and not _declares(fields, text):
@@ -220,7 +224,7 @@ def _timestamp(
             f"{text[:80]!r} is an expression, and timestamps are not computed here:"
             f" {_NO_EXPRESSION}",
         )
-    return {**found, "states_unit": generated or "timestamp_unit_us" in found}
+    return {**values, "states_unit": generated or "timestamp_unit_us" in values}
 
 
 def _declares(fields: Mapping[str, YamlNode], name: str) -> bool:

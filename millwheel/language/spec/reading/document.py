@@ -198,8 +198,8 @@ class _Builder:
                 line,
                 f"*{anchor} refers to nothing: no complete value before it is marked &{anchor}",
             )
-        found, size = self._anchors[anchor]
-        self._attach(replace(found, line=line), size)
+        target, size = self._anchors[anchor]
+        self._attach(replace(target, line=line), size)
 
     def _attach(self, node: YamlNode, size: int) -> None:
         self._count += size

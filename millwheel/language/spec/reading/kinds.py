@@ -48,17 +48,17 @@ def read_kind(reader: NodeReader, node: YamlNode, kinds: Kinds, origin: str) -> 
     if isinstance(node.value, str) and kinds.has(node.value):
         return Kind(node.value, {}, node)
     if not isinstance(node.value, dict) or len(node.value) != 1:
-        known = kinds.known()
+        names = kinds.known()
         text = (
             f"names one {kinds.what} with its options, for example {_example(kinds)}. Known:"
-            f" {', '.join(known)}"
+            f" {', '.join(names)}"
         )
         reader.bad(node, text)
         return None
     name, options = next(iter(node.value.items()))
     if not kinds.has(name):
-        known = kinds.known()
-        reader.bad(options, f"{unknown(kinds.what, name, known)}{_extras(name, known)}")
+        names = kinds.known()
+        reader.bad(options, f"{unknown(kinds.what, name, names)}{_extras(name, names)}")
         return None
     entries = reader.entries(options, _example(kinds))
     return Kind(
@@ -73,10 +73,10 @@ def _example(kinds: Kinds) -> str:
     return f"{{{min(kinds.built_in)}: {{}}}}"
 
 
-def _extras(name: str, known: Sequence[str]) -> str:
+def _extras(name: str, names: Sequence[str]) -> str:
     """The end of the sentence about an unknown kind: the extra that provides the connector."""
     if extra := extra_of(str(name)):
-        own = f"; its name is {extra!r}" if extra in known else ""
+        own = f"; its name is {extra!r}" if extra in names else ""
         return f". For {name} there is a connector: pip install 'millwheel-spark[{extra}]'{own}"
     return (
         ". Connectors for other systems need an extra: pip install 'millwheel-spark[EXTRA]', one"

@@ -26,9 +26,9 @@ class ForeignLine(int):
     file: str
 
     def __new__(cls, line: int, file: str) -> ForeignLine:
-        found = super().__new__(cls, line)
-        found.file = file
-        return found
+        instance = super().__new__(cls, line)
+        instance.file = file
+        return instance
 
 
 @dataclass(slots=True)

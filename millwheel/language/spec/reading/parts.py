@@ -47,13 +47,13 @@ class ByteSize:
                 f"must be a size, not {node.kind()}; write a number and a unit, such as 64kB or"
                 " 16MiB"
             )
-        found = size_bytes(node.value)
-        if not self.least <= found <= self.most:
+        size = size_bytes(node.value)
+        if not self.least <= size <= self.most:
             raise ValueError(
                 f"{node.value!r} must lie between {size_text(self.least)} and"
                 f" {size_text(self.most)}"
             )
-        return found
+        return size
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,8 +196,8 @@ class Items:
 
     def read(self, reader: NodeReader, node: YamlNode) -> Any:
         """All of them, as a tuple."""
-        found = tuple(self.each.read(reader, item) for item in reader.items(node))
-        return FAILED if FAILED in found else found
+        items = tuple(self.each.read(reader, item) for item in reader.items(node))
+        return FAILED if FAILED in items else items
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,8 +211,8 @@ class Entries:
     def read(self, reader: NodeReader, node: YamlNode) -> Any:
         """The map."""
         entries = reader.entries(node, self.example)
-        found = {name: self.each.read(reader, child) for name, child in entries.items()}
-        return FAILED if FAILED in found.values() else found
+        values = {name: self.each.read(reader, child) for name, child in entries.items()}
+        return FAILED if FAILED in values.values() else values
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,12 +279,12 @@ class FilePart:
 
     def nodes(self, reader: NodeReader, node: YamlNode | None) -> dict[str, YamlNode]:
         """The nodes of the fields that are there, by name."""
-        found = reader.fields(node, [*self.fields], self.example)
+        nodes = reader.fields(node, [*self.fields], self.example)
         if node is not None and node.is_map:
             for name, each in self.fields.items():
-                if each.needed and name not in found:
+                if each.needed and name not in nodes:
                     reader.missing(node, name, each.needed)
-        return found
+        return nodes
 
     def values(self, reader: NodeReader, nodes: Mapping[str, YamlNode]) -> dict[str, Any]:
         """The attributes that nodes give, also those of a map that has other fields as well. A

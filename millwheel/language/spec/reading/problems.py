@@ -37,9 +37,7 @@ class Problems:
 
     def concerns(self, path: str) -> bool:
         """True if there is a problem at ``path`` or below it."""
-        return any(
-            known == path or known.startswith((f"{path}.", f"{path}[")) for known in self.paths
-        )
+        return any(each == path or each.startswith((f"{path}.", f"{path}[")) for each in self.paths)
 
     def error(self) -> PipelineError:
         """All problems, by line, as one error."""
@@ -56,16 +54,16 @@ class Problems:
         return f"{self.at(line)}: {path}: {text}" if path else f"{self.at(line)}: {text}"
 
 
-def did_you_mean(given: str, known: Iterable[str]) -> str:
+def did_you_mean(word: str, choices: Iterable[str]) -> str:
     """``; did you mean 'sum'?`` if a known name is similar, else nothing."""
-    names = list(known)
-    close = get_close_matches(given, names, 1, 0.6) or [
-        name for name in names if name.lower() == given.lower()
+    names = list(choices)
+    close = get_close_matches(word, names, 1, 0.6) or [
+        name for name in names if name.lower() == word.lower()
     ]
     return f"; did you mean {close[0]!r}?" if close else ""
 
 
-def unknown(what: str, given: str, known: Sequence[str], listed: str = "Known") -> str:
+def unknown(what: str, name: str, choices: Sequence[str], listed: str = "Known") -> str:
     """``unknown function 'summ'; did you mean 'sum'? Known: count, mean, sum``."""
-    hint = did_you_mean(given, known) or "."
-    return f"unknown {what} {given!r:.80}{hint} {listed}: {', '.join(known) or 'none'}"
+    hint = did_you_mean(name, choices) or "."
+    return f"unknown {what} {name!r:.80}{hint} {listed}: {', '.join(choices) or 'none'}"

@@ -66,20 +66,20 @@ class NodeReader:
         return node.value
 
     def fields(
-        self, node: YamlNode | None, known: Sequence[str], example: str
+        self, node: YamlNode | None, names: Sequence[str], example: str
     ) -> dict[str, YamlNode]:
-        """A map with some of the ``known`` fields. Unknown fields are problems; empty ones count as
+        """A map with some of the ``names`` fields. Unknown fields are problems; empty ones count as
         absent."""
-        found = self.entries(node, example)
-        for name, child in found.items():
-            if name not in known:
+        entries = self.entries(node, example)
+        for name, child in entries.items():
+            if name not in names:
                 self.problems.add(
-                    child.line, child.path, unknown("field", name, known, "Fields here")
+                    child.line, child.path, unknown("field", name, names, "Fields here")
                 )
         return {
             name: child
-            for name, child in found.items()
-            if name in known and child.value is not None
+            for name, child in entries.items()
+            if name in names and child.value is not None
         }
 
     def items(self, node: YamlNode) -> list[YamlNode]:
@@ -131,19 +131,19 @@ class NodeReader:
                     f"must be a duration, not {node.kind()}; write a number and a unit, such as"
                     " 500ms, 10s, 2m or 7d"
                 )
-            found = duration_us(node.value)
-            if not least <= found <= MAX_DURATION_US:
+            duration = duration_us(node.value)
+            if not least <= duration <= MAX_DURATION_US:
                 raise ValueError(f"{node.value!r} must lie between {least}us and 100 years")
         except (ValueError, OverflowError) as ex:
             self.bad(node, str(ex))
             return default
-        return found
+        return duration
 
-    def choice(self, node: YamlNode | None, known: Iterable[str], default: str) -> str:
+    def choice(self, node: YamlNode | None, choices: Iterable[str], default: str) -> str:
         """One of a few words."""
         if node is None:
             return default
-        names = list(known)
+        names = list(choices)
         if node.is_scalar and node.text in names:
             return node.text
         meant = did_you_mean(node.text, names) if node.is_scalar else ""

@@ -76,36 +76,36 @@ def read_visitors(
     if node is None:
         return None
     fields = UV.nodes(reader, node)
-    found = UV.values(reader, fields)
-    of, name = found.get("of", ""), found.get("name", _NAME)
+    values = UV.values(reader, fields)
+    of, name = values.get("of", ""), values.get("name", _NAME)
     if of and not of.isidentifier():
         reader.bad(
             fields["of"], f"{of[:80]!r} is no field; make one in a computation before (map: …)"
         )
     if not name.isidentifier() or name in (
         *_TAKEN,
-        *(part for given in inputs for part in given.key.names),
+        *(part for each in inputs for part in each.key.names),
     ):
         reader.bad(
             fields.get("as", node),
             f"{name[:80]!r} cannot be the name of the count: every row has this field, or none can",
         )
-    window = _window(found)
+    window = _window(values)
     reader.attempt(node, lambda: window_from_spec(window))
-    near, ttl_us = found.get("near", False), found.get("ttl_us")
+    near, ttl_us = values.get("near", False), values.get("ttl_us")
     if ttl_us is not None:
         _check_ttl(reader, fields, ttl_us, window.options, near)
     if not of:
         return None
     aggregate = AggregateSpec(name, "approx_count_distinct" if near else "count_distinct", of)
-    partitions = found.get("partitions", DICTIONARY.defaults.partitions)
+    partitions = values.get("partitions", DICTIONARY.defaults.partitions)
     return UniqueVisitors(window, aggregate, None if near else NumberingSpec(partitions, ttl_us))
 
 
-def _window(found: Mapping[str, Any]) -> WindowSpec:
+def _window(values: Mapping[str, Any]) -> WindowSpec:
     options = {"size_us": _DAY_US, "every_us": _DAY_US, "changes": False}
-    given = ("size_us", "every_us", "time_zone", "changes")
-    options |= {name: found[name] for name in given if name in found}
+    names = ("size_us", "every_us", "time_zone", "changes")
+    options |= {name: values[name] for name in names if name in values}
     return WindowSpec("cumulative", options)
 
 

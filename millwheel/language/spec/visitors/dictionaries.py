@@ -36,15 +36,15 @@ DICTIONARY = FilePart(
 
 def read_dictionary(reader: NodeReader, node: YamlNode | None) -> DictionarySpec | None:
     """None if there is none, or it cannot be read."""
-    found = DICTIONARY.read(reader, node)
-    name = found.get("name", "id")
+    values = DICTIONARY.read(reader, node)
+    name = values.get("name", "id")
     if not name.isidentifier():
         assert node is not None
         reader.bad(
             node.value["as"],
             f"{name[:80]!r} cannot be the name of a field: write letters, digits and _",
         )
-    return replace(DICTIONARY.defaults, **found) if {"of", "name"} <= found.keys() else None
+    return replace(DICTIONARY.defaults, **values) if {"of", "name"} <= values.keys() else None
 
 
 def partitioned_inputs(
@@ -54,7 +54,7 @@ def partitioned_inputs(
     if dictionary is None:
         return inputs
     key = KeySpec(KeyKind.FIELD, (dictionary.of,), partitions=dictionary.partitions)
-    return tuple(replace(given, key=key) for given in inputs)
+    return tuple(replace(each, key=key) for each in inputs)
 
 
 def check_dictionary(
@@ -70,7 +70,7 @@ def check_dictionary(
             fields[name],
             f"a computation does one of dictionary and {name}; make two computations of it",
         )
-    if any(given.key.kind is not KeyKind.RECORD for given in inputs):
+    if any(each.key.kind is not KeyKind.RECORD for each in inputs):
         reader.bad(
             fields["input"],
             "a dictionary has its own key, the partition of the value; leave key out",

@@ -44,16 +44,16 @@ def set_queries(
     query."""
     spec, table = _opened(address)
     if formula:
-        found = one_query(what, formula, window, spec)
+        queries = one_query(what, formula, window, spec)
     elif window or not Path(what).exists():
         raise SetupError(
             f"Give a formula for {what}: --formula 'clicks.spend / clicks.n'; or a file with"
             " `queries:`"
         )
     else:
-        found = load_queries(what, spec)
-    changes = table.change([QueryRow.of(each) for each in found])
-    _told(address, "Set", [each.name for each in found], changes, console, as_json)
+        queries = load_queries(what, spec)
+    changes = table.change([QueryRow.of(each) for each in queries])
+    _told(address, "Set", [each.name for each in queries], changes, console, as_json)
 
 
 def remove_query(address: str, name: str, console: Console, as_json: bool = False) -> None:
@@ -70,19 +70,19 @@ def remove_query(address: str, name: str, console: Console, as_json: bool = Fals
 def list_queries(address: str, as_json: bool, console: Console) -> None:
     """Print them."""
     spec, table = _opened(address)
-    found = {
+    documents = {
         name: query_document(each)
         for name, each in sorted(merged(spec.queries, table.read()).items())
     }
     if as_json:
-        sys.stdout.buffer.write(msgspec.json.encode(found) + b"\n")
+        sys.stdout.buffer.write(msgspec.json.encode(documents) + b"\n")
         return
-    for name, each in found.items():
+    for name, each in documents.items():
         window = f", of {each['window']}" if each["window"] else ""
         console.print(
             f"{name}: {each['formula']}{window}", markup=False, highlight=False, soft_wrap=True
         )
-    if not found:
+    if not documents:
         console.print("There are no named queries.", highlight=False)
 
 

@@ -43,8 +43,8 @@ _WHAT = {
 def letters(address: str, computation: str, reason: str, as_json: bool, console: Console) -> None:
     """Print the dead letters of a root by computation and reason."""
     root = chosen_root(address)
-    found = _chosen(root, computation, reason)
-    groups = grouped(found, asked_for(_orders(address, root)))
+    chosen = _chosen(root, computation, reason)
+    groups = grouped(chosen, asked_for(_orders(address, root)))
     if as_json:
         sys.stdout.buffer.write(msgspec.json.encode([_plain(group) for group in groups]) + b"\n")
         return
@@ -65,11 +65,11 @@ def replay(
 ) -> None:
     """Request a replay of dead letters, and print when it will happen."""
     root = chosen_root(address)
-    found = _chosen(root, computation, reason)
+    chosen = _chosen(root, computation, reason)
     orders = _orders(address, root)
     before = asked_for(orders)
-    count = ask(root, orders, found, limit)
-    driven, rest = is_driven(root), list(left_out(found, before, count))
+    count = ask(root, orders, chosen, limit)
+    driven, rest = is_driven(root), list(left_out(chosen, before, count))
     if as_json:
         asked = {"root": str(root), "replayed": count, "running": driven, "left_out": rest}
         sys.stdout.buffer.write(msgspec.json.encode(asked) + b"\n")
@@ -83,17 +83,17 @@ def replay(
         console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
-def left_out(found: Sequence[Letter], before: Collection[str], count: int) -> Iterator[str]:
-    """Sentences about those letters of ``found`` that are not among the ``count`` replayed ones,
+def left_out(chosen: Sequence[Letter], before: Collection[str], count: int) -> Iterator[str]:
+    """Sentences about those letters of ``chosen`` that are not among the ``count`` replayed ones,
     with the reason."""
-    never = Counter(_WHAT.get(letter.what, "others") for letter in found if not letter.again)
+    never = Counter(_WHAT.get(letter.what, "others") for letter in chosen if not letter.again)
     if never:
         kinds = ", ".join(f"{many:,} of {what}" for what, many in sorted(never.items()))
         yield f"{never.total():,} cannot be tried again: {kinds}."
-    asked = sum(bool(letter.again) and letter.id in before for letter in found)
+    asked = sum(bool(letter.again) and letter.id in before for letter in chosen)
     if asked:
         yield f"{asked:,} were asked for before."
-    if over := len(found) - never.total() - asked - count:
+    if over := len(chosen) - never.total() - asked - count:
         yield f"{over:,} are over the limit."
 
 

@@ -28,10 +28,10 @@ def _master(address: str) -> Iterator[MasterClient]:
     """The master that leads the run on the root at ``address``."""
     run = attach(chosen_root(address))
     with connected(run) as coordination:
-        found = addresses(LiveMembers(coordination, MASTER_ROLE).some())
-        if not found:
+        masters = addresses(LiveMembers(coordination, MASTER_ROLE).some())
+        if not masters:
             raise UnavailableError("No master leads at the moment; ask again in a second")
-        yield MasterClient(next(iter(found.values())), load_security(run.security, "client"))
+        yield MasterClient(next(iter(masters.values())), load_security(run.security, "client"))
 
 
 class ShardShown(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -53,9 +53,9 @@ class ShardShown(msgspec.Struct, frozen=True, omit_defaults=True):
 
 def shards_shown(tables: Mapping[str, RangeTable], work: Mapping[str, Work]) -> list[ShardShown]:
     """All shards in the order of their nodes and ranges."""
-    found = []
-    for node, known in tables.items():
-        for entry in sorted(known.shards, key=lambda entry: entry.range.lo):
+    shards = []
+    for node, table in tables.items():
+        for entry in sorted(table.shards, key=lambda entry: entry.range.lo):
             done = work.get(entry.shard)
             shown = ShardShown(
                 *(
@@ -72,20 +72,21 @@ def shards_shown(tables: Mapping[str, RangeTable], work: Mapping[str, Work]) -> 
                 busy=None if done is None else round(done.busy, 4),
                 records_per_s=None if done is None else round(done.records_per_s, 1),
             )
-            found.append(shown)
-    return found
+            shards.append(shown)
+    return shards
 
 
 def show(address: str, node: str, console: Console, as_json: bool = False) -> None:
     """Print the shards of all nodes, or of one, with their ranges, owners and work."""
     with _master(address) as master:
-        found = master.describe()
+        description = master.describe()
     tables = {
-        table.computation: table for table in (RangeTable.decode(data, -1) for data in found.tables)
+        table.computation: table
+        for table in (RangeTable.decode(data, -1) for data in description.tables)
     }
     if node and node not in tables:
         raise SetupError(f"There is no node {node}; there are {', '.join(sorted(tables))}")
-    work = {each.shard: each for each in found.work}
+    work = {each.shard: each for each in description.work}
     chosen: dict[str, RangeTable] = {
         name: tables[name] for name in sorted(tables) if node in ("", name)
     }
@@ -97,10 +98,10 @@ def show(address: str, node: str, console: Console, as_json: bool = False) -> No
 def shards_table(tables: Mapping[str, RangeTable], work: Mapping[str, Work]) -> Table:
     """One row per shard, in the order of ranges; with standbys, if there are any."""
     heads = ("shard", "first key hash", "last key hash", "owner", "busy", "records/s")
-    followed = any(entry.standby for known in tables.values() for entry in known.shards)
+    followed = any(entry.standby for each in tables.values() for entry in each.shards)
     table = Table(*heads, *(["standby"] if followed else []), box=None, pad_edge=False)
-    for known in tables.values():
-        for entry in sorted(known.shards, key=lambda entry: entry.range.lo):
+    for range_table in tables.values():
+        for entry in sorted(range_table.shards, key=lambda entry: entry.range.lo):
             edges = (f"{entry.range.lo:016x}", f"{entry.range.hi - 1:016x}")
             going = f" → {entry.next_owner}" if entry.next_owner else ""
             going += f", to be split at {entry.split_at:016x}" if entry.split_at else ""

@@ -70,13 +70,13 @@ def savepoint(
     """Take a savepoint of the run on a root; the run continues."""
     root = chosen_root(root_option)
     run = attach(root)
-    wanted = _wanted(folder, root, run, False, patience_s)
+    request = _requested(folder, root, run, False, patience_s)
     with connected(run) as coordination, console.status("coming to rest") as status:
-        with taken(wanted, coordination, status.update) as record:
+        with taken(request, coordination, status.update) as record:
             pass
     if as_json:
-        return write_json(_taken(record, wanted.folder))
-    _say(console, _words(_taken(record, wanted.folder)))
+        return write_json(_taken(record, request.folder))
+    _say(console, _words(_taken(record, request.folder)))
     return _say(console, "The pipeline continues.")
 
 
@@ -106,15 +106,15 @@ def stop(
 def _stop_saved(
     root: Path, run: RunInfo, folder: str, limit_s: float, console: Console, as_json: bool
 ) -> Stopped:
-    wanted = _wanted(folder, root, run, True, limit_s)
+    request = _requested(folder, root, run, True, limit_s)
     with connected(run) as coordination, console.status("coming to rest") as status:
-        with taken(wanted, coordination, status.update) as record:
-            saved = _taken(record, wanted.folder)
+        with taken(request, coordination, status.update) as record:
+            saved = _taken(record, request.folder)
             if not as_json:  # now: it stands even if the run does not end in time
                 _say(console, _words(saved))
             _ask_to_stop(run, coordination)
             _await_end(root, limit_s)
-            note_saved(root, record, wanted.folder)
+            note_saved(root, record, request.folder)
     return Stopped(str(root), Ending.SAVED, savepoint=saved)
 
 
@@ -154,12 +154,12 @@ def _tell_stopped(stopped: Stopped, console: Console) -> None:
         )
 
 
-def _wanted(folder: str, root: Path, run: RunInfo, stay: bool, patience_s: float) -> Savepoint:
-    wanted = Savepoint(
+def _requested(folder: str, root: Path, run: RunInfo, stay: bool, patience_s: float) -> Savepoint:
+    request = Savepoint(
         savepoint_folder(folder), root, run, load_shipped(str(root)), stay, patience_s
     )
-    check_folder(wanted.folder, root)
-    return wanted
+    check_folder(request.folder, root)
+    return request
 
 
 def _ask_to_stop(run: RunInfo, coordination: Coordination) -> None:

@@ -37,7 +37,7 @@ def scale(
     ask(root, workers)
     deadline_s = time.monotonic() + limit_s
     with console.status(f"waiting for {workers} workers"):
-        while (found := answer(root)) is None or found.workers != workers:
+        while (outcome := answer(root)) is None or outcome.workers != workers:
             if time.monotonic() > deadline_s:
                 raise UnavailableError(
                     f"There are not {workers} workers after {limit_s:.0f} s; the run keeps trying. "
@@ -46,8 +46,8 @@ def scale(
             if not is_driven(root):
                 raise UnavailableError(f"The run ended before there were {workers} workers")
             time.sleep(_POLL_S)
-    if found.problem:
-        raise SetupError(f"There cannot be {workers} workers: {found.problem}")
+    if outcome.problem:
+        raise SetupError(f"There cannot be {workers} workers: {outcome.problem}")
     if as_json:
         return write_json(Scaled(str(root), workers))
     console.print(

@@ -60,12 +60,12 @@ class Diagnosis(msgspec.Struct, frozen=True):
 def doctor(root: str, spark_master: str, zookeeper: str, as_json: bool, console: Console) -> int:
     """Print what was found; the exit code is 1 if anything is bad."""
     folder = root or DEFAULT_FOLDER
-    found = list(findings(folder, spark_master, zookeeper))
+    diagnoses = list(findings(folder, spark_master, zookeeper))
     if as_json:
-        write_json(found)
+        write_json(diagnoses)
     else:
-        console.print(_table(found))
-    return int(any(each.verdict == BAD for each in found))
+        console.print(_table(diagnoses))
+    return int(any(each.verdict == BAD for each in diagnoses))
 
 
 def findings(folder: str, spark_master: str = "", zookeeper: str = "") -> Iterator[Diagnosis]:
@@ -84,9 +84,9 @@ def findings(folder: str, spark_master: str = "", zookeeper: str = "") -> Iterat
         yield executors(spark_master, ask_executors)
 
 
-def _table(found: list[Diagnosis]) -> Table:
+def _table(diagnoses: list[Diagnosis]) -> Table:
     table = Table(box=None, pad_edge=False, show_header=False)
-    for each in found:
+    for each in diagnoses:
         table.add_row(each.verdict, each.check, Text(each.words))
     return table
 

@@ -100,10 +100,10 @@ def _read(line: str, process: str) -> LogEntry | None:
             return msgspec.convert({"process": process, **json.loads(line)}, LogEntry)
         except (ValueError, msgspec.ValidationError):
             return None
-    found = _HEAD.match(line)
-    if found is None:
+    match = _HEAD.match(line)
+    if match is None:
         return None
-    moment, level, message = found.groups()
+    moment, level, message = match.groups()
     local = datetime.strptime(moment, "%Y-%m-%d %H:%M:%S,%f").astimezone(timezone.utc)
     return LogEntry(_iso(local), process, level, message)
 

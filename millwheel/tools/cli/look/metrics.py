@@ -21,7 +21,7 @@ def metrics(root_address: str) -> None:
         raise UnavailableError(
             f"The driver of {root} does not serve metrics yet; ask again in a second"
         )
-    found = fetched({DRIVER: address}, METRICS, load_security(run.security, "client"))
-    if DRIVER not in found:
+    texts = fetched({DRIVER: address}, METRICS, load_security(run.security, "client"))
+    if DRIVER not in texts:
         raise UnavailableError(f"The driver does not answer at {address}; ask again in a second")
-    sys.stdout.write(found[DRIVER])
+    sys.stdout.write(texts[DRIVER])

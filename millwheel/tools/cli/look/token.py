@@ -18,7 +18,7 @@ def token(root: str) -> None:
         raise SetupError(
             f"{folder} is not the root of a run: give the --root of its `millwheel run`"
         )
-    known = load_security(run.security, "client")
-    if known is None:
+    credentials = load_security(run.security, "client")
+    if credentials is None:
         raise SetupError(f"The run on {folder} was started with --open: it wants no token")
-    typer.echo(known.token)
+    typer.echo(credentials.token)

@@ -74,19 +74,21 @@ def lateness(
     """Show how many records of a sample each max_delay would drop as late, by source, and suggest
     one."""
     from millwheel.launch.settings import parse_sets
-    from millwheel.tools.dev import lateness as found
+    from millwheel.tools.dev import lateness as lateness_tools
     from millwheel.tools.dev.trying import loaded
 
     spec, samples = loaded(pipeline, parse_sets(sets or []), parse_sets(inputs or []), records)
-    outcome = found.lateness_of(spec, samples)
+    outcome = lateness_tools.lateness_of(spec, samples)
     if svg:
         from millwheel.tools.dev.lateness_picture import svg_of
 
         Path(svg).write_text(svg_of(outcome[0]), encoding="utf-8")
     if as_json:
-        typer.echo(found.as_json(*outcome))
+        typer.echo(lateness_tools.as_json(*outcome))
     else:
-        found.print_lateness(*outcome, Terminal(width=None if sys.stdout.isatty() else 160))
+        lateness_tools.print_lateness(
+            *outcome, Terminal(width=None if sys.stdout.isatty() else 160)
+        )
 
 
 @writing.command()

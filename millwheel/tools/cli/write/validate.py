@@ -31,8 +31,8 @@ def validate(pipeline: str, params: Mapping[str, str], as_json: bool) -> int:
     """Print its errors, or that there are none. Returns the exit code. Raises PipelineError,
     without ``as_json``, if it is wrong."""
     try:
-        given = resolve_params(pipeline, params, os.environ, os.getcwd())
-        spec, warnings = check_pipeline(pipeline, given)
+        values = resolve_params(pipeline, params, os.environ, os.getcwd())
+        spec, warnings = check_pipeline(pipeline, values)
     except PipelineError as error:
         if not as_json:
             raise

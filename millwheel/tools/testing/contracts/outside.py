@@ -59,14 +59,14 @@ class WatchedClient:
         )
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self._inner, name)
+        attribute = getattr(self._inner, name)
         if name in self._made:
             return lambda *words, **named: WatchedClient(
-                found(*words, **named), self._outside, self._names, self._made
+                attribute(*words, **named), self._outside, self._names, self._made
             )
         if name not in self._names:
-            return found
-        return lambda *words, **named: self._outside.call(name, found, *words, **named)
+            return attribute
+        return lambda *words, **named: self._outside.call(name, attribute, *words, **named)
 
     def __enter__(self) -> WatchedClient:
         self._inner.__enter__()

@@ -52,8 +52,8 @@ class SinkContract(ABC):
     def expect(self, life: ShardLife, where: str, letters: Sequence[Any] = ()) -> None:
         """Assert that each row is visible once and in order. ``letters`` are the rows that the
         target refused."""
-        expected, found = life.expected(), life.world.rows()
-        assert found == expected, f"{where}: a reader sees\n{found}, not\n{expected}"
+        expected, visible = life.expected(), life.world.rows()
+        assert visible == expected, f"{where}: a reader sees\n{visible}, not\n{expected}"
         assert [letter.value for letter in life.letters] == list(letters), (
             f"{where}: dead letters: {life.letters}"
         )
@@ -180,12 +180,12 @@ class SinkContract(ABC):
         """Assert that no part of a batch is visible, and no batch before an earlier one."""
         if not self.whole_batches:
             return
-        found, whole = (
+        visible, whole = (
             life.world.rows(),
             [life.expected(number) for number in range(len(life.taken) + 1)],
         )
-        assert found in whole, (
-            f"{where}: a reader sees a part of a batch, or one that is not committed: {found}"
+        assert visible in whole, (
+            f"{where}: a reader sees a part of a batch, or one that is not committed: {visible}"
         )
 
     def _haunts(self, life: ShardLife, old: Writer) -> None:

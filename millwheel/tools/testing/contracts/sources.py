@@ -60,15 +60,15 @@ class SourceContract(ABC):
             )
 
     def test_each_partition_ends_if_the_source_is_bounded(self) -> None:
-        found = []
+        values = []
         for partition in self._partitions():
             reading = self._read(partition, 7)
             assert reading.finished == self._source().bounded, (
                 f"{partition.name}: finished is {reading.finished}"
             )
-            found += [value for _, value in reading.records]
+            values += [value for _, value in reading.records]
         expected = self.values()
-        assert expected is None or found == expected, f"reading gives\n{found}, not\n{expected}"
+        assert expected is None or values == expected, f"reading gives\n{values}, not\n{expected}"
 
     def test_positions_rise_and_lie_between_those_of_the_reads(self) -> None:
         for partition in self._partitions():
@@ -114,11 +114,11 @@ class SourceContract(ABC):
             one, other = (
                 _chunks(_open(source, partition), 2, patience_s=self._patience()) for _ in range(2)
             )
-            found: tuple[list[Any], list[Any]] = ([], [])
+            readings: tuple[list[Any], list[Any]] = ([], [])
             for pair in zip_longest(one, other):
-                for records, read in zip(found, pair, strict=True):
+                for records, read in zip(readings, pair, strict=True):
                     records += zip(read[1].positions, read[1].values, strict=True) if read else ()
-            assert found[0] == found[1] == whole.records, (
+            assert readings[0] == readings[1] == whole.records, (
                 f"{partition.name}: two readers at a time disturb each other"
             )
 
@@ -171,20 +171,20 @@ class SourceContract(ABC):
         position: int = 0,
         notes: Sequence[tuple[int, bytes]] = (),
     ) -> Reading:
-        found = Reading(stops=[(position, list(notes))])
+        reading = Reading(stops=[(position, list(notes))])
         reader = _open(self._source(), partition, notes or [(position, b"")])
         decisions: list[tuple[int, bytes]] = [
             note for note in list(notes)[1:] if note[0] >= position
         ]
         for _, chunk in _chunks(reader, size, position, patience_s=self._patience()):
-            found.records += zip(chunk.positions, chunk.values, strict=True)
-            found.rejects += [each.position for each in chunk.rejects]
+            reading.records += zip(chunk.positions, chunk.values, strict=True)
+            reading.rejects += [each.position for each in chunk.rejects]
             if chunk.begins is not None:
                 decisions.append(chunk.begins)
             later = [note for note in decisions if note[0] >= chunk.next_position]
-            found.stops.append((chunk.next_position, [(chunk.next_position, chunk.note), *later]))
-            found.finished = chunk.finished
-        return found
+            reading.stops.append((chunk.next_position, [(chunk.next_position, chunk.note), *later]))
+            reading.finished = chunk.finished
+        return reading
 
 
 def _open(
@@ -218,15 +218,15 @@ def _chunks(
 
 
 def _frames(reader: Reader) -> list[FrameChunk] | None:
-    found: list[FrameChunk] = []
+    frames: list[FrameChunk] = []
     position = 0
     while True:
         frame = reader.read_frame(position, 200)
         if frame is None:
             return None
-        found.append(frame)
+        frames.append(frame)
         if frame.finished or (frame.next_position == position and not len(frame)):
-            return found
+            return frames
         position = frame.next_position
 
 

@@ -250,10 +250,10 @@ class MemoryDisk:
         for part in _parts(path):
             if not isinstance(node, _Folder):
                 raise _error(errno.ENOTDIR, path)
-            found = node.entries.get(part)
-            if found is None:
+            child = node.entries.get(part)
+            if child is None:
                 raise _error(errno.ENOENT, path)
-            node = found
+            node = child
         return node
 
     def _folder(self, path: str) -> _Folder:

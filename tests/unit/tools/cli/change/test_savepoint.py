@@ -77,7 +77,7 @@ def stopping(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     monkeypatch.setattr(module, "taken", lambda *_: entered(record))
     monkeypatch.setattr(module, "sources_ended", lambda *_: entered())
     monkeypatch.setattr(module, "load_shipped", lambda root: None)
-    monkeypatch.setattr(module, "_wanted", lambda *_: wanted)
+    monkeypatch.setattr(module, "_requested", lambda *_: wanted)
     monkeypatch.setattr(
         module, "read_completed", lambda root: msgspec.to_builtins(Summary(2, 2, 0, 0, 0, 1.0, 2.0))
     )
