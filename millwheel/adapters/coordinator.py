@@ -277,15 +277,15 @@ class LocalCoordination:
 
     def _end(self, why: str) -> None:
         with self._lock:
-            asked = not self._closed
-            self._lost = self._lost or asked
+            was_open = not self._closed
+            self._lost = self._lost or was_open
             lost, self._on_lost = self._on_lost, []
             answers, self._answers = self._answers, {}
             self._line.close()
         self._calls.put(None)
         for answer in answers.values():
             answer.set_exception(self._unavailable())
-        if asked:
+        if was_open:
             # For one that only watches, a run that ends is the usual end.
             level = logging.ERROR if self._part_of_run else logging.INFO
             log.log(
@@ -342,13 +342,13 @@ def _connect(address: str, timeout_s: float) -> socket.socket:
     path = address.removeprefix(LOCAL)
     deadline_s = time.monotonic() + timeout_s
     while True:
-        made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        made.settimeout(timeout_s)
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        connection.settimeout(timeout_s)
         try:
-            made.connect(path)
-            return made
+            connection.connect(path)
+            return connection
         except OSError as error:
-            made.close()
+            connection.close()
             if time.monotonic() > deadline_s or isinstance(
                 error, FileNotFoundError | ConnectionRefusedError
             ):

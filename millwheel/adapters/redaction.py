@@ -83,8 +83,8 @@ def _of_text(text: str, depth: int) -> Any:
             inner = _json_in(_from_base64(text))
         if inner is not None:
             return redacted(inner, depth)
-    shown = redacted_text(text[:_LOOKED_AT])
-    return shown if len(shown) <= _CHARS else f"{shown[:_CHARS]}… ({len(text):,} characters)"
+    excerpt = redacted_text(text[:_LOOKED_AT])
+    return excerpt if len(excerpt) <= _CHARS else f"{excerpt[:_CHARS]}… ({len(text):,} characters)"
 
 
 def _json_in(text: str | bytes) -> Any:
@@ -109,14 +109,14 @@ def _from_base64(text: str) -> bytes:
 
 
 def _fields(value: Mapping[Any, Any], depth: int) -> dict[str, Any]:
-    shown = [(str(name), of) for name, of in list(value.items())[:_ITEMS]]
+    items = [(str(name), of) for name, of in list(value.items())[:_ITEMS]]
     fields = {
-        name: HIDDEN if sounds_secret(name) else redacted(of, depth + 1) for name, of in shown
+        name: HIDDEN if sounds_secret(name) else redacted(of, depth + 1) for name, of in items
     }
     # Headers and settings come as pairs, too: {name: Authorization, value: …}.
     named = next(
-        (of for name, of in shown if name.lower() in ("name", "key") and isinstance(of, str)), ""
+        (of for name, of in items if name.lower() in ("name", "key") and isinstance(of, str)), ""
     )
     if sounds_secret(named):
-        fields |= {name: HIDDEN for name, _ in shown if name.lower() == "value"}
+        fields |= {name: HIDDEN for name, _ in items if name.lower() == "value"}
     return fields if len(value) <= _ITEMS else {**fields, "…": f"{len(value) - _ITEMS:,} more"}

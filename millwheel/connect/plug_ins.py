@@ -38,12 +38,12 @@ def made_by(group: str, what: str, kind: str, kinds: Callable[[], list[str]], *w
     raise ValueError(f"there is no {what} {kind!r}{did_you_mean(kind, kinds())}")
 
 
-def require(made: object, contract: type, *more: str) -> None:
-    """Raises SetupError, naming class, members and fix, unless ``made`` has what every object of
-    the contract needs: its abstract methods, and ``more``."""
+def require(instance: object, contract: type, *more: str) -> None:
+    """Raises SetupError, naming class, members and fix, unless ``instance`` has what every object
+    of the contract needs: its abstract methods, and ``more``."""
     needed: set[str] = set(contract.__abstractmethods__) | set(more)  # type: ignore[attr-defined]  # it is an ABC
-    if missing := sorted(name for name in needed if not hasattr(made, name)):
-        kind = f"{type(made).__module__}.{type(made).__qualname__}"
+    if missing := sorted(name for name in needed if not hasattr(instance, name)):
+        kind = f"{type(instance).__module__}.{type(instance).__qualname__}"
         raise SetupError(
             f"{kind} has no {' and no '.join(missing)}, which each {contract.__name__} needs;"
             f" derive the class from millwheel.plugins.{contract.__name__}, whose docstrings say"
@@ -51,9 +51,9 @@ def require(made: object, contract: type, *more: str) -> None:
         )
 
 
-def take_over(wrapper: object, made: object, *names: str) -> None:
-    """Give a wrapper those of the optional members that ``made`` has; the others keep the defaults
-    of the contract."""
+def take_over(wrapper: object, instance: object, *names: str) -> None:
+    """Give a wrapper those of the optional members that ``instance`` has; the others keep the
+    defaults of the contract."""
     for name in names:
-        if hasattr(made, name):
-            setattr(wrapper, name, getattr(made, name))
+        if hasattr(instance, name):
+            setattr(wrapper, name, getattr(instance, name))

@@ -70,9 +70,11 @@ class Building:
 def taken_apart(data: Buffer) -> Frame:
     """A frame that came. Its batches are parts of ``data`` if it is large. Raises DecodeError."""
     if len(data) < _LARGE_BYTES:
-        told = pb.Frame.FromString(bytes(data))
+        message = pb.Frame.FromString(bytes(data))
         return Frame(
-            [(delivery, delivery.batch) for delivery in told.deliveries], told.acks, told.refusals
+            [(delivery, delivery.batch) for delivery in message.deliveries],
+            message.acks,
+            message.refusals,
         )
     view = memoryview(data)
     deliveries, rest = [], []
@@ -81,8 +83,8 @@ def taken_apart(data: Buffer) -> Frame:
             deliveries.append(_delivery(each.value))
         else:
             rest.append(each.whole)
-    told = pb.Frame.FromString(b"".join(rest))
-    return Frame(deliveries, told.acks, told.refusals)
+    message = pb.Frame.FromString(b"".join(rest))
+    return Frame(deliveries, message.acks, message.refusals)
 
 
 def _delivery(view: memoryview) -> tuple[pb.Delivery, Buffer]:

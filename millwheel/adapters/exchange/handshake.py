@@ -76,8 +76,8 @@ class Handshakes:
         """Accept no more connections."""
         self._front.close()
 
-    def _admits(self, shown: bytes) -> bool:
-        return not shown if self._security is None else self._security.admits(shown, self.address)
+    def _admits(self, token: bytes) -> bool:
+        return not token if self._security is None else self._security.admits(token, self.address)
 
     def _spoke(self, caller: socket.socket, visitor: Visitor) -> None:
         threading.Thread(
@@ -144,9 +144,9 @@ def _heard(caller: socket.socket, admits: Callable[[bytes], bool]) -> tuple[str,
     size = int.from_bytes(_exactly(caller, 2), "little")
     if size > _LONGEST_TOKEN:
         return "a wrong token", ""
-    shown = _exactly(caller, size)
-    if not admits(shown):
-        return "a wrong token" if shown else "no token", ""
+    token = _exactly(caller, size)
+    if not admits(token):
+        return "a wrong token" if token else "no token", ""
     size = int.from_bytes(_exactly(caller, 2), "little")
     if size > _LONGEST_ADDRESS:
         return "an address that is none", ""

@@ -210,10 +210,10 @@ class Front:
 def _waits_to_be_read(connection: socket.socket) -> bool:
     """Whether a connection, which another thread or loop may be reading, has bytes that have not
     been read."""
-    asked = select.poll()  # recv of a socket with a timeout would wait for it
+    poller = select.poll()  # recv of a socket with a timeout would wait for it
     try:
-        asked.register(connection, select.POLLIN)
-        return bool(asked.poll(0))
+        poller.register(connection, select.POLLIN)
+        return bool(poller.poll(0))
     except (OSError, ValueError):  # it was closed
         return False
 

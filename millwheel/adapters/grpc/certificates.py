@@ -55,13 +55,13 @@ class Certificates:
                 [(self.key, self.certificate)], self.ca, require_client_auth=True
             )
         first = self.current()
-        told = [first]
+        last = [first]
 
         def newer() -> Any:  # None, which the stubs do not know: as before
             now = self.current()
-            if now is told[0]:
+            if now is last[0]:
                 return None
-            told[0] = now
+            last[0] = now
             return now._configuration()
 
         return grpc.dynamic_ssl_server_credentials(
@@ -152,13 +152,13 @@ def keep_renewed(context: ssl.SSLContext, tls: Certificates) -> None:
     """Let a context that a library keeps show new certificates within seconds of their coming."""
     if tls.files is None:
         return
-    kept = weakref.ref(context)
+    reference = weakref.ref(context)
     last = [tls.current()]
 
     def look() -> None:
         pause = threading.Event()
         while not pause.wait(_LOOK_S):
-            referent, now = kept(), tls.current()
+            referent, now = reference(), tls.current()
             if referent is None:
                 return
             if now is not last[0]:
@@ -178,19 +178,19 @@ def renewing(tls: Certificates | None) -> Callable[[ssl.SSLContext], None] | Non
 def warning_of(ends: datetime, now: datetime | None = None) -> str:
     """A warning about certificates that end soon; "" if there is time. Raises SetupError when they
     are over."""
-    left = ends - (now or datetime.now(timezone.utc))
+    remaining = ends - (now or datetime.now(timezone.utc))
     fix = (
         "`millwheel certs FOLDER --renew` makes new ones, which a running pipeline takes without a"
         " stop"
     )
-    if left <= timedelta(0):
+    if remaining <= timedelta(0):
         raise SetupError(
             f"The certificates of the security folder have ended on {in_words(ends)}. {fix}"
         )
-    if left > timedelta(days=WARNING_DAYS):
+    if remaining > timedelta(days=WARNING_DAYS):
         return ""
-    days = left.days
-    when = f"in {days} days" if days > 1 else f"in {left.total_seconds() / 3600:.0f} hours"
+    days = remaining.days
+    when = f"in {days} days" if days > 1 else f"in {remaining.total_seconds() / 3600:.0f} hours"
     return f"The certificates of the security folder end {when}, on {in_words(ends)}. {fix}"
 
 

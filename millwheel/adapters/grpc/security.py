@@ -62,11 +62,11 @@ class Security:
         proof."""
         return self.proof(address) if self.tls is None else self.token
 
-    def admits(self, shown: bytes, address: str) -> bool:
+    def admits(self, credential: bytes, address: str) -> bool:
         """Whether a client of ours, that serves at ``address``, has shown the token or the proof.
         In constant time."""
-        whole = hmac.compare_digest(shown, self.token.encode())
-        return hmac.compare_digest(shown, self.proof(address).encode()) or whole
+        whole = hmac.compare_digest(credential, self.token.encode())
+        return hmac.compare_digest(credential, self.proof(address).encode()) or whole
 
 
 def load_security(folder: str, role: str = "process") -> Security | None:
@@ -211,20 +211,20 @@ class TokenCheck(grpc.ServerInterceptor):  # type: ignore[misc,unused-ignore]
         handler_call_details: grpc.HandlerCallDetails,
     ) -> _Handler | None:
         """Pass the call on, or answer it with a refusal."""
-        shown = [
+        tokens = [
             value
             for name, value in handler_call_details.invocation_metadata or ()
             if name == _HEADER
         ]
-        if len(shown) == 1 and self._security.admits(
-            _octets(shown[0]).removeprefix(_BEARER), self.address
+        if len(tokens) == 1 and self._security.admits(
+            _octets(tokens[0]).removeprefix(_BEARER), self.address
         ):
             return self._told(handler_call_details.method, continuation(handler_call_details))
         method = handler_call_details.method
         with self._lock:
             self.refused += 1
             number = self.refused
-        what = "a wrong token" if shown else "no token"
+        what = "a wrong token" if tokens else "no token"
 
         def refuse(requests: object, context: grpc.ServicerContext) -> Iterator[bytes]:
             log.warning(

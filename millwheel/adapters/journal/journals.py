@@ -123,11 +123,11 @@ class FileJournals:
             " files: leave the form on auto"
         )
 
-    def _settle(self, asked: JournalForm) -> JournalForm:
+    def _settle(self, requested: JournalForm) -> JournalForm:
         """The form of this root: that of its file, else ours, which is then published."""
         path = f"{self._path}/{_FORM}"
         if not self._space.exists(path):
-            chosen = self._suited() if asked is JournalForm.AUTO else asked
+            chosen = self._suited() if requested is JournalForm.AUTO else requested
             self._space.create(path, f"{chosen.value}\n".encode())
         self._space.settle(self._path)  # also when another process made it, who may have died since
         text = self._space.get(path).decode(errors="replace").strip()
@@ -135,10 +135,10 @@ class FileJournals:
             raise CorruptionError(
                 f"{path} says {text!r}; write the form of the journals there: append or create"
             )
-        if asked not in (JournalForm.AUTO, text):
+        if requested not in (JournalForm.AUTO, text):
             raise SetupError(
-                f"{self._path} holds journals of the {text} form, but {asked.value} was asked for: "
-                "leave the form on auto, or use a new root"
+                f"{self._path} holds journals of the {text} form, but {requested.value} was asked"
+                " for: leave the form on auto, or use a new root"
             )
         return JournalForm(text)
 

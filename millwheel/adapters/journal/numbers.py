@@ -82,14 +82,14 @@ def _judged(
 def take_end(folder: JournalFolder) -> int:
     """Seal the journal, and return its end, which is the same for all sealers. Our other seals are
     removed."""
-    made: list[int] = []
+    seals: list[int] = []
     ahead = 1
     while not (top := top_of(folder)).end:
         candidate = top.newest + (1 if top.seals else ahead)
         if _create_seal(folder, candidate):
-            made.append(candidate)
+            seals.append(candidate)
         ahead = min(ahead * _FURTHER, 1 << 20)
-    for number in made:
+    for number in seals:
         if number != top.end:
             folder.delete(segment_name(number))
     return top.end

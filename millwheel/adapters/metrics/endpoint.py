@@ -108,10 +108,10 @@ class Endpoint:
             self._context = RenewedContext(self._tls, server_context)
         return shaken(self._context.now(), connection, visitor)
 
-    def _admits(self, path: str, shown: str) -> bool:
+    def _admits(self, path: str, credential: str) -> bool:
         if self._security is None or (path == METRICS and self._security.tls is None):
             return True
-        return self._security.admits(shown.encode().removeprefix(b"Bearer "), self.address)
+        return self._security.admits(credential.encode().removeprefix(b"Bearer "), self.address)
 
     def _handler(self, visitor: Visitor, head: bytes) -> Callable[..., BaseHTTPRequestHandler]:
         from http.server import BaseHTTPRequestHandler  # not before the first request
@@ -141,11 +141,11 @@ class Endpoint:
                     self.send_error(503, "too many requests at a time; ask again")
 
             def _page(self, path: str) -> None:
-                shown = self.headers.get("Authorization", "")
+                credential = self.headers.get("Authorization", "")
                 page = pages.get(path)
                 if (foreign := rules.refused(self.headers)) is not None:
                     self.send_error(foreign.status, foreign.sentence)
-                elif not admits(path, shown):
+                elif not admits(path, credential):
                     self.send_error(401, "this run wants its token: millwheel token ROOT")
                 elif page is None:
                     self.send_error(404, f"there are {', '.join(sorted((*pages, *checks)))}")

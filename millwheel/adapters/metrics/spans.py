@@ -82,8 +82,10 @@ class OtlpSpans:
         span = self._tracer.start_span(name, context, kinds, start_time=at_us * 1_000)
         carrier: dict[str, str] = {}
         self._propagator.inject(carrier, self._in_context(span))
-        made = TraceContext(carrier.get(TRACEPARENT, parent.parent), carrier.get(TRACESTATE, ""))
-        return _OtlpSpan(span, made, dict(attributes))
+        span_context = TraceContext(
+            carrier.get(TRACEPARENT, parent.parent), carrier.get(TRACESTATE, "")
+        )
+        return _OtlpSpan(span, span_context, dict(attributes))
 
     def counts(self) -> tuple[int, int]:
         """How many spans have ended, and how many of them were dropped."""

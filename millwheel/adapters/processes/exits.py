@@ -55,8 +55,8 @@ def telling_line(words: str) -> str:
         where = crash_line(words)
         return _cut(fatal.removeprefix("Fatal Python error: ") + (f" at {where}" if where else ""))
     errors = _ERROR.findall(words)
-    said = [line for line in lines if not line.startswith(_NOISE)]
-    return _cut(errors[-1] if errors else said[-1] if said else "")
+    messages = [line for line in lines if not line.startswith(_NOISE)]
+    return _cut(errors[-1] if errors else messages[-1] if messages else "")
 
 
 def crash_line(words: str) -> str:

@@ -42,13 +42,13 @@ class _Lines(logging.Formatter):
 
     def about(self, record: logging.LogRecord) -> dict[str, str]:
         """The subject of the line: from its ``extra``, or the running call."""
-        said = {
+        fields = {
             name: str(value)
             for name in FIELDS
             if (value := getattr(record, name, None)) is not None
         }
-        if said or self._context is None or record.thread != self._thread:
-            return said
+        if fields or self._context is None or record.thread != self._thread:
+            return fields
         return dict(self._context())
 
 

@@ -144,9 +144,9 @@ class LogFiles:
 def _readable(descriptor: int, timeout_s: float) -> bool:
     """With ``poll``: ``select`` takes no descriptor above 1,023, and a run may have more files
     open."""
-    asked = select.poll()
-    asked.register(descriptor, select.POLLIN)
-    return bool(asked.poll(timeout_s * 1000))
+    poller = select.poll()
+    poller.register(descriptor, select.POLLIN)
+    return bool(poller.poll(timeout_s * 1000))
 
 
 def _pass_masked(reads: int, direct: int, mask: Callable[[bytes], bytes]) -> None:

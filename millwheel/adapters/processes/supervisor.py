@@ -50,8 +50,8 @@ class Supervisor:
     def let_go(self, name: str, ended: Callable[[], None]) -> None:
         """Do not restart a process after its next death; ``ended`` is called then, or at once if it
         is already dead."""
-        kept = self._kept.pop(name)
-        if kept.due_s is None:
+        process = self._kept.pop(name)
+        if process.due_s is None:
             self._let_go[name] = ended
         else:
             ended()
@@ -59,8 +59,8 @@ class Supervisor:
     def gets_further(self, name: str) -> None:
         """Its next life does not repeat what ended this one: that it fails quickly is no reason to
         give it up."""
-        if (kept := self._kept.get(name)) is not None:
-            kept.policy.quick_failures = 0
+        if (process := self._kept.get(name)) is not None:
+            process.policy.quick_failures = 0
 
     def ended(self, event: ProcessEnded, now_s: float) -> None:
         """Handle the end of a process. Raises SetupError, with the last lines of its log, when a
@@ -68,38 +68,41 @@ class Supervisor:
         if event.name in self._let_go:
             self._let_go.pop(event.name)()
             return
-        kept = self._kept[event.name]
-        decision = kept.policy.after(event.code, event.lived_s)
+        process = self._kept[event.name]
+        decision = process.policy.after(event.code, event.lived_s)
         if isinstance(decision, GiveUp):
             words = f" Its last words:\n{event.last_words}" if event.last_words else ""
             raise SetupError(f"The {event.name} {decision.reason}.{words}")
-        kept.due_s = now_s + decision.delay_s
+        process.due_s = now_s + decision.delay_s
         words = telling_line(event.last_words) if has_failed(event.code) else ""
         why = f" ({words})" if words else ""
         if has_failed(event.code):
-            kept.failures += 1
-            kept.died_s, kept.words = now_s, f"{exit_words(event.code)}{why}"
+            process.failures += 1
+            process.died_s, process.words = now_s, f"{exit_words(event.code)}{why}"
         when = f"in {decision.delay_s:.1f} s" if decision.delay_s else "at once"
         self._say(f"The {event.name} {exit_words(event.code)}{why}; it is started again {when}.")
 
     def step(self, now_s: float) -> None:
         """Start the processes that are due."""
-        for kept in self._kept.values():
-            if kept.due_s is not None and kept.due_s <= now_s:
-                kept.due_s = None
-                kept.start()
+        for process in self._kept.values():
+            if process.due_s is not None and process.due_s <= now_s:
+                process.due_s = None
+                process.start()
 
     def deaths(self, now_s: float) -> list[str]:
         """Sentences about processes that have failed of late, with their last words. Any thread."""
         return [
-            f"{name} {kept.words}{f', {kept.failures} times so far' if kept.failures > 1 else ''},"
+            f"{name} {process.words}"
+            f"{f', {process.failures} times so far' if process.failures > 1 else ''},"
             f" {ago_s:.0f} s ago"
-            for name, kept in list(self._kept.items())
-            if kept.words and (ago_s := max(now_s - kept.died_s, 0.0)) < TOLD_FOR_S
+            for name, process in list(self._kept.items())
+            if process.words and (ago_s := max(now_s - process.died_s, 0.0)) < TOLD_FOR_S
         ]
 
     def restarts(self) -> dict[str, int]:
         """How often each process has been started again; processes that never died are left out."""
         return {
-            name: kept.policy.restarts for name, kept in self._kept.items() if kept.policy.restarts
+            name: process.policy.restarts
+            for name, process in self._kept.items()
+            if process.policy.restarts
         }

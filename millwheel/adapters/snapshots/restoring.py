@@ -47,11 +47,11 @@ class Restoring:
     def bring(self, manifest: Manifest, folder: str, path: str) -> None:
         """Fill the empty directory ``path``. Raises CorruptionError, or FileNotFoundError for a
         blob that is gone."""
-        left: list[tuple[str, Blob]] = []
+        missing: list[tuple[str, Blob]] = []
         for name, blob in manifest.files.items():
             if not self._shared(f"{folder}/{blob[0]}", f"{path}/{name}", blob):
-                left.append((f"{path}/{name}", blob))
-        self._copy_all(folder, left)
+                missing.append((f"{path}/{name}", blob))
+        self._copy_all(folder, missing)
 
     def _shared(self, key: str, target: str, blob: Blob) -> bool:
         """Only files to which RocksDB never writes can be shared."""
@@ -70,13 +70,13 @@ class Restoring:
         self._unread.append((key, blob))
         return True
 
-    def _copy_all(self, folder: str, left: Sequence[tuple[str, Blob]]) -> None:
+    def _copy_all(self, folder: str, missing: Sequence[tuple[str, Blob]]) -> None:
         if self._pace.copies == 1:
-            for target, blob in left:
+            for target, blob in missing:
                 self._copy(folder, target, blob)
             return
         with ThreadPoolExecutor(self._pace.copies, "restore") as pool:
-            list(pool.map(lambda pair: self._copy(folder, *pair), left))
+            list(pool.map(lambda pair: self._copy(folder, *pair), missing))
 
     def _copy(self, folder: str, target: str, blob: Blob) -> None:
         name, size, digest = blob

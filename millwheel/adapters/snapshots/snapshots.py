@@ -253,10 +253,10 @@ class FileSnapshots:
             manifests = sorted(self._manifests(folder, shard), key=rank)
             if not manifests:
                 return 0
-            kept = manifests[-KEPT_MANIFESTS:]
-            keep = {manifest_name(manifest.number) for manifest in kept}
-            keep.update(blob for manifest in kept for blob, _, _ in manifest.files.values())
-            gone = [name for name in names if name not in keep and _is_older(name, kept[-1])]
+            newest = manifests[-KEPT_MANIFESTS:]
+            keep = {manifest_name(manifest.number) for manifest in newest}
+            keep.update(blob for manifest in newest for blob, _, _ in manifest.files.values())
+            gone = [name for name in names if name not in keep and _is_older(name, newest[-1])]
             return self._delete(folder, gone)
 
     def shards(self) -> list[ShardName]:

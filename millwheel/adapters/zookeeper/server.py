@@ -231,15 +231,15 @@ class EmbeddedZooKeeper:
         if self._process is not None and not died:
             self._process.kill()
             self._process.wait()
-        said = log_path.read_bytes()[log_start:].decode(errors="replace")
-        if died and "BindException" in said:
+        output = log_path.read_bytes()[log_start:].decode(errors="replace")
+        if died and "BindException" in output:
             raise _PortTaken
         what = (
             "ended while starting"
             if died
             else f"did not answer within {self._ready_timeout_s:.0f} s"
         )
-        last = " / ".join(said.strip().splitlines()[-3:]) or "nothing"
+        last = " / ".join(output.strip().splitlines()[-3:]) or "nothing"
         raise SetupError(f"The embedded ZooKeeper {what}; see {log_path}. Its last words: {last}")
 
 
@@ -271,7 +271,7 @@ def _run(
     command: Sequence[str], env: Mapping[str, str] | None, log: IO[bytes], lock: IO[str] | None
 ) -> subprocess.Popen[bytes]:
     # The child inherits the lock: it is free only when the child is gone as well, however we ended.
-    kept = () if lock is None else (lock.fileno(),)
+    descriptors = () if lock is None else (lock.fileno(),)
     try:
         return subprocess.Popen(
             command,
@@ -279,7 +279,7 @@ def _run(
             stdout=log,
             stderr=subprocess.STDOUT,
             env=env,
-            pass_fds=kept,
+            pass_fds=descriptors,
             # Ctrl-C must reach the run first, which still needs ZooKeeper to stop cleanly
             start_new_session=True,
         )

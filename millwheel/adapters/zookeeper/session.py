@@ -186,9 +186,9 @@ class ZooKeeperSession:
         the caller, so that a try whose outcome was unknown is found again instead of repeated."""
         repeated = False
         while True:
-            made = self._find(folder, mark) if repeated else None
-            if made is not None:
-                return made
+            name = self._find(folder, mark) if repeated else None
+            if name is not None:
+                return name
             try:
                 path = self._settle_once(
                     lambda: self._client.create_async(
@@ -339,14 +339,14 @@ class ZooKeeperSession:
             self._beat()
             silent = self._say_silence(silent, quiet_s)
 
-    def _say_silence(self, said: bool, quiet_s: float) -> bool:
+    def _say_silence(self, was_silent: bool, quiet_s: float) -> bool:
         """Log the loss and the return of the connection once each."""
         silent = not self._connected.is_set()
-        if silent and not said:
+        if silent and not was_silent:
             log.warning(
                 "ZooKeeper at %s is not connected; nothing stops unless this lasts.", self._hosts
             )
-        if said and not silent:
+        if was_silent and not silent:
             log.info("ZooKeeper at %s is connected again after %.1f s.", self._hosts, quiet_s)
         return silent
 

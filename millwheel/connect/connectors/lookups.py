@@ -27,10 +27,10 @@ def build_lookup(spec: LookupSpec, folder: str) -> Lookup:
     """The lookup that a spec describes. Raises ValueError for invalid options, SetupError for a
     secret without a value on this machine."""
     options = revealed(spec.options)
-    made: Lookup
+    lookup: Lookup
     if (own := LOOKUPS.get(spec.kind)) is not None:
-        made = own.built(options, folder=folder)
-        return made
-    made = made_by(_GROUP, "lookup", spec.kind, known_lookups, options, folder)
-    require(made, Lookup, "by", "where", "check", "close")
-    return made
+        lookup = own.built(options, folder=folder)
+        return lookup
+    lookup = made_by(_GROUP, "lookup", spec.kind, known_lookups, options, folder)
+    require(lookup, Lookup, "by", "where", "check", "close")
+    return lookup

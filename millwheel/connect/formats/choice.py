@@ -107,9 +107,11 @@ def _protobuf_encoder(options: ProtobufOptions, folder: str, subject: str) -> Me
     from millwheel.connect.formats.protobuf.descriptors import file_text, message_class
     from millwheel.connect.formats.protobuf.messages import ProtobufEncoder
 
-    made = message_class(options, folder)
-    registration = _registration(options.registry, subject, "PROTOBUF", file_text(made.DESCRIPTOR))
-    return ProtobufEncoder(made, options.unknown_fields == "refuse", registration)
+    message_type = message_class(options, folder)
+    registration = _registration(
+        options.registry, subject, "PROTOBUF", file_text(message_type.DESCRIPTOR)
+    )
+    return ProtobufEncoder(message_type, options.unknown_fields == "refuse", registration)
 
 
 def _need_protobuf() -> None:

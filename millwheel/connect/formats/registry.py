@@ -56,11 +56,11 @@ class Registry:
         """The schema of an id. Raises RecordError for an id that the registry does not know,
         ExhaustedError while it does not answer, SetupError when it does not let us in."""
         with self._lock:
-            asked = self._asked.get(number)
-            if asked is None:
-                asked = self._asked[number] = self._pool.submit(self._fetch, number)
+            future = self._asked.get(number)
+            if future is None:
+                future = self._asked[number] = self._pool.submit(self._fetch, number)
         try:
-            return asked.result(_PATIENCE_S)
+            return future.result(_PATIENCE_S)
         except RecordError:
             raise
         except TimeoutError as ex:
@@ -82,11 +82,11 @@ class Registry:
         """The id of a schema under a subject; registers it if that is allowed. Raises SetupError
         when the registry refuses it or does not have it, UnavailableError while the registry does
         not answer."""
-        made = _schema(text, kind)
+        schema = _schema(text, kind)
         try:
             if self._options.auto_register:
-                return int(self._client.register_schema(subject, made))
-            return int(self._client.lookup_schema(subject, made).schema_id)
+                return int(self._client.register_schema(subject, schema))
+            return int(self._client.lookup_schema(subject, schema).schema_id)
         except Exception as ex:
             code = _code(ex)
             if not code or code >= 500 or code == 429:

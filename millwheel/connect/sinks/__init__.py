@@ -31,10 +31,10 @@ def build_sink(spec: SinkSpec, folder: str, identity: str = "") -> Sink:
     """
     options = revealed(spec.options)
     own = SINKS.get(spec.kind)
-    made: Sink = (
+    sink: Sink = (
         as_sink(made_by(_GROUP, "sink", spec.kind, known_sinks, options, folder))
         if own is None
         else own.built(options, folder=folder)
     )
-    made.identity = identity
-    return made
+    sink.identity = identity
+    return sink

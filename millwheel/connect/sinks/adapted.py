@@ -27,28 +27,28 @@ _SINK_OPTIONS = (
 )
 
 
-def as_sink(made: Any) -> Sink:
-    """``made`` itself if it is a Sink, else wrapped. SetupError when a necessary member is
+def as_sink(instance: Any) -> Sink:
+    """``instance`` itself if it is a Sink, else wrapped. SetupError when a necessary member is
     missing."""
-    if isinstance(made, Sink):
-        return made
-    require(made, Sink)
-    return _AdaptedSink(made)
+    if isinstance(instance, Sink):
+        return instance
+    require(instance, Sink)
+    return _AdaptedSink(instance)
 
 
-def as_writer(made: Any) -> Writer:
-    """``made`` itself if it is a Writer, else wrapped. SetupError when a necessary member is
+def as_writer(instance: Any) -> Writer:
+    """``instance`` itself if it is a Writer, else wrapped. SetupError when a necessary member is
     missing."""
-    if isinstance(made, Writer):
-        return made
-    require(made, Writer)
-    return _AdaptedWriter(made)
+    if isinstance(instance, Writer):
+        return instance
+    require(instance, Writer)
+    return _AdaptedWriter(instance)
 
 
 class _AdaptedSink(Sink):
-    def __init__(self, made: Any) -> None:
-        self._made = made
-        take_over(self, made, *_SINK_OPTIONS)
+    def __init__(self, instance: Any) -> None:
+        self._made = instance
+        take_over(self, instance, *_SINK_OPTIONS)
 
     def check(self, identity: str) -> None:
         self._made.check(identity)
@@ -58,9 +58,9 @@ class _AdaptedSink(Sink):
 
 
 class _AdaptedWriter(Writer):
-    def __init__(self, made: Any) -> None:
-        self._made = made
-        take_over(self, made, *_WRITER_OPTIONS)
+    def __init__(self, instance: Any) -> None:
+        self._made = instance
+        take_over(self, instance, *_WRITER_OPTIONS)
 
     def prepare(self, batch: SinkBatch) -> bytes:
         committable: bytes = self._made.prepare(batch)

@@ -9,28 +9,28 @@ from millwheel.connect.plug_ins import require, take_over
 from millwheel.connect.sources.base import Chunk, Partition, Reader, Source
 
 
-def as_source(made: Any) -> Source:
-    """``made`` itself if it is a Source, else wrapped. Raises SetupError when a required member is
-    missing."""
-    if isinstance(made, Source):
-        return made
-    require(made, Source, "bounded")
-    return _AdaptedSource(made)
+def as_source(instance: Any) -> Source:
+    """``instance`` itself if it is a Source, else wrapped. Raises SetupError when a required member
+    is missing."""
+    if isinstance(instance, Source):
+        return instance
+    require(instance, Source, "bounded")
+    return _AdaptedSource(instance)
 
 
-def as_reader(made: Any) -> Reader:
-    """``made`` itself if it is a Reader, else wrapped. Raises SetupError when a required member is
-    missing."""
-    if isinstance(made, Reader):
-        return made
-    require(made, Reader)
-    return _AdaptedReader(made)
+def as_reader(instance: Any) -> Reader:
+    """``instance`` itself if it is a Reader, else wrapped. Raises SetupError when a required member
+    is missing."""
+    if isinstance(instance, Reader):
+        return instance
+    require(instance, Reader)
+    return _AdaptedReader(instance)
 
 
 class _AdaptedSource(Source):
-    def __init__(self, made: Any) -> None:
-        self._made = made
-        take_over(self, made, "poll_us", "list_us", "warm_up", "committed", "ends")
+    def __init__(self, instance: Any) -> None:
+        self._made = instance
+        take_over(self, instance, "poll_us", "list_us", "warm_up", "committed", "ends")
 
     @property
     def bounded(self) -> bool:  # type: ignore[override]  # it may change: a source may learn that it ends
@@ -45,10 +45,18 @@ class _AdaptedSource(Source):
 
 
 class _AdaptedReader(Reader):
-    def __init__(self, made: Any) -> None:
-        self._made = made
+    def __init__(self, instance: Any) -> None:
+        self._made = instance
         take_over(
-            self, made, "resume", "read_frame", "skip", "stop_at", "reached", "tell_traces", "close"
+            self,
+            instance,
+            "resume",
+            "read_frame",
+            "skip",
+            "stop_at",
+            "reached",
+            "tell_traces",
+            "close",
         )
 
     def read(self, position: int, max_records: int) -> Chunk:

@@ -70,13 +70,13 @@ class ReportColumns:
 
     def where(self, mask: NDArray[np.bool_]) -> ReportColumns:
         """The reports that ``mask`` selects, in order."""
-        kept = np.flatnonzero(mask).tolist()
+        indexes = np.flatnonzero(mask).tolist()
         counters = self.counters
         if counters:
-            counters = {new: counters[old] for new, old in enumerate(kept) if old in counters}
+            counters = {new: counters[old] for new, old in enumerate(indexes) if old in counters}
         shards = self.shards
         return ReportColumns(
-            [shards[index] for index in kept],
+            [shards[index] for index in indexes],
             self.tokens[mask],
             self.watermarks[mask],
             self.holders[mask],

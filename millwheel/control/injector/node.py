@@ -174,8 +174,8 @@ class NodeState:
     def _take_words(self, rows: Longs, reports: ReportColumns) -> None:
         index = self.index
         index.idle[rows] = reports.idle
-        for share, said in reports.shares.items():
-            np.maximum.at(index.share(share), rows, said)
+        for share, watermarks in reports.shares.items():
+            np.maximum.at(index.share(share), rows, watermarks)
         index.holders[rows] = reports.holders
         for number, totals in reports.counters.items():
             counters = index.counters[rows[number]]

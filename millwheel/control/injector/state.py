@@ -110,9 +110,9 @@ class InjectorState:
                     if tokens
                 ]
             case Connected():
-                told = {name: node.tallies() for name, node in self._nodes.items() if node.fails}
+                by_node = {name: node.tallies() for name, node in self._nodes.items() if node.fails}
                 effects: list[Effect] = [Greet(event.connection, self.published())]
-                return [*effects, Tallies(told, event.connection)] if told else effects
+                return [*effects, Tallies(by_node, event.connection)] if by_node else effects
             case Disconnected():
                 for node in self._nodes.values():
                     node.disconnected(event.connection)
@@ -133,13 +133,13 @@ class InjectorState:
             watermarks.update(
                 {share_name(name, share): us for share, us in node.publish_shares().items()}
             )
-        told = {
+        by_node = {
             name: tallies
             for name, node in touched.items()
             if (tallies := node.publish_tallies()) is not None
         }
         effects: list[Effect] = [Broadcast(watermarks)] if watermarks else []
-        return [*effects, Tallies(told)] if told else effects
+        return [*effects, Tallies(by_node)] if by_node else effects
 
     def published(self) -> dict[str, int]:
         """Every watermark published so far (µs), by node, percentile watermarks by

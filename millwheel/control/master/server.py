@@ -135,11 +135,11 @@ class MasterService(MasterServicer):
         return self._answered(context, lambda answer: _ReshardAsked(requested, answer))
 
     def _answered(
-        self, context: grpc.ServicerContext, asked: Callable[[Callable[[str], None]], _Item]
+        self, context: grpc.ServicerContext, make_item: Callable[[Callable[[str], None]], _Item]
     ) -> pb.MoveReply:
         """The loop's answer to a request."""
         answers: queue.SimpleQueue[str] = queue.SimpleQueue()
-        self._put(asked(answers.put))
+        self._put(make_item(answers.put))
         try:
             refusal = answers.get(timeout=CALL_TIMEOUT_S)
         except queue.Empty:
@@ -260,11 +260,11 @@ class MasterProcess:
         events: list[Event] = []
         for item in items:
             if isinstance(item, _MoveAsked):
-                asked = item.request
+                request = item.request
                 self._runtime.ask_move(
-                    NodeName(asked.node),
-                    ShardName(asked.shard),
-                    WorkerName(asked.worker),
+                    NodeName(request.node),
+                    ShardName(request.shard),
+                    WorkerName(request.worker),
                     item.answer,
                 )
             elif isinstance(item, _ReshardAsked):

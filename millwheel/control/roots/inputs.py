@@ -75,10 +75,10 @@ def changed_inputs(spec: PipelineSpec, root: Path) -> list[str]:
     """One sentence for each bounded source whose input differs from that of the new root."""
     sentences = []
     for stream, partitions in _bounded(spec).items():
-        kept = _kept(root / "inputs" / f"{stream}.json")
-        if partitions is None or kept is None:
+        former = _kept(root / "inputs" / f"{stream}.json")
+        if partitions is None or former is None:
             continue
-        now, then = {part.name for part in partitions}, {part.name for part in kept}
+        now, then = {part.name for part in partitions}, {part.name for part in former}
         if now != then:
             example = sorted(now ^ then)[0]
             sentences.append(
@@ -89,15 +89,15 @@ def changed_inputs(spec: PipelineSpec, root: Path) -> list[str]:
     return sentences
 
 
-def brought_inputs(stream: StreamSpec, folder: str, kept: Path) -> bytes:
+def brought_inputs(stream: StreamSpec, folder: str, path: Path) -> bytes:
     """The list of a bounded source that a savepoint brings, which may come from anybody: it can
     name nothing that the source could not have listed. Raises SetupError if it does, or is
     damaged."""
-    if kept.stat().st_size > _MOST_BYTES:
+    if path.stat().st_size > _MOST_BYTES:
         raise SetupError(
-            f"{kept} has more than {_MOST_BYTES >> 20} MiB, which no list of inputs has; remove it"
+            f"{path} has more than {_MOST_BYTES >> 20} MiB, which no list of inputs has; remove it"
         )
-    names = [partition.name for partition in _kept(kept) or ()]
+    names = [partition.name for partition in _kept(path) or ()]
     source = None if stream.source is None else build_source(stream.source, folder)
     for name in names:
         if (
@@ -107,13 +107,13 @@ def brought_inputs(stream: StreamSpec, folder: str, kept: Path) -> bytes:
             or not (source is None or source.fits(name))
         ):
             raise SetupError(
-                f"{kept} names the input {name[:200]!r}, which is none that the source of"
+                f"{path} names the input {name[:200]!r}, which is none that the source of"
                 f" {stream.name!r} reads: take the savepoint from where it was made, or let the"
                 " pipeline name that input"
             )
     if len(set(names)) < len(names):
-        raise SetupError(f"{kept} names an input twice: take the savepoint from where it was made")
-    return kept.read_bytes()
+        raise SetupError(f"{path} names an input twice: take the savepoint from where it was made")
+    return path.read_bytes()
 
 
 def _bounded(spec: PipelineSpec) -> dict[str, Sequence[Partition] | None]:

@@ -83,13 +83,13 @@ class DriverLease:
                 f" {pace.silent_s:.0f} s for a sign of life"
             )
             _watch(space, key, content, pace)
-        taken = (
+        is_ours = (
             space.create(key, data)
             if content is None
             else space.replace(key, data, content.version) is not None
         )
         now = space.version(key)
-        if not taken or now is None or now.data != data:
+        if not is_ours or now is None or now.data != data:
             raise _driven(space, now, key)
         return cls(space, holder, now.version, pace)
 

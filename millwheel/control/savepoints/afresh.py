@@ -45,8 +45,8 @@ def begin_afresh(
         return
     refuse_foreign(root, _needed(spec))
     for name, sink in _sinks(root, spec):
-        if left := sink.discard(str(root.identity)):
-            told(f"{name}: {left}.")
+        if remains := sink.discard(str(root.identity)):
+            told(f"{name}: {remains}.")
     root.empty()
     told(
         f"The root {root.address} and the results that belonged to it are removed: this run begins"

@@ -152,14 +152,14 @@ def _facets(spec: ComputationSpec, pipeline: PipelineSpec) -> dict[str, Any]:
                 "columns": {each.stream: _columns(each, pipeline) for each in spec.inputs},
             }
         case SlicesSpec() as work:
-            kept = {
+            options = {
                 "levels_us": work.levels_us,
                 "keep_us": work.keep_us,
                 "time_zone": work.time_zone,
                 "ttl_us": work.ttl_us,
             }
             return {
-                "slices": msgspec.to_builtins([kept, work.condition, work.late]),
+                "slices": msgspec.to_builtins([options, work.condition, work.late]),
                 "aggregates": aggregates,
             }
         case DictionarySpec() as work:
@@ -172,12 +172,12 @@ def _facets(spec: ComputationSpec, pipeline: PipelineSpec) -> dict[str, Any]:
 def _firing(work: WindowedSpec) -> dict[str, Any]:
     # Open windows that columns hold are in rows where results are kept. Left out without it: older
     # blueprints do not know it.
-    kept = (
+    options = (
         {"queryable": work.queryable}
         if isinstance(work, AggregationSpec) and work.queryable
         else {}
     )
-    return {**msgspec.to_builtins(work.firing), "where": work.condition, **kept}
+    return {**msgspec.to_builtins(work.firing), "where": work.condition, **options}
 
 
 def _pairing(spec: ComputationSpec) -> dict[str, Any]:

@@ -172,30 +172,30 @@ def _options(before: Any, after: Any, node: NodeBlueprint) -> Found:
         return
     free = _FREE_OPTIONS.get(node.facets["kind"], {})
     for name in _changed(before, after):
-        told = f"option {name!r} was {before.get(name)!r} and is {after.get(name)!r}"
+        change = f"option {name!r} was {before.get(name)!r} and is {after.get(name)!r}"
         if name in free:
-            yield Compatibility.FREE, f"{told}: {free[name]}"
+            yield Compatibility.FREE, f"{change}: {free[name]}"
         else:
             fix = "give the stream another name to read it from its beginning"
             yield (
                 Compatibility.REFUSED,
-                f"{told}, which changes the meaning of its positions; {fix}",
+                f"{change}, which changes the meaning of its positions; {fix}",
             )
 
 
 def _sink_options(before: Any, after: Any, node: NodeBlueprint) -> Found:
     for name in _changed(before, after):
-        told = f"option {name!r} was {before.get(name)!r} and is {after.get(name)!r}"
+        change = f"option {name!r} was {before.get(name)!r} and is {after.get(name)!r}"
         if name in ("flush", "cut_records"):
-            yield Compatibility.FREE, f"{told}: takes effect at once"
+            yield Compatibility.FREE, f"{change}: takes effect at once"
         elif name in ("mode", "by"):
             text = (
-                f"{told}: the current rows are not known in the new form; start without state, on a"
-                " new root"
+                f"{change}: the current rows are not known in the new form; start without state, on"
+                " a new root"
             )
             yield Compatibility.REFUSED, text
         else:
-            yield Compatibility.SAVEPOINT, f"{told}: for files written after the savepoint"
+            yield Compatibility.SAVEPOINT, f"{change}: for files written after the savepoint"
 
 
 def _kind(before: str, after: str, node: NodeBlueprint) -> Found:
@@ -229,12 +229,12 @@ _KEYLESS = frozenset({"steps", "branches"})
 
 def _sink_key(before: str, after: str, node: NodeBlueprint) -> Found:
     upsert = node.facets["options"].get("mode") == "upsert"
-    told = f"its key was {before} and is {after}"
+    change = f"its key was {before} and is {after}"
     if upsert:
         text = "the current rows are identified by the old one; start without state, on a new root"
-        yield Compatibility.REFUSED, f"{told}: {text}"
+        yield Compatibility.REFUSED, f"{change}: {text}"
     else:
-        yield Compatibility.SAVEPOINT, f"{told}: for files written after the savepoint"
+        yield Compatibility.SAVEPOINT, f"{change}: for files written after the savepoint"
 
 
 def _keys(before: Mapping[str, str], after: Mapping[str, str], node: NodeBlueprint) -> Found:
@@ -247,13 +247,13 @@ def _keys(before: Mapping[str, str], after: Mapping[str, str], node: NodeBluepri
         elif stream not in after:
             yield Compatibility.SAVEPOINT, f"it no longer consumes the stream {stream!r}"
         else:
-            told = f"its key for {stream!r} was {before[stream]} and is {after[stream]}"
+            change = f"its key for {stream!r} was {before[stream]} and is {after[stream]}"
             if node.form in _KEYLESS:
-                yield Compatibility.SAVEPOINT, f"{told}; it keeps no state by key"
+                yield Compatibility.SAVEPOINT, f"{change}; it keeps no state by key"
             else:
                 yield (
                     Compatibility.REFUSED,
-                    f"{told}: its state is stored under the old keys; {_NEW_NAME}",
+                    f"{change}: its state is stored under the old keys; {_NEW_NAME}",
                 )
 
 
@@ -375,29 +375,32 @@ def _dictionary(before: Mapping[str, Any], after: Mapping[str, Any], node: NodeB
 
 
 def _productions(before: str, after: str, node: NodeBlueprint) -> Found:
-    told = f"its productions were {before} and are {after}"
+    change = f"its productions were {before} and are {after}"
     if "window" in node.facets:
-        yield Compatibility.REFUSED, f"{told}, which decides the form of open windows; {_NEW_NAME}"
+        yield (
+            Compatibility.REFUSED,
+            f"{change}, which decides the form of open windows; {_NEW_NAME}",
+        )
     else:
-        yield Compatibility.SAVEPOINT, told
+        yield Compatibility.SAVEPOINT, change
 
 
 def _delivery(before: str, after: str, node: NodeBlueprint) -> Found:
-    told = f"its delivery guarantee was {before} and is {after}"
+    change = f"its delivery guarantee was {before} and is {after}"
     if node.facets["productions"] == "strong":
-        yield Compatibility.FREE, f"{told}, from the next record on"
+        yield Compatibility.FREE, f"{change}, from the next record on"
     elif "window" in node.facets:
         yield (
             Compatibility.REFUSED,
             (
-                f"{told}, which decides the form of open windows, as its productions are weak;"
+                f"{change}, which decides the form of open windows, as its productions are weak;"
                 f" {_NEW_NAME}"
             ),
         )
     else:
         yield (
             Compatibility.SAVEPOINT,
-            f"{told}, which decides how its weak productions in flight are told apart",
+            f"{change}, which decides how its weak productions in flight are told apart",
         )
 
 

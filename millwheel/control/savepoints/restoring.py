@@ -62,9 +62,11 @@ def restore(
             _copy(shard, source, target, root / "scratch" / f"from-savepoint-{shard.shard}", folder)
     (root / "inputs").mkdir(exist_ok=True)
     for stream in spec.streams:
-        kept = folder / "inputs" / f"{stream.name}.json"
-        if kept.exists() and f"source.{stream.name}" in graph.nodes:
-            write_atomically(root / "inputs" / kept.name, brought_inputs(stream, spec.folder, kept))
+        inputs = folder / "inputs" / f"{stream.name}.json"
+        if inputs.exists() and f"source.{stream.name}" in graph.nodes:
+            write_atomically(
+                root / "inputs" / inputs.name, brought_inputs(stream, spec.folder, inputs)
+            )
     write_atomically(root / _RESTORED, (folder / RECORD_FILE).read_bytes())
     (root / _RESTORING).unlink()
 

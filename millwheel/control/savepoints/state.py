@@ -86,12 +86,12 @@ class Taking:
             self._began_us = now_us
             return self._again(now_us)
         assert self.order is not None
-        said = _latest(answers)
+        latest = _latest(answers)
         problem = next((answer.problem for answer in answers if answer.problem), "")
         if self.order.phase is Phase.SAVE:
-            return self._after_save(now_us, tables, said, problem)
-        self._said = said
-        standing = self._all_say(tables, said)
+            return self._after_save(now_us, tables, latest, problem)
+        self._said = latest
+        standing = self._all_say(tables, latest)
         if standing is None:
             self._check_patience(now_us, tables)
             return None
@@ -131,12 +131,12 @@ class Taking:
         self,
         now_us: int,
         tables: Mapping[str, RangeTable],
-        said: Mapping[str, Standing],
+        latest: Mapping[str, Standing],
         problem: str,
     ) -> SavepointOrder | None:
         assert self.order is not None
         cut = self.order.cut
-        if not problem and all(said.get(shard) == standing for shard, standing in cut.items()):
+        if not problem and all(latest.get(shard) == standing for shard, standing in cut.items()):
             self.done = True
             self.held_us = now_us - self._held_since_us
             return None
@@ -156,7 +156,7 @@ class Taking:
         )
 
     def _all_say(
-        self, tables: Mapping[str, RangeTable], said: Mapping[str, Standing]
+        self, tables: Mapping[str, RangeTable], latest: Mapping[str, Standing]
     ) -> dict[str, Standing] | None:
         """The answers of all shards, each from its owner; None until all have answered."""
         answers: dict[str, Standing] = {}
@@ -164,7 +164,7 @@ class Taking:
             if node not in tables:
                 return None
             for entry in tables[node].shards:
-                standing = said.get(entry.shard)
+                standing = latest.get(entry.shard)
                 # A zombie's shard is at rest for ever, and lacks the commits of its heir.
                 if standing is None or not entry.lease.admits(standing.token) or not entry.owner:
                     return None
@@ -221,9 +221,9 @@ def _latest(answers: Sequence[OrderAnswer]) -> dict[str, Standing]:
     """The latest answer about each shard, from its last owner. A former owner that gave the shard
     away is alive and its answer stays, so the order in which the answers are listed tells nothing:
     see mistake the_last_answer_in_the_list_counts."""
-    said: dict[str, Standing] = {}
+    latest: dict[str, Standing] = {}
     for answer in answers:
         for shard, standing in answer.shards.items():
-            if shard not in said or not Lease(said[shard].token).outlived(standing.token):
-                said[shard] = standing
-    return said
+            if shard not in latest or not Lease(latest[shard].token).outlived(standing.token):
+                latest[shard] = standing
+    return latest

@@ -139,5 +139,5 @@ def check_fits(function: str, name: str, value: Any) -> Any:
 def wrong(function: str, name: str, value: Any, expected: str) -> RecordError:
     """The error of a value that a function cannot use."""
     where = f"of field {name!r} " if name else ""
-    shown = repr(value) if len(repr(value)) <= 100 else repr(value)[:97] + "..."
-    return RecordError(f"{function} {where}needs {expected}, not {type(value).__name__} {shown}")
+    text = repr(value) if len(repr(value)) <= 100 else repr(value)[:97] + "..."
+    return RecordError(f"{function} {where}needs {expected}, not {type(value).__name__} {text}")

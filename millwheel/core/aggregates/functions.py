@@ -57,9 +57,9 @@ def _own(
 ) -> Aggregator[Any]:
     if load is None:
         raise ValueError(f"{function!r} names a class of your own, which cannot be loaded here")
-    made = load(function)(**options)
-    if isinstance(made, Aggregator):
-        return OwnAggregator(made)
+    aggregator = load(function)(**options)
+    if isinstance(aggregator, Aggregator):
+        return OwnAggregator(aggregator)
     raise ValueError(f"{function!r} is no Aggregator; derive it from millwheel.Aggregator")
 
 
@@ -79,16 +79,16 @@ def column_aggregate(
     function = FUNCTIONS.get(spec.function)
     if function is None or function.columns is None:
         raise NoColumns
-    made = function.make(spec.options)
-    argument = _argument(spec, made, fields, condition, compile_expression)
+    aggregator = function.make(spec.options)
+    argument = _argument(spec, aggregator, fields, condition, compile_expression)
     if argument.kind not in function.kinds:
         raise NoColumns
-    return function.columns(column, argument, made)
+    return function.columns(column, argument, aggregator)
 
 
 def _argument(
     spec: AggregateSpec,
-    made: Aggregator[Any],
+    aggregator: Aggregator[Any],
     fields: Mapping[str, str],
     condition: pl.Expr | None,
     compile_expression: Callable[[str], Any],
@@ -96,7 +96,7 @@ def _argument(
     if spec.argument in fields:
         return Argument(pl.col(spec.argument), fields[spec.argument], condition)
     if not spec.argument:
-        if made.needs_argument:  # the whole record
+        if aggregator.needs_argument:  # the whole record
             raise NoColumns
         return Argument(pl.lit(1), "int", condition)
     return calculated(compile_expression(spec.argument).tree, fields, condition)

@@ -65,15 +65,15 @@ def compile_aggregation(
 
 
 def _named(spec: AggregateSpec, compile_expression: Compile, load: Load | None) -> Named:
-    made = make_aggregator(spec.function, spec.options, load)
-    if made.needs_argument and not spec.argument:
+    aggregator = make_aggregator(spec.function, spec.options, load)
+    if aggregator.needs_argument and not spec.argument:
         raise ValueError(
             f"{spec.name}: {spec.function} needs a field or expression; write {{{spec.function}:"
             " size}"
         )
-    evaluate = _argument(spec.argument, not made.needs_argument, compile_expression)
+    evaluate = _argument(spec.argument, not aggregator.needs_argument, compile_expression)
     condition = compile_expression(spec.condition).evaluate if spec.condition else None
-    return Named(spec.name, made, spec.argument, evaluate, condition)
+    return Named(spec.name, aggregator, spec.argument, evaluate, condition)
 
 
 def _argument(text: str, optional: bool, compile_expression: Compile) -> Evaluate | None:

@@ -62,8 +62,10 @@ class FieldTypes:
     def _find(name: str, kind: str, column: list[Any], problems: dict[int, str]) -> None:
         for index, value in enumerate(column):
             if type(value) not in _ALLOWED[kind]:
-                shown = f"{type(value).__name__} {value!r}"[:80]
-                problems.setdefault(index, f"field {name!r} is {shown}, but is declared as {kind}")
+                description = f"{type(value).__name__} {value!r}"[:80]
+                problems.setdefault(
+                    index, f"field {name!r} is {description}, but is declared as {kind}"
+                )
             elif kind == "int" and value is not None and not -_INT64 <= value < _INT64:
                 problems.setdefault(
                     index, f"field {name!r} is {str(value)[:80]}, which does not fit into 64 bits"

@@ -75,10 +75,10 @@ class RowForm:
         acc = self._aggregation.create()
         for row in rows:
             acc = self._aggregation.merge(acc, row.acc)
-        made = self._row(sum(row.records for row in rows), acc)
-        if made is None:
+        whole = self._row(sum(row.records for row in rows), acc)
+        if whole is None:
             raise Unfit
-        return made
+        return whole
 
     def _row(self, count: int, acc: Any) -> FewRow | None:
         pairs = zip(self.plan.aggregates, acc, strict=True)
@@ -127,8 +127,8 @@ class FewGroups:
 
     def where(self, predicate: Callable[[Window], bool]) -> FewGroups:
         """The groups of the windows that are wanted."""
-        kept = {at: row for at, row in self.rows.items() if predicate(at[1])}
-        return self if len(kept) == len(self.rows) else FewGroups(self.form, kept)
+        rows = {at: row for at, row in self.rows.items() if predicate(at[1])}
+        return self if len(rows) == len(self.rows) else FewGroups(self.form, rows)
 
     def in_windows(self, window_of: Callable[[Window], Window]) -> FewGroups:
         """The same groups in other windows, which are as different as those."""

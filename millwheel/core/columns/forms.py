@@ -142,8 +142,8 @@ def _why_no_aggregation(computation: ComputationSpec, pipeline: PipelineSpec) ->
             return WEAK_IN_ROWS if computation.identified else ""
         case JoinSpec():
             in_columns = window_of_join(computation, pipeline) is not None
-            kept = "keeps whole bundles of them" if in_columns else "has an entry for each window"
-            return f"a join passes on records as they came, and {kept}"
+            phrase = "keeps whole bundles of them" if in_columns else "has an entry for each window"
+            return f"a join passes on records as they came, and {phrase}"
         case work:
             return _WHY_NOT[type(work)]
 
@@ -199,11 +199,11 @@ def source_form(
     """The form of a source stream; ``plans`` are those of the computations, by name, and ``joins``
     those that take columns."""
     consumers = graph.consumers.get(stream.name, ())
-    made = _made_columns(stream, consumers, graph, plans)
+    made_columns = _made_columns(stream, consumers, graph, plans)
     if why := _why_rows_of(stream, consumers, graph, plans, joins):
-        return SourceForm(why=why, made=made)
+        return SourceForm(why=why, made=made_columns)
     if not joins.isdisjoint(consumers):
-        return SourceForm(needs=frozenset(stream.fields), whole=True, made=made)
+        return SourceForm(needs=frozenset(stream.fields), whole=True, made=made_columns)
     consumer_plans = [plans.get(name) for name in consumers]
     by_type = [plan for plan in consumer_plans if isinstance(plan, PlansByType)]
     if by_type:
@@ -217,7 +217,7 @@ def source_form(
             )
             return typed and all(plan.plan(fields) is not None for plan in by_type)
 
-        return SourceForm(inferred=frozenset(names), accepts=accepts, made=made)
+        return SourceForm(inferred=frozenset(names), accepts=accepts, made=made_columns)
     needs = {stream.timestamp}
     for name, plan in zip(consumers, consumer_plans, strict=True):
         computation = graph.nodes[name].computation
@@ -225,7 +225,7 @@ def source_form(
             needs |= {*plan.key_fields, *plan.needs}
         elif computation is not None and isinstance(computation.work, DictionarySpec):
             needs |= {computation.work.of, *(computation.work.keep or stream.fields)}
-    return SourceForm(needs=frozenset(needs), made=made)
+    return SourceForm(needs=frozenset(needs), made=made_columns)
 
 
 def _made_columns(

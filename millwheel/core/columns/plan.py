@@ -180,8 +180,8 @@ class ColumnPlan:
         """The keys, the timestamps and the fields of the records that count."""
         if self.condition is None:
             return batch.keys, batch.timestamps, batch.frame
-        kept = batch.frame.select(self.condition).to_series()
-        return batch.keys.filter(kept), batch.timestamps[kept.to_numpy()], batch.frame.filter(kept)
+        mask = batch.frame.select(self.condition).to_series()
+        return batch.keys.filter(mask), batch.timestamps[mask.to_numpy()], batch.frame.filter(mask)
 
     def _added(self, keys: pl.Series, stamps: Int64s, frame: pl.DataFrame) -> pl.DataFrame | None:
         """The groups where all that is asked of them is added up, and their keys and windows lie
@@ -315,10 +315,10 @@ class ColumnPlan:
         checks = [check for aggregate in self.aggregates for check in aggregate.unfit()]
         if not checks or not len(frame):
             return
-        asked = frame.lazy() if self.condition is None else frame.lazy().filter(self.condition)
-        held = asked.select(check.alias(str(index)) for index, check in enumerate(checks)).collect(
-            engine="in-memory"
-        )
+        selected = frame.lazy() if self.condition is None else frame.lazy().filter(self.condition)
+        held = selected.select(
+            check.alias(str(index)) for index, check in enumerate(checks)
+        ).collect(engine="in-memory")
         if not all(held.row(0)):
             raise Unfit
 
@@ -328,11 +328,11 @@ class ColumnPlan:
         if self.inferred and any(each.of_no_floats(groups) for each in self.aggregates):
             # the sum of no floats is a whole 0 there, as nobody has declared that they are floats
             raise Unfit
-        said = {aggregate: aggregate.result(groups) for aggregate in self.aggregates}
+        results = {aggregate: aggregate.result(groups) for aggregate in self.aggregates}
         columns = dict(zip(self.key_names, key_parts(groups[KEY]), strict=True))
         columns |= {"window_start": groups[START], "window_end": groups[END]}
         for name, aggregate in zip(self.names, self.aggregates, strict=True):
-            columns[name] = said[aggregate]
+            columns[name] = results[aggregate]
         return pl.DataFrame([column.alias(name) for name, column in columns.items()])
 
     def row_groups(self, groups: pl.DataFrame) -> Iterator[tuple[Key, Group]]:

@@ -135,10 +135,10 @@ class ColumnWindows:
 
     def mark(self) -> WindowsMark:
         """Where :meth:`back_to` can return to."""
-        kept = [(segment, replace(segment)) for segment in self._segments]
+        segments = [(segment, replace(segment)) for segment in self._segments]
         changes = self._changes
         return WindowsMark(
-            kept, [*changes.gone], [*changes.new], {*self._cut}, self._next_number, self.closed
+            segments, [*changes.gone], [*changes.new], {*self._cut}, self._next_number, self.closed
         )
 
     def back_to(self, mark: WindowsMark) -> None:
@@ -162,10 +162,10 @@ class ColumnWindows:
             number, level, groups.filter(still_open(pl.col(END), max(watermark, fired))), fired
         )
 
-    def _found(self, number: int, level: int, kept: pl.DataFrame, fired: int) -> None:
-        if kept.height:
+    def _found(self, number: int, level: int, groups: pl.DataFrame, fired: int) -> None:
+        if groups.height:
             self._segments.append(
-                ColumnarSegment(number, level, kept, *self._bounds(kept, fired), fired)
+                ColumnarSegment(number, level, groups, *self._bounds(groups, fired), fired)
             )
         else:
             self._changes.gone.append(number)

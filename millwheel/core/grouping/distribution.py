@@ -89,16 +89,16 @@ class DistributionAware(Grouping):
         least."""
         part = mean / 10
         chosen: dict[int, None] = {}
-        left = float(count)
-        while left > 0:
-            amount = min(part, left)
+        remaining = float(count)
+        while remaining > 0:
+            amount = min(part, remaining)
             best = min(
                 self._all,
                 key=lambda i: loads[i] / mean + (0.0 if i in chosen else _REPLICA_PENALTY),
             )
             loads[best] += amount
             chosen[best] = None
-            left -= amount
+            remaining -= amount
         return tuple(chosen)
 
     def _candidates(self, key: Key) -> tuple[int, ...]:

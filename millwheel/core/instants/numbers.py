@@ -101,11 +101,11 @@ def lacks_unit(number: float | Decimal) -> str:
     return next((unit for unit, us in _LIKELY.items() if _FROM_US <= number * us <= _TO_US), "")
 
 
-def without_unit(shown: str, unit: str, field: str) -> str:
+def without_unit(text: str, unit: str, field: str) -> str:
     """The sentence about such a number, or a text of digits."""
     name = f"field: {field}" if field else "field: FIELD"
     where = f"; as µs it lies in 1970, as {unit} it does not" if unit else ", a text of digits"
     return (
-        f"{NO_UNIT}{shown[:_SHOWN]}{where}: write timestamp: {{{name}, unit: {unit or 'ms'}}} (in"
+        f"{NO_UNIT}{text[:_SHOWN]}{where}: write timestamp: {{{name}, unit: {unit or 'ms'}}} (in"
         f" Python timestamp_unit={unit or 'ms'!r}), or unit: us if it is meant to be µs"
     )

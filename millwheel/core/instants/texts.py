@@ -104,17 +104,17 @@ def _offset(
 
 
 def _why_not(text: str) -> str:
-    plain, shown = text.strip(), text[:_SHOWN]
+    plain, excerpt = text.strip(), text[:_SHOWN]
     if NUMBER.fullmatch(plain):
-        return f"the timestamp {shown!r} is a text of digits; say in which unit"
+        return f"the timestamp {excerpt!r} is a text of digits; say in which unit"
     if _WEEK_OR_ORDINAL.fullmatch(plain):
         return (
-            f"the timestamp {shown!r} is a week date or a day of a year, which are not read; write"
-            " 2026-01-31"
+            f"the timestamp {excerpt!r} is a week date or a day of a year, which are not read;"
+            " write 2026-01-31"
         )
     if re.match(r"[+-]?[0-9]{5,}-|-[0-9]{4}-", plain):
         return (
-            f"the timestamp {shown!r} is outside the years 1 to 9999 that text can express; write a"
-            " number"
+            f"the timestamp {excerpt!r} is outside the years 1 to 9999 that text can express;"
+            " write a number"
         )
-    return f"the timestamp {shown!r} is neither a number nor ISO 8601 text"
+    return f"the timestamp {excerpt!r} is neither a number nor ISO 8601 text"

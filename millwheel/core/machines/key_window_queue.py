@@ -96,11 +96,11 @@ class BucketQueue:
 
     def drop(self, own: Steps, state: KeyState) -> None:
         """Forget the oldest bucket there is."""
-        kept: int = own.kept  # type: ignore[assignment]
-        own.kept = state.get(kept)[1]
+        oldest: int = own.kept  # type: ignore[assignment]
+        own.kept = state.get(oldest)[1]
         if own.kept is None:
             own.tail = None
-        del state[kept]
+        del state[oldest]
 
     def _flip(self, own: Steps, state: KeyState) -> None:
         """The back becomes the front: each bucket gets the aggregate of itself and all after it."""

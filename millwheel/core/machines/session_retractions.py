@@ -86,8 +86,10 @@ class UnmergingMachine(MergingMachine):
             *(self._split_off(call, index, window, records) for window, records in others),
         ]
 
-    def _regroup(self, kept: Sequence[Sequence[Any]]) -> list[Window]:
-        windows = sorted({window for record in kept for window in self._function.assign(record[0])})
+    def _regroup(self, records: Sequence[Sequence[Any]]) -> list[Window]:
+        windows = sorted(
+            {window for record in records for window in self._function.assign(record[0])}
+        )
         return [span(members) for members in self._function.merge(windows)]
 
     def _split_off(self, call: Call, index: Index, window: Window, records: list[Any]) -> Entry:

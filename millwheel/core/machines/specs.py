@@ -70,15 +70,17 @@ def _custom(options: Mapping[str, Any], load: Load | None) -> WindowFunction:
     if load is None or "factory" not in options:
         raise ValueError("custom windows need a factory; write window: {custom: 'module:function'}")
     settings = {name: value for name, value in options.items() if name != "factory"}
-    made = load(options["factory"])(**settings)
-    if isinstance(made, (Tumbling, Sliding, Sessions, Global, Count, Cumulative, Custom)):
-        return made
-    assign = getattr(made, "assign", None)
+    window_function = load(options["factory"])(**settings)
+    if isinstance(
+        window_function, (Tumbling, Sliding, Sessions, Global, Count, Cumulative, Custom)
+    ):
+        return window_function
+    assign = getattr(window_function, "assign", None)
     if callable(assign):
-        return Custom(assign, getattr(made, "merge", None))
+        return Custom(assign, getattr(window_function, "merge", None))
     raise ValueError(
         f"{options['factory']} must return an object with assign(timestamp), and merge(windows) if"
-        f" its windows merge; it returned {type(made).__name__}"
+        f" its windows merge; it returned {type(window_function).__name__}"
     )
 
 

@@ -175,11 +175,11 @@ class TriggeredMachine:
             RejectedRecord(call.key, Retraction(gone.value), gone.timestamp, reason)
         )
 
-    def _again(self, kept: Sequence[Sequence[Any]]) -> Any:
+    def _again(self, records: Sequence[Sequence[Any]]) -> Any:
         """The accumulator of kept records."""
-        prepared = [self.aggregation.prepare(record[1]) for record in kept]
+        prepared = [self.aggregation.prepare(record[1]) for record in records]
         return self.aggregation.add_many(
-            self.aggregation.create(), prepared, [record[0] for record in kept]
+            self.aggregation.create(), prepared, [record[0] for record in records]
         )
 
     def _output_at(

@@ -395,20 +395,20 @@ def without(batch: Batch, indexes: Sequence[int]) -> Batch:
     """All records but those at ``indexes``, which rise. Where these are few, the stretches between
     them are copied."""
     if len(indexes) * _MANY > len(batch):
-        left = set(indexes)
-        return batch.pick([index for index in range(len(batch)) if index not in left])
+        dropped = set(indexes)
+        return batch.pick([index for index in range(len(batch)) if index not in dropped])
 
     def cut(column: Any) -> Any:
-        kept, start = column[:0], 0
+        result, start = column[:0], 0
         if not isinstance(column, list):
             mask = column == column
             mask[indexes] = False
             return column[mask]
         for index in indexes:
-            kept += column[start:index]
+            result += column[start:index]
             start = index + 1
-        kept += column[start:]
-        return kept
+        result += column[start:]
+        return result
 
     ids = None if batch.ids is None else cut(batch.ids)
     held = cut(batch.held_seqs), cut(batch.held_timestamps), cut(batch.held_keys), cut(batch.values)

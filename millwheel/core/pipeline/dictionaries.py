@@ -33,9 +33,9 @@ def partition_of(value: Any, partitions: int) -> int:
         return instance_of(value, partitions)
     if kind is bytes:
         return int(xxhash.xxh3_64_intdigest(b"\0" + value)) % partitions
-    shown = repr(value)[:100]
+    text = repr(value)[:100]
     raise RecordError(
-        f"a dictionary needs text, a whole number of 64 bits or bytes, not {kind.__name__} {shown}"
+        f"a dictionary needs text, a whole number of 64 bits or bytes, not {kind.__name__} {text}"
     )
 
 

@@ -35,7 +35,7 @@ def compile_steps(steps: Sequence[StepSpec], load: Load) -> Apply:
 
     def apply(value: Any) -> Iterable[Any]:
         back = as_retraction(value)
-        return run(value) if back is None else (retracted(made) for made in run(back.value))
+        return run(value) if back is None else (retracted(result) for result in run(back.value))
 
     return apply
 
@@ -58,7 +58,7 @@ def _joined(step: StepSpec, load: Load, rest: Apply) -> Apply:
         return lambda value: rest(value) if call(value) else ()
     if step.kind is StepKind.MAP:
         return lambda value: rest(call(value))
-    return lambda value: (made for each in _several(call(value), step) for made in rest(each))
+    return lambda value: (result for each in _several(call(value), step) for result in rest(each))
 
 
 def _itself(value: Any) -> Iterable[Any]:
@@ -74,15 +74,15 @@ def _fields(step: StepSpec) -> Callable[[Any], Any]:
     return lambda value: {name: evaluate(value) for name, evaluate in parts}
 
 
-def _several(made: Any, step: StepSpec) -> Iterable[Any]:
+def _several(result: Any, step: StepSpec) -> Iterable[Any]:
     """The results of a ``flat_map``. A text or a map is one value, and more likely a mistake than a
     list."""
-    if type(made) is list or (
-        isinstance(made, Iterable) and not isinstance(made, (str, bytes, dict))
+    if type(result) is list or (
+        isinstance(result, Iterable) and not isinstance(result, (str, bytes, dict))
     ):
-        return made
+        return result
     raise RecordError(
-        f"`{step_text(step)}` gave {made!r:.80}; it must give a list (or another iterable) of"
+        f"`{step_text(step)}` gave {result!r:.80}; it must give a list (or another iterable) of"
         " values, empty for none"
     )
 
@@ -99,10 +99,10 @@ def compile_branches(branches: Sequence[BranchSpec], match_all: bool) -> Choose:
 
     def choose(value: Any) -> Sequence[str]:
         back = as_retraction(value)
-        asked = value if back is None else back.value
+        record_value = value if back is None else back.value
         streams = []
         for stream, holds in tests:
-            if holds(asked):
+            if holds(record_value):
                 streams.append(stream)
                 if not match_all:
                     break

@@ -101,23 +101,23 @@ def split(value: Mapping[str, Any]) -> tuple[ChangePart, dict[str, Any]]:
 
 
 def applied(
-    kept: Kept, change: ChangePart, row: dict[str, Any], beside: Collection[str]
+    state: Kept, change: ChangePart, row: dict[str, Any], beside: Collection[str]
 ) -> TableOutcome:
-    """Let a change take effect on ``kept``. Fields ``beside`` the row are those of its event: a row
-    that only differs in them is the same."""
-    if _is_repeated(kept, change):
+    """Let a change take effect on ``state``. Fields ``beside`` the row are those of its event: a
+    row that only differs in them is the same."""
+    if _is_repeated(state, change):
         return TableOutcome(repeated=True)
     if change.reread:
-        kept.read = change.position
+        state.read = change.position
     else:
-        kept.seen, kept.last_back = change.position, change.back
+        state.seen, state.last_back = change.position, change.back
     if change.known is Known.ROW:
-        return _counted(kept, change, row)
-    before = None if kept.row is None else decode_value(kept.row)
+        return _counted(state, change, row)
+    before = None if state.row is None else decode_value(state.row)
     if not change.back and before is not None and _same(before, row, beside):
         return TableOutcome()
-    kept.row = None if change.back else encode_value(row)
-    kept.count = int(not change.back)
+    state.row = None if change.back else encode_value(row)
+    state.count = int(not change.back)
     return TableOutcome(() if before is None else (before,), () if change.back else (row,))
 
 
@@ -131,10 +131,10 @@ def identity(row: Mapping[str, Any], beside: Collection[str]) -> bytes:
     return xxhash.xxh3_128_digest(_in_order(_without(row, beside)))
 
 
-def _is_repeated(kept: Kept, change: ChangePart) -> bool:
+def _is_repeated(state: Kept, change: ChangePart) -> bool:
     # A snapshot does not make an event old: its transaction may have written before the snapshot
     # and ended after it.
-    if change.position.is_old(kept.seen) or (change.reread and change.position.is_old(kept.read)):
+    if change.position.is_old(state.seen) or (change.reread and change.position.is_old(state.read)):
         return True
     # Times are coarse: two events of one moment are told apart by what they do to the row, if by
     # nothing else.
@@ -142,26 +142,26 @@ def _is_repeated(kept: Kept, change: ChangePart) -> bool:
     return (
         change.known is Known.ROW
         and timed
-        and change.position == kept.seen
-        and change.back == kept.last_back
+        and change.position == state.seen
+        and change.back == state.last_back
     )
 
 
-def _counted(kept: Kept, change: ChangePart, row: dict[str, Any]) -> TableOutcome:
+def _counted(state: Kept, change: ChangePart, row: dict[str, Any]) -> TableOutcome:
     """A row that is its own key, among others that equal it."""
     if change.back:
-        if not kept.count or kept.row is None:
+        if not state.count or state.row is None:
             return TableOutcome()
-        kept.count -= 1
-        return TableOutcome(gone=(decode_value(kept.row),))
-    if change.reread and kept.count:
+        state.count -= 1
+        return TableOutcome(gone=(decode_value(state.row),))
+    if change.reread and state.count:
         return TableOutcome()
-    kept.count += 1
-    if kept.row is None:
-        kept.row = encode_value(row)
+    state.count += 1
+    if state.row is None:
+        state.row = encode_value(row)
         return TableOutcome(new=(row,))
     # so that each of them is taken back by the same value
-    return TableOutcome(new=(decode_value(kept.row),))
+    return TableOutcome(new=(decode_value(state.row),))
 
 
 def _same(before: Mapping[str, Any], after: Mapping[str, Any], beside: Collection[str]) -> bool:

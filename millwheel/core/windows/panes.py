@@ -115,8 +115,8 @@ def remember_pane(pane: Pane) -> list[Any]:
 def retract_pane(key: Key, emitted: list[Any]) -> Pane:
     """The retraction of a remembered pane."""
     start, end, result, at, timing, index, nonspeculative, _, last = emitted
-    shown = Window(start, end), result, Timing(timing), index, last
-    return pane_of(key, *shown, nonspeculative=nonspeculative, at=at, retraction=True)
+    fields = Window(start, end), result, Timing(timing), index, last
+    return pane_of(key, *fields, nonspeculative=nonspeculative, at=at, retraction=True)
 
 
 RETRACTION_FIELD = "__retraction__"

@@ -146,9 +146,9 @@ def _custom(argument: Any, reader: _Reader) -> Trigger:
     loaded = reader.load(fields["class"])
     if isinstance(loaded, str):
         return Never()
-    made = loaded(**(fields.get("with") or {}))
-    if isinstance(made, Trigger):
-        return made
+    trigger = loaded(**(fields.get("with") or {}))
+    if isinstance(trigger, Trigger):
+        return trigger
     raise reader.error(f"{fields['class']} is no trigger; derive it from millwheel.Trigger")
 
 

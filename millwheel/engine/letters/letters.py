@@ -125,9 +125,9 @@ def read_letters(folder: Path) -> Iterator[Letter]:
             yield letter
 
 
-def grouped(letters: Iterable[Letter], asked: frozenset[str]) -> list[LetterGroup]:
-    """Letters by computation and kind, the largest groups first. ``asked`` are the ids of letters
-    whose retry was requested."""
+def grouped(letters: Iterable[Letter], requested_ids: frozenset[str]) -> list[LetterGroup]:
+    """Letters by computation and kind, the largest groups first. ``requested_ids`` are the ids of
+    letters whose retry was requested."""
     by_kind: dict[tuple[str, str], list[Letter]] = {}
     for letter in letters:
         by_kind.setdefault((letter.computation, letter.kind), []).append(letter)
@@ -136,7 +136,7 @@ def grouped(letters: Iterable[Letter], asked: frozenset[str]) -> list[LetterGrou
             computation,
             kind,
             len(members),
-            sum(letter.id in asked for letter in members),
+            sum(letter.id in requested_ids for letter in members),
             min(letter.written_s for letter in members),
             max(letter.written_s for letter in members),
             members[0],

@@ -97,8 +97,8 @@ class ClusterMap:
     def shards_reply(self, protocol: int) -> bytes:
         """CLUSTER SHARDS. Workers without slots are shards of their own."""
         groups = self.groups()
-        told = {name for group in groups for name in (group.owner, group.replica)}
-        groups += [SlotGroup(name, "", ()) for name in sorted(self.addresses) if name not in told]
+        names = {name for group in groups for name in (group.owner, group.replica)}
+        groups += [SlotGroup(name, "", ()) for name in sorted(self.addresses) if name not in names]
         groups.sort(key=lambda group: (group.owner != self.me, group.owner))
         return array([self._shard(group, protocol) for group in groups])
 

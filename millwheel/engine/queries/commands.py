@@ -279,8 +279,8 @@ class Session:
             return resp.error("AUTH is not needed: this pipeline has no token")
         return resp.OK if self._admit(words[-1]) else _WRONG
 
-    def _admit(self, shown: bytes) -> bool:
-        self.admitted = self._service.admits is None or self._service.admits(shown)
+    def _admit(self, credential: bytes) -> bool:
+        self.admitted = self._service.admits is None or self._service.admits(credential)
         return self.admitted
 
     def client(self, words: Sequence[bytes]) -> Reply:

@@ -155,11 +155,11 @@ def literal(text: str) -> NamedFormula:
     if formula is not None:
         return formula
     try:
-        made = NamedFormula(QuerySpec(LITERAL, text), foreign_formula(text))
+        named_formula = NamedFormula(QuerySpec(LITERAL, text), foreign_formula(text))
     except ValueError as ex:
         raise QueryError("bad_formula", f"{text[:80]!r} is no formula: {ex}") from None
-    _literals.keep(text, made, len(text) * _BYTES_OF_A_CHARACTER)
-    return made
+    _literals.keep(text, named_formula, len(text) * _BYTES_OF_A_CHARACTER)
+    return named_formula
 
 
 def formula_asked(indicator: str, named: Mapping[str, NamedFormula]) -> NamedFormula | None:

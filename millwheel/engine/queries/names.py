@@ -140,11 +140,13 @@ class Catalog:
         entry, formulas = self._plans.get(name), self.named.formulas
         if entry is not None and entry[0] is formulas:
             return entry[1]
-        made = self._made(name, formulas)
+        query_plan = self._made(name, formulas)
         self._plans.keep(
-            name, (formulas, made), (len(name) * _COPIES + _QUESTION_BYTES) * len(made.questions)
+            name,
+            (formulas, query_plan),
+            (len(name) * _COPIES + _QUESTION_BYTES) * len(query_plan.questions),
         )
-        return made
+        return query_plan
 
     def _made(self, name: bytes, formulas: Mapping[str, NamedFormula]) -> QueryPlan:
         parts = self.parts(name)

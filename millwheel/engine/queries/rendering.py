@@ -98,19 +98,19 @@ def answer_of(data: bytes) -> Answer:
     return answer_from(_decode(data))
 
 
-def answer_from(told: Mapping[str, Any]) -> Answer:
+def answer_from(fields: Mapping[str, Any]) -> Answer:
     """The inverse of :func:`document`."""
     return Answer(
-        told["values"],
-        told["covered_start"],
-        told["covered_end"],
-        told["watermark"],
-        told["complete"],
-        told["shard"],
-        told["token"],
-        told["commit"],
-        Consistency(told["consistency"]),
-        told.get("lag"),
+        fields["values"],
+        fields["covered_start"],
+        fields["covered_end"],
+        fields["watermark"],
+        fields["complete"],
+        fields["shard"],
+        fields["token"],
+        fields["commit"],
+        Consistency(fields["consistency"]),
+        fields.get("lag"),
     )
 
 
@@ -177,14 +177,14 @@ class Form(msgspec.Struct):
         answers = cast(Sequence[Answer], outcomes)
         if all(plan.formula is None for plan in self.plans):
             return self.write(answers)
-        start, made = 0, []
+        start, plan_answers = 0, []
         try:
             for plan in self.plans:
-                made.append(plan.answer(answers[start : start + len(plan.questions)]))
+                plan_answers.append(plan.answer(answers[start : start + len(plan.questions)]))
                 start += len(plan.questions)
         except QueryError as ex:
             return error_reply(ex)
-        return self.write(made)
+        return self.write(plan_answers)
 
     def firsts(self, outcomes: Sequence[Found]) -> list[Found]:
         """The outcome of the first question of each plan."""

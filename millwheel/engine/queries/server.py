@@ -168,7 +168,7 @@ class QueryServer:
 
     async def _asked_of_others(self, request: Gather) -> bytes:
         text = self.service.catalog.text
-        asked = [
+        questions = [
             Asking(
                 command_of(each.query, text(each.query.computation, each.query.key)),
                 each.owner,
@@ -176,9 +176,10 @@ class QueryServer:
             )
             for each in request.questions
         ]
-        await self._workers.ask(asked, GATHER_S)
+        await self._workers.ask(questions, GATHER_S)
         replies = [
-            answer_of(each.reply) if isinstance(each.reply, bytes) else each.reply for each in asked
+            answer_of(each.reply) if isinstance(each.reply, bytes) else each.reply
+            for each in questions
         ]
         return request.reply([each for each in replies if each is not None])
 
@@ -218,14 +219,14 @@ class QueryServer:
 
     def _deliver(self) -> None:
         waves, self._waves = self._waves, []
-        told: dict[Connection, None] = {}
+        connections: dict[Connection, None] = {}
         for jobs, outcomes in waves:
             start = 0
             for connection, slot, size in jobs:
                 connection.answered(slot, outcomes[start : start + size])
-                told[connection] = None
+                connections[connection] = None
                 start += size
-        for connection in told:
+        for connection in connections:
             connection.go_on()
 
 

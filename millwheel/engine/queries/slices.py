@@ -124,9 +124,9 @@ class SliceAnswers:
         whole = span
         stored_key = self._stored_key(query.key)
         if self.spec.ttl_us is not None:
-            kept = self._kept_since(stored_key, state, watermark_us, self.spec.ttl_us)
-            if kept > span.start_us:
-                span = SliceSpan(min(kept, span.end_us), span.end_us)
+            since_us = self._kept_since(stored_key, state, watermark_us, self.spec.ttl_us)
+            if since_us > span.start_us:
+                span = SliceSpan(min(since_us, span.end_us), span.end_us)
         values, newest_us = self._merged(stored_key, span, state)
         end_us = span.end_us
         # the running slice has no records at or after the requested end

@@ -153,7 +153,7 @@ class WorkerProcess:
         finals = [
             each.name for each in assembly.spec.computations if each.stage is AggregationStage.FINAL
         ]
-        told = (
+        arguments = (
             labels,
             self._events.put,
             journal.written,
@@ -161,7 +161,7 @@ class WorkerProcess:
             self._span_counts,
             settings.scratch,
         )
-        self._observed = Observed(*told, finals)
+        self._observed = Observed(*arguments, finals)
         self._watchdog = (
             Tidying(hangs)
             if spec_limits.callback_us is None
@@ -247,8 +247,8 @@ class WorkerProcess:
             "workers", self.incarnation, json.dumps(self._facts(address)).encode()
         )
         if self._queried is not None:
-            told = self._queried.changed
-            self._coordination.watch_members(QUERIES_ROLE, lambda _: told())
+            on_change = self._queried.changed
+            self._coordination.watch_members(QUERIES_ROLE, lambda _: on_change())
         self._watchdog.start()
         try:
             self._loop()
@@ -313,7 +313,7 @@ class WorkerProcess:
             return ""
         post = self._events.put
         return self._queried.begin(
-            lambda asked: post(ev.QueriesCame(asked)),
+            lambda queries: post(ev.QueriesCame(queries)),
             self._check_seal,
             self._clock.now_us,
             self._observed.health,

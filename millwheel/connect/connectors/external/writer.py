@@ -175,6 +175,6 @@ def _without(batch: RowBatch, reasons: dict[int, str]) -> BatchRefusedError:
     records = batch.records()
     # Under the same number: with a new one the target would miss a batch, and what it holds would
     # count for another (test_refused_rows_are_told_with_the_batch_without_them).
-    kept = [record for index, record in enumerate(records) if index not in reasons]
+    accepted = [record for index, record in enumerate(records) if index not in reasons]
     refused = [Refused(records[index], reason) for index, reason in sorted(reasons.items())]
-    return BatchRefusedError(refused, encode_rows(batch.number, kept))
+    return BatchRefusedError(refused, encode_rows(batch.number, accepted))

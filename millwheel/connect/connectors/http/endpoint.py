@@ -67,8 +67,8 @@ class HttpEndpoint:
 
     async def post(self, request: Request) -> Response:
         """Accept all records of the request, or none."""
-        shown = request.headers.get("authorization", "").encode()
-        if self._expected and not hmac.compare_digest(shown, self._expected):
+        credential = request.headers.get("authorization", "").encode()
+        if self._expected and not hmac.compare_digest(credential, self._expected):
             return _refusal(401, "show the pipeline's token: Authorization: Bearer TOKEN")
         # Counted before the body is read: waiting requests take memory. One whose body does not
         # come makes room.

@@ -50,10 +50,10 @@ class _Assigned:
 
     def take(self, most: int) -> list[Any]:
         """Remove and return the first messages, at most ``most``."""
-        taken = self.messages[:most]
+        messages = self.messages[:most]
         del self.messages[:most]
-        self.waiting_bytes = self.waiting_bytes - sum(map(len, taken)) if self.messages else 0
-        return taken
+        self.waiting_bytes = self.waiting_bytes - sum(map(len, messages)) if self.messages else 0
+        return messages
 
     def has_many(self, parts: int = 1) -> bool:
         """Whether the limit of waiting messages is reached; with ``parts``, that fraction of it."""
@@ -85,7 +85,7 @@ class Consuming:
         self._kafka = library()
         self._brokers = brokers
         self._offsets = None if group is None else GroupOffsets(complaints)
-        told = {} if self._offsets is None else {"on_commit": self._offsets.answered}
+        callbacks = {} if self._offsets is None else {"on_commit": self._offsets.answered}
         self._consumer = self._kafka.Consumer(
             {
                 "queued.max.messages.kbytes": 65_536,
@@ -94,7 +94,7 @@ class Consuming:
                 # taken.
                 "fetch.queue.backoff.ms": 20,
                 **settings(brokers, config, complaints),
-                **told,
+                **callbacks,
                 "group.id": group or config.get("group.id", "millwheel"),
                 "enable.auto.commit": False,
                 "enable.partition.eof": True,

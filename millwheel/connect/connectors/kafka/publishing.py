@@ -368,11 +368,19 @@ def _words(
 
 
 def _produce(
-    producer: Any, topic: str, message: Message, told: Callable[[Any, Any], object] | None = None
+    producer: Any,
+    topic: str,
+    message: Message,
+    on_delivery: Callable[[Any, Any], object] | None = None,
 ) -> None:
     # Most messages are but key and value. While they are handed over the loop waits for the
     # interpreter, and made as a map first they take twice as long.
-    if told is None and not message.headers and message.partition < 0 and not message.timestamp_ms:
+    if (
+        on_delivery is None
+        and not message.headers
+        and message.partition < 0
+        and not message.timestamp_ms
+    ):
         try:
             producer.produce(topic, value=message.value, key=message.key)
         except BufferError:
@@ -386,8 +394,8 @@ def _produce(
         arguments["headers"] = message.headers
     if message.partition >= 0:
         arguments["partition"] = message.partition
-    if told is not None:
-        arguments["on_delivery"] = told
+    if on_delivery is not None:
+        arguments["on_delivery"] = on_delivery
     while True:
         try:
             producer.produce(topic, **arguments)

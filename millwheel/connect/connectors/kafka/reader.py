@@ -159,33 +159,35 @@ class KafkaReader(Reader):
         if position == 0 and not self._decided:
             self._decided = True
             return Chunk([], [], 0, begins=(0, _START.encode(self._start)))
-        taken = self._take(position, max_records)
-        chunk = Chunk([], [], taken.next_offset, caught_up=taken.at_end)
-        self._sort(taken.messages, chunk)
-        chunk.finished = self._ended(taken)
-        chunk.traces = self._contexts(taken.messages)
+        polled = self._take(position, max_records)
+        chunk = Chunk([], [], polled.next_offset, caught_up=polled.at_end)
+        self._sort(polled.messages, chunk)
+        chunk.finished = self._ended(polled)
+        chunk.traces = self._contexts(polled.messages)
         return chunk
 
     def skip(self, position: int) -> Chunk | None:
         """See :class:`millwheel.connect.sources.base.Reader`."""
-        taken = self._take(position, 1)
-        rejects = self._take_lost() + [self._reject(message, "") for message in taken.messages]
-        return Chunk([], [], taken.next_offset, rejects, self._ended(taken), caught_up=taken.at_end)
+        polled = self._take(position, 1)
+        rejects = self._take_lost() + [self._reject(message, "") for message in polled.messages]
+        return Chunk(
+            [], [], polled.next_offset, rejects, self._ended(polled), caught_up=polled.at_end
+        )
 
     def read_frame(self, position: int, max_bytes: int) -> FrameChunk | None:
         """See :class:`millwheel.connect.sources.base.Reader`."""
         form = self._typed.decoder or self._forms.columns
         if form is None or (position == 0 and not self._decided):
             return None
-        taken = self._take(position, min(max(int(max_bytes / self._bytes), _LEAST), _MOST))
-        whole, values, empty = _apart(taken.messages, self._forms.rows.takes_empty)
+        polled = self._take(position, min(max(int(max_bytes / self._bytes), _LEAST), _MOST))
+        whole, values, empty = _apart(polled.messages, self._forms.rows.takes_empty)
         decoded = (
             _frame(form, values, self._forms.fields)
             if self._typed.decoder is None
             else self._typed.frame(values)
         )
         if decoded is None:
-            self._typed.kept = position, taken
+            self._typed.kept = position, polled
             return None
         indexes, frame, wrong = decoded
         offsets = _offsets(whole) + 1
@@ -195,9 +197,9 @@ class KafkaReader(Reader):
         if values:
             self._bytes = max(sum(map(len, values)) / len(values), 1.0)
         positions = offsets if indexes is None else offsets[indexes]
-        traces = self._contexts(taken.messages)
+        traces = self._contexts(polled.messages)
         return FrameChunk(
-            positions, frame, taken.next_offset, rejects, self._ended(taken), traces=traces
+            positions, frame, polled.next_offset, rejects, self._ended(polled), traces=traces
         )
 
     def take_columns(self, fields: Mapping[str, str]) -> bool:
@@ -216,19 +218,19 @@ class KafkaReader(Reader):
     # --- messages ---------------------------------------------------------------------------------
 
     def _take(self, position: int, most: int) -> Polled:
-        if (kept := self._typed.take(position, most)) is not None:
-            return kept
+        if (cached := self._typed.take(position, most)) is not None:
+            return cached
         if self._end is not None and position >= self._end:
             return Polled([], position, True)
         offset = self._start if position == 0 and self._start > 0 else position
-        taken = self._consuming.take(self._share, offset, most)
-        if taken.gone:
-            taken = Polled([], self._behind_the_gap(offset), False)
-        if self._end is not None and taken.next_offset > self._end:
+        polled = self._consuming.take(self._share, offset, most)
+        if polled.gone:
+            polled = Polled([], self._behind_the_gap(offset), False)
+        if self._end is not None and polled.next_offset > self._end:
             return Polled(
-                [each for each in taken.messages if each.offset() < self._end], self._end, True
+                [each for each in polled.messages if each.offset() < self._end], self._end, True
             )
-        return taken
+        return polled
 
     def _behind_the_gap(self, offset: int) -> int:
         """The offset behind a gap where reading continues, never before ``offset``. Raises
@@ -261,8 +263,8 @@ class KafkaReader(Reader):
         self._lost.append(Reject(oldest, "", gap))
         return oldest
 
-    def _ended(self, taken: Polled) -> bool:
-        return self._ends and self._end is not None and taken.next_offset >= self._end
+    def _ended(self, polled: Polled) -> bool:
+        return self._ends and self._end is not None and polled.next_offset >= self._end
 
     # --- values -----------------------------------------------------------------------------------
 

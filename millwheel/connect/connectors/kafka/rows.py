@@ -102,10 +102,10 @@ def with_traces(
     context as headers, in place of headers of that name. ``traces`` are by the indexes of the
     records."""
     left_out = {id(each.record) for each in refused}
-    kept = [index for index, record in enumerate(records) if id(record) not in left_out]
+    indexes = [index for index, record in enumerate(records) if id(record) not in left_out]
     return [
         _traced(message, traces[index]) if index in traces else message
-        for index, message in zip(kept, messages, strict=True)
+        for index, message in zip(indexes, messages, strict=True)
     ]
 
 

@@ -59,12 +59,14 @@ def build_kafka_sink(
 ) -> KafkaTopicSink:
     """``identity`` names the root of the run: transactional ids begin with it. Paths of schemas are
     relative to ``folder``. Raises ValueError for invalid options."""
-    made = read_options("the sink 'kafka'", options, KafkaSinkOptions)
-    form = made.form()
+    sink_options = read_options("the sink 'kafka'", options, KafkaSinkOptions)
+    form = sink_options.form()
     encoder = (
-        None if form.name in ("json", "debezium") else build_encoder(form, folder, made.subject())
+        None
+        if form.name in ("json", "debezium")
+        else build_encoder(form, folder, sink_options.subject())
     )
-    return KafkaTopicSink(made, identity, encoder)
+    return KafkaTopicSink(sink_options, identity, encoder)
 
 
 class KafkaTopicSink(Sink):
@@ -113,12 +115,14 @@ class KafkaTopicSink(Sink):
         from confluent_kafka import KafkaException
         from confluent_kafka.admin import ConfigResource  # type: ignore[attr-defined]  # it has no __all__
 
-        asked = [ConfigResource(ConfigResource.Type.TOPIC, name) for name in self._options.topics()]
-        for resource, answer in admin.describe_configs(asked, request_timeout=ANSWER_S).items():
+        resources = [
+            ConfigResource(ConfigResource.Type.TOPIC, name) for name in self._options.topics()
+        ]
+        for resource, answer in admin.describe_configs(resources, request_timeout=ANSWER_S).items():
             with suppress(KafkaException, KeyError, ValueError, TimeoutError):
-                told = answer.result(ANSWER_S)
-                self._check_size(resource.name, int(told["max.message.bytes"].value))
-                self._check_key(resource.name, told["cleanup.policy"].value)
+                topic_settings = answer.result(ANSWER_S)
+                self._check_size(resource.name, int(topic_settings["max.message.bytes"].value))
+                self._check_key(resource.name, topic_settings["cleanup.policy"].value)
 
     def _check_marks_topic(self, admin: Any) -> None:
         """Raises SetupError if the brokers delete old marks: a batch whose mark is gone would be
@@ -127,8 +131,8 @@ class KafkaTopicSink(Sink):
         from confluent_kafka.admin import ConfigResource  # type: ignore[attr-defined]  # it has no __all__
 
         name, policy = self._options.marks_topic, "compact"
-        asked = [ConfigResource(ConfigResource.Type.TOPIC, name)]
-        for answer in admin.describe_configs(asked, request_timeout=ANSWER_S).values():
+        resources = [ConfigResource(ConfigResource.Type.TOPIC, name)]
+        for answer in admin.describe_configs(resources, request_timeout=ANSWER_S).values():
             with suppress(KafkaException, KeyError, ValueError, TimeoutError):
                 policy = answer.result(ANSWER_S)["cleanup.policy"].value
         if policy != "compact":
@@ -238,23 +242,23 @@ class KafkaWriter(Writer):
         return refused
 
     def publish(self, committable: bytes) -> None:
-        told = decode(committable)
+        batch = decode(committable)
         sent = 0
         try:
             # Only here: a registry that is away holds up this thread, not the loop, and the rows
             # lie in the journal.
             header = b"" if self._encoder is None else self._encoder.header()
-            self._publisher.begin(told)
-            sent = len(told.messages)
-            self._publisher.publish(with_header(told, header) if header else told)
+            self._publisher.begin(batch)
+            sent = len(batch.messages)
+            self._publisher.publish(with_header(batch, header) if header else batch)
         except RowsRefusedError as ex:
             self._tries.answered()
-            raise _without(told, ex.reasons) from ex
+            raise _without(batch, ex.reasons) from ex
         except BaseException as ex:
             if not is_of_client(ex):
                 raise
-            self._after(told, sent, errors.in_words(ex, self._where))
-        self._tries.worked(len(told.messages))
+            self._after(batch, sent, errors.in_words(ex, self._where))
+        self._tries.worked(len(batch.messages))
 
     def renumbered(self, committable: bytes, number: int) -> bytes:
         return encode(msgspec.structs.replace(decode(committable), number=number))
@@ -305,10 +309,10 @@ def _halved(committable: Committable, error: Exception) -> BatchSplitError:
     return BatchSplitError(str(error), [encode(half) for half in halves])
 
 
-def _without(told: Committable, reasons: dict[int, str]) -> BatchRefusedError:
-    kept = [message for index, message in enumerate(told.messages) if index not in reasons]
+def _without(batch: Committable, reasons: dict[int, str]) -> BatchRefusedError:
+    messages = [message for index, message in enumerate(batch.messages) if index not in reasons]
     refused = [
-        Refused(as_record(told.messages[index]), reason)
+        Refused(as_record(batch.messages[index]), reason)
         for index, reason in sorted(reasons.items())
     ]
-    return BatchRefusedError(refused, encode(msgspec.structs.replace(told, messages=kept)))
+    return BatchRefusedError(refused, encode(msgspec.structs.replace(batch, messages=messages)))

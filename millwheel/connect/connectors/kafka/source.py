@@ -40,14 +40,14 @@ def build_kafka_source(
 ) -> KafkaTopicSource:
     """Paths of schemas are relative to ``folder``. Raises ValueError for invalid options."""
     FieldTypes(fields or {})
-    made = read_options("the source 'kafka'", options, KafkaSourceOptions)
-    decoder = build_decoder(made.form(), folder, fields or {})
+    source_options = read_options("the source 'kafka'", options, KafkaSourceOptions)
+    decoder = build_decoder(source_options.form(), folder, fields or {})
     if decoder.changes and schema is not None:
         raise ValueError(
             "option 'format': debezium gives maps and retractions of maps; declare fields, not a"
             " schema"
         )
-    return KafkaTopicSource(made, schema, fields or {}, decoder)
+    return KafkaTopicSource(source_options, schema, fields or {}, decoder)
 
 
 class KafkaTopicSource(Source):

@@ -49,8 +49,8 @@ def meaning_of(error: BaseException) -> Meaning:
     """What an error of the client means; of other errors that of their Python class."""
     if not isinstance(error, library().Error):
         return of_python(error)
-    made: Any = error
-    if code := made.sqlstate:
+    database_error: Any = error
+    if code := database_error.sqlstate:
         return _BY_CODE.get(code) or _CLASSES.get(code[:2], Meaning.UNKNOWN)
     if _NO_ENTRY.search(str(error)):
         return Meaning.MEND
@@ -62,8 +62,8 @@ def says(error: BaseException) -> str:
     """The words of the server, or of the client, in one line."""
     if not isinstance(error, library().Error):
         return named(error)
-    made: Any = error
-    diagnosis = made.diag
+    database_error: Any = error
+    diagnosis = database_error.diag
     primary, detail = diagnosis.message_primary or str(error), diagnosis.message_detail
     text = f"{primary}. {detail}" if detail else primary
     return re.sub(r"\s+", " ", text).strip() or type(error).__name__

@@ -107,9 +107,9 @@ class PostgresTableSink(ExternalSink):
             connection.execute(
                 create_statement(options.table, options.create, identity_of(options))
             )
-            made = look_at(connection, options.table)
-            assert made is not None
-            return made
+            new_table = look_at(connection, options.table)
+            assert new_table is not None
+            return new_table
         raise SetupError(
             f"{self.where} has no table {options.table!r}{self._others(connection)}."
             f" {self._advice()}"

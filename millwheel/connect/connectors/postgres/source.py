@@ -25,8 +25,8 @@ def build_postgres_source(
     folder: str = "",
 ) -> PostgresRowSource:
     """Raises ValueError for invalid options."""
-    made = read_options("the source 'postgres'", options, PostgresSourceOptions)
-    return PostgresRowSource(made, RowDecoder(schema, fields or {}))
+    source_options = read_options("the source 'postgres'", options, PostgresSourceOptions)
+    return PostgresRowSource(source_options, RowDecoder(schema, fields or {}))
 
 
 class PostgresRowSource(Source):

@@ -51,10 +51,10 @@ class RedisLookupOptions(msgspec.Struct, frozen=True):
     def __post_init__(self) -> None:
         client.check_url(self.url)
         try:
-            made = template(self.key)
+            key_template = template(self.key)
         except ValueError as ex:
             raise ValueError(f"option 'key': {ex}") from ex
-        if not made.expressions:
+        if not key_template.expressions:
             raise ValueError(
                 "option 'key' is the same for every record; write for example key: \"item:{item}\""
             )

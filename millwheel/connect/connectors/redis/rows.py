@@ -89,14 +89,14 @@ class RedisRows:
         by_identity = outcomes(
             [each.change for each in sound], lambda change: by_index[change.index]
         )
-        made: list[Operation] = []
+        operations: list[Operation] = []
         for named, outcome in by_identity.items():
             identity = key, member = cast("tuple[str, str]", named)
-            made += [
+            operations += [
                 Operation(key, words, indexes[identity])
                 for words in self._of_outcome(outcome, member)
             ]
-        return made
+        return operations
 
     def _of_outcome(self, outcome: RowOutcome, member: str) -> list[tuple[str, ...]]:
         if outcome.row is not None:

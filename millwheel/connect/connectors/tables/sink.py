@@ -259,22 +259,22 @@ class TableTarget(ExternalTarget):
             for key, outcome in by_key.items()
             if outcome.row is None and outcome.gone
         ]
-        asked = [
+        retractions = [
             change for outcome in by_key.values() if outcome.row is None for change in outcome.backs
         ]
-        gone += self._taken_back(version, table, asked)
+        gone += self._taken_back(version, table, retractions)
         # two retractions of one row remove it once
         gone = list({keys[index]: index for index in gone}.values())
         return PreparedRows(_taken(table, add), by, _taken(table, gone).select(list(by)))
 
     def _taken_back(
-        self, version: TableVersion, table: pa.Table, asked: Sequence[RowChange]
+        self, version: TableVersion, table: pa.Table, retractions: Sequence[RowChange]
     ) -> list[int]:
         """The indexes of those retractions of earlier batches' rows whose row still stands."""
-        if not asked:
+        if not retractions:
             return []
         by = list(self._options.identity())
-        indexes = [change.index for change in asked]
+        indexes = [change.index for change in retractions]
         old = _taken(table, indexes)
         standing = [_comparable(row) for row in version.standing(by, old.select(by))]
         return [

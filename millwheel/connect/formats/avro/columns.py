@@ -104,10 +104,12 @@ def avro_columns(bare: Schema, full: Schema, declared: Mapping[str, str]) -> Avr
         return None
     fields = []
     for field, plain in zip(full["fields"], bare["fields"], strict=True):
-        made = _field(field["name"], field["type"], plain["type"])
-        if made is None or declared.get(made.name, _AS.get(made.kind)) != _AS.get(made.kind):
+        avro_field = _field(field["name"], field["type"], plain["type"])
+        if avro_field is None or declared.get(avro_field.name, _AS.get(avro_field.kind)) != _AS.get(
+            avro_field.kind
+        ):
             return None
-        fields.append(made)
+        fields.append(avro_field)
     return AvroColumns(fields, declared)
 
 
@@ -148,17 +150,17 @@ class _Reading:
         there = None if field.null is None else self._there(field.null)
         if field.kind in ("int", "long"):
             values = self._varint(there)
-            made = pl.Series(_in_us(values, field.times, there)) if needed else None
+            series = pl.Series(_in_us(values, field.times, there)) if needed else None
         elif field.kind in _SIZES:
-            made = pl.Series(self._fixed(field.kind, there))
+            series = pl.Series(self._fixed(field.kind, there))
         else:
             begin, sizes = self._sized(there)
-            made = (
+            series = (
                 self._texts(begin, sizes) if field.kind == "string" else None
             )  # fields that are not requested may be damaged as well
-        if not needed or made is None:
+        if not needed or series is None:
             return None
-        return made if there is None else made.set(pl.Series(~there), None)
+        return series if there is None else series.set(pl.Series(~there), None)
 
     def _within(self) -> None:
         if (self._at > self._ends).any():

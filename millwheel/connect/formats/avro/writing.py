@@ -144,8 +144,8 @@ def _wrong(value: Any, path: str, expected: str) -> RecordError:
         return RecordError(
             f"field {path!r} is missing or None, but the Avro schema wants {expected}"
         )
-    shown = f"{type(value).__name__} {value!r}"[:80]
-    return RecordError(f"field {path!r} is {shown}, but the Avro schema wants {expected}")
+    description = f"{type(value).__name__} {value!r}"[:80]
+    return RecordError(f"field {path!r} is {description}, but the Avro schema wants {expected}")
 
 
 def _null(value: Any, path: str) -> Any:

@@ -84,6 +84,6 @@ def indexes(descriptor: Any) -> list[int]:
 
 def file_text(descriptor: Any) -> str:
     """The file of a message type, as a registry takes it: base64 of its serialized form."""
-    made = descriptor_pb2.FileDescriptorProto()
-    descriptor.file.CopyToProto(made)
-    return b64encode(made.SerializeToString()).decode()
+    file_proto = descriptor_pb2.FileDescriptorProto()
+    descriptor.file.CopyToProto(file_proto)
+    return b64encode(file_proto.SerializeToString()).decode()

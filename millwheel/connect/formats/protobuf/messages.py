@@ -31,13 +31,16 @@ class ProtobufMessages(MessageDecoder):
     takes_empty = True
 
     def __init__(
-        self, made: Any, registry: Registry | None = None, fields: Mapping[str, str] | None = None
+        self,
+        message_type: Any,
+        registry: Registry | None = None,
+        fields: Mapping[str, str] | None = None,
     ) -> None:
-        self._parse = made.FromString
-        self._reading = MessageReading(made.DESCRIPTOR)
+        self._parse = message_type.FromString
+        self._reading = MessageReading(message_type.DESCRIPTOR)
         self._registry = registry
-        self._indexes = indexes(made.DESCRIPTOR)
-        self._name = made.DESCRIPTOR.full_name
+        self._indexes = indexes(message_type.DESCRIPTOR)
+        self._name = message_type.DESCRIPTOR.full_name
         self._types = FieldTypes(fields or {})
         self._most_bytes = int(_MOST_VALUES / self._reading.values_a_byte)
 
@@ -51,14 +54,14 @@ class ProtobufMessages(MessageDecoder):
         if self._registry is not None:
             message = self._body(message, self._registry)
         try:
-            made = self._parse(message)
+            parsed = self._parse(message)
         except DecodeError as ex:
             raise RecordError(f"it is no Protobuf message {self._name}: {ex}") from ex
-        if len(message) > self._most_bytes and _values_in(made, _MOST_VALUES) > _MOST_VALUES:
+        if len(message) > self._most_bytes and _values_in(parsed, _MOST_VALUES) > _MOST_VALUES:
             raise RecordError(
                 f"it would become more than {_MOST_VALUES:,} values, of {len(message):,} bytes"
             )
-        return self._reading.plain(made)
+        return self._reading.plain(parsed)
 
     def _body(self, message: bytes, registry: Registry) -> bytes:
         number = split(message)
@@ -74,9 +77,9 @@ class ProtobufMessages(MessageDecoder):
         return message[start:]
 
 
-def _values_in(made: Any, most: int) -> int:
+def _values_in(root: Any, most: int) -> int:
     """How many values the dict of a message has; counted no further than ``most``."""
-    count, waiting = 0, [made]
+    count, waiting = 0, [root]
     while waiting and count <= most:
         message = waiting.pop()
         count += (
@@ -101,11 +104,11 @@ class ProtobufEncoder(MessageEncoder):
     """Rows as messages of one type."""
 
     def __init__(
-        self, made: Any, strict: bool = True, registration: Registration | None = None
+        self, message_type: Any, strict: bool = True, registration: Registration | None = None
     ) -> None:
-        self._writing = MessageWriting(made, strict)
+        self._writing = MessageWriting(message_type, strict)
         self._registration = registration
-        self._index_bytes = write_indexes(indexes(made.DESCRIPTOR))
+        self._index_bytes = write_indexes(indexes(message_type.DESCRIPTOR))
 
     def encode(self, row: Mapping[str, Any]) -> bytes:
         try:

@@ -86,8 +86,8 @@ def inner_messages(descriptor: Any) -> list[Any]:
 class MessageWriting:
     """Rows to messages of one type. ``strict`` refuses fields that the type does not have."""
 
-    def __init__(self, made: Any, strict: bool) -> None:
-        self._class = made
+    def __init__(self, message_type: Any, strict: bool) -> None:
+        self._class = message_type
         self._strict = strict
 
     def message(self, row: Any) -> Any:
@@ -207,8 +207,10 @@ _NAMES = {
 
 
 def _wrong(value: Any, path: str, expected: str) -> RecordError:
-    shown = f"{type(value).__name__} {value!r}"[:80]
-    return RecordError(f"field {path!r} is {shown}, but the Protobuf message wants {expected}")
+    description = f"{type(value).__name__} {value!r}"[:80]
+    return RecordError(
+        f"field {path!r} is {description}, but the Protobuf message wants {expected}"
+    )
 
 
 def _microseconds(message: Any) -> int:

@@ -82,21 +82,21 @@ class LatestWriter(Writer):
     def publish(self, committable: bytes) -> None:
         """Idempotent. Also raises UnavailableError when the hidden file is gone and this writer did
         not publish it. The rows must then be prepared again."""
-        told = _unpack(committable)
+        batch = _unpack(committable)
         try:
             # Do not look at the visible file: it may hold an older batch. Only the hidden file
             # decides, and the rename uses it up:
             # test_a_zombie_that_publishes_between_any_two_calls_of_its_successor_changes_nothing.
-            if told.temp not in self._renamed:
-                self._files.rename(f"{self._hidden}/{told.temp}", f"{self._folder}/{told.final}")
-                self._renamed = {told.temp}
+            if batch.temp not in self._renamed:
+                self._files.rename(f"{self._hidden}/{batch.temp}", f"{self._folder}/{batch.final}")
+                self._renamed = {batch.temp}
             self._files.sync_dir(self._folder)
         except FileNotFoundError:
             raise LostError(
-                f"{self._hidden}/{told.temp} is gone before it was published; it is written again"
+                f"{self._hidden}/{batch.temp} is gone before it was published; it is written again"
             ) from None
         except OSError as ex:
-            raise in_words(ex, f"publish {self._folder}/{told.final}") from ex
+            raise in_words(ex, f"publish {self._folder}/{batch.final}") from ex
 
     def sweep(self, committables: list[bytes]) -> None:
         """Remove the hidden files of all owners before this one, committed or not: the rows are

@@ -120,10 +120,10 @@ class LayoutWriter(Writer):
         return refused
 
     def publish(self, committable: bytes) -> None:
-        told = unpack(committable)
-        for piece in told.pieces:
+        batch = unpack(committable)
+        for piece in batch.pieces:
             try:
-                self._destination.publish(piece, told.number)
+                self._destination.publish(piece, batch.number)
             except LostError as ex:
                 if self._layout.latest:
                     raise

@@ -239,38 +239,38 @@ class FilesWriter(Writer):
         return refused
 
     def publish(self, committable: bytes) -> None:
-        told = _unpack(committable)
+        batch = _unpack(committable)
         try:
-            if not self._is_shown(told):
-                told = self._unfolded(told)
-                self._show(told)
+            if not self._is_shown(batch):
+                batch = self._unfolded(batch)
+                self._show(batch)
             # Make the visible name durable before removing the hidden one. In the other order, a
             # power cut could leave neither, and the committable would name no file:
             # test_a_crash_at_any_call_loses_and_doubles_nothing.
             self._files.sync_dir(self._folder)
-            self._remove(told.temp)
+            self._remove(batch.temp)
         except OSError as ex:
-            if told.data:
+            if batch.data:
                 with contextlib.suppress(OSError):
-                    self._remove(told.temp)
-            raise in_words(ex, f"publish {self._folder}/{told.final}") from ex
-        self._written.discard(told.temp)
+                    self._remove(batch.temp)
+            raise in_words(ex, f"publish {self._folder}/{batch.final}") from ex
+        self._written.discard(batch.temp)
 
-    def _is_shown(self, told: FileCommittable) -> bool:
+    def _is_shown(self, batch: FileCommittable) -> bool:
         """Whether a former owner has already made the batch visible, so nothing must be written
         again."""
-        if told.data and (exists := self._files.exists(f"{self._folder}/{told.final}")):
-            self._expect_published(told)
-        return bool(told.data) and exists
+        if batch.data and (exists := self._files.exists(f"{self._folder}/{batch.final}")):
+            self._expect_published(batch)
+        return bool(batch.data) and exists
 
-    def _unfolded(self, told: FileCommittable) -> FileCommittable:
+    def _unfolded(self, batch: FileCommittable) -> FileCommittable:
         """The committable of a small batch whose content is now in a hidden file."""
-        if not told.data:
-            return told
-        temp = told.temp.replace(".tmp", f"-{uuid4().hex}.tmp")
-        self._write(f"{self._hidden}/{temp}", told.data)
+        if not batch.data:
+            return batch
+        temp = batch.temp.replace(".tmp", f"-{uuid4().hex}.tmp")
+        self._write(f"{self._hidden}/{temp}", batch.data)
         self._written.add(temp)
-        return msgspec.structs.replace(told, temp=temp)
+        return msgspec.structs.replace(batch, temp=temp)
 
     def sweep(self, committables: list[bytes]) -> None:
         committed = {_unpack(committable).temp for committable in committables}
@@ -298,38 +298,38 @@ class FilesWriter(Writer):
         with contextlib.suppress(FileNotFoundError):
             self._files.unlink(f"{self._hidden}/{name}")
 
-    def _show(self, told: FileCommittable) -> None:
+    def _show(self, batch: FileCommittable) -> None:
         """Make sure that the visible name is there and holds the batch."""
         try:
-            self._verify(told)
-            self._files.link(f"{self._hidden}/{told.temp}", f"{self._folder}/{told.final}")
+            self._verify(batch)
+            self._files.link(f"{self._hidden}/{batch.temp}", f"{self._folder}/{batch.final}")
         except (FileExistsError, FileNotFoundError):
-            self._expect_published(told)
+            self._expect_published(batch)
 
-    def _verify(self, told: FileCommittable) -> None:
+    def _verify(self, batch: FileCommittable) -> None:
         """Read a file that another process wrote once before it becomes visible. Raises
         CorruptionError for other content."""
-        if told.temp not in self._written:
-            self._compare(f"{self._hidden}/{told.temp}", told, "the disk damaged it")
+        if batch.temp not in self._written:
+            self._compare(f"{self._hidden}/{batch.temp}", batch, "the disk damaged it")
 
-    def _expect_published(self, told: FileCommittable) -> None:
+    def _expect_published(self, batch: FileCommittable) -> None:
         try:
             self._compare(
-                f"{self._folder}/{told.final}",
-                told,
+                f"{self._folder}/{batch.final}",
+                batch,
                 "somebody else wrote it: move it out of the folder",
             )
         except FileNotFoundError:
             raise CorruptionError(
-                f"{self._folder}/{told.final} is gone, with {told.rows} rows of results: something"
-                f" removed it, or {HIDDEN}/{told.temp}, before the run was done with it; put it"
-                " back, or start again with a new root and a new folder"
+                f"{self._folder}/{batch.final} is gone, with {batch.rows} rows of results:"
+                f" something removed it, or {HIDDEN}/{batch.temp}, before the run was done with it;"
+                " put it back, or start again with a new root and a new folder"
             ) from None
 
-    def _compare(self, path: str, told: FileCommittable, blame: str) -> None:
+    def _compare(self, path: str, batch: FileCommittable, blame: str) -> None:
         data = read_whole(self._files, path)
-        if len(data) != told.size or xxhash.xxh3_64_intdigest(data) != told.checksum:
+        if len(data) != batch.size or xxhash.xxh3_64_intdigest(data) != batch.checksum:
             raise CorruptionError(
-                f"{path} ({len(data)} bytes) is not the batch of {told.rows} rows ({told.size}"
+                f"{path} ({len(data)} bytes) is not the batch of {batch.rows} rows ({batch.size}"
                 f" bytes) that belongs there; {blame}"
             )

@@ -123,9 +123,9 @@ class ParquetReader(Reader):
         structs = None if wrong else self._structs
         if (
             structs is not None
-            and (made := structs.of(dict(zip(names, columns, strict=True)))) is not None
+            and (records := structs.of(dict(zip(names, columns, strict=True)))) is not None
         ):
-            return Chunk(positions, made, end, finished=finished)
+            return Chunk(positions, records, end, finished=finished)
         rows: list[Any] = plain_rows(names, columns, batch.num_rows, wrong)
         problems = self._types.check(rows) if self._schema is None else {}
         values = rows
@@ -325,15 +325,15 @@ def warm_up() -> None:
     """Read a batch, which loads code, starts threads and allocates memory. It saves the first
     records a tenth of a second."""
     sink = pa.BufferOutputStream()
-    made = example_frame({"number": "int", "size": "float", "text": "str"}, _WARM_ROWS)
-    pq.write_table(made.to_arrow(), sink)
+    sample = example_frame({"number": "int", "size": "float", "text": "str"}, _WARM_ROWS)
+    pq.write_table(sample.to_arrow(), sink)
     for batch in pq.ParquetFile(pa.BufferReader(sink.getvalue())).iter_batches(
         _WARM_ROWS, use_threads=False
     ):
         pl.DataFrame(
             [
                 pl.Series(name, column)
-                for name, column in zip(made.columns, batch.columns, strict=True)
+                for name, column in zip(sample.columns, batch.columns, strict=True)
             ]
         )
 

@@ -87,13 +87,15 @@ class KeptFile(io.RawIOBase):
 
     def read(self, size: int = -1) -> bytes:
         parts = []
-        left = size if size >= 0 else max(int(self._content.seek(0, io.SEEK_END)) - self._at, 0)
-        while left:
-            data = self._piece(self._at, left, most=True) or self._fetched(
-                self._at, self._until_kept(left)
+        remaining = (
+            size if size >= 0 else max(int(self._content.seek(0, io.SEEK_END)) - self._at, 0)
+        )
+        while remaining:
+            data = self._piece(self._at, remaining, most=True) or self._fetched(
+                self._at, self._until_kept(remaining)
             )
             parts.append(data)
-            self._at, left = self._at + len(data), left - len(data)
+            self._at, remaining = self._at + len(data), remaining - len(data)
             if not data:
                 break
         self._forget(self._at - sum(map(len, parts)), self._at)

@@ -145,8 +145,8 @@ def _huge_numbers(block: Block) -> list[int]:
     lines = np.searchsorted(block.ends, exponents, side="right")
     long = np.flatnonzero(lengths > _LONG_NUMBER)
     starts = block.ends - lengths
-    asked = np.unique(np.concatenate((lines, long))).tolist()
-    return [line for line in asked if _HUGE.search(block.data, starts[line], block.ends[line])]
+    candidates = np.unique(np.concatenate((lines, long))).tolist()
+    return [line for line in candidates if _HUGE.search(block.data, starts[line], block.ends[line])]
 
 
 def _of_numbers(

@@ -88,9 +88,11 @@ def _spread(
     hosts: Mapping[WorkerName, str],
     serving: list[WorkerName],
     idle: list[WorkerName],
-    taken: WorkerName,
+    chosen: WorkerName,
 ) -> tuple[int, int]:
-    """A measure of the state once ``taken`` serves: the empty seats after the worst loss, then the
+    """A measure of the state once ``chosen`` serves: the empty seats after the worst loss, then the
     number of serving workers on its host."""
-    left = [name for name in idle if name != taken]
-    return exposed(hosts, serving, left), sum(1 for name in serving if hosts[name] == hosts[taken])
+    others = [name for name in idle if name != chosen]
+    return exposed(hosts, serving, others), sum(
+        1 for name in serving if hosts[name] == hosts[chosen]
+    )

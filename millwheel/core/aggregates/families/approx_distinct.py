@@ -247,11 +247,11 @@ def coupons(values: pl.Series) -> pl.Series:
         if values.dtype == pl.Int64
         else values.fill_null(0.0).to_numpy() + 0.0
     )
-    made = pl.Series(values.name, _of_words(np.ascontiguousarray(plain).view(np.uint64)))
+    series = pl.Series(values.name, _of_words(np.ascontiguousarray(plain).view(np.uint64)))
     return (
-        made
+        series
         if not values.null_count()
-        else made.zip_with(values.is_not_null(), pl.Series([None], dtype=pl.UInt32))
+        else series.zip_with(values.is_not_null(), pl.Series([None], dtype=pl.UInt32))
     )
 
 
@@ -291,10 +291,10 @@ def _of_words(words: _Uint64s) -> npt.NDArray[np.uint32]:
     )
     zeros = np.minimum(64 - lengths, 62) + 1
     address = first & np.uint64((1 << _ADDRESS_BITS) - 1)
-    made: npt.NDArray[np.uint32] = (
+    result: npt.NDArray[np.uint32] = (
         (zeros.astype(np.uint64) << np.uint64(_ADDRESS_BITS)) | address
     ).astype(np.uint32)
-    return made
+    return result
 
 
 def _final(words: _Uint64s) -> _Uint64s:

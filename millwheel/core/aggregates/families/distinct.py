@@ -50,9 +50,9 @@ class CountDistinct(Aggregator[dict[Any, int]]):
         return acc
 
     def subtract(self, acc: dict[Any, int], value: Any, timestamp: int) -> dict[Any, int]:
-        left = acc.get(value, 0) - 1
-        if left > 0:
-            acc[value] = left
+        count = acc.get(value, 0) - 1
+        if count > 0:
+            acc[value] = count
         else:
             acc.pop(value, None)
         return acc

@@ -129,9 +129,9 @@ class Distinct:
         """An accumulator as a set: itself, or the dict of values that earlier versions kept."""
         if type(acc) is Distinct:
             return acc
-        made = Distinct()
-        made.update(list(acc))
-        return made
+        result = Distinct()
+        result.update(list(acc))
+        return result
 
     def __len__(self) -> int:
         return len(self.others) + sum(part.count for part in self._parts)
@@ -277,11 +277,11 @@ class Distinct:
     @staticmethod
     def from_stored(data: bytes | memoryview, chunks: Chunks | None) -> Distinct:
         """The inverse of :meth:`stored`. CorruptionError when the bytes are no set."""
-        made = Distinct()
+        result = Distinct()
         try:
-            made.others, parts = _decode(data)
-            made._chunks = chunks
-            made._set_parts(
+            result.others, parts = _decode(data)
+            result._chunks = chunks
+            result._set_parts(
                 [
                     _Part(low, None if numbers is None else _bitmap(numbers), count, entries)
                     for low, count, numbers, entries in parts
@@ -289,13 +289,13 @@ class Distinct:
             )
         except DAMAGE as ex:
             raise CorruptionError(f"{len(data)} bytes are no set of values: {ex}") from ex
-        for number in [number for part in made._parts for number, _ in part.entries]:
+        for number in [number for part in result._parts for number, _ in part.entries]:
             if chunks is None:
                 raise CorruptionError(
                     "a set of values lies in entries of its own, which are not there"
                 )
             chunks.keep(number)
-        return made
+        return result
 
 
 _StoredPart = tuple[int, int, bytes | None, list[tuple[int, int]]]

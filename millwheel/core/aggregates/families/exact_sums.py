@@ -47,11 +47,11 @@ def exact_floats(parts: Sequence[float]) -> list[float]:
         raise RecordError("the sum has left the range of floating point numbers") from ex
     floats = [total + 0.0]
     rest = [*parts, -total]
-    left = _fsum(rest)
-    while left:
-        floats.append(left)
-        rest.append(-left)
-        left = _fsum(rest)
+    remainder = _fsum(rest)
+    while remainder:
+        floats.append(remainder)
+        rest.append(-remainder)
+        remainder = _fsum(rest)
     return floats
 
 
@@ -67,8 +67,8 @@ def exact_add(acc: Exact, values: Sequence[Any]) -> Exact:
             floats.append(value)
         else:
             whole += int(value)
-    kept = whole if -INT64 <= whole < INT64 else str(whole)
-    return [kept, *exact_floats(floats)] if len(floats) > 1 else [kept, *floats]
+    stored = whole if -INT64 <= whole < INT64 else str(whole)
+    return [stored, *exact_floats(floats)] if len(floats) > 1 else [stored, *floats]
 
 
 def exact_value(acc: Exact) -> int | float:

@@ -219,11 +219,11 @@ class Binned(ColumnAggregate):
         for index in np.flatnonzero(counted & (np.abs(rungs - np.round(rungs)) < _NEAR)).tolist():
             keys[index] = mapping.key(float(sizes[index]))
         codes = np.where(counted, np.where(numbers < 0, -1, 1) * (keys + _MIDDLE), 0)
-        made: pl.Series = pl.Series(values.name, codes)
+        series: pl.Series = pl.Series(values.name, codes)
         return (
-            made
+            series
             if not values.null_count()
-            else made.zip_with(values.is_not_null(), pl.Series([None], dtype=pl.Int64))
+            else series.zip_with(values.is_not_null(), pl.Series([None], dtype=pl.Int64))
         )
 
     def _value(self, code: int) -> float:

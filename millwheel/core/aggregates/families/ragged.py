@@ -20,8 +20,8 @@ def spread(lists: pl.Series) -> tuple[Int64s, pl.Series]:
         numbers = np.repeat(numbers, lengths)
         values = values.explode(empty_as_null=False, keep_nulls=False)
     if values.null_count():
-        kept = values.is_not_null()
-        numbers, values = numbers[kept.to_numpy()], values.filter(kept)
+        mask = values.is_not_null()
+        numbers, values = numbers[mask.to_numpy()], values.filter(mask)
     return numbers, values
 
 

@@ -33,8 +33,8 @@ def with_types(groups: pl.DataFrame, types: Types) -> pl.DataFrame:
 
 def types_told(groups: pl.DataFrame) -> Types:
     """What :func:`with_types` has added; none where the types are declared."""
-    told = [name for name in groups.columns if name.startswith(_MARK)]
-    return msgspec.json.decode(told[0].removeprefix(_MARK), type=Types) if told else ()
+    marks = [name for name in groups.columns if name.startswith(_MARK)]
+    return msgspec.json.decode(marks[0].removeprefix(_MARK), type=Types) if marks else ()
 
 
 class PlansByType:

@@ -50,8 +50,8 @@ class KeptColumns(ColumnWindows):
         self, number: int, level: int, groups: pl.DataFrame, watermark: int, fired: int = MIN_TIME
     ) -> None:
         self._next_number = max(self._next_number, number + 1)
-        kept = groups.filter(still_open(pl.col(END), self.late_until(watermark)))
-        self._found(number, level, kept, max(watermark, fired))
+        open_groups = groups.filter(still_open(pl.col(END), self.late_until(watermark)))
+        self._found(number, level, open_groups, max(watermark, fired))
 
     def late_until(self, watermark: int) -> int:
         return final_until(watermark, self.lateness_us)

@@ -44,10 +44,10 @@ class SessionColumns(ColumnWindows):
     def restore(
         self, number: int, level: int, groups: pl.DataFrame, watermark: int, fired: int = MIN_TIME
     ) -> None:
-        kept = groups.filter(still_open(pl.col(END), watermark))
-        if kept.height:
-            self._take_out(kept)
-        super().restore(number, level, kept, watermark)
+        open_groups = groups.filter(still_open(pl.col(END), watermark))
+        if open_groups.height:
+            self._take_out(open_groups)
+        super().restore(number, level, open_groups, watermark)
 
     def add(self, groups: Groups) -> None:
         if not groups.height:
@@ -159,12 +159,12 @@ def replaced(older: pl.DataFrame, newer: pl.DataFrame) -> pl.Series | None:
 def without_replaced(segments: Sequence[Any]) -> list[pl.DataFrame]:
     """The groups of stored segments, the oldest first, without sessions that a newer one has
     replaced."""
-    kept: list[pl.DataFrame] = []
+    remaining: list[pl.DataFrame] = []
     for newer in segments:
-        masks = [replaced(older, newer) if newer.height else None for older in kept]
-        kept = [
+        masks = [replaced(older, newer) if newer.height else None for older in remaining]
+        remaining = [
             older if mask is None else older.filter(~mask)
-            for older, mask in zip(kept, masks, strict=True)
+            for older, mask in zip(remaining, masks, strict=True)
         ]
-        kept.append(newer)
-    return kept
+        remaining.append(newer)
+    return remaining

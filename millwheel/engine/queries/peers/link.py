@@ -115,15 +115,15 @@ class Link(asyncio.Protocol):
 
 
 class Links:
-    """Connections by address (host:port), opened when needed. ``shown`` is the password for an
-    address ("": none), ``tls`` the context for it (None: plain text)."""
+    """Connections by address (host:port), opened when needed. ``password_of`` gives the password
+    for an address ("": none), ``tls`` the context for it (None: plain text)."""
 
     def __init__(
         self,
-        shown: Callable[[str], str] = lambda address: "",
+        password_of: Callable[[str], str] = lambda address: "",
         tls: Callable[[str], ssl.SSLContext | None] = lambda address: None,
     ) -> None:
-        self._shown = shown
+        self._shown = password_of
         self._tls = tls
         self._links: dict[str, asyncio.Task[Link]] = {}
 

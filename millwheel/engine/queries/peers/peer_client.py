@@ -63,17 +63,17 @@ class Workers:
     suspects: dict[str, float] = field(default_factory=dict)
     poor: dict[str, float] = field(default_factory=dict)
 
-    async def ask(self, asked: Sequence[Asking], deadline_s: float) -> None:
+    async def ask(self, questions: Sequence[Asking], deadline_s: float) -> None:
         """Fill in the replies, JSON or an error, within ``deadline_s``."""
         try:
-            await self._ask(asked, deadline_s)
+            await self._ask(questions, deadline_s)
         finally:
-            for call in {call for each in asked for call in each.late.values()}:
+            for call in {call for each in questions for call in each.late.values()}:
                 call.cancel()
 
-    async def _ask(self, asked: Sequence[Asking], deadline_s: float) -> None:
+    async def _ask(self, questions: Sequence[Asking], deadline_s: float) -> None:
         end_s, pause_s = monotonic() + deadline_s, _PAUSE_S
-        waiting = list(asked)
+        waiting = list(questions)
         while True:
             hasty = await self._round(waiting, end_s, min(deadline_s / _PATIENCE, _PATIENCE_S))
             waiting = [each for each in waiting if each.reply is None]

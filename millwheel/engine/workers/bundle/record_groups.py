@@ -51,16 +51,21 @@ class RecordGroups:
         self._drops = drops
 
     def of(
-        self, batch: AnyBatch, plan: ColumnPlan, windows: ColumnWindows, bundle: Bundle, told: Told
+        self,
+        batch: AnyBatch,
+        plan: ColumnPlan,
+        windows: ColumnWindows,
+        bundle: Bundle,
+        reports: Told,
     ) -> list[Groups]:
-        """The groups of a batch, without those of windows that take no records any more. ``told``
-        gets what is to be said of the records that are in none. Raises Unfit, and whatever the
-        aggregation raises for a record."""
+        """The groups of a batch, without those of windows that take no records any more.
+        ``reports`` gets what is to be said of the records that are in none. Raises Unfit, and
+        whatever the aggregation raises for a record."""
         late_until = windows.late_until(bundle.watermark)
         parts: list[Groups] = []
         rows: AnyBatch | None = batch
         if len(batch) < self._few and not plan.inferred:
-            groups = self._of_rows(batch.rows(), plan, late_until, bundle, told)
+            groups = self._of_rows(batch.rows(), plan, late_until, bundle, reports)
             few = self._form_of(plan).groups(groups)
             return [
                 windows.entering(
@@ -71,13 +76,13 @@ class RecordGroups:
             # Sources have looked at each record. The results of a computation may be null, or of
             # another type.
             clean, rows = plan.divide(batch)
-            parts.append(self._of_columns(clean, plan, late_until, bundle, told))
+            parts.append(self._of_columns(clean, plan, late_until, bundle, reports))
         if rows is not None:
             # accumulators do not tell the types of fields that nobody has declared
             if plan.inferred:
                 raise Unfit
             parts.append(
-                plan.from_row_groups(self._of_rows(rows.rows(), plan, late_until, bundle, told))
+                plan.from_row_groups(self._of_rows(rows.rows(), plan, late_until, bundle, reports))
             )
         return [windows.entering(groups, bundle.watermark) for groups in parts]
 
@@ -87,23 +92,23 @@ class RecordGroups:
         return self._form
 
     def _of_columns(
-        self, batch: ColumnBatch, plan: ColumnPlan, late_until: int, bundle: Bundle, told: Told
+        self, batch: ColumnBatch, plan: ColumnPlan, late_until: int, bundle: Bundle, reports: Told
     ) -> pl.DataFrame:
         pass_on = partial(self._too_late, like=bundle.arrivals[0], bundle=bundle)
         if isinstance(plan.window, Sessions) and (late := plan.late(batch, late_until)) is not None:
             # First, since they would join sessions of the bundle.
-            told.append(partial(pass_on, batch.where(plan.too_late(batch, late_until))))
+            reports.append(partial(pass_on, batch.where(plan.too_late(batch, late_until))))
             batch = batch.where(~late)
         groups = plan.group(batch)
         if groups.height and is_complete(groups[END].min(), late_until):  # type: ignore[arg-type]
-            told.append(partial(pass_on, batch.where(plan.too_late(batch, late_until))))
+            reports.append(partial(pass_on, batch.where(plan.too_late(batch, late_until))))
             # These windows have fired and are forgotten. Added again they would fire a second time,
             # with the late records alone.
             groups = groups.filter(still_open(pl.col(END), late_until))
         return groups
 
     def _of_rows(
-        self, batch: Batch, plan: ColumnPlan, late_until: int, bundle: Bundle, told: Told
+        self, batch: Batch, plan: ColumnPlan, late_until: int, bundle: Bundle, reports: Told
     ) -> list[tuple[Key, Group]]:
         """The groups of records that come as rows: their input had something in it that columns
         cannot say."""
@@ -114,7 +119,7 @@ class RecordGroups:
             try:
                 ready = self._aggregation.prepare(value)
             except RecordError as ex:
-                told.append(
+                reports.append(
                     partial(self._refuse, rejected(key, value, timestamp, ex), None, bundle)
                 )
                 continue
@@ -122,20 +127,20 @@ class RecordGroups:
                 continue
             windows = open_windows(plan.window.assign(timestamp), late_until)
             for window in windows:
-                taken = prepared.setdefault((key, window), ([], []))
-                taken[0].append(ready)
-                taken[1].append(timestamp)
+                cell = prepared.setdefault((key, window), ([], []))
+                cell[0].append(ready)
+                cell[1].append(timestamp)
             if not windows:
                 late.keys.append(key)
                 late.timestamps.append(timestamp)
                 late.values.append(value)
         if len(late):
-            told.append(partial(self._too_late, late, bundle.arrivals[0], bundle))
-        made = []
+            reports.append(partial(self._too_late, late, bundle.arrivals[0], bundle))
+        groups = []
         for (key, window), (ready, stamps) in prepared.items():
             acc = self._aggregation.add_many(self._aggregation.create(), ready, stamps)
-            made.append((key, Group(window, acc, len(stamps), None, None)))
-        return made
+            groups.append((key, Group(window, acc, len(stamps), None, None)))
+        return groups
 
     def _too_late(self, batch: AnyBatch, like: Arrival, bundle: Bundle) -> None:
         """Records that no window takes any more. If they are not dropped they stay in the bundle,

@@ -100,9 +100,11 @@ def taken_back(overlay: Overlay, decode: Callable[[str, list[Any]], list[Any]], 
     invariant(data is not None, f"the record of timer {due.tag!r} of key {due.key!r} is gone")
     assert data is not None
     overlay.delete(index)
-    kept = _decode(data)
-    [value] = decode(kept.stream, [kept.value])
-    return Record(due.key, value, due.at if kept.timestamp is None else kept.timestamp, kept.stream)
+    stored = _decode(data)
+    [value] = decode(stored.stream, [stored.value])
+    return Record(
+        due.key, value, due.at if stored.timestamp is None else stored.timestamp, stored.stream
+    )
 
 
 def _store_key(key: Key, tag: str) -> bytes:

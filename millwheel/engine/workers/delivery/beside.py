@@ -34,7 +34,7 @@ class BesideColumns:
 
     def __init__(
         self,
-        made: MadeColumns,
+        made_columns: MadeColumns,
         fields: Mapping[str, str],
         least: int,
         taking: Fanout,
@@ -42,8 +42,8 @@ class BesideColumns:
     ) -> None:
         self._taking = taking
         self._others = others
-        self._names = sorted(made.needs)
-        self._accepts: Callable[[Mapping[str, str]], bool] = made.accepts
+        self._names = sorted(made_columns.needs)
+        self._accepts: Callable[[Mapping[str, str]], bool] = made_columns.accepts
         self._fields = fields
         self._least = max(least, 1)
         self._misses = 0
@@ -91,10 +91,10 @@ class BesideColumns:
             if not kind or column is None or self._fields.get(name, kind) != kind:
                 return None
             numbers = read.numbers(name) if read is not None and kind == "int" else None
-            made = pl.Series(name, column if numbers is None else numbers, dtype(kind))
-            if kind == "float" and not np.isfinite(made.to_numpy()).all():
+            column_series = pl.Series(name, column if numbers is None else numbers, dtype(kind))
+            if kind == "float" and not np.isfinite(column_series.to_numpy()).all():
                 return None
-            series.append(made)
+            series.append(column_series)
             kinds[name] = kind
         if not self._accepts(kinds):
             return None

@@ -126,13 +126,15 @@ class Inbox:
         ``accepts`` only those of the channels for which it holds."""
         if accepts is not None:
             return self._take_some(max_weight, accepts)
-        taken: list[Arrival] = []
+        arrivals: list[Arrival] = []
         weight = 0
-        while self._waiting and (not taken or weight + self._waiting[0].batch.weight <= max_weight):
-            taken.append(self._waiting.popleft())
-            weight += taken[-1].batch.weight
-            self.records -= len(taken[-1].batch)
-        return taken
+        while self._waiting and (
+            not arrivals or weight + self._waiting[0].batch.weight <= max_weight
+        ):
+            arrivals.append(self._waiting.popleft())
+            weight += arrivals[-1].batch.weight
+            self.records -= len(arrivals[-1].batch)
+        return arrivals
 
     def take_one(self, accepts: Callable[[ChannelName], bool] | None = None) -> list[Arrival]:
         """The next record as an arrival of its own, or what belongs to no channel as a whole; none
@@ -165,10 +167,10 @@ class Inbox:
             self._waiting,
             deque(a for a in self._waiting if accepts(a.channel)),
         )
-        taken = self.take(max_weight)
-        gone = set(map(id, taken))
+        arrivals = self.take(max_weight)
+        gone = set(map(id, arrivals))
         self._waiting = deque(arrival for arrival in everything if id(arrival) not in gone)
-        return taken
+        return arrivals
 
     def waits_for(self, accepts: Callable[[ChannelName], bool]) -> bool:
         """True when something of such a channel waits."""

@@ -155,9 +155,9 @@ class Fanout:
                 still = (
                     np.flatnonzero(gone).tolist() if gone is not None and consumer.counts else ()
                 )
-                kept, missing = self._split_for(consumer, part, part.values, still, epochs)
+                keyed_rows, missing = self._split_for(consumer, part, part.values, still, epochs)
                 refused += missing
-                out.append((consumer.node, kept))
+                out.append((consumer.node, keyed_rows))
         return self._own([(node, each) for node, each in out if len(each)]), refused
 
     def split(

@@ -58,13 +58,13 @@ class RowGrouping:
         """The groups of some records, under their keys; None if the records must be sent as they
         are, for example since user code fails, which the consumer reports."""
         try:
-            made, refused = self._made(batch)
+            groups, refused = self._made(batch)
         except BaseException as ex:  # of a part of these records; the consumer finds out of which
             if passes(ex):
                 raise
             return None
         grouped = Batch(groups_of(self.node), [], [], [], [])
-        for key, group in made:
+        for key, group in groups:
             row = [group.window.start, group.window.end, group.count, WHOLE.encode(group.acc)]
             _append(grouped, key, row, group.window.end - 1)  # holds the window open, and no longer
         for key, value, timestamp in refused:

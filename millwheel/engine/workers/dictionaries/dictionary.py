@@ -97,9 +97,9 @@ class DictionaryOperator(Operator):
         ids = self._numbers.of(
             known_by(field_values), np.array(partitions, np.int64), late, lambda: field_values
         )
-        kept = self._kept(batch.stream, values)
+        fields = self._kept(batch.stream, values)
         for partition, value, timestamp, number in zip(
-            partitions, kept, times, ids.tolist(), strict=True
+            partitions, fields, times, ids.tolist(), strict=True
         ):
             row = {**value, self._work.name: number}
             for stream in self._spec.outputs:

@@ -92,5 +92,5 @@ class Slots:
             within = at < len(self._slots)
             self.put(at[within], rows[within])
             if not within.all():  # the last of them go on from the beginning
-                left = rows[~within]
-                self.enter(left, low[left], high[left])
+                overflow = rows[~within]
+                self.enter(overflow, low[overflow], high[overflow])

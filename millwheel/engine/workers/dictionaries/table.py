@@ -113,14 +113,14 @@ class NumberTable:
         """The row of each value, -1 where there is none."""
         result = np.full(len(low), FREE, np.int64)
         slots, words = self._slots, self._words.array
-        at, asked = slots.first(low, high), np.arange(len(low))
-        while len(asked):
+        at, pending = slots.first(low, high), np.arange(len(low))
+        while len(pending):
             rows = slots.rows(at)
             entries = np.take(words, rows, axis=0)
             same = (entries[:, _LOW] == low) & (entries[:, _HIGH] == high) & (rows != FREE)
-            result[asked[same]] = rows[same]
+            result[pending[same]] = rows[same]
             on = ~same & (rows != FREE)
-            asked, low, high, at = asked[on], low[on], high[on], slots.after(at[on])
+            pending, low, high, at = pending[on], low[on], high[on], slots.after(at[on])
         return result
 
     def take(self, low: Words, high: Words) -> tuple[Int64s, Int64s]:
@@ -134,14 +134,14 @@ class NumberTable:
         # All of them are put behind the rows for now, so that those that come twice find each other
         # there.
         words[count : count + many, _LOW], words[count : count + many, _HIGH] = low, high
-        result, asked, fresh = np.empty(many, np.int64), np.arange(many), [np.empty(0, np.int64)]
+        result, pending, fresh = np.empty(many, np.int64), np.arange(many), [np.empty(0, np.int64)]
         at, slot_of = slots.first(low, high), np.empty(many, np.int64)
-        while len(asked):
+        while len(pending):
             rows = slots.rows(at)
             free = rows == FREE
             if free.any():
                 # Of several that want one slot, only one gets it.
-                claims, wants = asked[free], at[free]
+                claims, wants = pending[free], at[free]
                 slots.put(wants, claims + count)
                 got = slots.rows(wants)
                 rows[free], won = got, got == claims + count
@@ -149,9 +149,9 @@ class NumberTable:
                 fresh.append(claims[won])
             entries = np.take(words, rows, axis=0)
             same = (entries[:, _LOW] == low) & (entries[:, _HIGH] == high)
-            result[asked[same]] = rows[same]
+            result[pending[same]] = rows[same]
             on = ~same
-            asked, low, high, at = asked[on], low[on], high[on], slots.after(at[on])
+            pending, low, high, at = pending[on], low[on], high[on], slots.after(at[on])
         return self._closed_up(result, np.sort(np.concatenate(fresh)), slot_of)
 
     def _closed_up(self, rows: Int64s, fresh: Int64s, slot_of: Int64s) -> tuple[Int64s, Int64s]:

@@ -357,8 +357,8 @@ class Assembly:
                 )
             case SlicesSpec():
                 plan, few = self._plans.get(spec.name), self._limits.rows_below
-                kept = (shard_parts.store, overlay, self._decode, _CACHE_ENTRIES)
-                return SlicesOperator(spec, self.spec, *kept, plan, few)
+                arguments = (shard_parts.store, overlay, self._decode, _CACHE_ENTRIES)
+                return SlicesOperator(spec, self.spec, *arguments, plan, few)
         instance = computation_of(spec, self.spec, self._load)
         kind = BatchOperator if takes_batches(type(instance)) else CallbackOperator
         limits, use = self.spec.limits, self._labels.of(spec.name)

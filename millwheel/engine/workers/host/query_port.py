@@ -59,8 +59,8 @@ class Queried:
         server.start()
         return server.address
 
-    def _admits(self, shown: bytes) -> bool:
-        return self._security is None or self._security.admits(shown, self._listen)
+    def _admits(self, credential: bytes) -> bool:
+        return self._security is None or self._security.admits(credential, self._listen)
 
     def _tls(self) -> ssl.SSLContext | None:
         if (

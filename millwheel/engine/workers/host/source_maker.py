@@ -131,17 +131,17 @@ class SourceMaker:
         """The form in which a stream is read."""
         return source_form(stream, self.graph, self.plans, self.joins)
 
-    def beside_of(self, stream: StreamSpec, made: MadeColumns) -> BesideColumns:
+    def beside_of(self, stream: StreamSpec, made_columns: MadeColumns) -> BesideColumns:
         """How columns are made of the records of a stream."""
         consumers = self.graph.consumers[stream.name]
         taking, others = (
             self.fanout_of(replace(self.graph, consumers={stream.name: names}))
             for names in (
-                tuple(name for name in consumers if name in made.nodes),
-                tuple(name for name in consumers if name not in made.nodes),
+                tuple(name for name in consumers if name in made_columns.nodes),
+                tuple(name for name in consumers if name not in made_columns.nodes),
             )
         )
-        return BesideColumns(made, stream.fields, self.limits.columns_from, taking, others)
+        return BesideColumns(made_columns, stream.fields, self.limits.columns_from, taking, others)
 
     def _timestamps(self, stream: StreamSpec) -> Timestamps:
         named = ":" in stream.timestamp
@@ -168,6 +168,6 @@ class SourceMaker:
         if self.outside.listed is not None:
             listed = self.outside.listed(stream.name, source)
             return lambda: listed
-        kept = self.root / "inputs" / f"{stream.name}.json"
-        names = decode_partitions(kept.read_bytes())
+        path = self.root / "inputs" / f"{stream.name}.json"
+        names = decode_partitions(path.read_bytes())
         return lambda: names

@@ -131,7 +131,7 @@ class WorkerRuntime:
         self.stepped_at_us = now_us = self._clock.now_us()
         for event in events:
             self._apply(event, now_us)
-        left = self._answering.step()
+        unanswered = self._answering.step()
         if not self._stopping:
             self._traffic.retry_lanes(now_us)
             if now_us >= self._ranges.beginning.until_us:
@@ -148,7 +148,7 @@ class WorkerRuntime:
         self._answering.release()
         self._perform()
         self._performing.flush()
-        return now_us if left else self._next_wake(now_us)
+        return now_us if unanswered else self._next_wake(now_us)
 
     def finished(self) -> bool:
         """True once a requested stop is complete: everything made is durable and acked."""
@@ -387,8 +387,8 @@ class WorkerRuntime:
 
     def _tallies_told(self, event: ev.TalliesTold) -> None:
         for served in self._served.values():
-            if (told := event.tallies.get(served.node)) is not None:
-                served.shard.verdicts.hear(told)
+            if (tallies := event.tallies.get(served.node)) is not None:
+                served.shard.verdicts.hear(tallies)
                 served.stir()
                 self._reporting.changed = True
 

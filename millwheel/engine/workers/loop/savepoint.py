@@ -150,10 +150,10 @@ class SavepointPart:
         if order.phase is Phase.SETTLE:
             # What a sink collects, and what was acked but is forgotten by a next commit only, comes
             # to an end at rest.
-            left = (
+            is_unfinished = (
                 shard.unfinished() > 0 and not shard.operator.collects and not shard.outbox.has_done
             )
-            return served.works and not shard.admission.runnable(now_us) and not left
+            return served.works and not shard.admission.runnable(now_us) and not is_unfinished
         return shard.unfinished() == 0 if order.phase is Phase.REST else not len(shard.commits)
 
     def _copy(self, doing: _Doing, name: str, shard: Shard) -> None:

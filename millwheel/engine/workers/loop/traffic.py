@@ -141,10 +141,10 @@ class Traffic:
             if local is None or not local.works:
                 return False
             local.stir()
-            taken = local.shard.offer(
+            outcome = local.shard.offer(
                 send.channel, send.epoch, send.index, send.batch, LocalReply(sender)
             )
-            return taken is not DeliveryOutcome.RESTART
+            return outcome is not DeliveryOutcome.RESTART
         address = self._entries.addresses.get(entry.owner)
         if address is None:
             return False

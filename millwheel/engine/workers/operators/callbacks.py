@@ -427,11 +427,11 @@ class CallbackOperator(Operator):
 
     def _attempt(self, bundle: Bundle, call: _Call) -> None:
         record = call.record
-        kept = msgspec.Raw(b"" if record is None else encode_value(record.value))
+        encoded = msgspec.Raw(b"" if record is None else encode_value(record.value))
 
         def as_it_came(record: Record) -> Record:
             return Record(
-                call.key, self._decode(record.stream, [kept])[0], call.timestamp, record.stream
+                call.key, self._decode(record.stream, [encoded])[0], call.timestamp, record.stream
             )
 
         def once() -> None:

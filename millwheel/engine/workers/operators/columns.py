@@ -201,16 +201,16 @@ class ColumnOperator(Operator, Validated):
     ) -> list[tuple[Key, Group]]:
         """Take a bundle in columns, but for the keys that are in rows. Returns the groups that came
         in rows and are not taken: then the whole bundle must be."""
-        arrivals, former, told = bundle.arrivals, list(combined), self._apart
+        arrivals, former, keys_apart = bundle.arrivals, list(combined), self._apart
         if self._apart:
             bundle.arrivals, apart = self._apart.divide(arrivals)
             divided = [(each.plan, *self._apart.divide_groups(each.groups)) for each in combined]
             combined[:] = [_Combined(plan, others) for plan, others, _ in divided]
             apart_groups = [(plan, groups) for plan, _, groups in divided if groups.height]
-            rows = [each for each in in_rows if each[0] in told]
+            rows = [each for each in in_rows if each[0] in keys_apart]
         else:
             apart, apart_groups, rows = [], [], []
-        others = [each for each in in_rows if each[0] not in told] if rows else in_rows
+        others = [each for each in in_rows if each[0] not in keys_apart] if rows else in_rows
         if not self._take_rows_of_others(bundle, combined, others) or not self._run_columns(
             bundle, combined
         ):
@@ -265,19 +265,19 @@ class ColumnOperator(Operator, Validated):
         """What columns hold of keys goes on in rows."""
         plan, windows = self._held.plan, self._held.windows
         if windows and (leaving := list(keys)):
-            left = Leaving(windows).taken_out([keys_like(leaving, plan.key_dtype)])
-            self._hand_over(plan, windows, left, bundle)
+            segments = Leaving(windows).taken_out([keys_like(leaving, plan.key_dtype)])
+            self._hand_over(plan, windows, segments, bundle)
 
     def _run_columns(self, bundle: Bundle, combined: list[_Combined]) -> bool:
         """Take all of a bundle, or, where columns cannot hold it, nothing; then it is False."""
-        told: Told = []
+        reports: Told = []
         mark = self._held.windows.mark()
         try:
             with self._boundary.inside(bundle.count):
                 self._learn_types(bundle, combined)
                 batches = _bundled(bundle)
-                made = [
-                    self._records.of(batch, self._held.plan, self._held.windows, bundle, told)
+                parts = [
+                    self._records.of(batch, self._held.plan, self._held.windows, bundle, reports)
                     for batch in batches
                 ]
                 # Windows close before records are added: a record that comes behind the end of a
@@ -285,7 +285,7 @@ class ColumnOperator(Operator, Validated):
                 closed = self._held.windows.close(bundle.watermark)
                 groups: list[Groups] = [
                     *(each.groups for each in combined),
-                    *(one for some in made for one in some),
+                    *(one for some in parts for one in some),
                 ]
                 late = [
                     behind for each in groups if (behind := self._add(each, bundle)) is not None
@@ -298,7 +298,7 @@ class ColumnOperator(Operator, Validated):
         # test_a_bundle_that_no_column_can_hold_has_its_dead_letters_once.
         combined.clear()
         bundle.arrivals = []
-        for tell in told:
+        for tell in reports:
             tell()
         if closed is not None:
             self._emit(self._held.plan, closed, bundle)
@@ -396,10 +396,10 @@ class ColumnOperator(Operator, Validated):
         return [keys.unique() for keys in (*columns, keys_like(rows, plan.key_dtype)) if len(keys)]
 
     def _hand_over(
-        self, plan: ColumnPlan, windows: ColumnWindows, left: Sequence[Left], bundle: Bundle
+        self, plan: ColumnPlan, windows: ColumnWindows, segments: Sequence[Left], bundle: Bundle
     ) -> None:
         """What was held in columns goes on in rows."""
-        parts = [windows.parted(each.groups, each.fired) for each in left]
+        parts = [windows.parted(each.groups, each.fired) for each in segments]
         if fired := [behind for _, behind in parts if behind is not None]:
             self._rows.take_groups(plan.row_groups(plan.merge(fired)), bundle, bundle.watermark)
         if ahead := [groups for groups, _ in parts if groups.height]:

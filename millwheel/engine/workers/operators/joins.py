@@ -163,12 +163,12 @@ class JoinOperator(WindowCallbackOperator):
             for records in frames:
                 self._add(records, bundle)
             pairs = zip(bundle.arrivals, stay, strict=True)
-            left = [
+            arrivals = [
                 replace(arrival, batch=where(arrival.batch, ~mask))
                 for arrival, mask in pairs
                 if not mask.all()
             ]
-            bundle.arrivals = left
+            bundle.arrivals = arrivals
             self._in_rows = self._in_rows or self._windows.size() > _MOST_BYTES
         super()._take(bundle, times)
 
@@ -214,8 +214,8 @@ class JoinOperator(WindowCallbackOperator):
 
     def _add(self, records: pl.DataFrame, bundle: Bundle) -> None:
         in_time = still_open(records[END], bundle.watermark)
-        kept = records if in_time.all() else records.filter(in_time)
-        if kept.height < records.height:
+        open_records = records if in_time.all() else records.filter(in_time)
+        if open_records.height < records.height:
             effects = Effects()
             for key, _, _, number, at, value in encoded(records.filter(~in_time)).iter_rows():
                 late = LateRecord(
@@ -223,14 +223,14 @@ class JoinOperator(WindowCallbackOperator):
                 )
                 effects.late.append(late)
             self._perform(effects, None, bundle)
-        self._windows.add(kept)
+        self._windows.add(open_records)
 
-    def _hand_over(self, left: Sequence[Left], bundle: Bundle) -> None:
+    def _hand_over(self, segments: Sequence[Left], bundle: Bundle) -> None:
         """Records that were held in columns go on in rows."""
-        if not left:
+        if not segments:
             return
         groups = []
-        records = _by_key(self._pairing.merge([each.groups for each in left]))
+        records = _by_key(self._pairing.merge([each.groups for each in segments]))
         for key, start, end, inputs, stamps, values in records.iter_rows():
             acc = [
                 [[n, decode_value(value)], at]

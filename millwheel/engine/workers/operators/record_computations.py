@@ -93,8 +93,8 @@ def deduplicated(spec: DeduplicateSpec, outputs: tuple[str, ...]) -> Deduplicate
     seen: MapState[bytes, int] = MapState(int, ttl=spec.within_us)
     seen.name = "seen"
     kind = type("Deduplicated", (Deduplicated,), {"seen": seen})
-    made: Deduplicated = kind(spec, outputs)
-    return made
+    computation: Deduplicated = kind(spec, outputs)
+    return computation
 
 
 def _identity_of(fields: tuple[str, ...]) -> Callable[[Any], bytes]:
@@ -138,12 +138,12 @@ class Tabled(Computation):
         if change.known is Known.NOT:
             return passed(change, row)
         if change.known is Known.KEY:
-            kept = self.kept.get() or Kept()
-            outcome = applied(kept, change, row, self._beside)
-            self.kept.set(kept)
+            state = self.kept.get() or Kept()
+            outcome = applied(state, change, row, self._beside)
+            self.kept.set(state)
             return outcome
         name = identity(row, self._beside)
-        kept = self.rows.get(name) or Kept()
-        outcome = applied(kept, change, row, self._beside)
-        self.rows[name] = kept
+        state = self.rows.get(name) or Kept()
+        outcome = applied(state, change, row, self._beside)
+        self.rows[name] = state
         return outcome

@@ -294,7 +294,7 @@ class WindowedOperator(Operator, Validated):
         shared = Effects()
         for key, gathered in by_key.items():
             try:
-                made = self._try(key, gathered, times)
+                results = self._try(key, gathered, times)
             except BaseException as ex:  # some record of this key: find it
                 if passes(ex):
                     raise
@@ -303,7 +303,7 @@ class WindowedOperator(Operator, Validated):
                 self._cells.drop(key)
                 self._take_one_by_one(key, gathered, times, bundle)
                 continue
-            for effects, cause in made:
+            for effects, cause in results:
                 if cause is None:
                     _join(shared, effects)
                 else:
@@ -325,13 +325,13 @@ class WindowedOperator(Operator, Validated):
             on_records(cells, key, gathered.records, times, effects)
             gathered.name_streams(effects)
             return [(effects, None)]
-        made: list[tuple[Effects, Cause]] = []
+        results: list[tuple[Effects, Cause]] = []
         for record, cause in zip(gathered.records, gathered.causes, strict=True):
             effects = Effects()
             on_records(cells, key, [record], times, effects)
             gathered.name_streams(effects)
-            made.append((effects, cause))
-        return made
+            results.append((effects, cause))
+        return results
 
     def _take_one_by_one(
         self, key: Key, gathered: KeyRecords, times: Times, bundle: Bundle

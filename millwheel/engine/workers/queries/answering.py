@@ -101,7 +101,7 @@ class _View:
     def answer(self, query: Query) -> Answer:
         """The operator's answer, with where it is from. Raises QueryError, and whatever the
         operator raises."""
-        finding, asked = self._view.answer(query), query.consistency
+        finding, consistency = self._view.answer(query), query.consistency
         return Answer(
             finding.values,
             finding.covered_start_us,
@@ -111,7 +111,7 @@ class _View:
             self._name,
             self._token,
             self.number,
-            asked if asked is Consistency.LATEST else Consistency.DURABLE,
+            consistency if consistency is Consistency.LATEST else Consistency.DURABLE,
         )
 
 
@@ -130,9 +130,9 @@ class Answering:
     waiting: deque[_Batch] = field(default_factory=deque)
     resting: deque[_Batch] = field(default_factory=deque)
 
-    def asked(self, asked: AskedQueries) -> None:
+    def asked(self, queries: AskedQueries) -> None:
         """A batch has come."""
-        self.waiting.append(_Batch(asked))
+        self.waiting.append(_Batch(queries))
 
     def step(self) -> bool:
         """Answer what fits into the share of a step; True when something is left."""

@@ -40,10 +40,10 @@ class StoreAnswers:
 
     def answer(self, query: Query, store: StoreView, watermark_us: int) -> Finding:
         """See :meth:`millwheel.engine.workers.bundle.operator.Operator.answer`."""
-        made = self._made.get(query.computation)
-        if made is None:
-            made = self._made[query.computation] = self._make(query.computation)
-        return made(query, store, watermark_us)
+        answers = self._made.get(query.computation)
+        if answers is None:
+            answers = self._made[query.computation] = self._make(query.computation)
+        return answers(query, store, watermark_us)
 
     def _make(self, name: str) -> Answers:
         spec = next((each for each in self._spec.computations if each.name == name), None)

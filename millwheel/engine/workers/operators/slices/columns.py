@@ -55,8 +55,8 @@ class ColumnSlices:
             with self._boundary.inside(bundle.count):
                 batch = self._plan.counted(joined(columns))
                 expired = self._plan.ended(batch, expired_us)
-                kept = batch if expired is None else batch.where(~expired)
-                changed = bool(len(kept)) and self._merged(kept)
+                open_batch = batch if expired is None else batch.where(~expired)
+                changed = bool(len(open_batch)) and self._merged(open_batch)
         except Unfit:  # a number that no column holds, say
             return None
         self.bundles += 1

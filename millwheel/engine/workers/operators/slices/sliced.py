@@ -168,14 +168,14 @@ class SlicesOperator(Operator):
 
     def _take(self, bundle: Bundle) -> None:
         expired_us = self._expiry.before(bundle.watermark)
-        taken = None if self._columns is None else self._columns.take(bundle, expired_us)
-        if taken is None:
+        outcome = None if self._columns is None else self._columns.take(bundle, expired_us)
+        if outcome is None:
             self._take_rows(bundle, expired_us)
             return
-        if taken.changed:
+        if outcome.changed:
             self._expiry.wake()
-        if taken.expired is not None:
-            bundle.arrivals = [replace(bundle.arrivals[0], batch=taken.expired)]
+        if outcome.expired is not None:
+            bundle.arrivals = [replace(bundle.arrivals[0], batch=outcome.expired)]
             self._take_rows(bundle, expired_us)
 
     def _take_rows(self, bundle: Bundle, expired_us: int) -> None:
@@ -225,11 +225,13 @@ class SlicesOperator(Operator):
 
     def _add(self, key: Key, records: list[ReadyRecord], bundle: Bundle) -> None:
         if self._keys is not None:
-            kept = self._keys.admit(key, [record.timestamp for record in records], bundle.watermark)
-            self._dropped(kept.gone)
-            for index in kept.late:
+            admitted = self._keys.admit(
+                key, [record.timestamp for record in records], bundle.watermark
+            )
+            self._dropped(admitted.gone)
+            for index in admitted.late:
                 self._late(records[index], bundle)
-            records = [records[index] for index in kept.indexes]
+            records = [records[index] for index in admitted.indexes]
         slices: dict[int, list[ReadyRecord]] = {}
         for record in records:
             slices.setdefault(record.start_end[0], []).append(record)
