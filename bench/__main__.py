@@ -32,19 +32,19 @@ def main(arguments: list[str]) -> int:
     if arguments and arguments[0] in TOOLS:
         sys.argv = [f"python -m bench {arguments[0]}", *arguments[1:]]
         return int(importlib.import_module(TOOLS[arguments[0]].module).main() or 0)
-    given = _parser().parse_args(arguments)
-    if given.list:
+    options = _parser().parse_args(arguments)
+    if options.list:
         print(*(f"{letter:15} {part.title}" for letter, part in PARTS.items()), sep="\n")
         print(*(f"{name:15} {tool.title}" for name, tool in TOOLS.items()), sep="\n")
         return 0
     wanted = Wanted(
-        runs=1 if given.quick and given.runs is None else given.runs or 5,
-        quick=given.quick,
-        ours_only=given.ours_only,
-        peers=tuple(name for name in given.peers.split(",") if name),
-        resume=given.resume,
-        keep=given.keep,
-        results=given.results,
+        runs=1 if options.quick and options.runs is None else options.runs or 5,
+        quick=options.quick,
+        ours_only=options.ours_only,
+        peers=tuple(name for name in options.peers.split(",") if name),
+        resume=options.resume,
+        keep=options.keep,
+        results=options.results,
     )
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was started is ended
     if not _alone():
@@ -55,7 +55,7 @@ def main(arguments: list[str]) -> int:
         return 2
     bad = [
         figure
-        for name in given.names or PARTS
+        for name in options.names or PARTS
         for figure in PARTS[name].run(wanted)
         if figure.correct is False
     ]

@@ -119,13 +119,13 @@ class Trouble:
         broker: Broker,
         server: Server,
         run: subprocess.Popen[bytes],
-        given: argparse.Namespace,
+        arguments: argparse.Namespace,
     ) -> None:
-        self._run, self._pause_s = run, given.pause
+        self._run, self._pause_s = run, arguments.pause
         self._servers: dict[str, Broker | Server] = {"broker": broker, "server": server}
-        self._plan = ["worker"] * given.worker_kills + ["executor"] * given.executor_kills
-        self._plan += ["broker"] * given.broker_kills + ["server"] * given.server_kills
-        self._random = random.Random(given.seed)
+        self._plan = ["worker"] * arguments.worker_kills + ["executor"] * arguments.executor_kills
+        self._plan += ["broker"] * arguments.broker_kills + ["server"] * arguments.server_kills
+        self._random = random.Random(arguments.seed)
         self._random.shuffle(self._plan)
         self.told: Counter[str] = Counter()
         self._thread = threading.Thread(target=self._cause)
@@ -189,7 +189,7 @@ def run(
     broker: Broker,
     server: Server,
     name: str,
-    given: argparse.Namespace,
+    arguments: argparse.Namespace,
     folder: Path,
     trouble: bool,
 ) -> dict[str, Counter[tuple[Any, ...]]]:
@@ -203,7 +203,7 @@ def run(
         "run",
         str(ADS / "kafka_postgres.yaml"),
         "--launcher",
-        given.launcher,
+        arguments.launcher,
     ]
     for option, value in (("brokers", broker.address), ("input", "events"), ("output", name)):
         command += ["--set", f"{option}={value}"]
@@ -220,7 +220,7 @@ def run(
         process = subprocess.Popen(
             command, stdout=said, stderr=subprocess.STDOUT, env={**os.environ, "PG": server.dsn}
         )
-    troubled = Trouble(broker, server, process, given) if trouble else None
+    troubled = Trouble(broker, server, process, arguments) if trouble else None
     code = process.wait()
     seconds = round(time.monotonic() - began, 1)
     if troubled is not None:
@@ -285,7 +285,7 @@ def main() -> int:
     from tests.servers.kafka import Broker
     from tests.servers.postgres import Server
 
-    given = _arguments()
+    arguments = _arguments()
     with tempfile.TemporaryDirectory(prefix="ads-kafka-") as store_key:
         folder = Path(store_key)
         (folder / "broker").mkdir()
@@ -296,7 +296,7 @@ def main() -> int:
             sent = produce(
                 broker,
                 "events",
-                given.records,
+                arguments.records,
                 seen=lambda at, row: expected.add(at, json.loads(row)),
             )
             rows, bad = expected.rows(), False
@@ -306,9 +306,9 @@ def main() -> int:
                 ),
                 flush=True,
             )
-            for name in ("calm", "killed") if given.calm else ("killed",):
+            for name in ("calm", "killed") if arguments.calm else ("killed",):
                 told = compared(
-                    rows, run(broker, server, name, given, folder, trouble=name == "killed")
+                    rows, run(broker, server, name, arguments, folder, trouble=name == "killed")
                 )
                 print(json.dumps({"run": name, **told}), flush=True)
                 bad = bad or any((*told["rows_twice"].values(), *told["rows_that_differ"].values()))

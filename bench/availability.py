@@ -90,12 +90,12 @@ class Writer:
 
 
 def start(
-    given: argparse.Namespace, folder: Path, hosts: Hosts | None, variables: Mapping[str, str]
+    arguments: argparse.Namespace, folder: Path, hosts: Hosts | None, variables: Mapping[str, str]
 ) -> subprocess.Popen[bytes]:
     """The run, in the background."""
     pipeline = PIPELINES / "availability.yaml"
     sets = ["--set", f"input={folder}/in/*.jsonl", "--set", f"output={folder / 'out'}"]
-    sets += ["--set", f"standby={int(given.standby)}"]
+    sets += ["--set", f"standby={int(arguments.standby)}"]
     if hosts is None:
         command = [
             sys.executable,
@@ -109,14 +109,14 @@ def start(
         ]
         command += [
             "--workers",
-            str(given.workers),
+            str(arguments.workers),
             "--spares",
-            given.spares,
+            arguments.spares,
             "--root",
             str(folder / "root"),
         ]
     else:
-        command = hosts.command(pipeline, given.workers, given.spares, sets)
+        command = hosts.command(pipeline, arguments.workers, arguments.spares, sets)
     with (folder / "said.txt").open("wb") as said:
         return subprocess.Popen(
             command, stdout=said, stderr=subprocess.STDOUT, env=_environment(variables)
@@ -152,20 +152,20 @@ def strike(
 
 
 def measure(
-    given: argparse.Namespace, driver: subprocess.Popen[bytes], hosts: Hosts | None
+    arguments: argparse.Namespace, driver: subprocess.Popen[bytes], hosts: Hosts | None
 ) -> list[tuple[str, float]]:
     """All kills."""
-    targets = [Target(name) for name in given.kill.split(",") if name]
-    rng, kills = random.Random(given.seed), []
-    ends = time.monotonic() + given.minutes * 60
-    next_kill = time.monotonic() + given.every
+    targets = [Target(name) for name in arguments.kill.split(",") if name]
+    rng, kills = random.Random(arguments.seed), []
+    ends = time.monotonic() + arguments.minutes * 60
+    next_kill = time.monotonic() + arguments.every
     while time.monotonic() < ends and driver.poll() is None:
         time.sleep(0.2)
         if hosts is not None:
             hosts.step()
         if time.monotonic() >= next_kill:
-            next_kill += given.every
-            struck = strike(driver.pid, targets, rng, hosts, given.told) if targets else None
+            next_kill += arguments.every
+            struck = strike(driver.pid, targets, rng, hosts, arguments.told) if targets else None
             kills += [struck] if struck else []
             print(json.dumps({"killed": struck, "number": len(kills)}), flush=True)
     while hosts is not None and not hosts.step():
@@ -217,20 +217,20 @@ def main() -> int:
     parser.add_argument("--standby", action="store_true")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--folder", default="")
-    given = parser.parse_args()
-    folder = Path(given.folder or tempfile.mkdtemp(prefix="availability-"))
+    arguments = parser.parse_args()
+    folder = Path(arguments.folder or tempfile.mkdtemp(prefix="availability-"))
     (folder / "in").mkdir(parents=True)
-    writer = Writer(folder / "in", given.rate)
+    writer = Writer(folder / "in", arguments.rate)
     for number in range(FILES):
         (folder / "in" / f"{number}.jsonl").touch()
     with ExitStack() as stack:
-        hosts = Hosts(given.hosts, given.away, folder) if given.hosts else None
+        hosts = Hosts(arguments.hosts, arguments.away, folder) if arguments.hosts else None
         variables = {} if hosts is None else hosts.enter(stack)
-        return run(given, folder, writer, hosts, start(given, folder, hosts, variables))
+        return run(arguments, folder, writer, hosts, start(arguments, folder, hosts, variables))
 
 
 def run(
-    given: argparse.Namespace,
+    arguments: argparse.Namespace,
     folder: Path,
     writer: Writer,
     hosts: Hosts | None,
@@ -245,7 +245,7 @@ def run(
         thread.start()
         time.sleep(_WARM_S)
         began = time.time()
-        kills = measure(given, driver, hosts)
+        kills = measure(arguments, driver, hosts)
         ended = time.time()
     finally:
         writer.stop.set()

@@ -244,16 +244,16 @@ def main() -> int:
     parser.add_argument(
         "--only", nargs="*", default=[], help="some of the ways; plain is always among them"
     )
-    given = parser.parse_args()
-    chosen = ["plain", *(name for name in given.only if name != "plain")]
-    names = chosen if given.only else list(STEPS)
+    arguments = parser.parse_args()
+    chosen = ["plain", *(name for name in arguments.only if name != "plain")]
+    names = chosen if arguments.only else list(STEPS)
     if unknown := set(names) - STEPS.keys():
         parser.error(f"no such ways: {', '.join(sorted(unknown))}; there are {', '.join(STEPS)}")
-    load = ads(given.records, FILES)
+    load = ads(arguments.records, FILES)
     rates: dict[str, list[float]] = {name: [] for name in names}
     about = {}
     with tempfile.TemporaryDirectory() as folder:
-        for _ in range(given.rounds):
+        for _ in range(arguments.rounds):
             for name in names:
                 rate, about[name] = measure(Path(folder), name, load)
                 rates[name].append(rate)

@@ -39,9 +39,9 @@ def main() -> int:
     )
     parser.add_argument("pipeline", choices=("windows", "callback"))
     parser.add_argument("form", choices=("jsonl", "parquet"))
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="clock-", ignore_cleanup_errors=True) as folder:
-        seconds, used = measured(given.pipeline, given.form, Path(folder))
+        seconds, used = measured(arguments.pipeline, arguments.form, Path(folder))
     told = ", ".join(f"{role} {cpu_s:.3f}" for role, cpu_s in used)
     print(f"{seconds:.3f} s, CPU s: {sum(cpu_s for _, cpu_s in used):.3f} ({told})")
     return 0

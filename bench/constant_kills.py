@@ -50,8 +50,8 @@ def main() -> int:
     parser.add_argument("--records", type=int, default=100_000)
     parser.add_argument("--every", type=float, default=5.0, help="seconds between two kills")
     parser.add_argument("--rounds", type=int, default=1)
-    given = parser.parse_args()
-    pairs = [_pair(given.records, given.every) for _ in range(given.rounds)]
+    arguments = parser.parse_args()
+    pairs = [_pair(arguments.records, arguments.every) for _ in range(arguments.rounds)]
     print(
         "| undisturbed, s | with kills, s | kills | times as long |", "|---|---|---|---|", sep="\n"
     )

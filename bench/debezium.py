@@ -184,7 +184,7 @@ def main() -> int:
 
     parser = argparse.ArgumentParser(prog="python -m bench debezium", description=__doc__)
     parser.add_argument("--changes", type=int, default=5_000)
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="debezium-") as store_key:
         folder = Path(store_key)
         (folder / "broker").mkdir()
@@ -196,7 +196,7 @@ def main() -> int:
             with connected(folder, broker, connector(server, USER, PASSWORD)):
                 topics = broker.admin().list_topics
                 until(lambda: TOPIC in topics(timeout=5).topics, "Debezium made no topic")
-                made = change(server, given.changes, random.Random(1))
+                made = change(server, arguments.changes, random.Random(1))
                 messages = SNAPSHOT + sum(_MESSAGES[kind] * count for kind, count in made.items())
                 until(
                     lambda: written(broker, TOPIC) >= messages,

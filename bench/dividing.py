@@ -35,11 +35,11 @@ def main() -> int:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m bench dividing", description=__doc__)
     parser.add_argument("--instances", type=int, default=12)
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     print("| `skew` | rows, µs a record | columns | productions, beyond hash |\n|---|---|---|---|")
     for rule in (None, *Divided):
-        rows_us, columns_us = cost_us(rule, given.instances)
-        more_us = productions_us(rule, given.instances)
+        rows_us, columns_us = cost_us(rule, arguments.instances)
+        more_us = productions_us(rule, arguments.instances)
         name = rule.value if rule else "hash"
         print(f"| `{name}` | {rows_us:.2f} | {columns_us:.2f} | {more_us:.2f} |", flush=True)
     return 0

@@ -189,12 +189,12 @@ def complete(leaders: Mapping[str, bytes], security: Security | None) -> bool:
 
 
 def start(
-    given: argparse.Namespace, folder: Path, hosts: Hosts | None, variables: Mapping[str, str]
+    arguments: argparse.Namespace, folder: Path, hosts: Hosts | None, variables: Mapping[str, str]
 ) -> subprocess.Popen[bytes]:
     """The run, in the background."""
     pipeline = PIPELINES / "failover.yaml"
-    sets = ["--set", f"output={folder / 'out'}", "--set", f"rate={given.rate}"]
-    sets += ["--set", f"standby={int(given.standby)}"]
+    sets = ["--set", f"output={folder / 'out'}", "--set", f"rate={arguments.rate}"]
+    sets += ["--set", f"standby={int(arguments.standby)}"]
     if hosts is None:
         command = [
             sys.executable,
@@ -208,43 +208,45 @@ def start(
         ]
         command += [
             "--workers",
-            str(given.workers),
+            str(arguments.workers),
             "--spares",
-            given.spares,
+            arguments.spares,
             "--root",
             str(folder / "root"),
         ]
     else:
-        command = hosts.command(pipeline, given.workers, given.spares, sets)
-    env = environment({**variables, "BENCH_KEYS": str(given.keys)}, [HOUSE, PLUGINS])
+        command = hosts.command(pipeline, arguments.workers, arguments.spares, sets)
+    env = environment({**variables, "BENCH_KEYS": str(arguments.keys)}, [HOUSE, PLUGINS])
     with (folder / "said.txt").open("wb") as said:
         return subprocess.Popen(command, stdout=said, stderr=subprocess.STDOUT, env=env)
 
 
 def measure(
-    given: argparse.Namespace, folder: Path, driver: int, hosts: Hosts | None
+    arguments: argparse.Namespace, folder: Path, driver: int, hosts: Hosts | None
 ) -> tuple[list[Struck | Led], list[Noticed]]:
     """All blows, one after the other, each when the cluster has come to rest."""
     root, rng, noticed = folder / "root", random.Random(1), list[Noticed]()
-    workers = given.workers + (
-        int(given.spares) if hosts is None else hosts.spares(given.workers, given.spares)
+    workers = arguments.workers + (
+        int(arguments.spares)
+        if hosts is None
+        else hosts.spares(arguments.workers, arguments.spares)
     )
     until(lambda: any((folder / "out").glob("*.jsonl")), "no output")
-    view = View(root, given.standby)
-    time.sleep(given.keys / given.rate + 2)
+    view = View(root, arguments.standby)
+    time.sleep(arguments.keys / arguments.rate + 2)
     blows: list[Struck | Led] = []
-    signals = [signal.SIGKILL] * given.kills + [signal.SIGSTOP] * given.stops
+    signals = [signal.SIGKILL] * arguments.kills + [signal.SIGSTOP] * arguments.stops
     for how in signals:
         settled(view, workers)
         blow = strike_worker(view, how, rng)
         until(partial(view.lost, next(iter(blow.pids))), "it stays a member")
         blows.append(blow)
-    for number in range(2 * given.services):
+    for number in range(2 * arguments.services):
         settled(view, workers)
         target = (Target.MASTER, Target.INJECTOR)[number % 2]
         role = ("masters-leader", "injector-leader")[number % 2]
         blows.append(strike_service(view, driver, target, role))
-    for _ in range(given.losses if hosts is not None else 0):
+    for _ in range(arguments.losses if hosts is not None else 0):
         settled(view, workers)
         blow, seen = lose_host(view, driver, hosts, rng)  # type: ignore[arg-type]
         blows.append(blow)
@@ -255,7 +257,7 @@ def measure(
 
 
 def table(
-    given: argparse.Namespace, blows: list[Struck | Led], noticed: list[Noticed], folder: Path
+    arguments: argparse.Namespace, blows: list[Struck | Led], noticed: list[Noticed], folder: Path
 ) -> str:
     """The figures."""
     seen, ends = lines(folder / "out"), [*(blow.at for blow in blows[1:]), time.time()]
@@ -267,10 +269,10 @@ def table(
         print(json.dumps({"at": blow.at, "figures": str(came)}), flush=True)
     told = ["| what | times | median s | p99 s | longest s |", "|---|---|---|---|---|"]
     workers = [each for each in quiet if isinstance(each, Silence)]
-    alone = given.kills + given.stops
+    alone = arguments.kills + arguments.stops
     groups = {
-        "worker killed": workers[: given.kills],
-        "worker stopped": workers[given.kills : alone],
+        "worker killed": workers[: arguments.kills],
+        "worker stopped": workers[arguments.kills : alone],
     }
     for name, some in {**groups, "host lost": workers[alone:]}.items():
         if some:
@@ -327,15 +329,15 @@ def main() -> int:
         "--standby", action="store_true", help="each shard of the computation is followed"
     )
     parser.add_argument("--folder", default="")
-    given = parser.parse_args()
-    folder = Path(given.folder or tempfile.mkdtemp(prefix="failover-"))
+    arguments = parser.parse_args()
+    folder = Path(arguments.folder or tempfile.mkdtemp(prefix="failover-"))
     folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
-        hosts = Hosts(given.hosts, given.away, folder) if given.hosts else None
-        run = start(given, folder, hosts, {} if hosts is None else hosts.enter(stack))
+        hosts = Hosts(arguments.hosts, arguments.away, folder) if arguments.hosts else None
+        run = start(arguments, folder, hosts, {} if hosts is None else hosts.enter(stack))
         try:
-            blows, noticed = measure(given, folder, run.pid, hosts)
-            print(table(given, blows, noticed, folder))
+            blows, noticed = measure(arguments, folder, run.pid, hosts)
+            print(table(arguments, blows, noticed, folder))
         finally:
             run.send_signal(signal.SIGINT)
             run.wait(60)

@@ -90,23 +90,25 @@ def main() -> int:
         default="scatter",
         help="ways to divide keys that are not even, with commas; all, none",
     )
-    given = parser.parse_args()
-    keys = list(dict.fromkeys([EVEN, *given.keys.split(",")]))
+    arguments = parser.parse_args()
+    keys = list(dict.fromkeys([EVEN, *arguments.keys.split(",")]))
     duckdb.execute("SET enable_progress_bar = false")
     with tempfile.TemporaryDirectory() as folder:
         for each in keys:
-            write(Path(folder) / each, given.records, each)
+            write(Path(folder) / each, arguments.records, each)
         right = {each: expected(Path(folder) / each) for each in keys}
-        for function in given.functions.split(","):
+        for function in arguments.functions.split(","):
             rates: dict[str, list[float]] = {
-                way: [] for way in ways_of(keys, given.skews, given.instances)
+                way: [] for way in ways_of(keys, arguments.skews, arguments.instances)
             }
             busiest: dict[str, list[float]] = {way: [] for way in rates}
-            for _ in range(given.rounds):
-                for way, (name, skew) in ways_of(keys, given.skews, given.instances).items():
+            for _ in range(arguments.rounds):
+                for way, (name, skew) in ways_of(
+                    keys, arguments.skews, arguments.instances
+                ).items():
                     outcome = measure(Path(folder), name, skew, function, right[name])
-                    rates[way].append(given.records / (outcome.seconds or 1))
-                    busiest[way].append(outcome.busiest_cpu_s / given.records * 1e6)
+                    rates[way].append(arguments.records / (outcome.seconds or 1))
+                    busiest[way].append(outcome.busiest_cpu_s / arguments.records * 1e6)
             for way, found in rates.items():
                 figure = {
                     "function": function,

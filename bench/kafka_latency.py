@@ -50,27 +50,28 @@ _KEYS, _WARM_S, _STARTS_S = 50, 3.0, 30.0
 def main() -> int:
     from tests.servers.kafka import Broker
 
-    given = _arguments()
+    arguments = _arguments()
     with tempfile.TemporaryDirectory(prefix="kafka-latency-") as store_key:
         folder = Path(store_key)
         (folder / "broker").mkdir()
         broker = Broker(folder / "broker")
         broker.start()
         try:
-            campaign(broker, given, folder)
+            campaign(broker, arguments, folder)
         finally:
             broker.kill()
     return 0
 
 
-def campaign(broker: Broker, given: argparse.Namespace, folder: Path) -> None:
+def campaign(broker: Broker, arguments: argparse.Namespace, folder: Path) -> None:
     """All rounds."""
     found: dict[str, list[dict[str, Any]]] = {guarantee: [] for guarantee in GUARANTEES}
-    for number in range(given.rounds):
+    for number in range(arguments.rounds):
         for guarantee, runs in found.items():
             runs.append(
                 _told(
-                    guarantee, measured(broker, guarantee, f"{guarantee}-{number}", given, folder)
+                    guarantee,
+                    measured(broker, guarantee, f"{guarantee}-{number}", arguments, folder),
                 )
             )
             print(json.dumps(runs[-1]), flush=True)
@@ -87,7 +88,7 @@ def campaign(broker: Broker, given: argparse.Namespace, folder: Path) -> None:
 
 
 def measured(
-    broker: Broker, guarantee: str, name: str, given: argparse.Namespace, folder: Path
+    broker: Broker, guarantee: str, name: str, arguments: argparse.Namespace, folder: Path
 ) -> list[float]:
     """Milliseconds of each record of one run."""
     name = name.replace("_", "-")
@@ -105,12 +106,12 @@ def measured(
     ]
     command += ["--workers", "1", "--root", str(folder / name)]
     values = {"brokers": broker.address, "input": f"in-{name}", "output": f"out-{name}"}
-    for option, value in {**values, "guarantee": guarantee, "flush": given.flush}.items():
+    for option, value in {**values, "guarantee": guarantee, "flush": arguments.flush}.items():
         command += ["--set", f"{option}={value}"]
     with (folder / f"{name}.txt").open("wb") as said:
         process = subprocess.Popen(command, stdout=said, stderr=subprocess.STDOUT, cwd=folder)
     try:
-        return _passed(broker, name, given)
+        return _passed(broker, name, arguments)
     except AssertionError:
         print((folder / f"{name}.txt").read_text(errors="replace")[-2000:], file=sys.stderr)
         raise
@@ -119,7 +120,7 @@ def measured(
         process.wait()
 
 
-def _passed(broker: Broker, name: str, given: argparse.Namespace) -> list[float]:
+def _passed(broker: Broker, name: str, arguments: argparse.Namespace) -> list[float]:
     """What a reader has seen of the records that were sent once the pipeline had passed a first one
     on."""
     from confluent_kafka import Consumer, Producer, TopicPartition
@@ -139,11 +140,11 @@ def _passed(broker: Broker, name: str, given: argparse.Namespace) -> list[float]
     until = time.monotonic() + _STARTS_S
     while not _seen(reader, 0.2):
         assert time.monotonic() < until, "nothing has come out"
-    count = round(given.rate * (given.seconds + _WARM_S))
-    sending = threading.Thread(target=_send, args=(producer, f"in-{name}", given.rate, count))
+    count = round(arguments.rate * (arguments.seconds + _WARM_S))
+    sending = threading.Thread(target=_send, args=(producer, f"in-{name}", arguments.rate, count))
     sending.start()
     found: list[tuple[int, float]] = []
-    until = time.monotonic() + count / given.rate + _STARTS_S
+    until = time.monotonic() + count / arguments.rate + _STARTS_S
     while len(found) < count:
         assert time.monotonic() < until, f"{len(found)} of {count} have come out"
         found += _seen(reader, 0.2)

@@ -358,7 +358,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--peers", default="bytewax,quix,flink")
     parser.add_argument("--form", choices=("json", "avro"), default="json")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     ctypes.CDLL(None).prctl(_CHILDREN_OF_CHILDREN_ARE_MINE, 1, 0, 0, 0)
     with tempfile.TemporaryDirectory(prefix="kafka-rates-") as store_key:
         folder = Path(store_key)
@@ -366,19 +366,19 @@ def main() -> int:
         broker = Broker(folder / "broker")
         broker.start()
         try:
-            campaign(broker, given, folder)
+            campaign(broker, arguments, folder)
         finally:
             broker.kill()
     return 0
 
 
-def campaign(broker: Broker, given: argparse.Namespace, folder: Path) -> None:
+def campaign(broker: Broker, arguments: argparse.Namespace, folder: Path) -> None:
     """All rounds, and the table."""
     topics = []
     for topic, records in (
-        ("fewest", given.records // FEWER**2),
-        ("few", given.records // FEWER),
-        ("all", given.records),
+        ("fewest", arguments.records // FEWER**2),
+        ("few", arguments.records // FEWER),
+        ("all", arguments.records),
     ):
         expected = Expected()
         produce(
@@ -389,17 +389,17 @@ def campaign(broker: Broker, given: argparse.Namespace, folder: Path) -> None:
             0.0,
             keyed=True,
             seen=expected.add,
-            encode=encoder(given.form),
+            encode=encoder(arguments.form),
         )
         topics.append((topic, records, expected.rows()))
     broker.make_topic("batches", PARTITIONS)
     print(json.dumps(transactions(broker)), flush=True)
-    names = ["ours", "ours 2", *(name for name in given.peers.split(",") if name)]
+    names = ["ours", "ours 2", *(name for name in arguments.peers.split(",") if name)]
     runs: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
-    for number in range(given.rounds):
+    for number in range(arguments.rounds):
         for name, found in runs.items():
             try:
-                found.append(both(name, broker, number, topics, given, folder))
+                found.append(both(name, broker, number, topics, arguments, folder))
                 print(json.dumps(found[-1]), flush=True)
             except (UnavailableEnvironmentError, subprocess.SubprocessError, AssertionError) as ex:
                 print(json.dumps({"who": name, "left_out": str(ex)[-1500:]}), flush=True)

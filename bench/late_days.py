@@ -139,8 +139,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench late_days", description=__doc__)
     parser.add_argument("--records", type=int, default=200_000)
     parser.add_argument("--keys", type=int, default=50)
-    given = parser.parse_args()
-    rows = records(given.records, given.keys)
+    arguments = parser.parse_args()
+    rows = records(arguments.records, arguments.keys)
     found = [figure(lateness, rows) for lateness in LATENESSES]
     print(table(found))
     return int(any(each.equal is False for each in found))

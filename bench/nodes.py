@@ -54,11 +54,11 @@ def main() -> int:
     parser.add_argument("--nodes", type=int, nargs="+", default=[1, 32])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--against", type=Path)
-    given = parser.parse_args()
-    houses = [HOUSE] + ([given.against] if given.against else [])
+    arguments = parser.parse_args()
+    houses = [HOUSE] + ([arguments.against] if arguments.against else [])
     found: dict[tuple[int, Path], list[Costs]] = {}
-    for _ in range(given.rounds):
-        for nodes in given.nodes:
+    for _ in range(arguments.rounds):
+        for nodes in arguments.nodes:
             for house in houses:
                 command = [str(house / ".venv" / "bin" / "millwheel")]
                 with tempfile.TemporaryDirectory(prefix="nodes-") as folder:

@@ -66,10 +66,10 @@ def main() -> int:
     parser.add_argument("--records", type=int, default=3_000_000)
     parser.add_argument("--print", action="store_true", help="to the terminal only")
     parser.add_argument("--seconds", type=int, default=0, help="C: for how long (default 10)")
-    given = parser.parse_args()
-    seconds = given.seconds or (10 if given.part == "C" else 120)
+    arguments = parser.parse_args()
+    seconds = arguments.seconds or (10 if arguments.part == "C" else 120)
     with tempfile.TemporaryDirectory() as folder:
-        samples, cpu_s, records = profiled(given.part, given.records, seconds, Path(folder))
+        samples, cpu_s, records = profiled(arguments.part, arguments.records, seconds, Path(folder))
     if not samples:
         print(
             "no samples: the run ended before it could be looked at; give more --records",
@@ -78,10 +78,12 @@ def main() -> int:
         return 1
     told = table(staged(samples), cpu_s / records * 1e6)
     print(told)
-    if not given.print:
+    if not arguments.print:
         PROFILES.mkdir(exist_ok=True)
-        text = f"{conditions(given.part, records, sum(count for _, count in samples))}\n\n{told}\n"
-        (PROFILES / f"{given.part}.md").write_text(text, encoding="utf-8")
+        text = (
+            f"{conditions(arguments.part, records, sum(count for _, count in samples))}\n\n{told}\n"
+        )
+        (PROFILES / f"{arguments.part}.md").write_text(text, encoding="utf-8")
     return 0
 
 

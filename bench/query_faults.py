@@ -133,17 +133,22 @@ def main() -> int:
     )
     parser.add_argument("--runs", type=int, default=1)
     parser.add_argument("--folder", type=Path, help="keep the runs' folders here")
-    given = parser.parse_args(sys.argv[1:])
+    arguments = parser.parse_args(sys.argv[1:])
     with tempfile.TemporaryDirectory() as temporary:
-        place = given.folder or Path(temporary)
-        for number in range(given.runs):
-            for fault in given.fault.split(","):
-                for standby in given.standby.split(","):
+        place = arguments.folder or Path(temporary)
+        for number in range(arguments.runs):
+            for fault in arguments.fault.split(","):
+                for standby in arguments.standby.split(","):
                     folder = place / f"{fault}-{standby}-{number}"
                     print(
                         json.dumps(
                             case(
-                                fault, standby == "1", given.rate, given.clients, folder, given.warm
+                                fault,
+                                standby == "1",
+                                arguments.rate,
+                                arguments.clients,
+                                folder,
+                                arguments.warm,
                             )
                         ),
                         flush=True,

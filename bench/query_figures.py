@@ -338,12 +338,12 @@ def _arguments() -> Any:
 
 
 def main() -> None:
-    given = _arguments()
-    size = Size(given.rounds, 100_000, 300_000, 5, 20_000)
-    if given.quick:
+    arguments = _arguments()
+    size = Size(arguments.rounds, 100_000, 300_000, 5, 20_000)
+    if arguments.quick:
         size = Size(1, 4_000, 20_000, 1, 500)
-    for name in given.only:
-        file = given.results or (quick_results() if given.quick else RESULTS)
+    for name in arguments.only:
+        file = arguments.results or (quick_results() if arguments.quick else RESULTS)
         print(text(name, campaign(name, size, file)), end="\n\n", flush=True)
 
 

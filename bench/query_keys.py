@@ -79,26 +79,26 @@ def main() -> int:
     parser.add_argument("--keys", type=int, default=10_000_000)
     parser.add_argument("--records", type=int, default=2)
     parser.add_argument("--requests", type=int, default=50_000)
-    given = parser.parse_args(sys.argv[1:])
-    total = given.keys * given.records
+    arguments = parser.parse_args(sys.argv[1:])
+    total = arguments.keys * arguments.records
     with (
         tempfile.TemporaryDirectory() as folder,
         queried_run(Path(folder) / "run", 1, pipeline="many_keys.yaml") as run,
     ):
         began_s = time.monotonic()
-        write(run.folder / "in", given.keys, given.records)
+        write(run.folder / "in", arguments.keys, arguments.records)
         written_s = time.monotonic()
         memory_mb = held(run, total)
         took_s = time.monotonic() - written_s
         asked = {}
         for window in ("30d", "1d"):
-            load(run.port, ["GET", NAME % window], given.requests // 10, keys=given.keys)
+            load(run.port, ["GET", NAME % window], arguments.requests // 10, keys=arguments.keys)
             asked[window] = rates(
-                load(run.port, ["GET", NAME % window], given.requests, keys=given.keys)
+                load(run.port, ["GET", NAME % window], arguments.requests, keys=arguments.keys)
             )
         [worker] = run.workers()
         found = {
-            "keys": given.keys,
+            "keys": arguments.keys,
             "records": total,
             "records_per_s": round(total / took_s),
             "written_s": round(written_s - began_s, 1),

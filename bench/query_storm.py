@@ -99,15 +99,17 @@ async def _replies(
         waits_s += [time.monotonic() - began_s] * burst
 
 
-def _clients(port: int, given: argparse.Namespace, begun: Event, over: Event, told: _Told) -> None:
+def _clients(
+    port: int, arguments: argparse.Namespace, begun: Event, over: Event, told: _Told
+) -> None:
     """A process of clients, until ``over``."""
     waits_s: list[float] = []
-    burst = max(round(given.queries * _TICK_S / given.connections), 1)
-    window = given.window.encode()
+    burst = max(round(arguments.queries * _TICK_S / arguments.connections), 1)
+    window = arguments.window.encode()
 
     async def run() -> None:
         await asyncio.gather(
-            *(_connection(port, burst, window, over, waits_s) for _ in range(given.connections))
+            *(_connection(port, burst, window, over, waits_s) for _ in range(arguments.connections))
         )
 
     begun.set()
@@ -123,12 +125,12 @@ def _clients(port: int, given: argparse.Namespace, begun: Event, over: Event, to
 
 @contextmanager
 def storm(
-    port: int, given: argparse.Namespace, found: list[tuple[float, list[float]]]
+    port: int, arguments: argparse.Namespace, found: list[tuple[float, list[float]]]
 ) -> Iterator[None]:
     """Queries flow while the context lasts; their rate and waits are added to ``found``."""
     spawn = multiprocessing.get_context("spawn")
     begun, over, told = spawn.Event(), spawn.Event(), spawn.Queue()
-    clients = spawn.Process(target=_clients, args=(port, given, begun, over, told), daemon=True)
+    clients = spawn.Process(target=_clients, args=(port, arguments, begun, over, told), daemon=True)
     clients.start()
     begun.wait(30)
     try:
@@ -153,7 +155,7 @@ def capacity(run: QueriedRun, count: int = _FILE_RECORDS) -> float:
     return count / (time.monotonic() - began_s)
 
 
-def rounds(run: QueriedRun, given: argparse.Namespace, rate: int) -> dict[str, Any]:
+def rounds(run: QueriedRun, arguments: argparse.Namespace, rate: int) -> dict[str, Any]:
     """Calm and storm in turn while records flow in."""
     writer = Writer(run.folder / "in", rate)
     writing = threading.Thread(target=writer.run, daemon=True)
@@ -162,11 +164,11 @@ def rounds(run: QueriedRun, given: argparse.Namespace, rate: int) -> dict[str, A
     seen: list[tuple[float, list[float]]] = []
     try:
         time.sleep(_SETTLE_S * 2)
-        for _ in range(given.rounds):
-            rates[False].append(_rate(run, given.seconds))
-            with storm(run.port, given, seen):
+        for _ in range(arguments.rounds):
+            rates[False].append(_rate(run, arguments.seconds))
+            with storm(run.port, arguments, seen):
                 time.sleep(_SETTLE_S)
-                rates[True].append(_rate(run, given.seconds))
+                rates[True].append(_rate(run, arguments.seconds))
     finally:
         writer.stop.set()
         writing.join()
@@ -213,14 +215,14 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=5)
     parser.add_argument("--share", type=float, default=0.5)
     parser.add_argument("--folder", type=Path, help="keep the run's folder here")
-    given = parser.parse_args(sys.argv[1:])
+    arguments = parser.parse_args(sys.argv[1:])
     with (
         tempfile.TemporaryDirectory() as temporary,
-        queried_run((given.folder or Path(temporary)) / "run", 1) as run,
+        queried_run((arguments.folder or Path(temporary)) / "run", 1) as run,
     ):
         capacity(run, 50_000)  # warm
         calm = capacity(run)
-        found = rounds(run, given, int(calm * given.share))
+        found = rounds(run, arguments, int(calm * arguments.share))
     print(json.dumps({"capacity_per_s": round(calm), **found}), flush=True)
     return 0
 

@@ -31,27 +31,27 @@ def main() -> None:
     """Print a line of JSON for each kind."""
     from tests.servers.redis import running
 
-    given = _arguments()
+    arguments = _arguments()
     with tempfile.TemporaryDirectory() as folder:
         for server in running(Path(folder)):
             client, writers = server.client(), {kind: _writer(server.url, kind) for kind in KINDS}
             found: dict[str, list[tuple[float, float, float]]] = {kind: [] for kind in KINDS}
-            for number in range(given.batches):
+            for number in range(arguments.batches):
                 for kind, writer in writers.items():
-                    found[kind].append(_written(client, writer, number, given.rows))
+                    found[kind].append(_written(client, writer, number, arguments.rows))
     for kind, figures in found.items():
         # the first one connects
         ours, script, whole = (median(column) for column in zip(*figures[1:], strict=True))
         told = {
-            "cpu_us_per_row": ours / given.rows,
-            "script_us_per_row": script / given.rows,
+            "cpu_us_per_row": ours / arguments.rows,
+            "script_us_per_row": script / arguments.rows,
             "batch_ms": whole / 1e3,
         }
         print(
             json.dumps(
                 {
                     "kind": kind,
-                    "rows": given.rows,
+                    "rows": arguments.rows,
                     **{name: round(at, 2) for name, at in told.items()},
                 }
             )

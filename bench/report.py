@@ -31,17 +31,18 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench report", description=__doc__)
     parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--print", action="store_true", help="to the terminal only")
-    given = parser.parse_args()
-    found = list(read(given.results))
+    arguments = parser.parse_args()
+    found = list(read(arguments.results))
     if not found:
         print(
-            f"There are no figures in {given.results}; run python -m bench first", file=sys.stderr
+            f"There are no figures in {arguments.results}; run python -m bench first",
+            file=sys.stderr,
         )
         return 1
     page = PAGE.read_text(encoding="utf-8")
     campaigns = {part: campaign for part in PARTS if (campaign := latest_campaign(found, part))}
     texts = {part: section(part, campaign) for part, campaign in campaigns.items()}
-    if given.print:
+    if arguments.print:
         print("\n".join(f"## {name}\n\n{text}\n" for name, text in texts.items()))
         return 0
     for part, campaign in campaigns.items():

@@ -43,12 +43,12 @@ def main() -> None:
     parser.add_argument(
         "--scratch", default="", help="where local stores are; default: beside the root"
     )
-    given = parser.parse_args()
-    for mb in given.mb or [100]:
+    arguments = parser.parse_args()
+    for mb in arguments.mb or [100]:
         with tempfile.TemporaryDirectory(prefix="restore-") as folder:
-            scratch = given.scratch or folder
+            scratch = arguments.scratch or folder
             found = measure(
-                f"{given.root or folder}/{mb}", Path(scratch) / "scratch", mb, given.runs
+                f"{arguments.root or folder}/{mb}", Path(scratch) / "scratch", mb, arguments.runs
             )
             sys.stdout.write(json.dumps({"mb": mb, **found}) + "\n")
             sys.stdout.flush()

@@ -88,15 +88,17 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", default=",".join(WAYS), help="some of the ways, with commas")
     parser.add_argument("--lengths", default="2m,1m,1h", help="some of the sizes, with commas")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     found = []
-    for length, slide, seconds in (each for each in SIZES if each[0] in given.lengths.split(",")):
-        rows = records(given.records, given.keys, seconds)
+    for length, slide, seconds in (
+        each for each in SIZES if each[0] in arguments.lengths.split(",")
+    ):
+        rows = records(arguments.records, arguments.keys, seconds)
         print(f"{len({row[0] for row in rows}):,} keys have records", file=sys.stderr)
         runs: dict[str, list[Figure]] = defaultdict(list)
-        for _ in range(given.rounds):
-            for way in given.only.split(","):
-                runs[way].append(figure(way, given.function, length, slide, rows))
+        for _ in range(arguments.rounds):
+            for way in arguments.only.split(","):
+                runs[way].append(figure(way, arguments.function, length, slide, rows))
         for several in runs.values():
             costs = [each.us_per_record for each in several if each.us_per_record is not None]
             cost = round(statistics.median(costs), 1) if costs else None

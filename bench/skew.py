@@ -170,9 +170,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench S", description=__doc__)
     parser.add_argument("--records", type=int, default=72_000, help="records of each run")
     parser.add_argument("--write", action="store_true", help="into docs/skew.md, with the pictures")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     page = PAGE.read_text(encoding="utf-8")
-    for name, table in _tables(given.records):
+    for name, table in _tables(arguments.records):
         print(f"{name}\n{table}\n", flush=True)
         page = re.sub(
             f"(<!-- bench:S-{name} -->\\n).*?(<!-- /bench -->)",
@@ -180,10 +180,10 @@ def main() -> int:
             page,
             flags=re.S,
         )
-    if given.write:
+    if arguments.write:
         PAGE.write_text(page, encoding="utf-8")
-        PICTURE.write_text(picture(given.records), encoding="utf-8")
-        FIGURES.write_text(figures(given.records), encoding="utf-8")
+        PICTURE.write_text(picture(arguments.records), encoding="utf-8")
+        FIGURES.write_text(figures(arguments.records), encoding="utf-8")
     return 0
 
 

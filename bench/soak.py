@@ -95,13 +95,13 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=10)
     parser.add_argument("--rate", type=int, default=20_000)
     parser.add_argument("--folder", default="")
-    given = parser.parse_args()
-    folder = Path(given.folder or tempfile.mkdtemp(prefix="soak-"))
+    arguments = parser.parse_args()
+    folder = Path(arguments.folder or tempfile.mkdtemp(prefix="soak-"))
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "pipeline.yaml").write_text(PIPELINE)
     (folder / "events.jsonl").touch()
     stop = threading.Event()
-    writer = threading.Thread(target=write, args=(folder / "events.jsonl", given.rate, stop))
+    writer = threading.Thread(target=write, args=(folder / "events.jsonl", arguments.rate, stop))
     command = [
         sys.executable,
         "-m",
@@ -125,7 +125,7 @@ def main() -> int:
     samples = []
     try:
         started = time.monotonic()
-        while run.poll() is None and time.monotonic() - started < given.minutes * 60:
+        while run.poll() is None and time.monotonic() - started < arguments.minutes * 60:
             time.sleep(10)
             samples.append(
                 {"second": round(time.monotonic() - started), **sample(run, folder / "root")}

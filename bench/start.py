@@ -54,14 +54,14 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--ours-only", action="store_true")
     parser.add_argument("--spark", action="store_true", help="also ours on Spark, with its JVM")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     contestants = {"processes": ours("processes")}
-    if given.spark:
+    if arguments.spark:
         contestants["spark"] = ours("spark")
-    if not given.ours_only:
+    if not arguments.ours_only:
         contestants |= _peers()
     found: dict[str, list[Mapping[str, float]]] = {name: [] for name in contestants}
-    for _ in range(given.rounds):
+    for _ in range(arguments.rounds):
         for name, run in contestants.items():
             with tempfile.TemporaryDirectory() as folder:
                 found[name].append(run(Path(folder)))

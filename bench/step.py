@@ -193,11 +193,11 @@ def main() -> int:
     parser.add_argument("--cycles", type=int, default=300)
     parser.add_argument("--tries", type=int, default=12)
     parser.add_argument("--period-us", type=int, default=4_000)
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     spent_us = []
-    with warm(given.period_us) as (workers, results):
-        for _ in range(given.tries):
-            cycles, spent_s = _until_results(workers, given.cycles, results)
+    with warm(arguments.period_us) as (workers, results):
+        for _ in range(arguments.tries):
+            cycles, spent_s = _until_results(workers, arguments.cycles, results)
             spent_us.append(spent_s / cycles / 2 * 1e6)
     print(
         f"a step: {min(spent_us):.0f} µs of CPU at least, {statistics.median(spent_us):.0f} in the"

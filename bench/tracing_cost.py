@@ -50,8 +50,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench tracing_cost", description=__doc__)
     parser.add_argument("--rounds", type=int, default=60)
     parser.add_argument("--sample", type=float, default=0.01)
-    given = parser.parse_args()
-    print(json.dumps(measured(given.rounds, given.sample)), flush=True)
+    arguments = parser.parse_args()
+    print(json.dumps(measured(arguments.rounds, arguments.sample)), flush=True)
     return 0
 
 

@@ -182,18 +182,18 @@ def main() -> int:
     )
     parser.add_argument("--rate", type=int, default=0, help="records a second; 0: files")
     parser.add_argument("--draw", action="store_true", help="write the picture of docs/skew.md")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     duckdb.execute("SET enable_progress_bar = false")
     runs = defaultdict[str, list[Seen]](list)
     with tempfile.TemporaryDirectory() as name:
-        sizes = given.instances, given.workers, given.waits, given.rate
-        work = Work(Path(name), given.records, given.keys, *sizes)
+        sizes = arguments.instances, arguments.workers, arguments.waits, arguments.rate
+        work = Work(Path(name), arguments.records, arguments.keys, *sizes)
         right = work.right()
-        for _ in range(given.rounds):
-            for skew in given.skews.split(","):
+        for _ in range(arguments.rounds):
+            for skew in arguments.skews.split(","):
                 runs[skew].append(measure(work, skew, right))
-                print(json.dumps(figure(skew, runs, given.records)), flush=True)
-    if given.draw:
+                print(json.dumps(figure(skew, runs, arguments.records)), flush=True)
+    if arguments.draw:
         PICTURE.write_text(
             picture({skew: each[-1] for skew, each in runs.items()}), encoding="utf-8"
         )

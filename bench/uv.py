@@ -81,37 +81,39 @@ def main() -> int:
         "--kill", type=float, default=0.0, help="kill a worker after this share of the rows"
     )
     parser.add_argument("--timeout", type=float, default=600.0, help="seconds for one run")
-    given = parser.parse_args()
-    ways = given.ways.split(",")
+    arguments = parser.parse_args()
+    ways = arguments.ways.split(",")
     duckdb.execute("SET enable_progress_bar = false")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        write(folder / "in", given.records, given.devices)
+        write(folder / "in", arguments.records, arguments.devices)
         right = expected(folder / "in")
         rates: dict[str, list[float]] = {way: [] for way in ways}
         costs: dict[str, list[float]] = {way: [] for way in ways}
         memory: dict[str, float] = {}
         silences: dict[str, list[float]] = {way: [] for way in ways}
-        for _ in range(given.rounds):
+        for _ in range(arguments.rounds):
             for way in ways:
                 outcome, silence_s = measure(
-                    folder, way, right, given.timeout, int(given.kill * len(right))
+                    folder, way, right, arguments.timeout, int(arguments.kill * len(right))
                 )
                 silences[way] += [] if silence_s is None else [silence_s]
-                rates[way].append(given.records / (outcome.seconds or 1))
-                costs[way].append(outcome.cpu_s / given.records * 1e6)
+                rates[way].append(arguments.records / (outcome.seconds or 1))
+                costs[way].append(outcome.cpu_s / arguments.records * 1e6)
                 memory[way] = outcome.rss_mb
         for way in ways:
             figure: dict[str, object] = {
                 "way": way,
-                "records": given.records,
-                "devices": given.devices,
+                "records": arguments.records,
+                "devices": arguments.devices,
                 "records_per_s": round(statistics.median(rates[way])),
                 "cpu_us_per_record": round(statistics.median(costs[way]), 2),
-                "state_bytes_per_device": round(state_bytes(way, min(given.devices, _SAMPLE)), 2),
+                "state_bytes_per_device": round(
+                    state_bytes(way, min(arguments.devices, _SAMPLE)), 2
+                ),
                 "rss_mb": round(memory[way]),
             }
-            if given.kill:
+            if arguments.kill:
                 figure["silence_s"] = [round(each, 2) for each in silences[way]]
             print(json.dumps(figure), flush=True)
     return 0
