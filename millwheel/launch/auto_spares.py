@@ -111,7 +111,7 @@ def superfluous(hosts: Mapping[int, str], spares: int, idle: Collection[int]) ->
     there is none."""
     counts = Counter(hosts.values())
     for slot in sorted(idle, key=lambda slot: (-counts[hosts[slot]], -slot)):
-        left = Counter(host for other, host in hosts.items() if other != slot)
-        if spares > FIRST and spares - 1 >= needed(left):
+        rest = Counter(host for other, host in hosts.items() if other != slot)
+        if spares > FIRST and spares - 1 >= needed(rest):
             return slot
     return None

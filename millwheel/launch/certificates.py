@@ -64,7 +64,7 @@ def renew_set(folder: str, now: datetime | None = None) -> Path:
                 f"{path / CA_FILE} is a CA of yours ({names[0]}): put new certificates of it into"
                 f" {path}"
             )
-        made = _signed(today)
+        files = _signed(today)
         # The CAs first: whoever shows a new certificate meets nobody who does not believe its CA
         # yet.
         lasting = [
@@ -72,9 +72,9 @@ def renew_set(folder: str, now: datetime | None = None) -> Path:
             for each in x509.load_pem_x509_certificates(former)
             if each.not_valid_after_utc > today
         ]
-        kept = b"".join(each.public_bytes(serialization.Encoding.PEM) for each in lasting)
-        write_atomically(path / CA_FILE, made.pop(CA_FILE) + kept)
-        for name, content in made.items():
+        former_cas = b"".join(each.public_bytes(serialization.Encoding.PEM) for each in lasting)
+        write_atomically(path / CA_FILE, files.pop(CA_FILE) + former_cas)
+        for name, content in files.items():
             staged = path / f".{name}.new"
             staged.unlink(missing_ok=True)
             _write(staged, content, _mode_of(name))
@@ -106,11 +106,15 @@ def _signed(now: datetime) -> dict[str, bytes]:
     files = {CA_FILE: ca.sign(ca_key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)}
     for role in ROLES:
         key = ec.generate_private_key(ec.SECP256R1())
-        made = _builder(_name(f"millwheel {role}"), issuer, key.public_key(), now)
-        made = made.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        made = made.add_extension(x509.SubjectAlternativeName([x509.DNSName(NAME)]), critical=False)
-        made = made.add_extension(x509.ExtendedKeyUsage(_USAGES), critical=False)
-        files[f"{role}.pem"] = made.sign(ca_key, hashes.SHA256()).public_bytes(
+        certificate = _builder(_name(f"millwheel {role}"), issuer, key.public_key(), now)
+        certificate = certificate.add_extension(
+            x509.BasicConstraints(ca=False, path_length=None), critical=True
+        )
+        certificate = certificate.add_extension(
+            x509.SubjectAlternativeName([x509.DNSName(NAME)]), critical=False
+        )
+        certificate = certificate.add_extension(x509.ExtendedKeyUsage(_USAGES), critical=False)
+        files[f"{role}.pem"] = certificate.sign(ca_key, hashes.SHA256()).public_bytes(
             serialization.Encoding.PEM
         )
         files[f"{role}.key"] = _private_pem(key)

@@ -316,9 +316,9 @@ class Running:
         )
         credentials = load_security(self._access, "client")
         address = f"{host}:{port}"
-        shown = f"#token={credentials.proof(address)}" if credentials else ""
+        fragment = f"#token={credentials.proof(address)}" if credentials else ""
         self._line.say(
-            f"The page is at {'http' if is_loopback(host) else 'https'}://{address}/{shown}"
+            f"The page is at {'http' if is_loopback(host) else 'https'}://{address}/{fragment}"
         )
 
     def _start_workers(self, launcher: Launcher) -> None:

@@ -112,10 +112,10 @@ class Scaling:
         if now_s < self._next_look_s:
             return
         self._next_look_s = now_s + _LOOK_S
-        asked = _read(self._root / _ASKED)
-        if asked is not None and asked != self._target:
-            self._target, self._done = asked, False
-            self._change(asked, cluster)
+        request = _read(self._root / _ASKED)
+        if request is not None and request != self._target:
+            self._target, self._done = request, False
+            self._change(request, cluster)
         self._empty(cluster, launcher)
         if self._target is not None and not self._done:
             self._finish(self._target, cluster)
@@ -161,8 +161,8 @@ class Scaling:
 
     def _free(self) -> int:
         """The lowest slot without a worker."""
-        taken = self._active | self._leaving
-        return next(slot for slot in range(len(taken) + 1) if slot not in taken)
+        occupied = self._active | self._leaving
+        return next(slot for slot in range(len(occupied) + 1) if slot not in occupied)
 
     def _add(self, slot: int) -> None:
         self._active.add(slot)

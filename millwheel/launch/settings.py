@@ -136,11 +136,11 @@ def parse_confs(pairs: Sequence[str]) -> dict[str, str]:
     return _pairs("--conf", "spark.NAME", pairs)
 
 
-def _pairs(option: str, shown: str, pairs: Sequence[str]) -> dict[str, str]:
+def _pairs(option: str, placeholder: str, pairs: Sequence[str]) -> dict[str, str]:
     values: dict[str, str] = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals or not name.strip():
-            raise SetupError(f"{option} {pair}: write it as {option} {shown}=VALUE")
+            raise SetupError(f"{option} {pair}: write it as {option} {placeholder}=VALUE")
         values[name.strip()] = value
     return values

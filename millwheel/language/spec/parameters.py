@@ -132,9 +132,9 @@ class Parameters:
             return "${"
         inside = _INSIDE.fullmatch(match.group(1)) if match.group(1) is not None else None
         if inside is None:
-            shown = repr(match.group(0))[:60]
+            excerpt = repr(match.group(0))[:60]
             text = (
-                f"{shown} is no parameter; write ${{name}} or ${{name:-default}}, or $${{ for a"
+                f"{excerpt} is no parameter; write ${{name}} or ${{name:-default}}, or $${{ for a"
                 " plain ${"
             )
             self._problems.add(node.line, node.path, text)

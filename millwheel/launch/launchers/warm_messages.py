@@ -95,10 +95,10 @@ def received_line(end: socket.socket) -> socket.socket | None:
 def ready(descriptors: Collection[int], wait_s: float | None = None) -> set[int]:
     """Those of some file descriptors that can be read, after ``wait_s`` at most (None: as long as
     it takes). A driver may have more than a thousand files open, which ``select`` does not take."""
-    asked = select.poll()
+    poller = select.poll()
     for descriptor in descriptors:
-        asked.register(descriptor, select.POLLIN)
-    return {descriptor for descriptor, _ in asked.poll(None if wait_s is None else wait_s * 1000)}
+        poller.register(descriptor, select.POLLIN)
+    return {descriptor for descriptor, _ in poller.poll(None if wait_s is None else wait_s * 1000)}
 
 
 ROOM = "-" * 1_000

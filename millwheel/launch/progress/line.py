@@ -86,8 +86,8 @@ def progress_text(
     counters = {name: node.counters for name, node in view.nodes.items()}
     records = total(graph, counters, "records_in", NodeKind.SOURCE)
     dead = dead_text(view)
-    read, left = f"{records:,} records", left_text(records, rate, expected)
-    return f"{pipeline}: {read} · {rate:,.0f}/s{left} · {lag_text(graph, view)}{dead}{tail}"
+    read, remaining = f"{records:,} records", left_text(records, rate, expected)
+    return f"{pipeline}: {read} · {rate:,.0f}/s{remaining} · {lag_text(graph, view)}{dead}{tail}"
 
 
 def left_text(records: int, rate: float, expected: Expected | None) -> str:

@@ -169,13 +169,13 @@ class StatusWatcher:
 
 
 def _tell(
-    session: Coordination, role: str, names: frozenset[str], told: frozenset[str]
+    session: Coordination, role: str, names: frozenset[str], former: frozenset[str]
 ) -> frozenset[str]:
     """Make these the members of a role for as long as this session lives. Returns the names that
     are set."""
-    for name in names - told:
+    for name in names - former:
         session.join(role, name, b"{}")
-    for name in told - names:
+    for name in former - names:
         session.leave(role, name)
     return names
 

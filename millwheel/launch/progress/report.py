@@ -46,8 +46,8 @@ def dead_lines(summary: Summary) -> list[str]:
     why = f": {'; '.join(reasons[:_REASONS])}{more}" if reasons else ""
     word = "letter" if summary.dead_letters == 1 else "letters"
     again = f", {summary.replayed:,} of them tried again" if summary.replayed else ""
-    told = f"{summary.dead_letters:,} dead {word}{again}{why}"
-    return [f"{told}. `millwheel letters` shows them, `millwheel replay` tries them again"]
+    sentence = f"{summary.dead_letters:,} dead {word}{again}{why}"
+    return [f"{sentence}. `millwheel letters` shows them, `millwheel replay` tries them again"]
 
 
 def report(summary: Summary, console: Console, json_file: str) -> None:

@@ -93,21 +93,22 @@ def standing_now(
 ) -> RunStanding:
     """The state from the answers of the injector and of each worker."""
     nodes = node_standings(graph, view, cluster.tables, list(cluster.workers))
-    told, driver = _told(cluster, security), driver_address(root)
+    description, driver = _told(cluster, security), driver_address(root)
     steps = _steps(cluster, driver, security)
-    workers = _workers(cluster, steps, told)
+    workers = _workers(cluster, steps, description)
     waits = together([wait for step in steps.values() for wait in step.waits])
     exposures = tuple(
-        ExposedHost(e.host, e.serving, e.spares, e.serving - e.spares) for e in told.exposures
+        ExposedHost(e.host, e.serving, e.spares, e.serving - e.spares)
+        for e in description.exposures
     )
-    said = steps.get(DRIVER, _Step())
+    driver_step = steps.get(DRIVER, _Step())
     divided = divided_standings(
         graph,
         [each for step in steps.values() for each in step.divided.divisions],
         [each for step in steps.values() for each in step.divided.loads],
     )
     facts = (graph, pipeline, str(root), view, nodes, workers, exposures, driver, waits)
-    return standing_of(*facts, said.deaths, ending(security), divided, said.late)
+    return standing_of(*facts, driver_step.deaths, ending(security), divided, driver_step.late)
 
 
 def standing_of(
@@ -129,10 +130,10 @@ def standing_of(
     counters = {name: node.counters for name, node in view.nodes.items()}
     read = total(graph, counters, "records_in", NodeKind.SOURCE)
     dead = sum(node.counters.get("dead_letters", 0) for node in nodes)
-    told = [wait.in_words() for wait in waits]
+    wait_texts = [wait.in_words() for wait in waits]
     troubles = (
         *warnings,
-        *told,
+        *wait_texts,
         *deaths,
         *troubles_of(nodes, workers),
         *failing(view),
@@ -193,19 +194,19 @@ def _told(cluster: KnownCluster, security: Security | None) -> DescribeReply:
 def _steps(cluster: KnownCluster, driver: str, security: Security | None) -> dict[str, _Step]:
     """What each worker says, and the driver: how its step stands, and what it waits for."""
     served = {name: worker.metrics for name, worker in cluster.joined().items() if worker.metrics}
-    asked = served | ({DRIVER: driver} if driver else {})
+    endpoints = served | ({DRIVER: driver} if driver else {})
     return {
         name: msgspec.json.decode(text, type=_Step)
-        for name, text in fetched(asked, STANDING, security).items()
+        for name, text in fetched(endpoints, STANDING, security).items()
     }
 
 
 def _workers(
-    cluster: KnownCluster, steps: Mapping[str, _Step], told: DescribeReply
+    cluster: KnownCluster, steps: Mapping[str, _Step], description: DescribeReply
 ) -> tuple[WorkerStanding, ...]:
     joined, at = cluster.joined(), addresses(cluster.workers)
     owned = Counter(entry.owner for table in cluster.tables.values() for entry in table.shards)
-    members: dict[str, MemberState] = {member.worker: member for member in told.members}
+    members: dict[str, MemberState] = {member.worker: member for member in description.members}
     standings = []
     for name, worker in sorted(joined.items(), key=lambda each: each[1].slot):
         step = steps.get(name, _Step())

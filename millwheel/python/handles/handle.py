@@ -244,9 +244,9 @@ class RunHandle:
 
 
 def _thread(name: str, target: Callable[..., None], *arguments: Any) -> threading.Thread:
-    made = threading.Thread(target=target, args=arguments, daemon=True, name=name)
-    made.start()
-    return made
+    thread = threading.Thread(target=target, args=arguments, daemon=True, name=name)
+    thread.start()
+    return thread
 
 
 def _lines(stream: IO[bytes] | None) -> Iterator[str]:

@@ -48,15 +48,15 @@ def started(
     run_settings = _settings(values, workers, settings)
     spec = pipeline.spec(values)
     address = str(root_path(os.fspath(root) or run_settings.root_address(spec.name)))
-    kept = _kept(spec, keep, address)
+    sinks = _kept(spec, keep, address)
     folder = tempfile.mkdtemp(prefix="millwheel-run-")
     try:
-        file = pack(pipeline, spec, kept, Path(folder))
+        file = pack(pipeline, spec, sinks, Path(folder))
         chosen = {each.name: getattr(run_settings, each.name) for each in fields(run_settings)}
         chosen |= {"pipeline": file, "root": os.fspath(root) or address}
         streams: dict[str, StreamFiles | str] = files_of(spec, spec.folder)
         streams |= {
-            stream: StreamFiles(Path(options["path"]), "jsonl") for stream, options in kept.items()
+            stream: StreamFiles(Path(options["path"]), "jsonl") for stream, options in sinks.items()
         }
         if DEAD_LETTERS not in streams:
             streams[DEAD_LETTERS] = StreamFiles(Path(address) / DEAD_LETTERS, "jsonl")

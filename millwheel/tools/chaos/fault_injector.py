@@ -129,7 +129,7 @@ class FaultInjector:
     ) -> None:
         blows = iter(()) if plan is None else plan.blows()
         upcoming: Blow | None = None
-        due, left = 0.0, most
+        due, remaining = 0.0, most
         while process.poll() is None:
             now_s = time.monotonic()
             if now_s > until_s:
@@ -140,7 +140,7 @@ class FaultInjector:
             self._look_for_new(process.pid, now_s)
             if self._observer is not None:
                 self._observer.look(now_s)
-            if upcoming is None and left and begin():
+            if upcoming is None and remaining and begin():
                 upcoming = next(blows, None)
                 due = now_s + (upcoming.after_s if upcoming is not None else 0.0)
             elif (
@@ -150,7 +150,7 @@ class FaultInjector:
                 and self._may_strike(plan, now_s)
             ):
                 if self._strike(process.pid, upcoming, plan.one_by_one):
-                    left, upcoming = left - 1, None
+                    remaining, upcoming = remaining - 1, None
             time.sleep(_POLL_S)
 
     def _may_strike(self, plan: Plan, now_s: float) -> bool:

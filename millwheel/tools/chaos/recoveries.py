@@ -76,9 +76,9 @@ class Recoveries:
             if entry.owner in workers
         ]
         tokens = {entry.shard: entry.token for entry in entries}
-        made = Recovery(target, fault, now_s, frozenset(workers) or leaders, tokens)
-        self.faults.append(made)
-        return made
+        recovery = Recovery(target, fault, now_s, frozenset(workers) or leaders, tokens)
+        self.faults.append(recovery)
+        return recovery
 
     def outlived(self, victims: Collection[str]) -> None:
         """A pause or a partition is over. If it was too short for anybody to notice there is

@@ -41,8 +41,8 @@ class Difference:
 
     def examples(self) -> list[str]:
         """A few of them, in words."""
-        said = [f"missing: {row}" for row in list(self.missing)[:_SHOWN]]
-        return said + [f"extra: {row}" for row in list(self.extra)[:_SHOWN]]
+        lines = [f"missing: {row}" for row in list(self.missing)[:_SHOWN]]
+        return lines + [f"extra: {row}" for row in list(self.extra)[:_SHOWN]]
 
 
 def compared(calm: PipelineSpec, disturbed: PipelineSpec) -> list[Difference]:

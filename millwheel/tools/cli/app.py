@@ -202,17 +202,17 @@ def certs(
     valid for a year."""
     from millwheel.launch.certificates import make_set, renew_set
 
-    made = renew_set(folder) if renew else make_set(folder)
+    path = renew_set(folder) if renew else make_set(folder)
     if as_json:
         from millwheel.tools.cli.look.status import write_json
 
-        write_json({"folder": str(made)})
+        write_json({"folder": str(path)})
     else:
-        message = f"Renewed {made}; a running pipeline takes the new certificates by itself."
+        message = f"Renewed {path}; a running pipeline takes the new certificates by itself."
         typer.echo(
             message
             if renew
-            else f"Made {made}. Start with: millwheel run PIPELINE --security {folder}"
+            else f"Made {path}. Start with: millwheel run PIPELINE --security {folder}"
         )
 
 

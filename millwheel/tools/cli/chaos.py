@@ -279,9 +279,9 @@ def _cause(difference: Difference, reasons: Sequence[str]) -> list[str]:
             "Nothing may make this difference: a defect of MillWheel, or code that is no function"
             " of its input."
         ]
-    said = [f"Arrival decides in {reason}." for reason in reasons]
+    sentences = [f"Arrival decides in {reason}." for reason in reasons]
     return [
-        *said,
+        *sentences,
         (
             f"Two runs without faults may differ as well. For a callback, {CURE}"
             " (docs/guarantees.md, Order)."

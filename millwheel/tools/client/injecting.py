@@ -133,18 +133,18 @@ class Injecting:
         self._pool.shutdown()
 
     def _send_batch(self, records: Sequence[OutsideRecord]) -> InjectionResult:
-        done, left, deadline_s = (
+        done, remaining, deadline_s = (
             InjectionResult(),
             list(records),
             time.monotonic() + self._patience_s,
         )
         while True:
-            answers = list(self._pool.map(self._send_part, self._route(left)))
-            done = sum((taken for taken, _ in answers), done)
-            left = [record for _, unsent in answers for record in unsent]
-            if not left:
+            answers = list(self._pool.map(self._send_part, self._route(remaining)))
+            done = sum((result for result, _ in answers), done)
+            remaining = [record for _, unsent in answers for record in unsent]
+            if not remaining:
                 return done
-            self._wait(deadline_s, len(left))
+            self._wait(deadline_s, len(remaining))
 
     def _route(
         self, records: Sequence[OutsideRecord]
@@ -172,18 +172,18 @@ class Injecting:
         done, sent = InjectionResult(), 0
         for piece in _pieces(records):
             try:
-                taken = self._client.inject(address, self._stream, entry.shard, piece)
+                result = self._client.inject(address, self._stream, entry.shard, piece)
             except UnavailableError:
                 break
-            if taken.moved:
+            if result.moved:
                 break
-            done, sent = done + taken, sent + len(piece)
+            done, sent = done + result, sent + len(piece)
         return done, records[sent:]
 
-    def _wait(self, deadline_s: float, left: int) -> None:
+    def _wait(self, deadline_s: float, remaining: int) -> None:
         if time.monotonic() > deadline_s:
             raise UnavailableError(
-                f"No worker accepted {left:,} records of {self._stream!r} within"
+                f"No worker accepted {remaining:,} records of {self._stream!r} within"
                 f" {self._patience_s:.0f} s. Look at `millwheel status`; {self._again}"
             )
         time.sleep(_RETRY_S)

@@ -64,20 +64,22 @@ class _Client:
 
     def _read(self, reply: httpx.Response) -> Any:
         try:
-            told = _decode(reply.content)
+            document = _decode(reply.content)
         except (msgspec.DecodeError, UnicodeDecodeError):
-            told = None
+            document = None
         if reply.status_code != 200:
-            outcome = _answer(told) if isinstance(told, Mapping) and "error" in told else None
+            outcome = (
+                _answer(document) if isinstance(document, Mapping) and "error" in document else None
+            )
             sentence = f"{self._url} answers with status {reply.status_code}"
             raise (
                 outcome if isinstance(outcome, QueryError) else QueryError("unavailable", sentence)
             )
-        if not isinstance(told, Mapping):
+        if not isinstance(document, Mapping):
             raise QueryError(
                 "unavailable", f"{self._url} is no gateway of queries: its reply is no JSON object"
             )
-        return told
+        return document
 
     def _silent(self, ex: Exception) -> QueryError:
         return QueryError("unavailable", f"{self._url} does not answer: {ex or type(ex).__name__}")
@@ -154,8 +156,8 @@ class Queries(_Client):
 
     def indicators(self) -> Mapping[str, Any]:
         """All that can be asked: ``computations`` and ``queries``, by name. Raises QueryError."""
-        told: Mapping[str, Any] = self._read(self._call("GET", "/v1/indicators"))
-        return told
+        document: Mapping[str, Any] = self._read(self._call("GET", "/v1/indicators"))
+        return document
 
     def close(self) -> None:
         """End the connections."""
@@ -238,8 +240,8 @@ class AsyncQueries(_Client):
 
     async def indicators(self) -> Mapping[str, Any]:
         """As :meth:`Queries.indicators`."""
-        told: Mapping[str, Any] = self._read(await self._call("GET", "/v1/indicators"))
-        return told
+        document: Mapping[str, Any] = self._read(await self._call("GET", "/v1/indicators"))
+        return document
 
     async def close(self) -> None:
         """End the connections."""
@@ -294,10 +296,12 @@ def _context(ca: str) -> ssl.SSLContext:
     return context
 
 
-def _answer(told: Mapping[str, Any]) -> QueryAnswer | QueryError:
-    if "error" in told:
-        return QueryError(str(told["error"].get("code")), str(told["error"].get("sentence")))
-    return answer_from(told)
+def _answer(document: Mapping[str, Any]) -> QueryAnswer | QueryError:
+    if "error" in document:
+        return QueryError(
+            str(document["error"].get("code")), str(document["error"].get("sentence"))
+        )
+    return answer_from(document)
 
 
 def _only(outcomes: Sequence[QueryAnswer | QueryError]) -> QueryAnswer:

@@ -90,8 +90,8 @@ def _lateness(stream: StreamSpec, sample: Sample, folder: str) -> Lateness:
     }
     behind = np.concatenate(list(parts.values()))
     suggested = rounded(delay_for(behind, SHARES[-1]))
-    shown = [0, *(each for each in LADDER if each <= suggested)][-8:]
-    delays = sorted({*shown, stream.max_delay_us, suggested})
+    ladder = [0, *(each for each in LADDER if each <= suggested)][-8:]
+    delays = sorted({*ladder, stream.max_delay_us, suggested})
     return Lateness(
         stream.name,
         len(behind),

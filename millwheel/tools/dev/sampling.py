@@ -86,17 +86,17 @@ def _source(stream: StreamSpec, folder: str) -> Source:
 def _read(stream: StreamSpec, source: Source, most: int) -> Sample:
     records: dict[str, list[Any]] = {}
     rejects: list[str] = []
-    left = most
+    remaining = most
     for partition in source.partitions():
         reader, position, idle = source.open(partition), 0, 0
         reader.resume([(0, b"")])
         try:
-            while left > 0 and idle < _IDLE:
-                chunk = reader.read(position, left)
+            while remaining > 0 and idle < _IDLE:
+                chunk = reader.read(position, remaining)
                 position, idle = chunk.next_position, idle + 1 if not chunk.values else 0
-                records.setdefault(partition.name, []).extend(chunk.values[:left])
+                records.setdefault(partition.name, []).extend(chunk.values[:remaining])
                 rejects += [reject.reason for reject in chunk.rejects]
-                left -= len(chunk.values)
+                remaining -= len(chunk.values)
                 if chunk.finished:
                     break
         finally:

@@ -58,7 +58,7 @@ def _lines(
 ) -> Iterator[str]:
     for stream in node.outputs:
         consumers = graph.consumers.get(stream, ())
-        asked = [
+        names = [
             each.name
             for each in spec.computations
             if each.name in consumers and aggregates_in_windows(each)
@@ -66,13 +66,13 @@ def _lines(
         combining = combinings.get(stream)
         taking = [
             each
-            for each in asked
+            for each in names
             if combining is not None and NodeName(each) in combining.groupings
         ]
         never = why_never_grouped(stream, spec)
         why = never or _why_none(node, [each for each in consumers if each not in taking])
         if never:
-            taking = asked
+            taking = names
         if taking:
             yield (
                 f"no local combine for {', '.join(taking)}: {why}"
@@ -80,7 +80,7 @@ def _lines(
                 else f"local combine for {', '.join(taking)}"
             )
         yield from (
-            f"no local combine for {each}: {reasons[each]}" for each in asked if each not in taking
+            f"no local combine for {each}: {reasons[each]}" for each in names if each not in taking
         )
 
 

@@ -61,8 +61,8 @@ def _phrase(
     if form.plan is None and not isinstance(node.computation.work, DictionarySpec):
         return f"taken {_BY_RECORD}: {form.why}"
     if single:
-        kept = "; state in columns" if _holds(form) else ""
-        return f"taken {_BY_RECORD}, as {single} comes{kept}"
+        state_text = "; state in columns" if _holds(form) else ""
+        return f"taken {_BY_RECORD}, as {single} comes{state_text}"
     types = ", types inferred" if isinstance(form.plan, PlansByType) else ""
     return f"taken in columns{types}" + (
         f", state in rows: {form.why}" if form.why and form.plan is not None else ""
@@ -71,12 +71,12 @@ def _phrase(
 
 def _source(form: SourceForm) -> str:
     if not form.in_columns:
-        made = (
+        columns = (
             f"; columns are made for {', '.join(sorted(form.made.nodes))}"
             if form.made is not None
             else ""
         )
-        return f"read {_BY_RECORD}: {form.why}{made}"
+        return f"read {_BY_RECORD}: {form.why}{columns}"
     return (
         "read in columns"
         if form.inferred is None
@@ -107,8 +107,10 @@ class _Arriving:
     def in_columns(self, stream: str, consumer: str) -> bool:
         """Whether a consumer of a stream gets columns."""
         form = self._sources.get(stream)
-        made = form.made if form is not None else None
-        return (made is not None and consumer in made.nodes) or self._come_in_columns(stream)
+        made_columns = form.made if form is not None else None
+        return (
+            made_columns is not None and consumer in made_columns.nodes
+        ) or self._come_in_columns(stream)
 
     def _come_in_columns(self, stream: str) -> bool:
         if stream not in self._memo:

@@ -178,7 +178,7 @@ def _order(rows: list[list[LayoutCell]]) -> None:
 def _improve(rows: list[list[LayoutCell]]) -> None:
     """Sort every layer by the middle of its neighbours, down and up, exchange neighbours while that
     helps, and keep the order with the fewest crossings."""
-    best, kept = _crossings(rows), [list(row) for row in rows]
+    best, best_rows = _crossings(rows), [list(row) for row in rows]
     for sweep in range(_SWEEPS):
         downwards = sweep % 2 == 0
         for row in rows if downwards else rows[::-1]:
@@ -186,10 +186,10 @@ def _improve(rows: list[list[LayoutCell]]) -> None:
         _exchange(rows)
         crossings = _crossings(rows)
         if crossings < best:
-            best, kept = crossings, [list(row) for row in rows]
+            best, best_rows = crossings, [list(row) for row in rows]
         if not best:
             break
-    rows[:] = kept
+    rows[:] = best_rows
 
 
 def _sort(row: list[LayoutCell], rows: list[list[LayoutCell]], downwards: bool) -> None:

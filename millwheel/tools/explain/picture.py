@@ -203,11 +203,13 @@ def _query(query: QuerySpec) -> Box:
 def _end(kind: str, options: Mapping[str, Any], folder: str) -> str:
     """``files jsonl: out/alerts``; the options that matter most."""
     paths = options.get("path", ())
-    shown = [_shortened(path, folder) for path in ([paths] if isinstance(paths, str) else paths)]
+    short_paths = [
+        _shortened(path, folder) for path in ([paths] if isinstance(paths, str) else paths)
+    ]
     follow = " as they grow" if options.get("follow") else ""
     head = " ".join([kind, *([str(options["format"])] if "format" in options else [])]) + follow
-    if shown:
-        return f"{head}: {', '.join(shown)}"
+    if short_paths:
+        return f"{head}: {', '.join(short_paths)}"
     rest = ", ".join(f"{name}={value}" for name, value in options.items() if name != "format")
     return f"{head}: {rest}" if rest else head
 

@@ -230,14 +230,13 @@ def lookup_text(lookup: LookupSpec) -> str:
     """``info looked up in redis, cached: 10000 for 5m; without: null``."""
     added = lookup.name or ", ".join(lookup.fields)
     by = f" by {', '.join(lookup.by)}" if lookup.by else ""
-    kept = (
+    cache_text = (
         f", cached: {lookup.cache_size} for {duration_text(lookup.cache_ttl_us)}"
         if lookup.cache_size
         else ""
     )
-    return (
-        f"{added} looked up in {lookup.kind}{by}{kept}; without: {_MISSING[lookup.missing.value]}"
-    )
+    missing = _MISSING[lookup.missing.value]
+    return f"{added} looked up in {lookup.kind}{by}{cache_text}; without: {missing}"
 
 
 def work_texts(work: Work) -> Iterator[str]:

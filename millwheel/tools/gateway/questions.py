@@ -102,15 +102,15 @@ def asking_of(question: AskedQuestion, stale: bool, catalog: Catalog, owners: Ow
     plan = catalog.planned(indicator, text, {name.lower(): word for name, word in options.items()})
     first = plan.questions[0]
     # with the window of the named query
-    asked = msgspec.structs.replace(first, indicator=indicator)
+    query = msgspec.structs.replace(first, indicator=indicator)
     computation, key = first.computation, first.key
     follower = owners.others(computation, key) if first.consistency is Consistency.STANDBY else ()
     return Asking(
-        command_of(asked, text),
+        command_of(query, text),
         follower[0] if follower else owners.owner(computation, key),
         (lambda: owners.others(computation, key)) if stale else no_others,
         (lambda: owners.anybody(computation, key)) if stale else no_others,
-        stale=command_of(asked, text, {"CONSISTENCY": "snapshot"}),
+        stale=command_of(query, text, {"CONSISTENCY": "snapshot"}),
     )
 
 

@@ -36,9 +36,9 @@ class ServeSettings:
     hosts: Sequence[str] = ()
 
 
-def serve(settings: ServeSettings, changes: ChangesRead, told: Callable[[str], None]) -> None:
-    """Serve until Ctrl-C. ``changes`` reads the named queries of the root; ``told`` is called with
-    the address; what its pages show follows ``#``, a part that browsers never send. Raises
+def serve(settings: ServeSettings, changes: ChangesRead, announce: Callable[[str], None]) -> None:
+    """Serve until Ctrl-C. ``changes`` reads the named queries of the root; ``announce`` is called
+    with the address; what its pages show follows ``#``, a part that browsers never send. Raises
     SetupError when the gateway cannot be served."""
     try:
         from millwheel.adapters.front.http_server import FrontedServer
@@ -70,8 +70,8 @@ def serve(settings: ServeSettings, changes: ChangesRead, told: Callable[[str], N
         admits = partial(credentials.admits, address=address) if credentials else None
         answers = GatewaySettings(admits, settings.origins, settings.pages, hosts)
         gateway = Gateway(followed, lambda: Workers(secured_links(credentials)), answers)
-        shown = f"/#token={credentials.proof(address)}" if credentials else ""
-        told(f"{'https' if tls else 'http'}://{address}{shown}")
+        fragment = f"/#token={credentials.proof(address)}" if credentials else ""
+        announce(f"{'https' if tls else 'http'}://{address}{fragment}")
         options = _tls(folder) if tls else {}
         FrontedServer(
             gateway.app(), listener, limits.gateway(), PROBES, renewing(tls), **options

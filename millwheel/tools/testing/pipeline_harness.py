@@ -225,8 +225,8 @@ class PipelineHarness:
     def take(self, stream: str) -> list[Any]:
         """The values since the last ``take`` of this stream."""
         values = self.read(stream)
-        taken, self._taken[stream] = self._taken[stream], len(values)
-        return values[taken:]
+        position, self._taken[stream] = self._taken[stream], len(values)
+        return values[position:]
 
     def records(self, stream: str) -> list[Record]:
         """All records of a stream so far, with key and timestamp."""

@@ -301,7 +301,10 @@ def _named(name: str, aggregate: Any) -> Named:
     settings = {aggregate: ""} if isinstance(aggregate, str) else dict(aggregate)
     function, argument = next(iter(settings.items()))
     options = {option: value for option, value in settings.items() if option != function}
-    made = make_aggregator(function, options)
+    aggregator = make_aggregator(function, options)
     return Named(
-        name, made, argument, field_reader(argument, not made.needs_argument) if argument else None
+        name,
+        aggregator,
+        argument,
+        field_reader(argument, not aggregator.needs_argument) if argument else None,
     )

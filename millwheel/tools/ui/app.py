@@ -89,7 +89,7 @@ class RunPage:
             ("/api/savepoints", self._savepoints),
             ("/api/settings", self._settings),
         ]
-        routes = [Route(path, self._shown(made)) for path, made in gets]
+        routes = [Route(path, self._shown(document_of)) for path, document_of in gets]
         return Starlette(
             routes=[
                 *routes,
@@ -112,14 +112,14 @@ class RunPage:
 
     # --- looking ----------------------------------------------------------------------------------
 
-    def _shown(self, made: Callable[[Request], Any]) -> Callable[[Request], Response]:
+    def _shown(self, document_of: Callable[[Request], Any]) -> Callable[[Request], Response]:
         # on a thread: what is shown may be read from files
         def answer(request: Request) -> Response:
             if (refused := self._may_not_look(request)) is not None:
                 return refused
             self.run.look()
             try:
-                return Response(_encode(made(request)), media_type="application/json")
+                return Response(_encode(document_of(request)), media_type="application/json")
             except (MillwheelError, OSError) as ex:
                 return refusal(str(ex), 503)
 

@@ -90,17 +90,19 @@ class Panels:
             letters = list(read_letters(letters_folder(spec, self._root)))
         except SetupError as ex:
             return ShownLetters(problem=str(ex))
-        asked = asked_for(self._orders)
+        requested_ids = asked_for(self._orders)
         groups = []
-        for group in grouped(letters, asked):
+        for group in grouped(letters, requested_ids):
             members = [
                 each
                 for each in letters
                 if (each.computation, each.kind) == (group.computation, group.kind)
             ]
-            left = sum(bool(each.again) and each.id not in asked for each in members)
-            shown = tuple(_shown(each, each.id in asked) for each in members[: -_NEWEST - 1 : -1])
-            about = (group.count, group.replayed, left, group.first_s, group.last_s)
+            remaining = sum(bool(each.again) and each.id not in requested_ids for each in members)
+            shown = tuple(
+                _shown(each, each.id in requested_ids) for each in members[: -_NEWEST - 1 : -1]
+            )
+            about = (group.count, group.replayed, remaining, group.first_s, group.last_s)
             groups.append(ShownGroup(group.computation, group.kind, *about, shown))
         return ShownLetters(tuple(groups))
 

@@ -41,11 +41,11 @@ class UiSettings:
 
 
 def serve(
-    settings: UiSettings, orders: Callable[[str], ReplayOrders], told: Callable[[str], None]
+    settings: UiSettings, orders: Callable[[str], ReplayOrders], announce: Callable[[str], None]
 ) -> None:
-    """Serve until Ctrl-C. ``orders`` opens the replays of a root's address. ``told`` is called with
-    the address; the token follows ``#``, a part that browsers never send. Raises SetupError when
-    the page cannot be served."""
+    """Serve until Ctrl-C. ``orders`` opens the replays of a root's address. ``announce`` is called
+    with the address; the token follows ``#``, a part that browsers never send. Raises SetupError
+    when the page cannot be served."""
     try:
         from millwheel.adapters.front.http_server import FrontedServer
         from millwheel.tools.ui.app import PROBES, PageSettings, RunPage
@@ -75,8 +75,11 @@ def serve(
         address = f"{host}:{listener.getsockname()[1]}"
         admits = partial(credentials.admits, address=address) if credentials else None
         page = RunPage(followed, panels, PageSettings(admits, token, hosts))
-        shown = token or (credentials.proof(address) if credentials else "")
-        told(f"{'https' if tls else 'http'}://{address}/" + (f"#token={shown}" if shown else ""))
+        credential = token or (credentials.proof(address) if credentials else "")
+        announce(
+            f"{'https' if tls else 'http'}://{address}/"
+            + (f"#token={credential}" if credential else "")
+        )
         options = _tls(folder) if tls else {}
         server = FrontedServer(
             page.app(),

@@ -48,8 +48,8 @@ class Timeline:
         for name in sorted(before.keys() - slots.keys()):
             shards = [shard for shard, owner in self._owners.items() if owner == name]
             self._lost.update(dict.fromkeys(shards, (name, at_ms)))
-            left = f"; {_shards(len(shards))} wait for another owner" if shards else ""
-            self.say("gone", f"worker {before[name]} is gone ({name}){left}", at_ms)
+            waiting = f"; {_shards(len(shards))} wait for another owner" if shards else ""
+            self.say("gone", f"worker {before[name]} is gone ({name}){waiting}", at_ms)
         for name in sorted(slots.keys() - before.keys()):
             self.say("joined", f"worker {slots[name]} has joined ({name})", at_ms)
         self._settle(at_ms)

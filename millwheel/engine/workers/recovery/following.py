@@ -137,16 +137,16 @@ class Standbys:
             return None
 
     def _completed(self, follower: Follower, entry: ShardEntry) -> StateStore:
-        left = entry.ancestors_since(follower.entry.token)
-        if not left or (left[0].incarnation, left[0].token) != (
+        ancestors = entry.ancestors_since(follower.entry.token)
+        if not ancestors or (ancestors[0].incarnation, ancestors[0].token) != (
             follower.entry.owner,
             follower.entry.token,
         ):
             raise CorruptionError(
                 f"it followed {follower.entry.owner}, whom the lineage does not name any more"
             )
-        have = self._rest(follower, left[0])
-        for ancestor in left[1:]:
+        have = self._rest(follower, ancestors[0])
+        for ancestor in ancestors[1:]:
             have = replay(entry.shard, ancestor, self._parts.journals, follower.store, have)
         if is_behind(entry.shard, have, self._parts.snapshots):
             raise CorruptionError(f"it stands at commit {have}, and a snapshot is further")
@@ -177,13 +177,13 @@ class Standbys:
         self._rounds += 1
         while self._closing:
             self._close(self._closing.pop())
-        made = [self._made(entry) for entry in list(self._entries.values())]
+        new_followers = [self._made(entry) for entry in list(self._entries.values())]
         owners: dict[str, list[Follower]] = {}
         for follower in list(self._followers.values()):
             owners.setdefault(follower.entry.owner, []).append(follower)
         for gone in self._positions.keys() - owners.keys():
             del self._positions[gone]
-        for follower in (each for each in made if each is not None):
+        for follower in (each for each in new_followers if each is not None):
             # From the start of the journal: the position that other followers have reached lies
             # behind commits that the new one still lacks. The others skip what they have by its
             # number (see ``apply``).

@@ -93,13 +93,13 @@ class BucketFilter:
     def _left(bloom: BloomFilter, view: npt.NDArray[np.uint8], bits_of: BitsOf) -> Int64s:
         """The ids of which all bits are set. Few are left after the first slices."""
         at, masks = bits_of.first(bloom)
-        left = np.flatnonzero(view[at] & masks)
+        indexes = np.flatnonzero(view[at] & masks)
         for index in range(1, bloom.num_slices):
-            if not len(left):
+            if not len(indexes):
                 break
-            at, masks = bits_of.of(bloom, index, left)
-            left = left[(view[at] & masks) != 0]
-        return left
+            at, masks = bits_of.of(bloom, index, indexes)
+            indexes = indexes[(view[at] & masks) != 0]
+        return indexes
 
 
 def _bit(words: Words, width: int) -> Int64s:

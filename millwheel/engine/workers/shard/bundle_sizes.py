@@ -43,9 +43,9 @@ class BundleSize:
         self._bundle = bundle
         self.most = bundle
 
-    def learn(self, taken: int, made: int) -> None:
+    def learn(self, input_weight: int, output_weight: int) -> None:
         """Note the input and output of a bundle."""
-        if made > self._bundle and made > taken:
-            self.most = max(taken * self._bundle // made, 1)
-        elif taken and self.most < self._bundle:
+        if output_weight > self._bundle and output_weight > input_weight:
+            self.most = max(input_weight * self._bundle // output_weight, 1)
+        elif input_weight and self.most < self._bundle:
             self.most = min(self.most * 2, self._bundle)

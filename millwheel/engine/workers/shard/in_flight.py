@@ -132,8 +132,8 @@ class InFlight:
         for pending in self._commits:
             if pending.hold.at < hold.at:
                 hold = pending.hold
-        if self.waiting is not None and (kept := self.waiting.kept()).at < hold.at:
-            hold = kept
+        if self.waiting is not None and (waiting_hold := self.waiting.kept()).at < hold.at:
+            hold = waiting_hold
         return hold
 
     def lowest_work(self, work_us: int) -> int:

@@ -40,8 +40,8 @@ class Step:
     def kept(self) -> Hold:
         """The hold on the watermark while the step is not committed: none of its productions was
         sent yet."""
-        made = [*self.bundle.chunks, *((self.chunk,) if self.chunk is not None else ())]
-        at = min([self.hold.at, *(chunk.min_timestamp for chunk in made)])
+        chunks = [*self.bundle.chunks, *((self.chunk,) if self.chunk is not None else ())]
+        at = min([self.hold.at, *(chunk.min_timestamp for chunk in chunks)])
         waits = f"records that wait for {self.asks_for}" if self.asks else _VERDICT
         return Hold(at, waits)
 

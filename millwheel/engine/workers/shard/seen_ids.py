@@ -178,7 +178,7 @@ class SeenIds:
     def drop_copies(self, bundle: Bundle) -> None:
         """Leave only those arrivals in a bundle that were not applied before, and mark them as
         applied."""
-        kept = []
+        arrivals = []
         for arrival in bundle.arrivals:
             if arrival.batch.ids is not None and len(arrival.batch):
                 fresh = self.fresh(arrival.batch)
@@ -187,8 +187,8 @@ class SeenIds:
                     arrival = replace(
                         arrival, batch=_picked(arrival.batch, fresh), duplicates=dropped
                     )
-            kept.append(arrival)
-        bundle.arrivals = kept
+            arrivals.append(arrival)
+        bundle.arrivals = arrivals
 
     def fresh(self, batch: AnyBatch) -> Bools:
         """Which of the records in ``batch``, which has ids, were not applied before; marks them as
@@ -385,10 +385,10 @@ def _first_of_each(low: Words, high: Words) -> Bools:
     return mask
 
 
-def _picked(batch: AnyBatch, kept: Bools) -> AnyBatch:
+def _picked(batch: AnyBatch, mask: Bools) -> AnyBatch:
     if isinstance(batch, ColumnBatch):
-        return batch.where(kept)
-    return without(batch, np.flatnonzero(~kept).tolist())
+        return batch.where(mask)
+    return without(batch, np.flatnonzero(~mask).tolist())
 
 
 def _first_of_buckets(store: StateStore) -> Iterator[bytes]:

@@ -221,14 +221,14 @@ class Shard:
     # --- commit -----------------------------------------------------------------------------------
 
     def _commit(self, step: Step) -> PendingCommit | None:
-        bundle, made = step.bundle, step.chunk
+        bundle, step_chunk = step.bundle, step.chunk
         for chunk in bundle.chunks:
             self.outbox.add(chunk)
             # reads of a source: read again after a crash, they are the same
             if not bundle.commit_before_sending:
                 self.outbox.release(chunk, self._route)
-        if made is not None:
-            self.outbox.add(made)
+        if step_chunk is not None:
+            self.outbox.add(step_chunk)
         pending = self._building.build(step)
         if self._tracing is not None and pending is not None and bundle.traced is not None:
             self._tracing.wait(pending.number, bundle.traced)
@@ -240,7 +240,7 @@ class Shard:
             pending.chunk.commit = 0 if pending.weak else pending.number
             self.outbox.release(pending.chunk, self._route)
         weight = sum([arrival.batch.weight for arrival in bundle.arrivals])
-        self.admission.bundle.learn(weight, 0 if made is None else made.weight)
+        self.admission.bundle.learn(weight, 0 if step_chunk is None else step_chunk.weight)
         return pending
 
     # --- ack, send: after the journal -------------------------------------------------------------

@@ -93,12 +93,12 @@ def in_parts(batches: deque[PendingBatch], writer: Writer, commit: int) -> deque
     first, *others = batches
     *early, last = first.parts
     # The last part stands for the whole in what is measured: only with it is everything visible.
-    made = [replace(first, committable=part, born=[], traced=None, parts=()) for part in early]
-    made.append(replace(first, committable=last, parts=()))
-    made += [
+    parts = [replace(first, committable=part, born=[], traced=None, parts=()) for part in early]
+    parts.append(replace(first, committable=last, parts=()))
+    parts += [
         replace(each, committable=writer.renumbered(each.committable, each.number + len(early)))
         for each in others
     ]
     return deque(
-        replace(each, number=first.number + at, commit=commit) for at, each in enumerate(made)
+        replace(each, number=first.number + at, commit=commit) for at, each in enumerate(parts)
     )

@@ -150,13 +150,13 @@ class SinkOperator(Operator):
             self._publish(bundle.now_us)
         if not any(len(arrival.batch) for arrival in bundle.arrivals):
             return
-        batch, made = self._preparing.take() or self._prepared_now(bundle)
+        batch, outcome = self._preparing.take() or self._prepared_now(bundle)
         count = len(batch.records) + sum(map(len, batch.columns))
-        number, committable = self._next_number, made.committable
+        number, committable = self._next_number, outcome.committable
         if number != batch.number:  # one before it was split while this one was prepared
             committable = self._writer.renumbered(committable, number)
         self._next_number += 1
-        count -= self._refuse(bundle, made.refused)
+        count -= self._refuse(bundle, outcome.refused)
         bundle.overlay.put(NEXT_BATCH, self._next_number.to_bytes(8, "big"))
         bundle.count("records_out", count)
         earliest = min(arrival.batch.earliest for arrival in bundle.arrivals)
@@ -213,8 +213,8 @@ class SinkOperator(Operator):
         )
 
     def take_latencies(self) -> list[float]:
-        taken, self._latencies_ms = self._latencies_ms, []
-        return taken
+        latencies, self._latencies_ms = self._latencies_ms, []
+        return latencies
 
     @property
     def told(self) -> int:

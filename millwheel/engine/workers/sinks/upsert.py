@@ -184,8 +184,8 @@ class UpsertOperator(Operator):
         )
 
     def take_latencies(self) -> list[float]:
-        taken, self._latencies_ms = self._latencies_ms, []
-        return taken
+        latencies, self._latencies_ms = self._latencies_ms, []
+        return latencies
 
     @property
     def told(self) -> int:

@@ -171,10 +171,10 @@ class Part:
         )
         return most if self.ahead is None else min(most, self.ahead.share * self.record_bytes)
 
-    def told_bytes(self, asked: int, records: int) -> None:
+    def told_bytes(self, size_bytes: int, records: int) -> None:
         """Learn from a read in columns how many bytes a record has."""
         if records:
-            self.record_bytes = min(self.record_bytes, max(asked // records, 1))
+            self.record_bytes = min(self.record_bytes, max(size_bytes // records, 1))
 
     def leave_groups(self, bundle: Bundle) -> None:
         """Send records from here on, once that is committed."""

@@ -294,9 +294,9 @@ class SourceOperator(Operator):
         )
         if self._parts.whole is not None:
             needs, fields = frozenset(self._parts.whole.fields), self._parts.whole.fields
-        asked, read = part.most_bytes, None
+        most_bytes, read = part.most_bytes, None
         with suppress(Unfit), self._boundary.inside(bundle.count):
-            read = reader.read_frame(part.position, asked)
+            read = reader.read_frame(part.position, most_bytes)
         if read is None or needs is None or fields is None:
             if checked is not None:
                 checked.missed()
@@ -318,7 +318,7 @@ class SourceOperator(Operator):
         if checked is not None:
             checked.hit()
         part.silence.heard(bundle.now_us)
-        part.told_bytes(asked, len(read))
+        part.told_bytes(most_bytes, len(read))
         part.size.told(read.next_position > part.position and not read.finished)
         groups = part.combine.groups(self._parts.combining, outcome.batches, len(read))
         if part.combine.on and groups is None:

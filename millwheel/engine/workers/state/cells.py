@@ -66,13 +66,13 @@ class Cell:
 def trimmed(cells: dict[Any, Cell], most: int, most_bytes: int) -> int:
     """Drop the oldest cells, so that at most so many are left, with at most so many bytes; how many
     bytes are left."""
-    held, kept = 0, 0
+    held, count = 0, 0
     for cell in reversed(cells.values()):
         size = len(cell.written or b"")
-        if kept == most or held + size > most_bytes:
+        if count == most or held + size > most_bytes:
             break
-        held, kept = held + size, kept + 1
-    for key in list(cells)[: len(cells) - kept]:
+        held, count = held + size, count + 1
+    for key in list(cells)[: len(cells) - count]:
         del cells[key]
     return held
 
@@ -148,11 +148,11 @@ class Typed:
             cell.data = self.encode(value)
             cell.value, cell.lent = value.copy(), False
         else:
-            kept, data = self.stored.form(value)
-            if type(kept) not in PLAIN:
+            form, data = self.stored.form(value)
+            if type(form) not in PLAIN:
                 cell.data, cell.value, cell.lent = data, STORED, True
             else:
-                cell.value, cell.lent = kept, True
+                cell.value, cell.lent = form, True
 
     def write(self, cell: Cell, value: Any) -> None:
         """The current call writes a cell (ABSENT: removes the entry)."""

@@ -80,7 +80,7 @@ def write_segments(windows: ColumnWindows, shard: str, overlay: Overlay, slots: 
     for number in changes.gone:
         overlay.delete(COLUMNS + pack(shard) + number8(number))
     for segment in changes.new:
-        kept = Segment(
+        stored = Segment(
             segment.level,
             segment.held,
             windows.kind,
@@ -89,7 +89,7 @@ def write_segments(windows: ColumnWindows, shard: str, overlay: Overlay, slots: 
             segment.fired,
             windows.lateness_us,
         )
-        overlay.put(*segment_entry(shard, segment.number, kept))
+        overlay.put(*segment_entry(shard, segment.number, stored))
 
 
 def validate_segments(every: Sequence[ColumnWindows], shard: str, state: StoreView) -> None:
@@ -135,7 +135,7 @@ def segments_within(store: StateStore, within: KeyRange, closed: int) -> list[Se
         segments.append(
             replace(segment, held=segment.groups.filter(pl.Series(mask, dtype=pl.Boolean)))
         )
-    kept = [
+    open_segments = [
         replace(
             segment,
             held=entered(groups, closed) if segment.kind is GroupsKind.STEPS else groups,
@@ -143,7 +143,7 @@ def segments_within(store: StateStore, within: KeyRange, closed: int) -> list[Se
         )
         for segment, groups in zip(segments, _open_groups(segments, closed), strict=True)
     ]
-    return [segment for segment in kept if segment.groups.height]
+    return [segment for segment in open_segments if segment.groups.height]
 
 
 def _open_groups(segments: Sequence[Segment], closed: int) -> list[pl.DataFrame]:

@@ -132,12 +132,12 @@ class StoredType:
         return f"declare the type, {text}" if text else _fix(value)
 
     def _refused(self, why: str) -> RecordError:
-        told = (
+        declaration = (
             "has no declared type"
             if self._declared is Any
             else f"is declared as {_named(self._declared)}"
         )
-        return RecordError(f"state {self._name!r} {told}: {why}")
+        return RecordError(f"state {self._name!r} {declaration}: {why}")
 
 
 class _Judged(NamedTuple):

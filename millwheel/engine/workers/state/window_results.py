@@ -204,9 +204,9 @@ class WindowAnswers:
         results = [*columns, *machine.open_results(stored, _slots(query, stored, machine))]
         windows = [KeptWindow(*window, self.finish(dict(result))) for window, result in results]
         windows.sort(key=lambda window: (window.end_us, window.start_us))
-        kept = self.spec.queryable
-        latest = newest_result(state, query.key, hashed) if kept else None
-        return of_windows(query, windows, latest, kept, watermark_us)
+        keeps_latest = self.spec.queryable
+        latest = newest_result(state, query.key, hashed) if keeps_latest else None
+        return of_windows(query, windows, latest, keeps_latest, watermark_us)
 
 
 def _slots(

@@ -58,13 +58,13 @@ class TracedBundle:
         traced = [each for each in self.records if each.arrival == arrival]
         if not traced:
             return rows
-        left, start = iter(rows), 0
+        rest, start = iter(rows), 0
         parts: list[Iterable[R]] = []
         for each in sorted(traced, key=attrgetter("index")):
             # Slices, not a check of each row, so that untraced rows cost nothing extra.
-            parts += [islice(left, each.index - start), self._one(left, each.span, lengths)]
+            parts += [islice(rest, each.index - start), self._one(rest, each.span, lengths)]
             start = each.index + 1
-        return chain(*parts, left)
+        return chain(*parts, rest)
 
     def _one(
         self, rows: Iterator[R], span: TraceSpan, lengths: Callable[[], Lengths]

@@ -90,7 +90,7 @@ def cannot_be_made(kind: type[Computation], options: Mapping[str, Any]) -> str:
     if _has_secret(options):
         return ""
     try:
-        made = kind(**options)
+        instance = kind(**options)
     except KeyboardInterrupt:
         raise
     except BaseException as ex:  # whatever the user's constructor raises, SystemExit included
@@ -98,9 +98,9 @@ def cannot_be_made(kind: type[Computation], options: Mapping[str, Any]) -> str:
         where = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
         text = f"{type(ex).__name__}: {ex}{missing_file_hint(ex)}{where}"
         return f"{_line_of(kind)}{kind.__name__} cannot be built with these options: {text}"
-    if not isinstance(made, Computation):
+    if not isinstance(instance, Computation):
         return (
-            f"{_line_of(kind)}{kind.__name__} constructs a {type(made).__name__}, not a"
+            f"{_line_of(kind)}{kind.__name__} constructs a {type(instance).__name__}, not a"
             " millwheel.Computation"
         )
     return ""

@@ -106,11 +106,11 @@ class CodeChecks:
         from millwheel.connect.sinks import build_sink
 
         plain = replace(sink, options=unrevealed(sink.options))
-        made = self._build(kind, lambda: build_sink(plain, self._spec.folder))
-        if made is not None and made.replaces_rows:
+        built_sink = self._build(kind, lambda: build_sink(plain, self._spec.folder))
+        if built_sink is not None and built_sink.replaces_rows:
             self.replacing[sink.stream] = kind.name
-        if made is not None and sink.stream in retracting_streams(self._spec):
-            if not made.takes_retractions:
+        if built_sink is not None and sink.stream in retracting_streams(self._spec):
+            if not built_sink.takes_retractions:
                 self._reader.bad(
                     kind.node, f"the stream {sink.stream!r} carries retractions, {_CANNOT_RETRACT}"
                 )
@@ -193,17 +193,17 @@ class CodeChecks:
         path = ("computations", computation.name, "enrich", "lookup")
         plain = replace(lookup, options=unrevealed(lookup.options))
         node = find(self._top, *path, lookup.kind)
-        made = self._build(
+        built_lookup = self._build(
             Kind(lookup.kind, lookup.options, node), lambda: build_lookup(plain, self._spec.folder)
         )
-        if made is None:
+        if built_lookup is None:
             return
-        if lookup.by and len(lookup.by) != len(made.by):
-            count = f"{len(made.by)} values ({', '.join(made.by)})"
+        if lookup.by and len(lookup.by) != len(built_lookup.by):
+            count = f"{len(built_lookup.by)} values ({', '.join(built_lookup.by)})"
             self._bad(
                 f"{lookup.kind} needs {count}, but by gives {len(lookup.by)}", *path[:-1], "by"
             )
-        for text in () if lookup.by else made.by:
+        for text in () if lookup.by else built_lookup.by:
             try:
                 compile_expression(text)
             except ValueError as ex:
@@ -227,13 +227,13 @@ class CodeChecks:
         for each in computation.aggregates:
             path = ("computations", computation.name, "aggregate", each.name)
             try:
-                made = make_aggregator(
+                aggregator = make_aggregator(
                     each.function, each.options, lambda name: load_object(name, self._spec.folder)
                 )
             except Exception as ex:  # the constructor of one of the user's own may raise anything
                 self._bad(f"this cannot be made: {type(ex).__name__}: {ex}", *path)
                 continue
-            if back and not made.subtracts:
+            if back and not aggregator.subtracts:
                 self._bad(
                     f"its input takes records back, and {each.function} cannot take a record out of"
                     " a slice again; use aggregates that can (count, sum, …), or a window",

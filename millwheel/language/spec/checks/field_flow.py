@@ -35,11 +35,11 @@ def exact_fields(spec: PipelineSpec, classes: Fields) -> dict[str, tuple[str, ..
     fields = {stream: tuple(names) for stream, names in classes.items()}
     # each round knows one step further down; circles stay unknown
     for _ in range(len(spec.computations) + 1):
-        made: dict[str, list[tuple[str, ...] | None]] = {}
+        outputs: dict[str, list[tuple[str, ...] | None]] = {}
         for computation in spec.computations:
             for stream, names in _outputs(computation, fields):
-                made.setdefault(stream, []).append(names)
-        for stream, several in made.items():
+                outputs.setdefault(stream, []).append(names)
+        for stream, several in outputs.items():
             if stream in sources or stream in classes or None in several:
                 continue
             fields[stream] = tuple(dict.fromkeys(name for names in several for name in names or ()))
@@ -54,9 +54,9 @@ def fields_of_classes(spec: PipelineSpec) -> dict[str, list[str]]:
         if stream.schema
     }
     return {
-        name: [field.name for field in msgspec.structs.fields(made)]
-        for name, made in classes.items()
-        if isinstance(made, type) and issubclass(made, msgspec.Struct)
+        name: [field.name for field in msgspec.structs.fields(loaded)]
+        for name, loaded in classes.items()
+        if isinstance(loaded, type) and issubclass(loaded, msgspec.Struct)
     }
 
 
@@ -65,10 +65,10 @@ def _outputs(
 ) -> Iterator[tuple[str, tuple[str, ...] | None]]:
     """Each stream that a computation fills, with the fields of what it puts there (None:
     unknown)."""
-    taken = _taken(computation, fields)
+    input_fields = _taken(computation, fields)
     if computation.late_side:
-        yield computation.late_side, taken
-    names = _made(computation, taken)
+        yield computation.late_side, input_fields
+    names = _made(computation, input_fields)
     yield from ((stream, names) for stream in computation.outputs)
 
 
@@ -82,7 +82,9 @@ def _taken(computation: ComputationSpec, fields: Fields) -> tuple[str, ...] | No
     return tuple(dict.fromkeys(name for stream in streams for name in fields[stream]))
 
 
-def _made(computation: ComputationSpec, taken: tuple[str, ...] | None) -> tuple[str, ...] | None:
+def _made(
+    computation: ComputationSpec, input_fields: tuple[str, ...] | None
+) -> tuple[str, ...] | None:
     match computation.work:
         case CallbackSpec() | WindowCallbackSpec() | SlicesSpec():
             return None
@@ -93,16 +95,22 @@ def _made(computation: ComputationSpec, taken: tuple[str, ...] | None) -> tuple[
             results = [aggregate.name for aggregate in aggregates] or ["result"]
             return (*key_names(computation.inputs), *WINDOW_FIELDS, *results)
         case StepsSpec(steps):
-            return _stepped(steps, taken)
+            return _stepped(steps, input_fields)
         case work:
-            return None if taken is None else tuple(dict.fromkeys((*taken, *_added(work))))
+            return (
+                None
+                if input_fields is None
+                else tuple(dict.fromkeys((*input_fields, *_added(work))))
+            )
 
 
-def _stepped(steps: Sequence[StepSpec], taken: tuple[str, ...] | None) -> tuple[str, ...] | None:
+def _stepped(
+    steps: Sequence[StepSpec], input_fields: tuple[str, ...] | None
+) -> tuple[str, ...] | None:
     for step in steps:
         if step.kind is not StepKind.FILTER:
-            taken = tuple(step.fields) if step.fields else None
-    return taken
+            input_fields = tuple(step.fields) if step.fields else None
+    return input_fields
 
 
 def _added(work: Work) -> tuple[str, ...]:

@@ -31,11 +31,11 @@ def _problem(query: QuerySpec, computations: dict[str, ComputationSpec]) -> str:
         if name not in computations:
             return unknown("computation", name, list(computations))
         computation = computations[name]
-        kept = [aggregate.name for aggregate in computation.aggregates]
-        if value and kept and value not in kept:
-            return unknown(f"value of {name}", value, kept)
-        if not value and len(kept) > 1:
-            return f"{name} has {len(kept)} values; name one, such as {name}.{kept[0]}"
+        values = [aggregate.name for aggregate in computation.aggregates]
+        if value and values and value not in values:
+            return unknown(f"value of {name}", value, values)
+        if not value and len(values) > 1:
+            return f"{name} has {len(values)} values; name one, such as {name}.{values[0]}"
         keep_us = computation.work.keep_us if isinstance(computation.work, SlicesSpec) else None
         if keep_us is not None and (query.window_us or 0) > keep_us:
             return f"the window is longer than {name} keeps its slices, {duration_text(keep_us)}"

@@ -82,29 +82,30 @@ def check_keys(
 
 
 def read_aggregates(
-    reader: NodeReader, node: YamlNode | None, taken: tuple[str, ...]
+    reader: NodeReader, node: YamlNode | None, row_fields: tuple[str, ...]
 ) -> tuple[AggregateSpec, ...]:
-    """All aggregates. ``taken`` are the names of fields that every row already has."""
+    """All aggregates. ``row_fields`` are the names of fields that every row already has."""
     specs = []
     for name, child in reader.entries(node, _EXAMPLE).items():
-        if _check_name(reader, name, child, taken):
+        if _check_name(reader, name, child, row_fields):
             spec = _aggregate(reader, name, child)
             if spec is not None:
                 specs.append(spec)
     return tuple(specs)
 
 
-def _check_name(reader: NodeReader, name: str, node: YamlNode, taken: tuple[str, ...]) -> bool:
+def _check_name(reader: NodeReader, name: str, node: YamlNode, row_fields: tuple[str, ...]) -> bool:
     if not name.isidentifier():
         reader.bad(
             node,
             f"{name[:80]!r} cannot be the name of a field: write letters, digits and _, not"
             " beginning with a digit",
         )
-    elif name in taken:
+    elif name in row_fields:
         reader.bad(
             node,
-            f"every row already has a field {name!r} ({', '.join(taken)}); choose another name",
+            f"every row already has a field {name!r} ({', '.join(row_fields)}); choose another"
+            " name",
         )
     else:
         return True
@@ -168,10 +169,10 @@ def _checked(reader: NodeReader, node: YamlNode, spec: AggregateSpec) -> Aggrega
     if spec.function not in FUNCTIONS:
         reader.bad(node, unknown("function", spec.function, [*sorted(FUNCTIONS), "module:Class"]))
         return None
-    made: Any = reader.attempt(node, lambda: make_aggregator(spec.function, spec.options))
-    if made is None:
+    aggregator: Any = reader.attempt(node, lambda: make_aggregator(spec.function, spec.options))
+    if aggregator is None:
         return None
-    if made.needs_argument and not spec.argument and not reader.problems.concerns(node.path):
+    if aggregator.needs_argument and not spec.argument and not reader.problems.concerns(node.path):
         reader.bad(
             node,
             f"{spec.function} needs a field or an expression; write for example {{{spec.function}:"

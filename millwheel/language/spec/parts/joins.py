@@ -204,12 +204,12 @@ def _check_window(reader: NodeReader, fields: Mapping[str, YamlNode]) -> None:
 def _check_names(reader: NodeReader, node: YamlNode, inputs: Sequence[InputSpec]) -> None:
     """A result has the key, the bounds of the window, and each record under the name of its
     stream."""
-    taken = [*key_names(tuple(inputs)), *WINDOW_FIELDS]
+    row_fields = [*key_names(tuple(inputs)), *WINDOW_FIELDS]
     for node_input in inputs:
-        if node_input.stream in taken:
+        if node_input.stream in row_fields:
             reader.bad(
                 node,
-                f"a result has the fields {', '.join(taken)}, and each record under the name of its"
-                f" stream, but a stream is called {node_input.stream!r}; give the stream"
+                f"a result has the fields {', '.join(row_fields)}, and each record under the name"
+                f" of its stream, but a stream is called {node_input.stream!r}; give the stream"
                 " another name",
             )

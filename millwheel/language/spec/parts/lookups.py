@@ -99,7 +99,7 @@ def read_lookup(
             " the answer",
         )
     keys = [field for each in inputs for field in key_fields(each)]
-    for taken in {name, *added} & set(keys):
+    for key_name in {name, *added} & set(keys):
         where = parts.get("as") or parts.get("fields") or enrich_node
-        reader.bad(where, f"{taken!r} would replace the key of the records; choose another name")
+        reader.bad(where, f"{key_name!r} would replace the key of the records; choose another name")
     return LookupSpec(kind.name, kind.options, **values)

@@ -276,15 +276,15 @@ def _with_paths(node: YamlNode, path: str, depth: int, problems: Problems) -> Ya
 def _malformed(ex: MarkedYAMLError, text: str, line: int) -> str:
     what = " ".join(part for part in (ex.context, ex.problem) if part).replace("\n", " ")
     lines = text.splitlines()
-    shown = lines[line - 1].strip() if line <= len(lines) else ""
-    at = f" at `{shown:.60}`" if shown else ""
-    return f"this is no YAML: {what}{at}. {_advice(what, shown)}"
+    excerpt = lines[line - 1].strip() if line <= len(lines) else ""
+    at = f" at `{excerpt:.60}`" if excerpt else ""
+    return f"this is no YAML: {what}{at}. {_advice(what, excerpt)}"
 
 
-def _advice(what: str, shown: str) -> str:
+def _advice(what: str, excerpt: str) -> str:
     if "\\t" in what:
         return "Indent with spaces, not with tabs"
-    if re.search(r"(?<![\"'])\$\{", shown):
+    if re.search(r"(?<![\"'])\$\{", excerpt):
         return 'Put quotes around parameters: "${name}"'
     if "mapping values are not allowed" in what:
         return "Check the indentation, and put quotes around a text that holds `: `"

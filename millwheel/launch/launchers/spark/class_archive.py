@@ -59,15 +59,16 @@ def make_archive() -> Path:
             tempfile.TemporaryDirectory() as folder,
             tempfile.TemporaryDirectory(dir=archive.parent) as beside,
         ):
-            made = Path(beside) / archive.name
+            staged = Path(beside) / archive.name
             context = connected(
-                SparkSettings("", 1, "class archive", folder, f"{folder}/log", archive=made), print
+                SparkSettings("", 1, "class archive", folder, f"{folder}/log", archive=staged),
+                print,
             )
             context.parallelize([1], 1).map(str).collect()
             context.stop()
             end_gateway(context, _MAKING_S)
-            made.chmod(0o444)  # for whoever may read the jars
-            os.replace(made, archive)
+            staged.chmod(0o444)  # for whoever may read the jars
+            os.replace(staged, archive)
     except OSError as error:
         raise SetupError(
             f"the archive of Spark's classes, {archive}, cannot be made: {error}"

@@ -49,12 +49,12 @@ class Cores:
 
 def waiting(running: int, workers: int, executors: int, master: str, demand: str) -> str:
     """The sentence for ``running`` of ``workers`` workers that have a core."""
-    told = f"Spark has given {running} of {workers} workers a core"
+    sentence = f"Spark has given {running} of {workers} workers a core"
     if executors >= workers:
-        return f"{told}: its {executors} executors have not begun their tasks yet"
+        return f"{sentence}: its {executors} executors have not begun their tasks yet"
     if executors > running:
-        return f"{told}; it has started {executors} executors so far"
+        return f"{sentence}; it has started {executors} executors so far"
     return (
-        f"{told}: no machine of {master} has {demand} free for another executor. Other applications"
-        " may hold them, or spark.cores.max may be less than the workers need"
+        f"{sentence}: no machine of {master} has {demand} free for another executor. Other"
+        " applications may hold them, or spark.cores.max may be less than the workers need"
     )

@@ -71,8 +71,8 @@ def replay(
     count = ask(root, orders, chosen, limit)
     driven, rest = is_driven(root), list(left_out(chosen, before, count))
     if as_json:
-        asked = {"root": str(root), "replayed": count, "running": driven, "left_out": rest}
-        sys.stdout.buffer.write(msgspec.json.encode(asked) + b"\n")
+        document = {"root": str(root), "replayed": count, "running": driven, "left_out": rest}
+        sys.stdout.buffer.write(msgspec.json.encode(document) + b"\n")
         return
     when = "now" if driven else "when the pipeline is run on this root again"
     word = "letter is" if count == 1 else "letters are"
@@ -90,10 +90,10 @@ def left_out(chosen: Sequence[Letter], before: Collection[str], count: int) -> I
     if never:
         kinds = ", ".join(f"{many:,} of {what}" for what, many in sorted(never.items()))
         yield f"{never.total():,} cannot be tried again: {kinds}."
-    asked = sum(bool(letter.again) and letter.id in before for letter in chosen)
-    if asked:
-        yield f"{asked:,} were asked for before."
-    if over := len(chosen) - never.total() - asked - count:
+    repeated = sum(bool(letter.again) and letter.id in before for letter in chosen)
+    if repeated:
+        yield f"{repeated:,} were asked for before."
+    if over := len(chosen) - never.total() - repeated - count:
         yield f"{over:,} are over the limit."
 
 

@@ -57,7 +57,7 @@ def shards_shown(tables: Mapping[str, RangeTable], work: Mapping[str, Work]) -> 
     for node, table in tables.items():
         for entry in sorted(table.shards, key=lambda entry: entry.range.lo):
             done = work.get(entry.shard)
-            shown = ShardShown(
+            shard = ShardShown(
                 *(
                     node,
                     entry.shard,
@@ -72,7 +72,7 @@ def shards_shown(tables: Mapping[str, RangeTable], work: Mapping[str, Work]) -> 
                 busy=None if done is None else round(done.busy, 4),
                 records_per_s=None if done is None else round(done.records_per_s, 1),
             )
-            shards.append(shown)
+            shards.append(shard)
     return shards
 
 

@@ -163,8 +163,8 @@ def _requested(folder: str, root: Path, run: RunInfo, stay: bool, patience_s: fl
 
 
 def _ask_to_stop(run: RunInfo, coordination: Coordination) -> None:
-    asked = StopRequest(run.instance, run.driver_pid)
-    coordination.join(STOP, f"stop-{uuid4().hex[:12]}", msgspec.json.encode(asked))
+    request = StopRequest(run.instance, run.driver_pid)
+    coordination.join(STOP, f"stop-{uuid4().hex[:12]}", msgspec.json.encode(request))
 
 
 def _await_end(root: Path, limit_s: float) -> None:
@@ -199,10 +199,10 @@ def _taken(record: SavepointRecord, folder: Path) -> SavepointTaken:
     )
 
 
-def _words(taken: SavepointTaken) -> str:
+def _words(result: SavepointTaken) -> str:
     return (
-        f"Savepoint {taken.folder}: {taken.shards} shards of {taken.nodes} nodes,"
-        f" {taken.bytes / 1e6:,.1f} MB; all stood still for {taken.held_ms} ms at most."
+        f"Savepoint {result.folder}: {result.shards} shards of {result.nodes} nodes,"
+        f" {result.bytes / 1e6:,.1f} MB; all stood still for {result.held_ms} ms at most."
     )
 
 

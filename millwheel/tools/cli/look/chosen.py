@@ -15,6 +15,6 @@ def chosen_root(address: str) -> Path:
     """
     root = find_root(address)
     if not address:
-        shown = root.relative_to(Path.cwd()) if root.is_relative_to(Path.cwd()) else root
-        sys.stderr.write(f"Using the run in {shown}\n")
+        short_path = root.relative_to(Path.cwd()) if root.is_relative_to(Path.cwd()) else root
+        sys.stderr.write(f"Using the run in {short_path}\n")
     return root

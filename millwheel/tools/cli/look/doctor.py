@@ -166,13 +166,13 @@ def _limits() -> Diagnosis:
 def permissions(folder: str) -> Diagnosis:
     """Whether a root can be created there: files can be written and linked, and a name can be
     created only once."""
-    made = _first_new(Path(folder).absolute())
+    first_new = _first_new(Path(folder).absolute())
     try:
         probe(folder, need_bytes=NEED_BYTES)
     except (MillwheelError, OSError) as error:
         return Diagnosis("permissions", BAD, str(error))
     finally:
-        _remove_empty(Path(folder).absolute(), made)
+        _remove_empty(Path(folder).absolute(), first_new)
     return Diagnosis(
         "permissions", GOOD, f"{folder} can be written, and keeps the promises a root rests on"
     )
@@ -184,13 +184,13 @@ def _first_new(path: Path) -> Path | None:
     return missing[-1] if missing else None
 
 
-def _remove_empty(path: Path, made: Path | None) -> None:
+def _remove_empty(path: Path, first_new: Path | None) -> None:
     """Remove the folders that the check made."""
-    for each in (path, *path.parents) if made is not None else ():
+    for each in (path, *path.parents) if first_new is not None else ():
         if not each.is_dir() or any(each.iterdir()):
             return
         each.rmdir()
-        if each == made:
+        if each == first_new:
             return
 
 
@@ -253,8 +253,8 @@ def executors(master: str, ask: AskExecutors) -> Diagnosis:
             check_master(master)
         answers = ask(master)
     except Exception as error:  # whatever Spark raises is what the user must read
-        said = str(error).strip() or repr(error)
-        return Diagnosis("executors", BAD, f"{master}: {said.splitlines()[0]}")
+        text = str(error).strip() or repr(error)
+        return Diagnosis("executors", BAD, f"{master}: {text.splitlines()[0]}")
     ours = ".".join(map(str, sys.version_info[:2]))
     for machine, theirs, missing in answers:
         if not theirs.startswith(f"{ours}."):

@@ -28,17 +28,19 @@ def summary(address: str, console: Console, as_json: bool) -> None:
     root = chosen_root(address)
     done = read_completed(root)
     if done is not None:
-        shown = SummaryShown(str(root), "complete", msgspec.convert(done, Summary))
+        document = SummaryShown(str(root), "complete", msgspec.convert(done, Summary))
     else:
         noted = read_progress(root)
         if noted is None:
             raise SetupError(f"The run on {root} has done nothing yet; ask again in a second")
-        shown = SummaryShown(str(root), "running" if is_driven(root) else "stopped", noted.summary)
+        document = SummaryShown(
+            str(root), "running" if is_driven(root) else "stopped", noted.summary
+        )
     if as_json:
-        return write_json(shown)
+        return write_json(document)
     console.print(
-        f"The run on {root} is {shown.state}.", markup=False, highlight=False, soft_wrap=True
+        f"The run on {root} is {document.state}.", markup=False, highlight=False, soft_wrap=True
     )
-    for line in summary_lines(shown.summary):
+    for line in summary_lines(document.summary):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     return None

@@ -60,10 +60,10 @@ class ExternalSinkContract(SinkContract):
             life.publish(old, 0)
             heir = life.writer(Outside())
             life.publish(heir, 0)  # publishes nothing new, but fences the former owner
-            shown = life.world.rows()
+            visible = life.world.rows()
             for _ in range(2):
                 _fenced(lambda: old.publish(life.committables[1]))
-            assert life.world.rows() == shown, (
+            assert life.world.rows() == visible, (
                 "a former owner wrote after its successor had asked the target"
             )
             life.publish(heir, 1)
@@ -73,7 +73,7 @@ class ExternalSinkContract(SinkContract):
             self.expect(life, "a former owner was shut out")
 
     def test_a_target_that_is_away_stops_nobody_else_and_loses_nothing(self) -> None:
-        with self.life(3) as life, _sentences() as said:
+        with self.life(3) as life, _sentences() as sentences:
             outside = Outside()
             writer = life.writer(outside)
             assert writer.publishes_aside, "it would hold up the worker's loop: set publishes_aside"
@@ -85,8 +85,8 @@ class ExternalSinkContract(SinkContract):
             life.prepare(writer)
             for _ in range(_AWAY_TRIES):
                 _unavailable(lambda: writer.publish(life.committables[1]))
-            assert len(said) == 1, (
-                f"one sentence a minute tells that the target is away, not {said or 'none'}"
+            assert len(sentences) == 1, (
+                f"one sentence a minute tells that the target is away, not {sentences or 'none'}"
             )
             outside.away = None
             for number in (1, 2):
@@ -153,10 +153,10 @@ class _Hurried(SinkWorld):
         self._inner = inner
 
     def sink(self, outside: Outside) -> Sink:
-        made = self._inner.sink(outside)
-        if isinstance(made, ExternalSink):
-            made.longest_wait_s = 0.0
-        return made
+        sink = self._inner.sink(outside)
+        if isinstance(sink, ExternalSink):
+            sink.longest_wait_s = 0.0
+        return sink
 
     def rows(self) -> list[Any]:
         return self._inner.rows()
@@ -202,17 +202,17 @@ def _unavailable(publish: Callable[[], object]) -> None:
 @contextmanager
 def _sentences() -> Iterator[list[str]]:
     """Collects the warnings that are logged, as in a new process."""
-    said: list[str] = []
+    sentences: list[str] = []
 
     class Listening(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            said.append(record.getMessage())
+            sentences.append(record.getMessage())
 
     listening = Listening(logging.WARNING)
     root = logging.getLogger("millwheel")
     root.addHandler(listening)
     absence.forget()
     try:
-        yield said
+        yield sentences
     finally:
         root.removeHandler(listening)

@@ -279,8 +279,8 @@ def _written_over(synced: bytes, written: bytes, choose: Choice) -> bytes:
     if synced[: len(written)] == written:
         return synced
     changed = [at for at, (old, new) in enumerate(zip(synced, written, strict=False)) if old != new]
-    kept = changed[0] + choose(changed[-1] + 1 - changed[0])
-    return written[:kept] + synced[kept:]
+    length = changed[0] + choose(changed[-1] + 1 - changed[0])
+    return written[:length] + synced[length:]
 
 
 @lru_cache(maxsize=10_000)
