@@ -184,13 +184,11 @@ class Flow(Generic[T]):
             if isinstance(callback, str)
             else getattr(callback, "__name__", "callback")
         )
-        node_name = self._draft.name_for(name, outputs[0] if outputs else "", word)
+        node = self._draft.name_for(name, outputs[0] if outputs else "", word)
         if isinstance(output, str):
-            outputs = outputs or (node_name,)
+            outputs = outputs or (node,)
         code = (
-            callback
-            if isinstance(callback, str)
-            else self._draft.keep(callback, node_name, "callback")
+            callback if isinstance(callback, str) else self._draft.keep(callback, node, "callback")
         )
         fields: dict[str, Any] = {"callback": code}
         if options:
@@ -199,7 +197,7 @@ class Flow(Generic[T]):
             fields["order_by"] = order_by
         if outputs:
             fields["output"] = outputs[0] if len(outputs) == 1 else list(outputs)
-        self._draft.add_computation(node_name, self._inputs, {**fields, **given_dials(dials)})
+        self._draft.add_computation(node, self._inputs, {**fields, **given_dials(dials)})
         streams = tuple(self._stream(each) for each in outputs)
         return streams[0] if isinstance(output, str) else streams
 
@@ -217,11 +215,11 @@ class Flow(Generic[T]):
         Equal records are dropped and counted, until one is ``within`` later than the record passed
         on.
         """
-        node_name = self._draft.name_for(name, output, f"{self._inputs[0].stream}_deduplicate")
+        node = self._draft.name_for(name, output, f"{self._inputs[0].stream}_deduplicate")
         options = {"within": within, **({"by": list(by)} if by else {})}
-        fields = {"deduplicate": options, "output": output or node_name, **given_dials(dials)}
-        self._draft.add_computation(node_name, self._inputs, fields)
-        return self._stream(output or node_name)
+        fields = {"deduplicate": options, "output": output or node, **given_dials(dials)}
+        self._draft.add_computation(node, self._inputs, fields)
+        return self._stream(output or node)
 
     def branch(
         self,
@@ -238,11 +236,11 @@ class Flow(Generic[T]):
         stream). If none holds, it goes to the stream with ``"otherwise"``; without one it is
         dropped and counted.
         """
-        node_name = self._draft.name_for(name, "", f"{self._inputs[0].stream}_branch")
+        node = self._draft.name_for(name, "", f"{self._inputs[0].stream}_branch")
         fields: dict[str, Any] = {"branch": dict(conditions)}
         if match != "first":
             fields["match"] = match
-        self._draft.add_computation(node_name, self._inputs, {**fields, **given_dials(dials)})
+        self._draft.add_computation(node, self._inputs, {**fields, **given_dials(dials)})
         return tuple(self._stream(stream) for stream in conditions)
 
     def join(
@@ -262,12 +260,12 @@ class Flow(Generic[T]):
         records, each under the name of its stream; None for one that has no partner
         (``how="left"``: of this stream; ``"outer"``: of either).
         """
-        node_name = self._draft.name_for(name, output, f"{self._inputs[0].stream}_join")
-        tree = window_tree(window, lambda thing, what: self._draft.keep(thing, node_name, what))
+        node = self._draft.name_for(name, output, f"{self._inputs[0].stream}_join")
+        tree = window_tree(window, lambda thing, what: self._draft.keep(thing, node, what))
         options = {"window": tree, "join": how}
-        fields = {**options, "output": output or node_name, **given_dials(dials)}
-        self._draft.add_computation(node_name, (*self._inputs, *other._inputs), fields)
-        return self._stream(output or node_name)
+        fields = {**options, "output": output or node, **given_dials(dials)}
+        self._draft.add_computation(node, (*self._inputs, *other._inputs), fields)
+        return self._stream(output or node)
 
     def enrich(
         self,
@@ -288,15 +286,15 @@ class Flow(Generic[T]):
         such a value: the field is None, or the record is dropped and counted, or it becomes a dead
         letter.
         """
-        node_name = self._draft.name_for(name, output, f"{self._inputs[0].stream}_enrich")
+        node = self._draft.name_for(name, output, f"{self._inputs[0].stream}_enrich")
         options: dict[str, Any] = {"with": other._inputs[0].stream}
         options.update(
             {"as": field} if field else {}, **({"missing": missing} if missing != "keep" else {})
         )
         options.update({"as_of": as_of} if as_of != "timestamp" else {})
-        fields = {"enrich": options, "output": output or node_name, **given_dials(dials)}
-        self._draft.add_computation(node_name, (*self._inputs, *other._inputs), fields)
-        return self._stream(output or node_name)
+        fields = {"enrich": options, "output": output or node, **given_dials(dials)}
+        self._draft.add_computation(node, (*self._inputs, *other._inputs), fields)
+        return self._stream(output or node)
 
     def look_up(
         self,
@@ -319,7 +317,7 @@ class Flow(Generic[T]):
         the lookup's own expressions for the key. ``cache={"size": 10_000, "ttl": "5m"}`` keeps
         answers; ``missing`` decides about a record without an answer. See docs/lookups.md.
         """
-        node_name = self._draft.name_for(name, output, f"{self._inputs[0].stream}_lookup")
+        node = self._draft.name_for(name, output, f"{self._inputs[0].stream}_lookup")
         chosen = {"as": field or None, "fields": fields, "by": by, "cache": cache, "batch": batch}
         where = (
             {kind_of(lookup): lookup.options()} if isinstance(lookup, DeclaredLookup) else lookup
@@ -330,11 +328,9 @@ class Flow(Generic[T]):
         }
         options.update({"missing": missing} if missing != "keep" else {})
         self._draft.add_computation(
-            node_name,
-            self._inputs,
-            {"enrich": options, "output": output or node_name, **given_dials(dials)},
+            node, self._inputs, {"enrich": options, "output": output or node, **given_dials(dials)}
         )
-        return self._stream(output or node_name)
+        return self._stream(output or node)
 
     def window(
         self,
@@ -422,7 +418,7 @@ class Flow(Generic[T]):
         """Count the different values of a field so far in the day, for each key, ``every`` so
         often: see docs/unique-visitors.md. The count is ``field`` (default: visitors). With a
         ``ttl`` of at least ``per`` the dictionary forgets values that no record has."""
-        node_name = self._draft.name_for(name, output, f"{self._inputs[0].stream}_visitors")
+        node = self._draft.name_for(name, output, f"{self._inputs[0].stream}_visitors")
         options = {
             "time_zone": time_zone,
             "as": field,
@@ -440,19 +436,19 @@ class Flow(Generic[T]):
         fields = {
             "uv": uv,
             **({"where": where} if where else {}),
-            "output": output or node_name,
+            "output": output or node,
             **given_dials(dials),
         }
-        self._draft.add_computation(node_name, self._inputs, fields)
-        return self._stream(output or node_name)
+        self._draft.add_computation(node, self._inputs, fields)
+        return self._stream(output or node)
 
     def _step(self, kind: str, function: Any, name: str, output: str, dials: DialOptions) -> Stream:
-        node_name = self._draft.name_for(name, output, f"{self._inputs[0].stream}_{kind}")
+        node = self._draft.name_for(name, output, f"{self._inputs[0].stream}_{kind}")
         if callable(function):
-            function = self._draft.keep(function, node_name, kind)
-        fields = {kind: function, "output": output or node_name, **given_dials(dials)}
-        self._draft.add_computation(node_name, self._inputs, fields)
-        return self._stream(output or node_name)
+            function = self._draft.keep(function, node, kind)
+        fields = {kind: function, "output": output or node, **given_dials(dials)}
+        self._draft.add_computation(node, self._inputs, fields)
+        return self._stream(output or node)
 
     def _stream(self, name: str) -> Stream:
         return Stream(self._draft, (Input(name, here()),))

@@ -79,15 +79,15 @@ class WindowedStream(Generic[T]):
         Records that do not satisfy the expression ``where`` are left out.
         """
         parts = self._parts
-        node_name = parts.draft.name_for(name, output, f"{parts.inputs[0].stream}_windows")
-        fields = self._windowing(node_name)
+        node = parts.draft.name_for(name, output, f"{parts.inputs[0].stream}_windows")
+        fields = self._windowing(node)
         if aggregates:
-            fields["aggregate"] = aggregates_tree(parts.draft, node_name, aggregates)
+            fields["aggregate"] = aggregates_tree(parts.draft, node, aggregates)
         if where:
             fields["where"] = where
-        fields["output"] = output or node_name
-        parts.draft.add_computation(node_name, parts.inputs, {**fields, **given_dials(dials)})
-        return parts.stream(output or node_name)
+        fields["output"] = output or node
+        parts.draft.add_computation(node, parts.inputs, {**fields, **given_dials(dials)})
+        return parts.stream(output or node)
 
     @overload
     def process(
@@ -133,21 +133,19 @@ class WindowedStream(Generic[T]):
             if isinstance(callback, str)
             else getattr(callback, "__name__", "callback")
         )
-        node_name = parts.draft.name_for(name, outputs[0] if outputs else "", word)
+        node = parts.draft.name_for(name, outputs[0] if outputs else "", word)
         if isinstance(output, str):
-            outputs = outputs or (node_name,)
+            outputs = outputs or (node,)
         code = (
-            callback
-            if isinstance(callback, str)
-            else parts.draft.keep(callback, node_name, "callback")
+            callback if isinstance(callback, str) else parts.draft.keep(callback, node, "callback")
         )
-        fields: dict[str, Any] = {**self._windowing(node_name), "callback": code}
+        fields: dict[str, Any] = {**self._windowing(node), "callback": code}
         fields.update(
             {"options": options} if options else {}, **({"where": where} if where else {})
         )
         if outputs:
             fields["output"] = outputs[0] if len(outputs) == 1 else list(outputs)
-        parts.draft.add_computation(node_name, parts.inputs, {**fields, **given_dials(dials)})
+        parts.draft.add_computation(node, parts.inputs, {**fields, **given_dials(dials)})
         streams = tuple(parts.stream(each) for each in outputs)
         return streams[0] if isinstance(output, str) else streams
 
