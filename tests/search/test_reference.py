@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
+from millwheel.core.expressions.language import compile_expression
 from millwheel.language.spec import load_pipeline
 from tests.search.reference import Reference
+from tests.search.reference.expressions import CALCULATIONS, CONDITIONS, evaluated
 from tests.search.reference.one_window import ReferenceWindow
 from tests.search.script import Action, Clock, Finish, Push, Watermark
 from tests.transcripts import adapter
@@ -30,6 +32,17 @@ def _documents(folder: Path) -> list[Any]:
         for path in sorted(folder.glob("*.yaml"))
         for document in _yaml.load_all(path.read_text())
     ]
+
+
+# --- expressions ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", [*CALCULATIONS, *CONDITIONS])
+def test_an_expression_means_to_the_product_what_it_means_to_the_reference(text: str) -> None:
+    product, reference = compile_expression(text).evaluate, evaluated(text)
+    for n in range(-400, 400):
+        found, expected = product({"n": n}), reference({"n": n})
+        assert (type(found), found) == (type(expected), expected), n
 
 
 # --- whole pipelines ------------------------------------------------------------------------------

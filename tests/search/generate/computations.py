@@ -25,7 +25,7 @@ from tests.search.generate.kinds import (
     steps,
 )
 from tests.search.generate.visitors import numbered, visitors
-from tests.search.generate.windows import CALCULATED, CALCULATIONS, spans, windowed
+from tests.search.generate.windows import CALCULATED, calculation, spans, windowed
 from tests.search.script import load_tree
 
 _TRIES = 12
@@ -153,7 +153,7 @@ def _of_columns(draft: Draft, name: str, tree: dict[str, Any]) -> dict[str, Any]
     ):
         function = "approx_count_distinct"
     draft.features.add(f"{function}_in_columns")
-    argument = own.choice(CALCULATIONS) if function in CALCULATED and own.random() < 0.3 else "n"
+    argument = calculation(own) if function in CALCULATED and own.random() < 0.3 else "n"
     return {
         function: "at" if function == "approx_count_distinct" else argument,
         **FUNCTIONS[function].example,

