@@ -39,7 +39,8 @@ def evaluated(text: str) -> Callable[[Any], Any]:
 
     def run(value: Any) -> Any:
         n = value.get("n") if isinstance(value, dict) else getattr(value, "n", None)
-        small = type(n) is int and abs(n) < 10_000
-        return plain(n) if plain is not None and small else otherwise(value)
+        if plain is None or type(n) is not int or abs(n) >= 10_000:
+            return otherwise(value)
+        return plain(n)
 
     return run

@@ -127,7 +127,7 @@ SAID = {
     ROWS + "its condition has no column form, or one of its fields is not declared": (
         BARE,
         "aggregate",
-        "where: lower(name) == 'a', aggregate",
+        "where: not name in 'abc', aggregate",
     ),
     ROWS + "each record decides whether its key went idle (ttl)": (SLICES, "1h}", "1h, ttl: 1m}"),
     ROWS + "the stream events declares no fields": (SLICES, FIELDS, ""),
