@@ -90,7 +90,7 @@ class Bench:
         self.answering.release()
         for effect in self.out.others:
             assert isinstance(effect, AnswerQueries)
-            effect.reply(effect.found)
+            effect.reply(effect.outcomes)
         self.out.others = []
         return self.replies
 
