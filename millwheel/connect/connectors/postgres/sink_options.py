@@ -69,7 +69,7 @@ class PostgresSinkOptions(msgspec.Struct, frozen=True):
         dict[str, str],
         Option(
             "{ad: ad_id, clicks: clicks}",
-            text="maps each column to an [expression](pipeline.md#expressions) over the row",
+            text="maps each column to an [expression](expressions.md) over the row",
             default="each field goes to the column of its name",
         ),
     ] = {}

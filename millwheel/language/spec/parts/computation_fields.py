@@ -124,7 +124,7 @@ WINDOWED = {
     "where": Field(
         "",
         ExpressionText("type == 'click'"),
-        "an [expression](pipeline.md#expressions); records that do not satisfy it are left out",
+        "an [expression](expressions.md); records that do not satisfy it are left out",
         default="all",
     ),
     "trigger": TRIGGER,
