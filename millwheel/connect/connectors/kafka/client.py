@@ -70,14 +70,16 @@ class Complaints:
         self._lock = threading.Lock()
         self._said_at = -_SAY_EVERY_S
         self.last = ""
-        self.hopeless = False
+        self.hopeless = ""
+        """The complaint that waiting does not cure, if there is one; later ones are its echoes."""
 
     def __call__(self, error: KafkaError) -> None:
         if error.name() in _QUIET:
             self.last = self.last or error.str()
             return
         self.last = error.str()
-        self.hopeless = self.hopeless or error.name() in _HOPELESS
+        if error.name() in _HOPELESS:
+            self.hopeless = error.str()
         if not self._aloud:
             return
         now_s = time.monotonic()
@@ -130,7 +132,7 @@ def existing_topics(client: Any, brokers: str, complaints: Complaints) -> Mappin
 def _unreachable(brokers: str, complaints: Complaints, error: str) -> str:
     if complaints.hopeless:
         return (
-            f"Kafka at {brokers} lets nobody in under these settings{complaints.because()}. Check"
+            f"Kafka at {brokers} lets nobody in under these settings: {complaints.hopeless}. Check"
             " the option 'config'"
         )
     reason = complaints.because() or f": {error}"

@@ -56,8 +56,9 @@ def test_a_broken_connection_is_remembered_and_one_warning_says_the_rest(
     for _ in range(3):
         complaints(Error("_AUTHENTICATION", "wrong password"))  # type: ignore[arg-type]
     assert len(caplog.records) == 1
-    assert complaints.hopeless
     assert complaints.because() == ": wrong password"
+    complaints(Error("_ALL_BROKERS_DOWN", "all are down"))  # type: ignore[arg-type]
+    assert complaints.hopeless == "wrong password", "the cause, not what follows from it"
 
 
 def test_a_sink_which_says_itself_that_rows_wait_keeps_complaints_for_its_sentence(
