@@ -12,7 +12,7 @@ from typing import Any
 
 from simpleeval import DEFAULT_OPERATORS, InvalidExpression
 
-from millwheel.core.expressions.declared import Function
+from millwheel.core.expressions.declared import Function, Nulls
 from millwheel.core.expressions.fields import field_or_none, field_reader
 from millwheel.core.expressions.functions import FUNCTIONS
 from millwheel.core.expressions.operators import modulo, power, product
@@ -228,7 +228,12 @@ def _part(compiler: Compiler, node: Any) -> Evaluate:
         raise compiler.error(node, "a slice has no step here; write text[1:3]")
     outer = compiler.compile(node.value)
     ends = (node.slice.lower, node.slice.upper)
-    low, high = (_absent if end is None else compiler.compile(end) for end in ends)
+    low, high = (
+        _absent
+        if end is None
+        else _not_null(compiler.compile(end), "the end of a slice is not null; leave it out")
+        for end in ends
+    )
     return lambda value: outer(value)[low(value) : high(value)]
 
 
@@ -270,7 +275,23 @@ def _argument(compiler: Compiler, function: Function, index: int, node: ast.expr
             raise compiler.error(
                 node, f"{function.name}() {complaint}; its signature: {function.signature}"
             )
+        return run
+    parameter = function.parameter(index)
+    if parameter.optional and function.nulls is Nulls.REFUSED:
+        return _not_null(run, f"{function.name}() takes no null as {parameter.name}")
     return run
+
+
+def _not_null(run: Evaluate, complaint: str) -> Evaluate:
+    """An argument that may be left out: null would have the meaning of that, without a word."""
+
+    def evaluate(value: Any) -> Any:
+        argument = run(value)
+        if argument is None:
+            raise TypeError(complaint)
+        return argument
+
+    return evaluate
 
 
 def _called(compiler: Compiler, node: Any) -> str:

@@ -12,6 +12,8 @@ from millwheel.core.expressions.terms import NoColumns, Term, constant_of, exact
 from millwheel.core.lazy_polars import pl
 
 _CODE_POINTS = 0x110000  # Fixed: of Unicode
+MAX_LETTERS = 1_000
+"""The most letters that ``trim`` takes: each end of a text is compared with all of them."""
 
 
 def text_of(value: Any) -> str:
@@ -94,6 +96,12 @@ def _rpad(text: Any, length: Any, fill: Any = " ") -> str:
 
 def _concat(*parts: Any) -> str:
     return "".join([text_of(part) for part in parts])
+
+
+def _letters(value: Any) -> str:
+    if len(text_of(value)) > MAX_LETTERS:
+        raise ValueError(f"trim() takes up to {MAX_LETTERS:,} letters")
+    return str(value)
 
 
 def _in_text(name: str) -> Callable[[Sequence[Term]], Term]:
@@ -201,10 +209,11 @@ FUNCTIONS = table(
     Function(
         "trim(text: text, letters?: text) -> text",
         lambda text, letters=None: text_of(text).strip(
-            None if letters is None else text_of(letters)
+            None if letters is None else _letters(letters)
         ),
-        "without white space, or any of the letters, at both ends",
+        f"without white space, or any of up to {MAX_LETTERS:,} letters, at both ends",
         (("trim(' a ')", "a"), ("trim('--a-b-', '-')", "a-b")),
+        checks={"letters": _letters},
         columns=_strip_columns,
     ),
     Function(

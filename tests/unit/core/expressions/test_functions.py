@@ -218,3 +218,37 @@ def test_what_is_not_needed_is_not_computed() -> None:
     with pytest.raises(RecordError, match="division by zero"):
         lazy.evaluate({"a": None, "b": 0})
     assert compile_expression("case(a > 1, 'x', 'y')").evaluate({"a": 0}) == "y"
+
+
+OPTIONAL = [
+    (name, index)
+    for name, function in FUNCTIONS.items()
+    if function.nulls is Nulls.REFUSED
+    for index, parameter in enumerate(function.parameters)
+    if parameter.optional
+]
+
+
+@pytest.mark.parametrize(("name", "index"), OPTIONAL)
+def test_a_null_never_means_that_an_argument_is_left_out(name: str, index: int) -> None:
+    function = FUNCTIONS[name]
+    fields = [f"f{number}" for number in range(index + 1)]
+    expression = compile_expression(f"{name}({', '.join(fields)})")
+    example = {"text": "1", "int": 1, "number": 1, "time": 0, "any": 1}
+    value = {
+        field: example[parameter.takes]
+        for field, parameter in zip(fields, function.parameters, strict=False)
+    }
+    with pytest.raises(RecordError, match=f"takes no null as {function.parameters[index].name}"):
+        expression.evaluate({**value, fields[index]: None})
+
+
+def test_a_slice_has_no_null_as_an_end() -> None:
+    with pytest.raises(RecordError, match="not null; leave it out"):
+        compile_expression("text[low:3]").evaluate({"text": "abc", "low": None})
+    assert compile_expression("text[:3]").evaluate({"text": "abcd"}) == "abc"
+
+
+def test_trim_takes_few_letters() -> None:
+    with pytest.raises(RecordError, match="up to 1,000 letters"):
+        compile_expression("trim(a, b)").evaluate({"a": "x" * 9, "b": "x" * 1_001})
