@@ -22,12 +22,12 @@ test-search: $(READY)
 	$(BIN)/python -m pytest -q -m "not slow" -n logical --dist loadfile --hypothesis-profile search --ignore tests/guard tests examples
 
 # Much of it waits: for JVMs, for sessions to expire, for disks. So more run side by side than there are cores, except for those that
-# judge times; `make test-slow SIDE=1` for one after the other.
+# judge times; `make test-slow SIDE=1` for one after the other. Those that share a server or a run are a group, and run in one process.
 SIDE := 3
 # Where slow tests are; a test compares. The other folders take each process half a minute to look through.
 SLOW := tests/slow tests/sim tests/search tests/contract tests/poison tests/unit/test_docs.py
 test-slow: $(READY)
-	$(BIN)/python -m pytest -q -m "slow and not alone and not long" -n $(SIDE) --dist worksteal $(SLOW)
+	$(BIN)/python -m pytest -q -m "slow and not alone and not long" -n $(SIDE) --dist loadgroup --no-loadscope-reorder $(SLOW)
 	$(BIN)/python -m pytest -q -m "slow and alone" tests/slow
 
 # More seeds, all deliberate mistakes, and kills in further places: before a release, and after a change of what they look at.

@@ -27,6 +27,11 @@ settings.load_profile("same")
 _DENSER = 4
 """So many times more places of a crash are tried by `make test-search`."""
 _MANY = 300  # tests of a process
+SERVERS = {"broker": "kafka", "server": "postgres", "redis_server": "redis"}
+"""The groups of tests that share a server of their process."""
+LONG = ("kafka", "test_standalone", "test_run", "test_ui", "test_spark", "test_chaos")
+"""The groups that take longest; they begin first, so that nothing waits for one of them at the
+end."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -50,6 +55,22 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         gc.collect()
         gc.freeze()
         gc.set_threshold(20_000, 20, 100)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """With `--dist loadgroup`, the slow tests of a file, or of a server, run in one process: what
+    they share is started once."""
+    for item in items:
+        if item.get_closest_marker("slow"):
+            shared = [SERVERS[name] for name in item.fixturenames if name in SERVERS]  # type: ignore[attr-defined]
+            item.add_marker(pytest.mark.xdist_group(shared[0] if shared else item.path.stem))
+    items.sort(key=_is_late)
+
+
+def _is_late(item: pytest.Item) -> int:
+    group = item.get_closest_marker("xdist_group")
+    return LONG.index(group.args[0]) if group and group.args[0] in LONG else len(LONG)
 
 
 def pytest_unconfigure() -> None:
