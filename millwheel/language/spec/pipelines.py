@@ -130,6 +130,15 @@ def load_pipeline(
     spec, warnings = check_pipeline(
         path, params, environ, origin=origin, check_code=check_code, secured=secured
     )
+    return _with_warnings(spec, warnings)
+
+
+def load_read(document: Document, params: Mapping[str, str] | None = None) -> PipelineSpec:
+    """Like :func:`load_pipeline`, of a file that :func:`read_document` has read."""
+    return _with_warnings(*check_document(document, params))
+
+
+def _with_warnings(spec: PipelineSpec, warnings: list[str]) -> PipelineSpec:
     for warning in warnings:
         _log.warning("%s", warning)
     return spec

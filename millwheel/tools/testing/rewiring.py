@@ -21,9 +21,8 @@ from millwheel.core.pipeline.spec import (
 )
 from millwheel.core.tables.planning import untabled
 from millwheel.errors import PipelineError
-from millwheel.language.spec import load_pipeline
 from millwheel.language.spec.parameters import stand_ins
-from millwheel.language.spec.pipelines import read_document
+from millwheel.language.spec.pipelines import load_read, read_document
 from millwheel.language.spec.python_files import Documented, PipelineFile
 from millwheel.tools.testing import pushed, taps
 
@@ -57,7 +56,8 @@ def _loaded(path: str, params: Mapping[str, str]) -> PipelineSpec:
         raise PipelineError(
             f"there is no pipeline file {file}; give the path of a YAML or Python file"
         )
-    return load_pipeline(path, {**stand_ins(read_document(path).top, _unset), **params})
+    document = read_document(path)
+    return load_read(document, {**stand_ins(document.top, _unset), **params})
 
 
 def _unset(name: str) -> str:
