@@ -23,10 +23,10 @@ from millwheel.adapters.spaces.hang_notes import HangNotes
 from millwheel.core.metrics.figures import Figure
 from millwheel.engine.workers import events as ev
 from millwheel.engine.workers.bundle.hangs import Hangs
-from millwheel.engine.workers.host.background import JournalFigures
 from millwheel.engine.workers.host.figures import figures_of
 from millwheel.engine.workers.host.metrics_port import Observed
 from millwheel.engine.workers.sinks.figures import SinkFigures
+from millwheel.engine.workers.threads.journal import JournalFigures
 from millwheel.testing import PipelineHarness
 
 _SHARDS = 4  # of each node

@@ -41,11 +41,11 @@ from millwheel.core.model.range_table import RangeTable, ShardEntry
 from millwheel.core.model.ranges import tile
 from millwheel.engine.workers import events as ev
 from millwheel.engine.workers.host.assembly import Assembly, Factories
-from millwheel.engine.workers.host.background import JournalThread
 from millwheel.engine.workers.host.transport import ExchangeTransport
 from millwheel.engine.workers.loop.pace import RuntimeLimits
 from millwheel.engine.workers.loop.runtime import WorkerRuntime
 from millwheel.engine.workers.process import GC_THRESHOLDS
+from millwheel.engine.workers.threads.journal import JournalThread
 from millwheel.language.spec.pipelines import load_pipeline
 
 _SHARDS = {"source.ticks": 4, "counts": 2, "sums": 2, "sink.sums": 2, "sink.dead_letters": 4}

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class PublishTask:
-    """As :class:`millwheel.engine.workers.host.background.PublishThreads`: whoever prepares or
+    """As :class:`millwheel.engine.workers.threads.aside.PublishThreads`: whoever prepares or
     publishes may be late by any time, and the worker may die when the target has taken the batch
     and nobody has heard of it."""
 

@@ -30,7 +30,7 @@ class ToldStandbys(Standbys):
 
 
 class StandbyTask:
-    """Rounds of followers (see :class:`millwheel.engine.workers.host.background.StandbyThread`)."""
+    """Rounds of followers, see :class:`millwheel.engine.workers.threads.recovery.StandbyThread`."""
 
     def __init__(self, worker: Process, standbys: Standbys) -> None:
         self._worker, self._standbys = worker, standbys

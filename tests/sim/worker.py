@@ -22,14 +22,6 @@ from millwheel.engine.workers import events as ev
 from millwheel.engine.workers.bundle.hangs import Hangs
 from millwheel.engine.workers.dictionaries.store_form import NumbersRead
 from millwheel.engine.workers.host.assembly import Assembly
-from millwheel.engine.workers.host.background import (
-    SEAL_CHECK_S,
-    Copying,
-    OrderAnswers,
-    Publishing,
-    Recovering,
-    write_groups,
-)
 from millwheel.engine.workers.loop.runtime import WorkerRuntime
 from millwheel.engine.workers.ports import ShardWork, WorkerPorts
 from millwheel.engine.workers.queries.copies import FollowedCopies
@@ -37,6 +29,9 @@ from millwheel.engine.workers.queries.snapshots import SnapshotCopies, SnapshotF
 from millwheel.engine.workers.queries.store_answers import StoreAnswers
 from millwheel.engine.workers.recovery.following import Following
 from millwheel.engine.workers.recovery.journal_reads import ReadOnce
+from millwheel.engine.workers.threads.copies import Copying, OrderAnswers, Publishing
+from millwheel.engine.workers.threads.journal import SEAL_CHECK_S, write_groups
+from millwheel.engine.workers.threads.recovery import Recovering
 from millwheel.errors import CorruptionError, InvariantError, MillwheelError
 from tests.sim.dying import SimDoingNote
 from tests.sim.hanging import WatchdogTask
@@ -184,7 +179,7 @@ _decode = msgspec.json.decode
 
 class JournalTask:
     """The journal behind a queue (see
-    :class:`millwheel.engine.workers.host.background.JournalThread`)."""
+    :class:`millwheel.engine.workers.threads.journal.JournalThread`)."""
 
     def __init__(self, worker: SimWorker, writer: Any) -> None:
         self._worker, self._writer = worker, writer
@@ -310,7 +305,7 @@ class SnapshotTask:
 
 class SavepointTask:
     """Answers to orders, and copies of shards (see
-    :class:`millwheel.engine.workers.host.background.SavepointThread`)."""
+    :class:`millwheel.engine.workers.threads.copies.SavepointThread`)."""
 
     def __init__(self, worker: SimWorker, guard: Callable[[], None], scratch: str) -> None:
         self._worker, self._scratch = worker, scratch

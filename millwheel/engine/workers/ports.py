@@ -3,7 +3,7 @@ all."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -16,6 +16,9 @@ from millwheel.engine.queries.model import Answer, Query
 from millwheel.engine.workers import events as ev
 from millwheel.engine.workers.delivery.outbox import Send
 from millwheel.engine.workers.tracing.tracing import Tracing
+
+Post = Callable[[ev.Event], None]
+"""Puts an event into the mailbox of the loop; any thread may."""
 
 
 class BackgroundTask(Protocol):

@@ -33,19 +33,6 @@ from millwheel.engine.workers.bundle.hangs import Hangs, Notes
 from millwheel.engine.workers.bundle.work_note import DoingNote
 from millwheel.engine.workers.dictionaries.store_form import NumbersRead
 from millwheel.engine.workers.host.assembly import Assembly
-from millwheel.engine.workers.host.background import (
-    Copying,
-    JournalThread,
-    OrderAnswers,
-    PendingReplays,
-    PublishThreads,
-    Recovering,
-    RecoveryThread,
-    ReplayThread,
-    SavepointThread,
-    SnapshotThread,
-    StandbyThread,
-)
 from millwheel.engine.workers.host.metrics_port import Observed
 from millwheel.engine.workers.host.query_port import Queried
 from millwheel.engine.workers.host.transport import ExchangeTransport
@@ -60,6 +47,15 @@ from millwheel.engine.workers.queries.store_answers import StoreAnswers
 from millwheel.engine.workers.recovery.following import Following, Standbys
 from millwheel.engine.workers.recovery.journal_reads import ReadOnce
 from millwheel.engine.workers.server import MasterReports, WorkerService, serve
+from millwheel.engine.workers.threads.aside import PendingReplays, PublishThreads, ReplayThread
+from millwheel.engine.workers.threads.copies import (
+    Copying,
+    OrderAnswers,
+    SavepointThread,
+    SnapshotThread,
+)
+from millwheel.engine.workers.threads.journal import JournalThread
+from millwheel.engine.workers.threads.recovery import Recovering, RecoveryThread, StandbyThread
 from millwheel.engine.workers.tracing.tracing import Tracing
 
 _MAX_EVENTS = 2_000  # that a step takes: more would make the commit wait

@@ -14,7 +14,7 @@ from millwheel.adapters.pb import worker_pb2 as pb
 from millwheel.adapters.pb.worker_pb2_grpc import WorkerServicer, add_WorkerServicer_to_server
 from millwheel.core.model.names import ShardName, Token
 from millwheel.engine.workers import events as ev
-from millwheel.engine.workers.ports import ShardWork
+from millwheel.engine.workers.ports import Post, ShardWork
 
 _MAX_THREADS = 256  # calls at once
 _MOST_LINES = 16  # attached masters: one leads, the others have not noticed yet that they do not
@@ -24,7 +24,6 @@ _MOST_INJECTIONS = 224
 _MOST_REPORTS = 10_000
 _INJECT_TIMEOUT_S = 30.0  # for injected records to become durable
 
-Post = Callable[[ev.Event], None]
 _Line = queue.SimpleQueue[pb.WorkerReport | None]
 
 

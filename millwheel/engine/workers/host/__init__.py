@@ -1,1 +1,1 @@
-"""Around a worker's loop: assembly of the shards, threads for blocking calls, and the transport."""
+"""Around a worker's loop: assembly of the shards, and the transport."""

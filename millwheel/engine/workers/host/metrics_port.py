@@ -39,12 +39,12 @@ from millwheel.core.tracing.spans import SpanCounts
 from millwheel.engine.queries.peers.health import ErrorShare, Health
 from millwheel.engine.workers import events as ev
 from millwheel.engine.workers.bundle.hangs import Hangs
-from millwheel.engine.workers.host.background import JournalFigures
 from millwheel.engine.workers.host.divided_keys import DividedKeys, divided_keys
 from millwheel.engine.workers.host.figures import figures_of
 from millwheel.engine.workers.host.health import HealthMeasures
 from millwheel.engine.workers.host.rows import SeenRow, rows_of
 from millwheel.engine.workers.host.watchdog import user_line
+from millwheel.engine.workers.threads.journal import JournalFigures
 
 _ANSWER_S = 0.5
 """For the loop to end its step: longer than any of them that is healthy."""

@@ -19,12 +19,14 @@ from millwheel.core.model.times import MAX_TIME
 from millwheel.core.model.watermark import ShardReport
 from millwheel.engine.workers import events as ev
 from millwheel.engine.workers.delivery.outbox import Send
-from millwheel.engine.workers.host.background import Publishing, Recovering, write_groups
 from millwheel.engine.workers.loop.pace import RuntimeLimits
 from millwheel.engine.workers.loop.reporting import ReportPace
 from millwheel.engine.workers.loop.runtime import WorkerRuntime
 from millwheel.engine.workers.loop.snapshots import SnapshotPace
 from millwheel.engine.workers.ports import ShardWork, WorkerPorts
+from millwheel.engine.workers.threads.copies import Publishing
+from millwheel.engine.workers.threads.journal import write_groups
+from millwheel.engine.workers.threads.recovery import Recovering
 from millwheel.tools.testing.memory.storage import ROOT
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ import msgspec
 from millwheel.core.tracing.spans import SpanCounts
 from millwheel.engine.workers import events as ev
 from millwheel.engine.workers.bundle.hangs import Doing
-from millwheel.engine.workers.host.background import JournalFigures
 from millwheel.engine.workers.host.metrics_port import Observed, StepStanding
+from millwheel.engine.workers.threads.journal import JournalFigures
 from tests.unit.engine.workers.loop.stand import live
 
 

@@ -26,7 +26,7 @@ from millwheel.core.pipeline.spec import (
 )
 from millwheel.core.pipeline.work import AggregateSpec, WindowSpec
 from millwheel.engine.workers.events import ReplayDone, ReplayOrdered
-from millwheel.engine.workers.host.background import ReplayThread
+from millwheel.engine.workers.threads.aside import ReplayThread
 from millwheel.testing import PipelineHarness
 from tests.computations import computation_spec
 

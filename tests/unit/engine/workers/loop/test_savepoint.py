@@ -12,10 +12,10 @@ from millwheel.core.model.times import MAX_TIME
 from millwheel.engine.workers import events as ev
 from millwheel.engine.workers.bundle.bundle import Bundle, Hold
 from millwheel.engine.workers.bundle.operator import Operator
-from millwheel.engine.workers.host.background import Copying
 from millwheel.engine.workers.loop.savepoint import SavepointPart
 from millwheel.engine.workers.shard.productions import ShardIdentity
 from millwheel.engine.workers.sources.source_parts import SourceEnd
+from millwheel.engine.workers.threads.copies import Copying
 from millwheel.errors import FencedError
 
 
