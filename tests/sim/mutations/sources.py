@@ -8,11 +8,11 @@ from typing import Any
 
 from millwheel.core.model.names import ChannelName
 from millwheel.engine.workers.delivery.combining import whole
-from millwheel.engine.workers.host import background
 from millwheel.engine.workers.sources.combining import Combine
 from millwheel.engine.workers.sources.partition import Part
 from millwheel.engine.workers.sources.sorting import Sorting
 from millwheel.engine.workers.sources.source import SourceOperator
+from millwheel.engine.workers.threads import recovery
 from tests.sim.mistakes import Context, mistake, replaced
 
 
@@ -128,7 +128,7 @@ def groups_without_their_position() -> Context:
 def the_rest_of_productions_goes_to_all_after_a_crash() -> Context:
     """A new owner sends productions that it finds to all consumers, also to those that got groups
     of them."""
-    right = background.read_pending
+    right = recovery.read_pending
 
     def wrong(store: Any) -> Any:
         found = right(store)
@@ -137,4 +137,4 @@ def the_rest_of_productions_goes_to_all_after_a_crash() -> Context:
             for chunk, channel, batches, chosen in found
         ]
 
-    return replaced(background, "read_pending", wrong)
+    return replaced(recovery, "read_pending", wrong)
