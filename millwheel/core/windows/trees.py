@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 from millwheel.core.model.times import duration_text
@@ -33,8 +34,6 @@ from millwheel.core.windows.triggers import (
 Load = Callable[[str], Any]
 _Build = Callable[[Any, "_Reader"], Trigger]
 _Tree = Callable[[Trigger], Any]
-_AROUND = ("early", "late")
-_EITHER = ("main", "until")
 _CUSTOM = "custom"
 
 
@@ -107,31 +106,11 @@ class _Located(ValueError):
     """An error that already names its path."""
 
 
-def _after_watermark(argument: Any, reader: _Reader) -> Trigger:
-    fields = reader.fields(argument, _AROUND, "{after_watermark: {early: {after_count: 2}}}")
-    return AfterWatermark(
-        **{name: reader.at(name).read(tree) for name, tree in fields.items() if tree is not None}
-    )
-
-
 def _after_processing_time(argument: Any, reader: _Reader) -> Trigger:
     if not isinstance(argument, Mapping):
         return AfterProcessingTime(0 if argument is None else argument)
     return AfterProcessingTime(
         **reader.fields(argument, ("delay", "align"), "{delay: 1m, align: 1m}")
-    )
-
-
-def _or_finally(argument: Any, reader: _Reader) -> Trigger:
-    fields = reader.fields(
-        argument,
-        _EITHER,
-        "{or_finally: {main: {after_count: 2}, until: after_watermark}}",
-    )
-    if len(fields) < 2:
-        raise reader.error("needs both `main` and `until`")
-    return OrFinally(
-        reader.at("main").read(fields["main"]), reader.at("until").read(fields["until"])
     )
 
 
@@ -152,76 +131,116 @@ def _custom(argument: Any, reader: _Reader) -> Trigger:
     raise reader.error(f"{fields['class']} is no trigger; derive it from millwheel.Trigger")
 
 
-def _parts(names: tuple[str, ...], parts: tuple[Trigger | None, ...], inner: _Tree) -> Any:
-    """Triggers by name; None where there is none."""
-    pairs = zip(names, parts, strict=True)
-    return {name: inner(part) for name, part in pairs if part is not None} or None
-
-
 def _time(trigger: AfterProcessingTime, inner: _Tree) -> Any:
     delay = duration_text(trigger.delay)
     return {"delay": delay, "align": duration_text(trigger.align)} if trigger.align else delay
 
 
+class Inner(Enum):
+    """The triggers in the argument of a trigger."""
+
+    NONE = "none"
+    ONE = "one"
+    SEVERAL = "several"
+    NAMED = "named"
+
+
 @dataclass(frozen=True, slots=True)
-class _Form:
+class Form:
     """A trigger in a file: ``read`` makes it of the argument behind its name, ``write`` is the
-    inverse (None: there is no argument)."""
+    inverse (None: there is no argument). ``inner`` are the triggers in it, by the ``names`` that
+    they have; ``needed`` when none of these may be left out."""
 
     kind: type[Trigger]
     read: _Build
     write: Callable[[Any, _Tree], Any] = lambda trigger, inner: None
+    inner: Inner = Inner.NONE
+    names: tuple[str, ...] = ()
+    needed: bool = False
 
 
-def _several(kind: type[AfterAny | AfterAll | AfterEach]) -> _Form:
-    return _Form(
+def _of_one(kind: type[Repeat | Once]) -> Form:
+    return Form(
         kind,
-        lambda argument, reader: kind(*reader.several(argument)),
-        lambda trigger, inner: [inner(part) for part in trigger.parts],
+        lambda argument, reader: kind(reader.read(argument)),
+        lambda trigger, inner: inner(trigger.trigger),
+        Inner.ONE,
     )
 
 
-FORMS: dict[str, _Form] = {
-    "default": _Form(Default, lambda argument, reader: Default()),
-    "never": _Form(Never, lambda argument, reader: Never()),
-    "after_watermark": _Form(
+def _of_several(kind: type[AfterAny | AfterAll | AfterEach]) -> Form:
+    return Form(
+        kind,
+        lambda argument, reader: kind(*reader.several(argument)),
+        lambda trigger, inner: [inner(part) for part in trigger.parts],
+        Inner.SEVERAL,
+    )
+
+
+def _of_named(
+    kind: type[Trigger],
+    names: tuple[str, ...],
+    parts: Callable[[Any], tuple[Trigger | None, ...]],
+    example: str,
+    needed: bool = False,
+) -> Form:
+    """``parts`` are the triggers in one, in the order of ``names``."""
+    make: Callable[..., Trigger] = kind
+
+    def read(argument: Any, reader: _Reader) -> Trigger:
+        trees = reader.fields(argument, names, example)
+        if needed and len(trees) < len(names):
+            raise reader.error(f"needs both {' and '.join(f'`{name}`' for name in names)}")
+        return make(
+            *(
+                reader.at(name).read(trees[name]) if needed or trees.get(name) is not None else None
+                for name in names
+            )
+        )
+
+    def write(trigger: Trigger, inner: _Tree) -> Any:
+        pairs = zip(names, parts(trigger), strict=True)
+        return {name: inner(part) for name, part in pairs if part is not None} or None
+
+    return Form(kind, read, write, Inner.NAMED, names, needed)
+
+
+FORMS: dict[str, Form] = {
+    "default": Form(Default, lambda argument, reader: Default()),
+    "never": Form(Never, lambda argument, reader: Never()),
+    "after_watermark": _of_named(
         AfterWatermark,
-        _after_watermark,
-        lambda trigger, inner: _parts(_AROUND, (trigger.early, trigger.late), inner),
+        ("early", "late"),
+        lambda trigger: (trigger.early, trigger.late),
+        "{after_watermark: {early: {after_count: 2}}}",
     ),
-    "after_count": _Form(
+    "after_count": Form(
         AfterCount,
         lambda argument, reader: AfterCount(argument),
         lambda trigger, inner: trigger.count,
     ),
-    "after_bytes": _Form(
+    "after_bytes": Form(
         AfterBytes,
         lambda argument, reader: AfterBytes(argument),
         lambda trigger, inner: trigger.size,
     ),
-    "after_processing_time": _Form(AfterProcessingTime, _after_processing_time, _time),
-    "after_percentile_watermark": _Form(
+    "after_processing_time": Form(AfterProcessingTime, _after_processing_time, _time),
+    "after_percentile_watermark": Form(
         AfterPercentileWatermark,
         lambda argument, reader: AfterPercentileWatermark(argument),
         lambda trigger, inner: trigger.share,
     ),
-    "repeat": _Form(
-        Repeat,
-        lambda argument, reader: Repeat(reader.read(argument)),
-        lambda trigger, inner: inner(trigger.trigger),
-    ),
-    "once": _Form(
-        Once,
-        lambda argument, reader: Once(reader.read(argument)),
-        lambda trigger, inner: inner(trigger.trigger),
-    ),
-    "any": _several(AfterAny),
-    "all": _several(AfterAll),
-    "each": _several(AfterEach),
-    "or_finally": _Form(
+    "repeat": _of_one(Repeat),
+    "once": _of_one(Once),
+    "any": _of_several(AfterAny),
+    "all": _of_several(AfterAll),
+    "each": _of_several(AfterEach),
+    "or_finally": _of_named(
         OrFinally,
-        _or_finally,
-        lambda trigger, inner: _parts(_EITHER, trigger.parts, inner),
+        ("main", "until"),
+        lambda trigger: trigger.parts,
+        "{or_finally: {main: {after_count: 2}, until: after_watermark}}",
+        needed=True,
     ),
 }
 """All triggers but those of the user's own code, which are ``custom``."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from millwheel.connect.built_in import LOOKUPS, SINKS, SOURCES
 from millwheel.core.aggregates.functions import FUNCTIONS
-from millwheel.core.windows.trees import NAMES
+from millwheel.core.windows.trees import FORMS, NAMES, Form, Inner
 from millwheel.language.schema import words as w
 from millwheel.language.schema.ends import end
 from millwheel.language.schema.words import Schema
@@ -67,14 +67,18 @@ def _aggregate() -> Schema:
 
 
 def _trigger() -> Schema:
-    tree: Schema = {"$ref": "#/$defs/trigger"}
-    several: Schema = {"type": "array", "items": tree, "minItems": 1}
-    around = w.either(w.fields({"early": tree, "late": tree}), {"type": "null"})
-    forms = {
-        **dict.fromkeys(("repeat", "once"), tree),
-        **dict.fromkeys(("any", "all", "each"), several),
-        "after_watermark": around,
-        "or_finally": w.fields({"main": tree, "until": tree}, ["main", "until"]),
-    }
+    forms = {name: _argument(form) for name, form in FORMS.items()}
     kinds = {name: forms.get(name, w.ANY) for name in NAMES}
     return w.either({"enum": list(NAMES)}, w.PARAMETER, w.exactly_one(kinds))
+
+
+def _argument(form: Form) -> Schema:
+    tree: Schema = {"$ref": "#/$defs/trigger"}
+    if form.inner is Inner.ONE:
+        return tree
+    if form.inner is Inner.SEVERAL:
+        return {"type": "array", "items": tree, "minItems": 1}
+    if form.inner is Inner.NAMED:
+        named = w.fields(dict.fromkeys(form.names, tree), form.names if form.needed else ())
+        return named if form.needed else w.either(named, {"type": "null"})
+    return w.ANY
