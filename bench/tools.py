@@ -75,6 +75,11 @@ TOOLS = dict(
             "cliff",
             "one step beside the plain pipeline: each kind of window, key, aggregate, input",
         ),
+        _tool(
+            "nexmark",
+            "Nexmark's queries as pipelines without Python, judged by DuckDB",
+            "nexmark.tool",
+        ),
         _tool("metrics_cost", "what metrics cost a worker"),
         _tool("tracing_cost", "what traces cost a worker"),
         _tool("restore", "how long a shard's state takes to be there again"),

@@ -136,7 +136,7 @@ def _time(trigger: AfterProcessingTime, inner: _Tree) -> Any:
     return {"delay": delay, "align": duration_text(trigger.align)} if trigger.align else delay
 
 
-class Inner(Enum):
+class InnerTriggers(Enum):
     """The triggers in the argument of a trigger."""
 
     NONE = "none"
@@ -146,7 +146,7 @@ class Inner(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class TriggerForm:
     """A trigger in a file: ``read`` makes it of the argument behind its name, ``write`` is the
     inverse (None: there is no argument). ``inner`` are the triggers in it, by the ``names`` that
     they have; ``needed`` when none of these may be left out."""
@@ -154,26 +154,26 @@ class Form:
     kind: type[Trigger]
     read: _Build
     write: Callable[[Any, _Tree], Any] = lambda trigger, inner: None
-    inner: Inner = Inner.NONE
+    inner: InnerTriggers = InnerTriggers.NONE
     names: tuple[str, ...] = ()
     needed: bool = False
 
 
-def _of_one(kind: type[Repeat | Once]) -> Form:
-    return Form(
+def _of_one(kind: type[Repeat | Once]) -> TriggerForm:
+    return TriggerForm(
         kind,
         lambda argument, reader: kind(reader.read(argument)),
         lambda trigger, inner: inner(trigger.trigger),
-        Inner.ONE,
+        InnerTriggers.ONE,
     )
 
 
-def _of_several(kind: type[AfterAny | AfterAll | AfterEach]) -> Form:
-    return Form(
+def _of_several(kind: type[AfterAny | AfterAll | AfterEach]) -> TriggerForm:
+    return TriggerForm(
         kind,
         lambda argument, reader: kind(*reader.several(argument)),
         lambda trigger, inner: [inner(part) for part in trigger.parts],
-        Inner.SEVERAL,
+        InnerTriggers.SEVERAL,
     )
 
 
@@ -183,7 +183,7 @@ def _of_named(
     parts: Callable[[Any], tuple[Trigger | None, ...]],
     example: str,
     needed: bool = False,
-) -> Form:
+) -> TriggerForm:
     """``parts`` are the triggers in one, in the order of ``names``."""
     make: Callable[..., Trigger] = kind
 
@@ -202,30 +202,30 @@ def _of_named(
         pairs = zip(names, parts(trigger), strict=True)
         return {name: inner(part) for name, part in pairs if part is not None} or None
 
-    return Form(kind, read, write, Inner.NAMED, names, needed)
+    return TriggerForm(kind, read, write, InnerTriggers.NAMED, names, needed)
 
 
-FORMS: dict[str, Form] = {
-    "default": Form(Default, lambda argument, reader: Default()),
-    "never": Form(Never, lambda argument, reader: Never()),
+FORMS: dict[str, TriggerForm] = {
+    "default": TriggerForm(Default, lambda argument, reader: Default()),
+    "never": TriggerForm(Never, lambda argument, reader: Never()),
     "after_watermark": _of_named(
         AfterWatermark,
         ("early", "late"),
         lambda trigger: (trigger.early, trigger.late),
         "{after_watermark: {early: {after_count: 2}}}",
     ),
-    "after_count": Form(
+    "after_count": TriggerForm(
         AfterCount,
         lambda argument, reader: AfterCount(argument),
         lambda trigger, inner: trigger.count,
     ),
-    "after_bytes": Form(
+    "after_bytes": TriggerForm(
         AfterBytes,
         lambda argument, reader: AfterBytes(argument),
         lambda trigger, inner: trigger.size,
     ),
-    "after_processing_time": Form(AfterProcessingTime, _after_processing_time, _time),
-    "after_percentile_watermark": Form(
+    "after_processing_time": TriggerForm(AfterProcessingTime, _after_processing_time, _time),
+    "after_percentile_watermark": TriggerForm(
         AfterPercentileWatermark,
         lambda argument, reader: AfterPercentileWatermark(argument),
         lambda trigger, inner: trigger.share,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from millwheel.connect.built_in import LOOKUPS, SINKS, SOURCES
 from millwheel.core.aggregates.functions import FUNCTIONS
-from millwheel.core.windows.trees import FORMS, NAMES, Form, Inner
+from millwheel.core.windows.trees import FORMS, NAMES, InnerTriggers, TriggerForm
 from millwheel.language.schema import words as w
 from millwheel.language.schema.ends import end
 from millwheel.language.schema.words import Schema
@@ -72,13 +72,13 @@ def _trigger() -> Schema:
     return w.either({"enum": list(NAMES)}, w.PARAMETER, w.exactly_one(kinds))
 
 
-def _argument(form: Form) -> Schema:
+def _argument(form: TriggerForm) -> Schema:
     tree: Schema = {"$ref": "#/$defs/trigger"}
-    if form.inner is Inner.ONE:
+    if form.inner is InnerTriggers.ONE:
         return tree
-    if form.inner is Inner.SEVERAL:
+    if form.inner is InnerTriggers.SEVERAL:
         return {"type": "array", "items": tree, "minItems": 1}
-    if form.inner is Inner.NAMED:
+    if form.inner is InnerTriggers.NAMED:
         named = w.fields(dict.fromkeys(form.names, tree), form.names if form.needed else ())
         return named if form.needed else w.either(named, {"type": "null"})
     return w.ANY

@@ -9,6 +9,7 @@ import pytest
 
 from bench.__main__ import main
 from bench.parts import PARTS
+from bench.paths import PEERS
 from bench.tools import TOOLS
 
 BENCH = Path(__file__).parents[3] / "bench"
@@ -24,9 +25,9 @@ def test_the_list_has_every_part_and_tool(capsys: pytest.CaptureFixture[str]) ->
 
 def test_every_program_of_the_folder_is_a_tool() -> None:
     programs = {
-        path.stem
-        for path in BENCH.glob("*.py")
-        if "\ndef main(" in path.read_text(encoding="utf-8")
+        ".".join(path.relative_to(BENCH).with_suffix("").parts)
+        for path in BENCH.rglob("*.py")
+        if PEERS not in path.parents and "\ndef main(" in path.read_text(encoding="utf-8")
     }
     assert programs - WITHIN == {tool.module.removeprefix("bench.") for tool in TOOLS.values()}
 

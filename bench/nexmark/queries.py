@@ -1,0 +1,340 @@
+"""The queries of Nexmark as pipelines of YAML, without Python, and as the text for DuckDB that
+judges them.
+
+Those that need a join without windows, top rows or a table (q3, q4, q6, q9, q10, q13, q18 to q20,
+q23), and q12, whose windows are of processing time, are not among them yet.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+FIELDS = {
+    "bid": "auction: int, bidder: int, price: int, channel: str, url: str, dateTime: int, extra:"
+    " str",
+    "auction": "id: int, itemName: str, description: str, initialBid: int, reserve: int, dateTime:"
+    " int, expires: int, seller: int, category: int, extra: str",
+    "person": "id: int, name: str, emailAddress: str, creditCard: str, city: str, state: str,"
+    " dateTime: int, extra: str",
+}
+"""The fields of each kind of event; times are in ms."""
+
+_STREAM = """  {kind}s:
+    source: {{files: {{path: "${{input}}/{kind}-*.jsonl", format: jsonl}}}}
+    timestamp: {{field: dateTime, unit: ms}}
+    watermark: {{max_delay: 4s}}
+    fields: {{{fields}}}
+"""
+_SINK = 'sinks: {rows: {files: {path: "${output}", format: jsonl}}}'
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """``computations`` produce the stream ``rows`` of the events of ``kinds``. ``sql`` are the
+    rows that ``columns`` of them must be, over the tables bid, auction and person. ``key``: the
+    rows of a change log, of which the last counts: that with most of the field ``newest``."""
+
+    title: str
+    computations: str
+    sql: str
+    columns: tuple[str, ...]
+    kinds: tuple[str, ...] = ("bid",)
+    key: tuple[str, ...] = ()
+    newest: str = ""
+
+    def pipeline(self, name: str) -> str:
+        """The file."""
+        streams = "".join(_STREAM.format(kind=kind, fields=FIELDS[kind]) for kind in self.kinds)
+        computations = "\n".join(f"  {line}" for line in self.computations.strip().splitlines())
+        return f"pipeline: {name}\nstreams:\n{streams}computations:\n{computations}\n{_SINK}\n"
+
+
+_US = "* 1000"  # of ms
+_STATISTICS = """
+  bids: count
+  low: {count: {where: "price < 10000"}}
+  middle: {count: {where: "price >= 10000 and price < 1000000"}}
+  high: {count: {where: "price >= 1000000"}}
+  bidders: {count_distinct: bidder}
+  low_bidders: {count_distinct: bidder, where: "price < 10000"}
+  auctions: {count_distinct: auction}
+  high_auctions: {count_distinct: auction, where: "price >= 1000000"}"""
+_STATISTICS_SQL = """count(*), count(*) filter (price < 10000),
+  count(*) filter (price >= 10000 and price < 1000000), count(*) filter (price >= 1000000),
+  count(distinct bidder), count(distinct bidder) filter (price < 10000),
+  count(distinct auction), count(distinct auction) filter (price >= 1000000)"""
+_STATISTICS_COLUMNS = (
+    "bids",
+    "low",
+    "middle",
+    "high",
+    "bidders",
+    "low_bidders",
+    "auctions",
+    "high_auctions",
+)
+_DAY = "date_format(time_of(dateTime, 'ms'), '%Y-%m-%d')"
+_DAY_SQL = "strftime(make_timestamp(dateTime * 1000), '%Y-%m-%d')"
+_CHANGES = """
+  window: global
+  trigger: {repeat: {after_count: 1}}
+  accumulation: accumulating"""
+
+QUERIES = {
+    "q0": Query(
+        "each bid, as it is",
+        """
+q0:
+  input: bids
+  map: {auction: auction, bidder: bidder, price: price, dateTime: dateTime, extra: extra}
+  output: rows""",
+        "select auction, bidder, price, dateTime, extra from bid",
+        ("auction", "bidder", "price", "dateTime", "extra"),
+    ),
+    "q1": Query(
+        "prices in another currency",
+        """
+q1:
+  input: bids
+  map: {auction: auction, bidder: bidder, price: 0.908 * price, dateTime: dateTime, extra: extra}
+  output: rows""",
+        "select auction, bidder, 0.908::double * price, dateTime, extra from bid",
+        ("auction", "bidder", "price", "dateTime", "extra"),
+    ),
+    "q2": Query(
+        "bids for some auctions",
+        """
+q2:
+  input: bids
+  steps:
+    - filter: auction % 123 == 0
+    - map: {auction: auction, price: price}
+  output: rows""",
+        "select auction, price from bid where auction % 123 = 0",
+        ("auction", "price"),
+    ),
+    "q5": Query(
+        "the auctions with most bids in the last ten seconds",
+        """
+counts:
+  input: {bids: {key: auction}}
+  window: {sliding: 10s, every: 2s}
+  aggregate: {num: count}
+  output: counted
+at:
+  input: counted
+  map: {auction: auction, num: num, at: window_end}
+  output: counts
+most:
+  input: {counts: {key: at}}
+  window: {tumbling: 2s}
+  aggregate: {num: {max: num}}
+  output: largest
+ends:
+  input: largest
+  map: {at: at, num: num}
+  output: most
+hot:
+  input: {counts: {key: [at, num]}, most: {key: [at, num]}}
+  window: {tumbling: 2s}
+  join: inner
+  output: rows""",
+        f"""with slid as (
+    select auction, dateTime // 2000 * 2000 + 2000 * step as last, count(*) as num
+    from bid, range(1, 6) as steps(step) group by all)
+  select auction, num, last {_US} from slid
+  qualify num = max(num) over (partition by last)""",
+        ("counts.auction", "counts.num", "counts.at"),
+    ),
+    "q7": Query(
+        "the highest bids of each ten seconds",
+        """
+at:
+  input: bids
+  map: {auction: auction, price: price, bidder: bidder, at: dateTime // 10000}
+  output: timed
+highest:
+  input: {timed: {key: at}}
+  window: {tumbling: 10s}
+  aggregate: {price: {max: price}}
+  output: highest
+best:
+  input: {timed: {key: [at, price]}, highest: {key: [at, price]}}
+  window: {tumbling: 10s}
+  join: inner
+  output: rows""",
+        """select auction, price, bidder from bid
+  qualify price = max(price) over (partition by dateTime // 10000)""",
+        ("timed.auction", "timed.price", "timed.bidder"),
+    ),
+    "q8": Query(
+        "who sells within ten seconds of having come",
+        """
+came:
+  input: {persons: {key: [id, name]}}
+  window: {tumbling: 10s}
+  aggregate: {times: count}
+  output: came
+sold:
+  input: {auctions: {key: seller}}
+  window: {tumbling: 10s}
+  aggregate: {times: count}
+  output: sold
+new:
+  input: {came: {key: id}, sold: {key: seller}}
+  window: {tumbling: 10s}
+  join: inner
+  output: rows""",
+        f"""select distinct person.id, name, person.dateTime // 10000 * 10000 {_US}
+  from person join auction
+  on person.id = seller and person.dateTime // 10000 = auction.dateTime // 10000""",
+        ("came.id", "came.name", "came.window_start"),
+        ("person", "auction"),
+    ),
+    "q11": Query(
+        "bids of each session of a bidder",
+        """
+q11:
+  input: {bids: {key: bidder}}
+  window: {session: 10s}
+  aggregate: {num: count}
+  output: rows""",
+        f"""with parted as (
+    select *, dateTime - lag(dateTime) over (partition by bidder order by dateTime) as gap
+    from bid),
+  numbered as (
+    select *, count(*) filter (gap >= 10000)
+      over (partition by bidder order by dateTime range unbounded preceding) as session
+    from parted)
+  select bidder, count(*), min(dateTime) {_US} from numbered group by bidder, session""",
+        ("bidder", "num", "window_start"),
+    ),
+    "q14": Query(
+        "dear bids, with the time of day and how many c are in them",
+        """
+q14:
+  input: bids
+  steps:
+    - filter: 0.908 * price > 1000000 and 0.908 * price < 50000000
+    - map:
+        auction: auction
+        bidder: bidder
+        price: 0.908 * price
+        time: >-
+          case(between(hour(time_of(dateTime, 'ms')), 8, 18), 'dayTime',
+               hour(time_of(dateTime, 'ms')) <= 6 or hour(time_of(dateTime, 'ms')) >= 20,
+               'nightTime', 'otherTime')
+        dateTime: dateTime
+        extra: extra
+        c: length(extra) - length(replace(extra, 'c', ''))
+  output: rows""",
+        """select auction, bidder, 0.908::double * price,
+    case when hour(make_timestamp(dateTime * 1000)) between 8 and 18 then 'dayTime'
+      when hour(make_timestamp(dateTime * 1000)) <= 6
+        or hour(make_timestamp(dateTime * 1000)) >= 20 then 'nightTime'
+      else 'otherTime' end,
+    dateTime, extra, length(extra) - length(replace(extra, 'c', ''))
+  from bid where 0.908::double * price > 1000000 and 0.908::double * price < 50000000""",
+        ("auction", "bidder", "price", "time", "dateTime", "extra", "c"),
+    ),
+    "q15": Query(
+        "statistics of each day, as they change",
+        f"""
+days:
+  input: bids
+  map: {{day: "{_DAY}", price: price, bidder: bidder, auction: auction}}
+  output: dated
+q15:
+  input: {{dated: {{key: day}}}}{_CHANGES}
+  aggregate:{_STATISTICS.replace(chr(10), chr(10) + "  ")}
+  output: rows""",
+        f"select {_DAY_SQL}, {_STATISTICS_SQL} from bid group by 1",
+        ("day", *_STATISTICS_COLUMNS),
+        key=("day",),
+        newest="bids",
+    ),
+    "q16": Query(
+        "statistics of each channel and day, as they change",
+        f"""
+days:
+  input: bids
+  map: {{day: "{_DAY}", channel: channel, price: price, bidder: bidder, auction: auction}}
+  output: dated
+q16:
+  input: {{dated: {{key: [channel, day]}}}}{_CHANGES}
+  aggregate:{_STATISTICS.replace(chr(10), chr(10) + "  ")}
+  output: rows""",
+        f"select channel, {_DAY_SQL}, {_STATISTICS_SQL} from bid group by 1, 2",
+        ("channel", "day", *_STATISTICS_COLUMNS),
+        key=("channel", "day"),
+        newest="bids",
+    ),
+    "q17": Query(
+        "statistics of each auction and day, as they change",
+        f"""
+days:
+  input: bids
+  map: {{day: "{_DAY}", auction: auction, price: price}}
+  output: dated
+q17:
+  input: {{dated: {{key: [auction, day]}}}}{_CHANGES}
+  aggregate:
+    bids: count
+    low: {{count: {{where: "price < 10000"}}}}
+    middle: {{count: {{where: "price >= 10000 and price < 1000000"}}}}
+    high: {{count: {{where: "price >= 1000000"}}}}
+    least: {{min: price}}
+    most: {{max: price}}
+    mean: {{mean: price}}
+    total: {{sum: price}}
+  output: rows""",
+        f"""select auction, {_DAY_SQL}, count(*), count(*) filter (price < 10000),
+    count(*) filter (price >= 10000 and price < 1000000), count(*) filter (price >= 1000000),
+    min(price), max(price), sum(price)::double / count(*), sum(price)::bigint
+  from bid group by 1, 2""",
+        ("auction", "day", "bids", "low", "middle", "high", "least", "most", "mean", "total"),
+        key=("auction", "day"),
+        newest="bids",
+    ),
+    "q21": Query(
+        "the id of each bid's channel",
+        r"""
+q21:
+  input: bids
+  steps:
+    - map:
+        auction: auction
+        bidder: bidder
+        price: price
+        channel: channel
+        channel_id: >-
+          case(lower(channel) == 'apple', '0', lower(channel) == 'google', '1',
+               lower(channel) == 'facebook', '2', lower(channel) == 'baidu', '3',
+               regexp_extract(url, '(?:&|^)channel_id=([^&]*)'))
+    - filter: channel_id != None
+  output: rows""",
+        r"""select auction, bidder, price, channel,
+    case lower(channel) when 'apple' then '0' when 'google' then '1' when 'facebook' then '2'
+      when 'baidu' then '3' else regexp_extract(url, '(&|^)channel_id=([^&]*)', 2) end as id
+  from bid where id is not null""",
+        ("auction", "bidder", "price", "channel", "channel_id"),
+    ),
+    "q22": Query(
+        "the folders of each bid's address",
+        """
+q22:
+  input: bids
+  map:
+    auction: auction
+    bidder: bidder
+    price: price
+    channel: channel
+    dir1: part(url, '/', 3)
+    dir2: part(url, '/', 4)
+    dir3: part(url, '/', 5)
+  output: rows""",
+        """select auction, bidder, price, channel, split_part(url, '/', 4),
+    split_part(url, '/', 5), split_part(url, '/', 6) from bid""",
+        ("auction", "bidder", "price", "channel", "dir1", "dir2", "dir3"),
+    ),
+}

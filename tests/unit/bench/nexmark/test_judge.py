@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bench.nexmark.judge import judged, rows_of
+from bench.nexmark.queries import Query
+
+BIDS = [{"auction": 1, "price": 7}, {"auction": 1, "price": 7}, {"auction": 2, "price": 9}]
+
+
+@pytest.fixture
+def events(tmp_path: Path) -> Path:
+    for kind in ("person", "auction", "bid"):
+        (tmp_path / f"{kind}-1.jsonl").write_text("".join(json.dumps(bid) + "\n" for bid in BIDS))
+    return tmp_path
+
+
+PLAIN = Query("", "", "select auction, price from bid", ("auction", "price"))
+CHANGES = Query(
+    "",
+    "",
+    "select auction, count(*) from bid group by 1",
+    ("auction", "n"),
+    key=("auction",),
+    newest="n",
+)
+
+
+@pytest.mark.parametrize(
+    ("rows", "wrong"),
+    [
+        (BIDS, 0),
+        (BIDS[1:], 1),
+        ([*BIDS, BIDS[2]], 1),
+        ([*BIDS[:2], {"auction": 2, "price": 8}], 2),
+        ([], 3),
+    ],
+)
+def test_each_row_counts_as_often_as_it_is_there(rows: list, wrong: int, events: Path) -> None:
+    check = judged(PLAIN, events, rows)
+    assert (check.rows, check.wrong) == (3, wrong)
+    assert bool(check.example) == bool(wrong)
+
+
+@pytest.mark.parametrize(
+    ("versions", "wrong"),
+    [([(1, 1), (2, 1), (1, 2)], 0), ([(1, 2), (1, 1), (2, 1)], 0), ([(1, 1), (2, 1)], 2)],
+)
+def test_of_a_change_log_the_newest_row_of_each_key_counts(
+    versions: list[tuple[int, int]], wrong: int, events: Path
+) -> None:
+    rows = [{"auction": auction, "n": n} for auction, n in versions]
+    assert judged(CHANGES, events, rows).wrong == wrong
+
+
+def test_rows_are_read_from_all_files_below_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "1.jsonl").write_text('{"x": 1}\n{"x": 2}\n')
+    (tmp_path / "2.jsonl").write_text('{"x": 3}\n')
+    assert sorted(row["x"] for row in rows_of(tmp_path)) == [1, 2, 3]
