@@ -1,32 +1,34 @@
 """Nexmark's queries, each run judged by DuckDB.
 
-    python -m bench nexmark [--events 1000000] [--rounds 3] [--only q0 q11]
+    python -m bench nexmark [--events 1000000] [--rounds 3] [--only q0 q11] [--flink]
 
 Files to files, two worker processes, exactly-once; of a round, all queries follow each other, each
 beside DuckDB's rate for the same query in a batch (its files read anew, its rows written as JSON
-lines), which is a limit and not a peer. The clock runs from the first look at the input to the last
-byte of the results, so the start of processes is outside; for DuckDB it is the statement. A run
-with a wrong row ends the program. Prints a line for each run, then a table of medians with their
-spread.
+lines), which is a limit and not a peer, and with ``--flink`` beside Flink SQL on two slots, with
+and without mini-batches for the queries whose rows change (the better counts; it drops their rows
+at the sink, while ours are written). The clock runs from the first look at the input to the last
+byte of the results, so the start of processes is outside; for DuckDB it is the statement. A run of
+ours with a wrong row ends the program. Prints a line for each run, then a table of medians with
+their spread.
 """
 
 from __future__ import annotations
 
 import argparse
-import shutil
 import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import duckdb
 
 from bench.contest import Run, execute
+from bench.contestants import FLINK, Job, local
 from bench.nexmark.events import KINDS, nexmark
 from bench.nexmark.judge import judged, rows_of
-from bench.nexmark.queries import QUERIES, Query
+from bench.nexmark.queries import QUERIES
 from bench.paths import HOUSE
 
 _TIMEOUT_S = 300.0
@@ -36,63 +38,81 @@ def main() -> int:
     options = _parser().parse_args()
     events = nexmark(options.events)
     names = options.only or list(QUERIES)
-    rates: dict[str, list[float]] = {name: [] for name in names}
-    limits: dict[str, list[float]] = {name: [] for name in names}
+    systems = ["millwheel", *(["flink"] if options.flink else []), "duckdb"]
+    rates: dict[str, dict[str, list[float]]] = {
+        system: {name: [] for name in names} for system in systems
+    }
     for number in range(options.rounds):
         for name in names:
-            rate = _ours(name, QUERIES[name], events, options.events, options.workers)
-            limit = options.events / _batch_s(QUERIES[name], events)
-            rates[name].append(rate)
-            limits[name].append(limit)
-            print(f"round {number + 1}, {name}: {rate:,.0f}/s, duckdb {limit:,.0f}/s", flush=True)
-    print(table(rates, limits))
+            for system in systems:
+                seconds = _SYSTEMS[system](name, events, options.workers)
+                rates[system][name].append(options.events / seconds)
+                print(
+                    f"round {number + 1}, {name}, {system}: {options.events / seconds:,.0f}/s",
+                    flush=True,
+                )
+    print(table(rates))
     return 0
 
 
-def table(rates: dict[str, list[float]], limits: dict[str, list[float]]) -> str:
-    """Markdown: events of all kinds per second, the median (least to greatest)."""
-    lines = ["| query | | events/s | DuckDB in a batch | share |", "|---|---|---|---|---|"]
-    for name, values in rates.items():
-        median, limit = statistics.median(values), statistics.median(limits[name])
-        lines.append(
-            f"| {name} | {QUERIES[name].title} | {_spread(values)} | {_spread(limits[name])} |"
-            f" {median / limit:.2f} |"
-        )
-    mean = statistics.geometric_mean(
-        statistics.median(values) / statistics.median(limits[name])
-        for name, values in rates.items()
-    )
-    return "\n".join([*lines, f"| all | geometric mean of the shares | | | {mean:.2f} |"])
+def table(rates: Mapping[str, Mapping[str, Sequence[float]]]) -> str:
+    """Markdown of rates by system and query: events of all kinds per second, the median (least to
+    greatest), and how many times the others' rate ours is."""
+    ours, others = rates["millwheel"], {name: rates[name] for name in rates if name != "millwheel"}
+    titles = {"flink": "Flink SQL", "duckdb": "DuckDB in a batch"}
+    head = " | ".join(f"{titles[each]} | against it" for each in others)
+    lines = [f"| query | | events/s | {head} |", "|---" * (3 + 2 * len(others)) + "|"]
+    ratios: dict[str, list[float]] = {each: [] for each in others}
+    for name, values in ours.items():
+        cells = [name, QUERIES[name].title, _spread(values)]
+        for each, beside in others.items():
+            ratios[each].append(statistics.median(values) / statistics.median(beside[name]))
+            cells += [_spread(beside[name]), f"{ratios[each][-1]:.2f}"]
+        lines.append(f"| {' | '.join(cells)} |")
+    means = " | | ".join(f"{statistics.geometric_mean(ratios[each]):.2f}" for each in others)
+    return "\n".join([*lines, f"| all | geometric mean | | | {means} |"])
 
 
 def _spread(values: Sequence[float]) -> str:
     return f"{statistics.median(values):,.0f} ({min(values):,.0f} to {max(values):,.0f})"
 
 
-def _ours(name: str, query: Query, events: Path, count: int, workers: int) -> float:
-    """Events per second of one run. Ends the program if a row is wrong."""
-    folder = Path(tempfile.mkdtemp(prefix="millwheel-nexmark-"))
-    try:
+def _ours(name: str, events: Path, workers: int) -> float:
+    """The seconds of one run. Ends the program if a row is wrong."""
+    with tempfile.TemporaryDirectory(prefix="millwheel-nexmark-") as made:
+        folder, query = Path(made), QUERIES[name]
         file = folder / f"{name}.yaml"
         file.write_text(query.pipeline(name))
         output = folder / "out"
         command = [sys.executable, "-m", "millwheel", "run", str(file), "--launcher", "processes"]
         command += ["--workers", str(workers), "--root", str(folder / "root")]
         command += ["--set", f"input={events}", "--set", f"output={output}"]
-        outcome = execute(
-            Run(command, folder, events, output, _TIMEOUT_S, {"PYTHONPATH": str(HOUSE)})
-        )
+        environment = {"PYTHONPATH": str(HOUSE)}
+        outcome = execute(Run(command, folder, events, output, _TIMEOUT_S, environment))
         if outcome.error or outcome.seconds is None:
             sys.exit(f"{name}: {outcome.error or outcome.tail}")
         check = judged(query, events, rows_of(output))
         if not check.correct:
             sys.exit(f"{name}: {check.wrong} of {check.rows} rows are wrong; {check.example}")
-        return count / outcome.seconds
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        return outcome.seconds
 
 
-def _batch_s(query: Query, events: Path) -> float:
+def _flink(name: str, events: Path, workers: int) -> float:
+    """The same by Flink: the better of what it has."""
+    ways = ["plain", "mini-batches"] if QUERIES[name].key else ["plain"]
+    return min(_flink_once(name, events, way) for way in ways)
+
+
+def _flink_once(name: str, events: Path, way: str) -> float:
+    with tempfile.TemporaryDirectory(prefix="millwheel-nexmark-") as made:
+        job = Job(Path(made), events, "jsonl", _TIMEOUT_S)
+        outcome = execute(local("flink_nexmark.py", name, way, python=FLINK)(job))
+        if outcome.error or outcome.seconds is None:
+            sys.exit(f"{name} on Flink: {outcome.error or outcome.tail}")
+        return outcome.seconds
+
+
+def _duckdb(name: str, events: Path, workers: int) -> float:
     """How long DuckDB takes on two threads, from files to a file (s)."""
     with tempfile.TemporaryDirectory() as folder, duckdb.connect() as database:
         database.execute("set threads = 2")
@@ -100,8 +120,15 @@ def _batch_s(query: Query, events: Path) -> float:
         for kind in KINDS:
             files = str(events / f"{kind}-*.jsonl")
             database.read_json(files, format="newline_delimited").create_view(kind)
-        database.execute(f"copy ({query.sql}) to '{folder}/rows.json' (format json)")
+        database.execute(f"copy ({QUERIES[name].sql}) to '{folder}/rows.json' (format json)")
         return time.monotonic() - began_s
+
+
+_SYSTEMS: Mapping[str, Callable[[str, Path, int], float]] = {
+    "millwheel": _ours,
+    "flink": _flink,
+    "duckdb": _duckdb,
+}
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -114,4 +141,5 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--rounds", type=int, default=3, help="all queries once in each (3)")
     parser.add_argument("--workers", type=int, default=2, help="worker processes (2)")
     parser.add_argument("--only", nargs="+", choices=list(QUERIES), help="these queries")
+    parser.add_argument("--flink", action="store_true", help="beside Flink SQL")
     return parser
