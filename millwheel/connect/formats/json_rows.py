@@ -12,6 +12,7 @@ from millwheel.core.lazy_polars import pl
 _encode = msgspec.json.Encoder(enc_hook=str).encode_lines
 # become lines at once: so few stay in the cache, and take the memory of those before them
 _ROWS = 8_000
+_LARGE = 1e16  # Fixed: floats from here on have an exponent
 
 
 def json_lines_of(frames: Sequence[pl.DataFrame]) -> bytes:
@@ -22,9 +23,19 @@ def json_lines_of(frames: Sequence[pl.DataFrame]) -> bytes:
 
 
 def _lines(rows: pl.DataFrame) -> bytes:
+    if any(_is_large(column) for column in rows.get_columns()):
+        return json_lines(rows.to_dicts())
     lines = rows.to_struct().struct.json_encode().alias("")
     text: bytes = pl.concat([lines, pl.Series("", [""])]).str.join("\n").cast(pl.Binary)[0]
     return text
+
+
+def _is_large(column: pl.Series) -> bool:
+    """Whether a column has floats that Polars writes as 1e+16, and rows as 1e16."""
+    if isinstance(column.dtype, pl.Struct):
+        return any(map(_is_large, column.struct.unnest().get_columns()))
+    most: Any = column.abs().max() if column.dtype == pl.Float64 else None
+    return most is not None and most >= _LARGE
 
 
 def json_lines(rows: Sequence[Any]) -> bytes:

@@ -49,3 +49,11 @@ def test_structs_in_columns_are_the_lines_of_dicts() -> None:
     rows = [{"one": {"a": 1, "b": '\u00e4"\n', "c": True, "d": 0.1}, "two": None}]
     kind = pl.Struct({"a": pl.Int64, "b": pl.String, "c": pl.Boolean, "d": pl.Float64})
     assert json_lines_of([pl.DataFrame(rows, {"one": kind, "two": kind})]) == json_lines(rows)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.floats() | st.sampled_from([1e15, 1e16, -1e22, 5e-324, -0.0, 123.456])))
+def test_floats_in_columns_have_the_text_of_rows(numbers: list[float]) -> None:
+    rows = [{"x": number, "in": {"y": number, "n": 1}} for number in numbers]
+    kinds = {"x": pl.Float64, "in": pl.Struct({"y": pl.Float64, "n": pl.Int64})}
+    assert json_lines_of([pl.DataFrame(rows, kinds)]) == json_lines(rows)
