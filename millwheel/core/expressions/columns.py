@@ -17,6 +17,7 @@ from millwheel.core.expressions.terms import (
     NoColumns,
     Term,
     by_numpy,
+    chosen,
     exact_of,
     number_term,
 )
@@ -65,12 +66,27 @@ def kind_of_number(
 
 
 def condition_over_columns(tree: ast.expr, fields: Mapping[str, str]) -> pl.Expr:
-    """A Boolean expression over declared fields that hold no nulls and no NaN. Raises NoColumns."""
-    term = _translate(tree, fields)
-    # a constant would be one value, and not one for each record
-    if term.kind != "bool" or term.constant is not None or term.exact:
+    """A Boolean expression over declared fields that hold no nulls and no NaN, exact for all of
+    their values. Raises NoColumns."""
+    term = truth_over_columns(tree, fields)
+    if term.exact:
         raise NoColumns
     return term.column
+
+
+def truth_over_columns(tree: ast.expr, fields: Mapping[str, str]) -> Term:
+    """:func:`condition_over_columns`, perhaps exact for some records only. Raises NoColumns."""
+    term = _translate(tree, fields)
+    # a constant would be one value, and not one for each record
+    if term.kind != "bool" or term.constant is not None:
+        raise NoColumns
+    return term
+
+
+def value_over_columns(tree: ast.expr, fields: Mapping[str, str]) -> Term:
+    """Any expression over declared fields that hold no nulls and no NaN, or a constant. Raises
+    NoColumns."""
+    return _argument(tree, fields)
 
 
 def _translate(tree: ast.expr, fields: Mapping[str, str]) -> Term:
@@ -81,13 +97,17 @@ def _translate(tree: ast.expr, fields: Mapping[str, str]) -> Term:
     if isinstance(tree, ast.BoolOp):
         return _combined(tree, fields)
     if isinstance(tree, ast.UnaryOp) and isinstance(tree.op, ast.Not):
-        return Term(~condition_over_columns(tree.operand, fields), "bool")
+        inner = truth_over_columns(tree.operand, fields)
+        return Term(~inner.column, "bool", exact=inner.exact)
     if isinstance(tree, ast.Compare) and len(tree.ops) == 1 and type(tree.ops[0]) in _COMPARE:
         return _compared(
             type(tree.ops[0]),
             _translate(tree.left, fields),
             _translate(tree.comparators[0], fields),
         )
+    if isinstance(tree, ast.IfExp):
+        yes, no = (_argument(part, fields) for part in (tree.body, tree.orelse))
+        return chosen(truth_over_columns(tree.test, fields), yes, no)
     if isinstance(tree, ast.Call):
         return _called(tree, fields)
     if isinstance(tree, (ast.BinOp, ast.UnaryOp)):
@@ -115,11 +135,14 @@ def _finite(term: Term) -> Term:
 
 
 def _combined(tree: ast.BoolOp, fields: Mapping[str, str]) -> Term:
-    parts = [condition_over_columns(part, fields) for part in tree.values]
-    both = parts[0]
-    for part in parts[1:]:
-        both = both & part if isinstance(tree.op, ast.And) else both | part
-    return Term(both, "bool")
+    """What stands behind a part that decides is not computed, so it may be anything there."""
+    first, *others = [truth_over_columns(part, fields) for part in tree.values]
+    column, exact = first.column, list(first.exact)
+    for part in others:
+        decided = ~column if isinstance(tree.op, ast.And) else column
+        exact += [decided | each for each in part.exact]
+        column = column & part.column if isinstance(tree.op, ast.And) else column | part.column
+    return Term(column, "bool", exact=tuple(exact))
 
 
 def _compared(op: type[ast.cmpop], left: Term, right: Term) -> Term:

@@ -68,6 +68,20 @@ def exact_of(terms: Sequence[Term]) -> tuple[pl.Expr, ...]:
     return tuple(each for term in terms for each in term.exact)
 
 
+def chosen(test: Term, yes: Term, no: Term) -> Term:
+    """The value of ``yes`` where ``test`` holds, else that of ``no``: only that one is computed.
+    Raises NoColumns where their kinds differ."""
+    if yes.kind != no.kind or test.kind != "bool" or test.constant is not None:
+        raise NoColumns
+    column = pl.when(test.column).then(yes.column).otherwise(no.column)
+    exact = (
+        *test.exact,
+        *(~test.column | each for each in yes.exact),
+        *(test.column | each for each in no.exact),
+    )
+    return Term(column, yes.kind, exact=exact)
+
+
 def by_numpy(act: Callable[..., Any], columns: Sequence[pl.Expr], kind: str) -> pl.Expr:
     """An operation of numpy on columns without nulls, as processors do it: Polars divides by a
     constant by multiplying by its reciprocal, which rounds twice, and 0.0 - 0.0 is -0.0 to it."""

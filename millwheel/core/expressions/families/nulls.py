@@ -12,7 +12,7 @@ import msgspec
 from millwheel.core.expressions.declared import Function, Nulls, table
 from millwheel.core.expressions.fields import field_or_none
 from millwheel.core.expressions.operators import MAX_TEXT
-from millwheel.core.expressions.terms import NoColumns, Term, exact_of, kinds
+from millwheel.core.expressions.terms import NoColumns, Term, chosen, exact_of, kinds
 from millwheel.core.lazy_polars import pl
 
 MAX_WHOLE_DIGITS = 4_300
@@ -187,6 +187,15 @@ def _text_columns(terms: Sequence[Term]) -> Term:
     return Term(term.column.cast(pl.String), "str", exact=term.exact)
 
 
+def _case_columns(terms: Sequence[Term]) -> Term:
+    if len(terms) % 2 == 0:  # without a default some are null
+        raise NoColumns
+    found = terms[-1]
+    for index in range(len(terms) - 3, -1, -2):
+        found = chosen(terms[index], terms[index + 1], found)
+    return found
+
+
 def _between_columns(terms: Sequence[Term]) -> Term:
     kind = terms[0].kind
     kinds(terms, kind, kind, kind)
@@ -222,6 +231,7 @@ FUNCTIONS = table(
         (("case(1 > 2, 'a', 2 > 1, 'b', 'c')", "b"), ("case(1 > 2, 'a')", None)),
         nulls=Nulls.TAKEN,
         lazy=True,
+        columns=_case_columns,
     ),
     Function(
         "between(value: any, low: any, high: any) -> bool",

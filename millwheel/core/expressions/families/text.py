@@ -179,6 +179,17 @@ def _replace_columns(terms: Sequence[Term]) -> Term:
     )
 
 
+def _part_columns(terms: Sequence[Term]) -> Term:
+    """Where there is such a part; elsewhere it is null."""
+    kinds([terms[0]], "str")
+    separator, index = constant_of(terms[1]), constant_of(terms[2])
+    if not separator or type(index) is not int:
+        raise NoColumns
+    parts = terms[0].column.str.split(separator)
+    found = parts.list.get(index, null_on_oob=True)
+    return Term(found, "str", exact=(*terms[0].exact, found.is_not_null()))
+
+
 def _concat_columns(terms: Sequence[Term]) -> Term:
     kinds(terms, *["str"] * len(terms))
     return Term(pl.concat_str([term.column for term in terms]), "str", exact=exact_of(terms))
@@ -286,6 +297,7 @@ FUNCTIONS = table(
         "one of the parts of `split`, from 0, or from the end by -1; null where there is none",
         (("part('/a/b', '/', 1)", "a"), ("part('a', '/', 5)", None)),
         checks={"separator": _separator},
+        columns=_part_columns,
     ),
     Function(
         "concat(text: text, more...: text) -> text",

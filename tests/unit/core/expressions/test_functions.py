@@ -197,6 +197,8 @@ def test_each_column_form_is_one(name: str) -> None:
         "replace": "replace(s0, 'a', 'b')",
         "like": "like(s0, 'a%')",
         "trunc": "trunc(i0, 'month')",
+        "case": "case(i0 > 1, s0, 'x')",
+        "part": "part(s0, '/', -1)",
     }
     kinds = (name_of for name_of in ("s0", "i0", "f0"))
     calls = [texts[name]] if name in texts else [
