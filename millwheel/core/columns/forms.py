@@ -12,6 +12,8 @@ from millwheel.core.columns.clean import is_pattern
 from millwheel.core.columns.plan import ColumnPlan
 from millwheel.core.columns.slices import slice_plan_or_why
 from millwheel.core.columns.state.inferred import PlansByType
+from millwheel.core.columns.stateless.flow import types_of
+from millwheel.core.columns.stateless.plans import StatelessPlans, why_no_plan
 from millwheel.core.columns.window_forms import (
     WEAK_IN_ROWS,
     plan_or_why,
@@ -19,10 +21,12 @@ from millwheel.core.columns.window_forms import (
     why_state_in_rows,
 )
 from millwheel.core.machines.specs import windowing_from_spec
-from millwheel.core.pipeline.graph import Graph, takes_retractions
+from millwheel.core.order.labels import NO_USE, Labels
+from millwheel.core.pipeline.graph import Graph, Node, takes_retractions
 from millwheel.core.pipeline.spec import (
     ComputationSpec,
     InputSpec,
+    KeyKind,
     PipelineSpec,
     Productions,
     StreamSpec,
@@ -48,6 +52,8 @@ from millwheel.core.windows.windows import (
 )
 
 Plan: TypeAlias = ColumnPlan | PlansByType
+AnyPlan: TypeAlias = Plan | StatelessPlans
+NO_LABELS = Labels()
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +62,7 @@ class ComputationForm:
     ``why`` it does so, or why its state is in rows all the same, as a phrase; "" for state in
     columns."""
 
-    plan: Plan | None
+    plan: AnyPlan | None
     why: str = ""
 
 
@@ -100,10 +106,8 @@ _WHY_NOT: dict[type[Work], str] = {
     LookupSpec: "each record is enriched",
     DeduplicateSpec: "each record is compared with earlier ones",
     TableSpec: "a table takes each change",
-    BranchesSpec: "branches take each record",
-    StepsSpec: "steps take each record",
 }
-"""Why work other than aggregations has no column form."""
+"""Why work other than aggregations, steps and branches has no column form."""
 
 
 def computation_form(
@@ -111,8 +115,11 @@ def computation_form(
     pipeline: PipelineSpec,
     load: Callable[[str], Any],
     compile_expression: Callable[[str], Any],
+    labels: Labels = NO_LABELS,
 ) -> ComputationForm:
     """The form of one computation. ``load`` gives the object that ``module:name`` names."""
+    if isinstance(computation.work, StepsSpec | BranchesSpec):
+        return _stateless_form(computation, pipeline, compile_expression, labels)
     if isinstance(computation.work, SlicesSpec):
         slices = slice_plan_or_why(computation, pipeline, compile_expression)
         if isinstance(slices, str):
@@ -127,12 +134,39 @@ def computation_form(
             return ComputationForm(None, WEAK_IN_ROWS)
         return ComputationForm(plan, why_state_in_rows(computation, windowing, plan))
     streams = [pipeline.stream(each.stream) for each in computation.inputs]
-    if any(stream.fields or stream.schema for stream in streams):
+    if any(stream.schema for stream in streams) or any(
+        types_of(stream.name, pipeline, compile_expression) for stream in streams
+    ):
         return ComputationForm(None, plan)
     plans = plans_by_type(computation, windowing, compile_expression)
     if isinstance(plans, str):
         return ComputationForm(None, plans)
     return ComputationForm(plans, plans.why_in_rows(None))
+
+
+def _stateless_form(
+    computation: ComputationSpec,
+    pipeline: PipelineSpec,
+    compile_expression: Callable[[str], Any],
+    labels: Labels,
+) -> ComputationForm:
+    """The form of steps or branches."""
+    why = why_no_plan(computation, compile_expression, takes_retractions(computation, pipeline))
+    if why:
+        return ComputationForm(None, why)
+    if labels.of(computation.name) != NO_USE:
+        return ComputationForm(None, "timers behind it go by the place of each record")
+    plans = StatelessPlans(computation, compile_expression)
+    for each in computation.inputs:
+        stream = pipeline.stream(each.stream)
+        if stream.schema:
+            return ComputationForm(None, "a schema makes an object of each record")
+        if stream.source is not None and not plans.projects:
+            return ComputationForm(None, "it passes on records as their source has them")
+        fields = types_of(each.stream, pipeline, compile_expression)
+        if fields and isinstance(without := plans.plan_or_why(fields), str):
+            return ComputationForm(None, without)
+    return ComputationForm(plans)
 
 
 def _why_no_aggregation(computation: ComputationSpec, pipeline: PipelineSpec) -> str:
@@ -170,7 +204,7 @@ def window_of_join(spec: ComputationSpec, pipeline: PipelineSpec) -> Tumbling | 
 
 
 def joins_in_columns(
-    pipeline: PipelineSpec, graph: Graph, plans: Mapping[str, Plan | None]
+    pipeline: PipelineSpec, graph: Graph, plans: Mapping[str, AnyPlan | None]
 ) -> frozenset[str]:
     """The joins that take whole records in columns. Both inputs come so, or neither: what comes in
     rows is joined in rows. ``plans`` are those of the other computations, by name."""
@@ -193,7 +227,7 @@ def joins_in_columns(
 def source_form(
     stream: StreamSpec,
     graph: Graph,
-    plans: Mapping[str, Plan | None],
+    plans: Mapping[str, AnyPlan | None],
     joins: Set[str] = frozenset(),
 ) -> SourceForm:
     """The form of a source stream; ``plans`` are those of the computations, by name, and ``joins``
@@ -205,8 +239,8 @@ def source_form(
     if not joins.isdisjoint(consumers):
         return SourceForm(needs=frozenset(stream.fields), whole=True, made=made_columns)
     consumer_plans = [plans.get(name) for name in consumers]
-    by_type = [plan for plan in consumer_plans if isinstance(plan, PlansByType)]
-    if by_type:
+    by_type = [plan for plan in consumer_plans if isinstance(plan, PlansByType | StatelessPlans)]
+    if by_type and not stream.fields:
         names = {stream.timestamp, stream.id or stream.timestamp}.union(
             *(plan.needs for plan in by_type)
         )
@@ -223,13 +257,15 @@ def source_form(
         computation = graph.nodes[name].computation
         if isinstance(plan, ColumnPlan):
             needs |= {*plan.key_fields, *plan.needs}
+        elif isinstance(plan, StatelessPlans):
+            needs |= plan.needs
         elif computation is not None and isinstance(computation.work, DictionarySpec):
             needs |= {computation.work.of, *(computation.work.keep or stream.fields)}
     return SourceForm(needs=frozenset(needs), made=made_columns)
 
 
 def _made_columns(
-    stream: StreamSpec, consumers: Sequence[str], graph: Graph, plans: Mapping[str, Plan | None]
+    stream: StreamSpec, consumers: Sequence[str], graph: Graph, plans: Mapping[str, AnyPlan | None]
 ) -> MadeColumns | None:
     """What consumers get as columns of records that are read one by one."""
     if stream.schema or (stream.source is not None and stream.source.kind == "injection"):
@@ -243,11 +279,15 @@ def _made_columns(
         # Late records are passed on with all of their fields.
         aside = node.computation is not None and bool(node.computation.late_side)
         whole = not aside and all(each.key.instances == 1 for each in node.inputs)
+        if isinstance(plan, StatelessPlans) and stream.fields and not plan.plan(stream.fields):
+            continue
         if plan is not None and whole and not _why_ids_of_records(stream, [name], graph):
             consumer_plans[name] = plan
     if not consumer_plans:
         return None
-    by_type = [plan for plan in consumer_plans.values() if isinstance(plan, PlansByType)]
+    by_type = [
+        plan for plan in consumer_plans.values() if isinstance(plan, PlansByType | StatelessPlans)
+    ]
     keys = {
         name
         for plan in consumer_plans.values()
@@ -265,7 +305,7 @@ def _why_rows_of(
     stream: StreamSpec,
     consumers: Sequence[str],
     graph: Graph,
-    plans: Mapping[str, Plan | None],
+    plans: Mapping[str, AnyPlan | None],
     joins: Set[str],
 ) -> str:
     """Why a source reads record by record; "" when it reads columns."""
@@ -280,7 +320,10 @@ def _why_rows_of(
         numbers = computation is not None and isinstance(computation.work, DictionarySpec)
         if plans.get(name) is None and name not in joins and not numbers:
             return f"{name} takes each record"
-    if any(isinstance(plans.get(name), PlansByType) for name in consumers):
+    stateless = any(isinstance(plans.get(name), StatelessPlans) for name in consumers)
+    if any(isinstance(plans.get(name), PlansByType) for name in consumers) or (
+        stateless and not stream.fields
+    ):
         if any(plans.get(name) is None for name in consumers):
             return "a dictionary or a join needs declared fields"
         if not stream.timestamp or ":" in stream.timestamp:
@@ -303,4 +346,11 @@ def _why_ids_of_records(stream: StreamSpec, consumers: Sequence[str], graph: Gra
             return f"the weak productions of {name} are named after ids of records"
         if any(each.key.instances > 1 for each in node.inputs):
             return f"the key of {name} is divided by ids of records"
+        if _takes_given_key(node, stream.name):
+            return f"the key of {name} is the id of each record"
     return ""
+
+
+def _takes_given_key(node: Node, stream: str) -> bool:
+    """Whether a consumer takes the key that the producer of a stream gives."""
+    return any(each.key.kind is KeyKind.RECORD for each in node.inputs if each.stream == stream)

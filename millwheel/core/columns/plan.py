@@ -64,7 +64,8 @@ class ColumnPlan:
     group the records. ``steps`` are key windows; their records are grouped by ``window``, the steps
     of the slide. ``inferred`` are the types of the fields that nobody declared, by name. Windows
     stay for ``lateness_us`` after they have fired. ``drops``: late records are counted, and nothing
-    else; ``empties``: a window that has fired is empty.
+    else; ``empties``: a window that has fired is empty. ``follows``: the types of the fields are
+    those of the expressions that have made them.
     """
 
     window: WindowFunction
@@ -81,6 +82,7 @@ class ColumnPlan:
     lateness_us: int = 0
     drops: bool = True
     empties: bool = True
+    follows: bool = False
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -325,7 +327,8 @@ class ColumnPlan:
     def results(self, groups: pl.DataFrame) -> pl.DataFrame:
         """The records that the panes of closed windows become, see ``panes.pane_row``. Raises
         Unfit."""
-        if self.inferred and any(each.of_no_floats(groups) for each in self.aggregates):
+        undeclared = self.follows or bool(self.inferred)
+        if undeclared and any(each.of_no_floats(groups) for each in self.aggregates):
             # the sum of no floats is a whole 0 there, as nobody has declared that they are floats
             raise Unfit
         results = {aggregate: aggregate.result(groups) for aggregate in self.aggregates}

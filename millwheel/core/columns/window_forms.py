@@ -12,6 +12,7 @@ from millwheel.core.columns.arrays import can_assign
 from millwheel.core.columns.from_spec import typed_plan
 from millwheel.core.columns.plan import ColumnPlan
 from millwheel.core.columns.state.inferred import PlansByType
+from millwheel.core.columns.stateless.flow import follows_types, types_of
 from millwheel.core.pipeline.spec import (
     AggregationStage,
     ComputationSpec,
@@ -46,20 +47,21 @@ def plan_or_why(
 ) -> ColumnPlan | str:
     """The plan of a computation, or why it has no column form, as a phrase.
 
-    It has one when its one input is a stream with declared ``fields``, its key consists of them,
+    It has one when the types of the fields of its one input are known, its key consists of them,
     its windows depend on nothing but timestamps, and nothing is asked of single records that are
     taken back.
     """
     if why := _why_no_columns(spec, windowing):
         return why
-    plan = typed_plan(
-        spec, windowing.window, pipeline.stream(spec.inputs[0].stream).fields, compile_expression
-    )
-    return (
-        plan
-        if isinstance(plan, str)
-        else replace(plan, fires_once=not why_state_in_rows(spec, windowing, plan))
-    )
+    stream = spec.inputs[0].stream
+    fields = types_of(stream, pipeline, compile_expression)
+    plan = typed_plan(spec, windowing.window, fields, compile_expression)
+    if isinstance(plan, str):
+        return plan
+    if follows_types(stream, pipeline):
+        # Nobody has declared that a sum is one of floats, so that of none is a whole 0, as in rows.
+        plan = replace(plan, floats=(), follows=True)
+    return replace(plan, fires_once=not why_state_in_rows(spec, windowing, plan))
 
 
 def why_state_in_rows(spec: ComputationSpec, windowing: Windowing, plan: ColumnPlan | None) -> str:

@@ -6,7 +6,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from millwheel.core.columns.forms import computation_form
+from millwheel.core.columns.forms import Plan, computation_form
+from millwheel.core.columns.plan import ColumnPlan
+from millwheel.core.columns.state.inferred import PlansByType
 from millwheel.core.expressions.language import compile_expression
 from millwheel.core.model.names import NodeName
 from millwheel.core.pipeline.graph import Graph, Node
@@ -35,7 +37,9 @@ def combined_of(
         each.name: computation_form(each, spec, load, compile_expression).plan
         for each in spec.computations
     }
-    column_plans = {name: plan for name, plan in plans.items() if plan is not None}
+    column_plans: dict[str, Plan] = {
+        name: plan for name, plan in plans.items() if isinstance(plan, ColumnPlan | PlansByType)
+    }
     groupings = groupings_of(spec, column_plans, load, lambda stream, values: values)
     combinings = combinings_of(spec, graph, groupings, CombineLimits())
     reasons = {

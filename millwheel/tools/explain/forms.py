@@ -15,10 +15,13 @@ from millwheel.core.columns.forms import (
 )
 from millwheel.core.columns.plan import ColumnPlan
 from millwheel.core.columns.state.inferred import PlansByType
+from millwheel.core.columns.stateless.plans import StatelessPlans
 from millwheel.core.expressions.language import compile_expression
+from millwheel.core.order.labels import labels_of
 from millwheel.core.pipeline.graph import Graph, Node
 from millwheel.core.pipeline.spec import DEAD_LETTERS, AggregationStage, PipelineSpec
 from millwheel.core.pipeline.work import DictionarySpec
+from millwheel.language.spec.callback_code import LoadedCode
 
 _BY_RECORD = "record by record"
 
@@ -27,8 +30,9 @@ def forms_of(spec: PipelineSpec, graph: Graph, load: Callable[[str], Any]) -> di
     """A phrase for each node: ``read in columns``, ``taken record by record: its key is no field``.
     ``load`` gives the object that ``module:name`` names. Raises PipelineError for code that cannot
     be loaded."""
+    labels = labels_of(graph, LoadedCode(load))
     forms = {
-        each.name: computation_form(each, spec, load, compile_expression)
+        each.name: computation_form(each, spec, load, compile_expression, labels)
         for each in spec.computations
     }
     plans = {name: form.plan for name, form in forms.items()}
@@ -134,6 +138,8 @@ class _Arriving:
             return True
         if isinstance(node.computation.work, DictionarySpec):
             return all(self._come_in_columns(each.stream) for each in node.inputs)
+        if isinstance(self._forms[node.name].plan, StatelessPlans):
+            return all(self.in_columns(each.stream, node.name) for each in node.inputs)
         # what comes in rows may be of any types
         if isinstance(plan := self._forms[node.name].plan, PlansByType):
             return plan.held and all(self._come_in_columns(each.stream) for each in node.inputs)

@@ -102,8 +102,8 @@ class BesideColumns:
         if batch.ids is not None and ids is None:
             return None
         seqs, times = np.array(batch.held_seqs, np.int64), np.array(batch.held_timestamps, np.int64)
-        # each of them has a key of its own
-        keys = pl.Series("key", [""], pl.String).new_from_index(0, len(batch))
+        # all of one partition, which is their key; those with ids have consumers with own keys
+        keys = pl.Series("key", [str(batch.keys[0])], pl.String).new_from_index(0, len(batch))
         return ColumnBatch(
             batch.stream, seqs, times, keys, pl.DataFrame(series), batch.born_us, ids
         )

@@ -20,6 +20,7 @@ from millwheel.connect.sinks.base import Sink
 from millwheel.connect.sources.base import Partition, Source
 from millwheel.core.columns.declared_fields import example_frame
 from millwheel.core.columns.forms import (
+    AnyPlan,
     Plan,
     computation_form,
     joins_in_columns,
@@ -28,6 +29,8 @@ from millwheel.core.columns.forms import (
 from millwheel.core.columns.pairs import pairing_of
 from millwheel.core.columns.plan import ColumnPlan
 from millwheel.core.columns.state.inferred import PlansByType
+from millwheel.core.columns.stateless.flow import types_of
+from millwheel.core.columns.stateless.plans import StatelessPlans
 from millwheel.core.expressions.language import compile_expression
 from millwheel.core.formats.codec import stream_decoder
 from millwheel.core.model.limits import DEFAULTS
@@ -80,6 +83,7 @@ from millwheel.engine.workers.operators.lookups import (
     LookupShard,
 )
 from millwheel.engine.workers.operators.slices.sliced import SlicesOperator
+from millwheel.engine.workers.operators.stateless.columns import StatelessOperator
 from millwheel.engine.workers.operators.window_callback import WindowCallbackOperator
 from millwheel.engine.workers.operators.windowed import WindowedOperator
 from millwheel.engine.workers.ports import BackgroundTask
@@ -162,10 +166,14 @@ class Assembly:
         shard = limits or ShardLimits()
         pending = max(shard.pending * spec_limits.in_flight // DEFAULTS.in_flight, 1)
         self._limits = replace(shard, pending=pending, given=spec_limits)
+        self._labels = labels_of(self.graph, LoadedCode(self._load))
         plans = {c.name: self._column_plan(c) for c in spec.computations}
         self._plans = {name: plan for name, plan in plans.items() if isinstance(plan, ColumnPlan)}
         self._undeclared = {
             name: plan for name, plan in plans.items() if isinstance(plan, PlansByType)
+        }
+        self._stateless = {
+            name: plan for name, plan in plans.items() if isinstance(plan, StatelessPlans)
         }
         self._joins = joins_in_columns(spec, self.graph, plans)
         self._schemas = {s.name: self._schema(s) for s in spec.streams if s.schema}
@@ -173,7 +181,6 @@ class Assembly:
         self._groups = groupings_of(
             spec, {**self._plans, **self._undeclared}, self._load, self._decode
         )
-        self._labels = labels_of(self.graph, LoadedCode(self._load))
         self._fanout = self._fanout_of(self.graph)
         self._fanout.combinings = combinings_of(
             spec, self.graph, self._groups, self._limits.combine
@@ -189,7 +196,7 @@ class Assembly:
                 outside.by_name,
                 kept_ends(Path(root)) if outside.ends is None else outside.ends,
             ),
-            plans={**self._plans, **self._undeclared},
+            plans={**self._plans, **self._undeclared, **self._stateless},
             joins=self._joins,
             schemas=self._schemas,
             limits=self._limits,
@@ -204,9 +211,10 @@ class Assembly:
         groups, takers = self._groups, self._labels.takers
         return Fanout(graph, lambda key: load_extractor(key, folder), columns, most, groups, takers)
 
-    def _column_plan(self, computation: ComputationSpec) -> Plan | None:
+    def _column_plan(self, computation: ComputationSpec) -> AnyPlan | None:
         """How a computation takes columns; None for one that takes records one by one."""
-        return computation_form(computation, self.spec, self._load, compile_expression).plan
+        parts = self.spec, self._load, compile_expression, self._labels
+        return computation_form(computation, *parts).plan
 
     def _load(self, name: str) -> Any:
         return self._outside.load(name, self.spec.folder)
@@ -241,7 +249,9 @@ class Assembly:
             warm_up(
                 plan,
                 node_input.stream,
-                example_frame(self.spec.stream(node_input.stream).fields, _WARM_ROWS),
+                example_frame(
+                    types_of(node_input.stream, self.spec, compile_expression), _WARM_ROWS
+                ),
             )
 
     def publish_aside(self, publish: Callable[[BackgroundTask], None]) -> None:
@@ -362,9 +372,16 @@ class Assembly:
         instance = computation_of(spec, self.spec, self._load)
         kind = BatchOperator if takes_batches(type(instance)) else CallbackOperator
         limits, use = self.spec.limits, self._labels.of(spec.name)
-        return kind(
-            spec, self.spec.name, instance, overlay, self._decode, _CACHE_ENTRIES, limits, use
-        )
+        parts = (spec, self.spec.name, instance, overlay, self._decode, _CACHE_ENTRIES, limits)
+        if (plans := self._stateless.get(spec.name)) is not None:
+            return StatelessOperator(*parts, plans, self._few_of(spec))
+        return kind(*parts, use)
+
+    def _few_of(self, spec: ComputationSpec) -> int:
+        """Bundles of so few records go by rows. Where a consumer has to tell types by columns, none
+        does: it would go on in rows itself."""
+        consumers = {name for each in spec.outputs for name in self.graph.consumers.get(each, ())}
+        return 0 if consumers & self._undeclared.keys() else self._limits.rows_below
 
     def _records_of_windows(self, spec: ComputationSpec, shard_parts: _ShardParts) -> Operator:
         """A callback that gets the records of a window, or a join."""

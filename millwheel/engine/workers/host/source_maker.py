@@ -10,7 +10,7 @@ from typing import Any
 
 from millwheel.adapters.ports import StateStore
 from millwheel.connect.sources.base import Partition, Source
-from millwheel.core.columns.forms import MadeColumns, Plan, SourceForm, source_form
+from millwheel.core.columns.forms import AnyPlan, MadeColumns, SourceForm, source_form
 from millwheel.core.model.keys import key_hash
 from millwheel.core.model.names import NodeName
 from millwheel.core.model.range_table import ShardEntry
@@ -55,7 +55,7 @@ class SourceMaker:
     graph: Graph
     root: Path
     outside: SourceFactories
-    plans: Mapping[str, Plan]
+    plans: Mapping[str, AnyPlan]
     joins: frozenset[str]
     schemas: Mapping[str, Any]
     limits: ShardLimits

@@ -10,6 +10,7 @@ from millwheel.adapters.ports import StoreView
 from millwheel.connect.python_objects import load_object
 from millwheel.core.columns.forms import computation_form
 from millwheel.core.columns.plan import ColumnPlan
+from millwheel.core.columns.stateless.plans import StatelessPlans
 from millwheel.core.columns.windows import results_of, windows_of_key
 from millwheel.core.expressions.language import compile_expression
 from millwheel.core.machines.specs import machine_from_spec
@@ -70,7 +71,7 @@ class StoreAnswers:
         back = takes_retractions(spec, self._spec)
         machine = machine_from_spec(spec, compile_expression, load, back)
         plan = computation_form(spec, self._spec, load, compile_expression).plan
-        if plan is None:
+        if plan is None or isinstance(plan, StatelessPlans):
             rows = WindowAnswers(spec, machine, finisher(spec, self._spec))
             return lambda query, store, watermark_us: rows.answer(query, [], store, watermark_us)
         finish = plan.typed if isinstance(plan, ColumnPlan) else finisher(spec, self._spec)

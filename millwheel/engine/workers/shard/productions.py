@@ -349,10 +349,10 @@ class ProductionBuilding:
 
 
 def most_bytes(frame: pl.DataFrame) -> int:
-    """More than any row with structs takes encoded; 0 for a frame without them, whose rows are
-    small."""
-    structs = [column for column in frame.get_columns() if isinstance(column.dtype, pl.Struct)]
-    return sum(map(_most_bytes, frame.get_columns())) if structs and frame.height else 0
+    """More than any row takes encoded; 0 for a frame of numbers, whose rows are small."""
+    columns = frame.get_columns()
+    long = any(isinstance(column.dtype, pl.Struct | pl.String) for column in columns)
+    return sum(map(_most_bytes, columns)) if long and frame.height else 0
 
 
 def _most_bytes(column: pl.Series) -> int:

@@ -62,8 +62,10 @@ def sort_frame(
     max_timestamp: int,
     now_us: int,
     split: Split,
+    partition: str = "",
 ) -> SortedFrame | None:
-    """None when the input must be looked at record by record."""
+    """The records of a ``partition``, which is their key for consumers without one of their own.
+    None when the input must be looked at record by record."""
     if read.rejects or not is_clean(
         read.frame, {name: spec.fields[name] for name in sorted(needs)}
     ):
@@ -80,9 +82,9 @@ def sort_frame(
     highest = int(stamps.max())
     if is_too_far(highest, now_us, spec.max_future_us):
         return None
-    partition = pl.Series("key", [""], pl.String).new_from_index(0, len(read))
+    keys = pl.Series("key", [partition], pl.String).new_from_index(0, len(read))
     ids = read.frame[spec.id] if spec.id else None
-    batch = ColumnBatch(spec.name, read.positions, stamps, partition, read.frame, now_us, ids)
+    batch = ColumnBatch(spec.name, read.positions, stamps, keys, read.frame, now_us, ids)
     late = late_mask(stamps, max_timestamp, spec.max_delay_us)
     count = int(np.count_nonzero(late))
     batches, keyless = split(batch, late if count else None)

@@ -308,7 +308,9 @@ class SourceOperator(Operator):
         split = partial(self._parts.fanout.split_columns, epochs=part.epochs)
         spec, outcome = replace(self._spec, fields=fields), None
         with suppress(Unfit), self._boundary.inside(bundle.count):
-            outcome = sort_frame(read, spec, needs, part.max_timestamp, bundle.now_us, split)
+            outcome = sort_frame(
+                read, spec, needs, part.max_timestamp, bundle.now_us, split, part.partition.name
+            )
         if outcome is None:
             part.rows_until = read.next_position
             if checked is not None:

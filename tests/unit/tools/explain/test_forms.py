@@ -136,7 +136,7 @@ SAID = {
         "window: {tumbling: 10s}, aggregate: {n: count, spend: {sum: cost}}",
         "callback: 'codes:Own'",
     ),
-    ROWS + "steps take each record": (
+    ROWS + "it passes on records as their source has them": (
         BARE,
         (
             "clicks: {input:\n    {events: {key: ad}}, window: {tumbling: 10s}, aggregate: {n:"
@@ -256,7 +256,7 @@ def test_a_consumer_that_takes_records_makes_the_source_read_records_for_all(
         == "read record by record: all takes each record; columns are made for clicks"
     )
     assert said["clicks"] == "taken in columns"
-    assert said["all"] == "taken record by record: steps take each record"
+    assert said["all"] == "taken record by record: it passes on records as their source has them"
 
 
 def test_a_consumer_of_records_that_are_injected_gets_no_columns(tmp_path: Path) -> None:

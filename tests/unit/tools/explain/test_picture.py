@@ -97,7 +97,7 @@ def test_boxes_say_what_they_do(shop: Picture) -> None:
     assert shop.box("good").lines == (
         "filter value > 3",
         "map {user: key, n: value}",
-        "taken record by record: steps take each record",
+        "taken in columns",
         "no local combine for sessions: it has several inputs",
     )
     assert shop.box("good").note == "exactly once, strong · 8 shards, 1 standby"

@@ -23,7 +23,7 @@ def test_code_without_a_name_is_said_to_be_ones_own(tmp_path: Path) -> None:
     picture = picture_of(load_pipeline(tmp_path / "own.py"))
     assert picture.box("same").lines == (
         "map (own code)",
-        "taken record by record: steps take each record",
+        "taken record by record: code of your own takes each record",
     )
     assert picture.arrows == (Arrow("source.hits", "same", "hits", "by (own code)"),)
 

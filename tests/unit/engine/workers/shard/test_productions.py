@@ -125,7 +125,14 @@ def test_no_row_with_structs_takes_more_than_is_said() -> None:
     frame = pl.DataFrame(rows, {"ä": pl.Struct(kinds), "none": pl.Struct(kinds), "k": pl.String})
     most = max(len(msgspec.msgpack.encode(row)) for row in rows)
     assert most <= most_bytes(frame) <= 2 * most
-    assert most_bytes(frame.clear()) == most_bytes(frame.select("k")) == 0
+    assert most_bytes(frame.clear()) == most_bytes(pl.DataFrame({"n": [1], "x": [0.5]})) == 0
+
+
+def test_no_row_with_texts_takes_more_than_is_said() -> None:
+    rows = [{"text": text, "n": n} for text, n in TEXTS]
+    frame = pl.DataFrame(rows, {"text": pl.String, "n": pl.Int64})
+    most = max(len(msgspec.msgpack.encode(row)) for row in rows)
+    assert most <= most_bytes(frame) <= 2 * most + 40  # of heads
 
 
 TEXTS = [("x" * 300, 1), ("日本" * 40, -(2**63)), ("", 2**63 - 1)]

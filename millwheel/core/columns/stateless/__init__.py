@@ -1,0 +1,1 @@
+"""Steps and branches over columns: each record becomes others by expressions alone."""

@@ -1,0 +1,234 @@
+"""From the steps or branches of a computation to their column form, or why there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+from millwheel.core.columns.batch import ColumnBatch
+from millwheel.core.columns.clean import is_pattern
+from millwheel.core.columns.stateless.stages import (
+    ColumnStep,
+    StatelessPlan,
+    Way,
+    all_of,
+    constant_column,
+)
+from millwheel.core.expressions.columns import truth_over_columns, value_over_columns
+from millwheel.core.expressions.terms import NoColumns, Term
+from millwheel.core.lazy_polars import dtype, kind_of
+from millwheel.core.pipeline.spec import ComputationSpec, Productions
+from millwheel.core.pipeline.steps import step_text
+from millwheel.core.pipeline.work import BranchesSpec, StepKind, StepSpec, StepsSpec
+from millwheel.core.windows.panes import RETRACTION_FIELD
+
+Compile = Callable[[str], Any]
+_KINDS = ("int", "float", "str", "bool")
+_MOST_FIELDS = 4
+"""Of an expression with more fields it is not asked whether any types of them have a column
+form."""
+_INT64 = 2**63  # Fixed: integers from here on are no int64
+
+
+@dataclass(slots=True)
+class _Draft:
+    """A plan while it is made. ``fields`` are the types of the fields as they are by then."""
+
+    fields: Mapping[str, str]
+    compile_expression: Compile
+    stages: list[ColumnStep]
+
+    def term(self, text: str, truth: bool) -> Term:
+        """The expression over the fields. Raises NoColumns, with a phrase."""
+        compiled = self.compile_expression(text)
+        try:
+            translate = truth_over_columns if truth else value_over_columns
+            term: Term = translate(compiled.tree, self.fields)
+        except NoColumns:
+            unknown = sorted(set(compiled.fields) - self.fields.keys())
+            why = f": the type of {unknown[0]} is not known" if unknown else ""
+            raise NoColumns(f"`{text[:60]}` has no column form{why}") from None
+        return term
+
+    def kinds(self, texts: Iterable[str]) -> dict[str, str]:
+        """The types of the fields that expressions read."""
+        return {name: self.fields[name] for text in texts for name in self._fields(text)}
+
+    def _fields(self, text: str) -> tuple[str, ...]:
+        names: tuple[str, ...] = self.compile_expression(text).fields
+        return names
+
+    def keep(self, text: str) -> None:
+        """A filter."""
+        term = self.term(text, truth=True)
+        self.stages.append(
+            ColumnStep(self.kinds([text]), {}, all_of(term.exact), keeps=term.column)
+        )
+
+    def make(self, fields: Mapping[str, str]) -> None:
+        """A projection."""
+        terms = {name: self.term(text, truth=False) for name, text in fields.items()}
+        plain = {text for text in fields.values() if self.compile_expression(text).is_field}
+        same = {name for text in plain for name in self._fields(text)}
+        kinds = self.kinds(text for text in fields.values() if text not in plain)
+        exact = [each for term in terms.values() for each in term.exact]
+        self.stages.append(
+            ColumnStep(
+                kinds,
+                {name: self.fields[name] for name in sorted(same - kinds.keys())},
+                all_of(exact),
+                makes=tuple(_column(term).alias(name) for name, term in terms.items()),
+            )
+        )
+        self.fields = {name: term.kind for name, term in terms.items()}
+
+
+def _column(term: Term) -> Any:
+    if term.constant is None:
+        return term.column
+    if type(term.constant) is int and not -_INT64 <= term.constant < _INT64:
+        raise NoColumns("a constant does not fit into 64 bits")
+    return constant_column(term.constant, dtype(term.kind))
+
+
+def stateless_plan(
+    spec: ComputationSpec, fields: Mapping[str, str], compile_expression: Compile
+) -> StatelessPlan | str:
+    """The plan for fields of these types, or why there is none, as a phrase."""
+    draft = _Draft(fields, compile_expression, [])
+    try:
+        if isinstance(spec.work, BranchesSpec):
+            return _branches(spec.work, draft)
+        for step in spec.work_as(StepsSpec).steps:
+            if step.kind is StepKind.FILTER:
+                draft.keep(step.expression)
+            else:
+                draft.make(step.fields)
+    except NoColumns as ex:
+        return str(ex)
+    ways = tuple(Way(stream) for stream in spec.outputs)
+    return StatelessPlan(tuple(draft.stages), ways, draft.fields)
+
+
+def _branches(work: BranchesSpec, draft: _Draft) -> StatelessPlan:
+    texts = [each.condition for each in work.branches if each.condition]
+    terms = [draft.term(text, truth=True) for text in texts]
+    exact = all_of([each for term in terms for each in term.exact])
+    return StatelessPlan(
+        (ColumnStep(draft.kinds(texts), {}, exact),),
+        tuple(
+            Way(each.stream, term.column)
+            for each, term in zip(
+                (each for each in work.branches if each.condition), terms, strict=True
+            )
+        ),
+        draft.fields,
+        tuple(each.stream for each in work.branches if not each.condition),
+        not work.match_all,
+    )
+
+
+def why_no_plan(spec: ComputationSpec, compile_expression: Compile, takes_retractions: bool) -> str:
+    """Why steps or branches have no column form whatever the types of their fields are, as a
+    phrase; "" where they may have one."""
+    if spec.productions is Productions.WEAK:
+        return "weak productions have ids, which columns of results do not carry"
+    if spec.ordered:
+        return "records wait for their order one by one"
+    if takes_retractions:
+        return "records can be taken back"
+    if isinstance(spec.work, BranchesSpec):
+        streams = [each.stream for each in spec.work.branches]
+        if len(set(streams)) < len(streams):
+            return "two branches lead to the same stream"
+        return _never([each.condition for each in spec.work.branches], [], compile_expression)
+    for step in spec.work_as(StepsSpec).steps:
+        if why := _why_not(step, compile_expression):
+            return why
+    return ""
+
+
+def _why_not(step: StepSpec, compile_expression: Compile) -> str:
+    if step.function:
+        return "code of your own takes each record"
+    if step.kind is StepKind.FLAT_MAP or (step.kind is StepKind.MAP and not step.fields):
+        return f"`{step_text(step)[:60]}` makes values without fields"
+    if RETRACTION_FIELD in step.fields or any(map(is_pattern, step.fields)):
+        return f"`{step_text(step)[:60]}` makes a field that columns cannot have"
+    tests = [step.expression] if step.kind is StepKind.FILTER else []
+    return _never(tests, list(step.fields.values()), compile_expression)
+
+
+def _never(tests: list[str], values: list[str], compile_expression: Compile) -> str:
+    """Which expression has no column form for any types of its fields; "" for none."""
+    for text, truth in [*((text, True) for text in tests), *((text, False) for text in values)]:
+        if not text:
+            continue
+        names = compile_expression(text).fields
+        if patterns := sorted(filter(is_pattern, names)):
+            return f"the library of columns takes the name of the field {patterns[0]} for a pattern"
+        if len(names) <= _MOST_FIELDS and not any(
+            _fits(text, truth, dict(zip(names, kinds, strict=True)), compile_expression)
+            for kinds in product(_KINDS, repeat=len(names))
+        ):
+            return f"`{text[:60]}` has no column form"
+    return ""
+
+
+def _fits(text: str, truth: bool, fields: Mapping[str, str], compile_expression: Compile) -> bool:
+    try:
+        _Draft(fields, compile_expression, []).term(text, truth)
+    except NoColumns:
+        return False
+    return True
+
+
+class StatelessPlans:
+    """The plans of steps or branches, by the types of the fields that come. ``needs`` are the
+    fields that they read of their input. ``projects``: a step makes all the fields of the results;
+    otherwise records are passed on as they come, with all of theirs."""
+
+    def __init__(self, spec: ComputationSpec, compile_expression: Compile) -> None:
+        self._spec = spec
+        self._compile = compile_expression
+        self._plans: dict[tuple[tuple[str, str], ...], StatelessPlan | str] = {}
+        self.needs, self.projects = _read(spec, compile_expression)
+
+    def plan(self, fields: Mapping[str, str]) -> StatelessPlan | None:
+        """The plan for fields of these types, None when it has no column form."""
+        plan = self.plan_or_why(fields)
+        return plan if isinstance(plan, StatelessPlan) else None
+
+    def plan_or_why(self, fields: Mapping[str, str]) -> StatelessPlan | str:
+        """The same, with the reason."""
+        known = {name: kind for name, kind in fields.items() if kind}
+        if self.projects:
+            known = {name: known[name] for name in sorted(self.needs & known.keys())}
+        types = tuple(known.items())
+        if types not in self._plans:
+            self._plans[types] = stateless_plan(self._spec, known, self._compile)
+        return self._plans[types]
+
+    def of(self, batch: ColumnBatch) -> StatelessPlan | None:
+        """The plan for a batch."""
+        return self.plan({name: kind_of(kind) for name, kind in batch.frame.schema.items()})
+
+
+def _read(spec: ComputationSpec, compile_expression: Compile) -> tuple[frozenset[str], bool]:
+    """The fields that are read of the input, and whether a step makes those of the results."""
+    if isinstance(spec.work, BranchesSpec):
+        texts = [each.condition for each in spec.work.branches if each.condition]
+        return _names(texts, compile_expression), False
+    needs: frozenset[str] = frozenset()
+    for step in spec.work_as(StepsSpec).steps:
+        if step.kind is StepKind.FILTER:
+            needs |= _names([step.expression], compile_expression)
+            continue
+        return needs | _names(step.fields.values(), compile_expression), True
+    return needs, False
+
+
+def _names(texts: Iterable[str], compile_expression: Compile) -> frozenset[str]:
+    return frozenset(name for text in texts for name in compile_expression(text).fields)

@@ -1,0 +1,155 @@
+"""The column form of steps and branches, for fields of known types: one filter or projection after
+the other over a whole bundle."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from millwheel.core.columns.batch import ColumnBatch
+from millwheel.core.columns.clean import clean_rows, is_clean
+from millwheel.core.lazy_polars import kind_of, pl
+
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnStep:
+    """One step. ``kinds`` are the types of the fields that it computes with, which must hold
+    neither nulls nor NaN; ``same`` those of fields that it passes on, which may. ``exact`` is true
+    for the records for which columns have the values of the row form (None: for all). Then comes a
+    filter (``keeps``) or a projection (``makes``)."""
+
+    kinds: Mapping[str, str]
+    same: Mapping[str, str]
+    exact: pl.Expr | None = None
+    keeps: pl.Expr | None = None
+    makes: tuple[pl.Expr, ...] = ()
+
+    def fitting(self, frame: pl.DataFrame) -> Mask:
+        """Which records have the values of the row form here."""
+        if any(kind_of(frame.schema.get(name)) != kind for name, kind in self.same.items()):
+            return np.zeros(frame.height, np.bool_)
+        fits = np.ones(frame.height, np.bool_)
+        if not is_clean(frame, self.kinds):
+            clean = clean_rows(frame, self.kinds)
+            if clean is None:
+                return np.zeros(frame.height, np.bool_)
+            fits = clean
+        if self.exact is not None and fits.any():
+            # nothing is computed over records that are not clean
+            exact = _mask(frame if fits.all() else frame.filter(pl.Series(fits)), self.exact)
+            fits[fits] = exact
+        return fits
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """A stream that records go to, all of them or those with ``keeps``."""
+
+    stream: str
+    keeps: pl.Expr | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """What a batch becomes. ``parts`` has the records of each stream, ``unmatched`` counts those
+    that no branch takes. ``unfit``: the indexes of the records that columns do not know the result
+    of; nothing in ``parts`` is of them."""
+
+    parts: list[ColumnBatch]
+    unmatched: int
+    unfit: npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class StatelessPlan:
+    """Steps, then the ways out: a record goes to each of the ``ways`` whose condition holds, to the
+    first of them (``first_only``), or to ``rest``. ``fields`` are the types of the results."""
+
+    stages: tuple[ColumnStep, ...]
+    ways: tuple[Way, ...]
+    fields: Mapping[str, str]
+    rest: tuple[str, ...] = ()
+    first_only: bool = True
+
+    def passed(self, batch: ColumnBatch) -> Passed:
+        """The results of a batch, in the order of its records."""
+        indexes = np.arange(len(batch))
+        frame, unfit = batch.frame, []
+        for stage in self.stages:
+            fits = stage.fitting(frame)
+            if not fits.all():
+                unfit.append(indexes[~fits])
+                frame, indexes = frame.filter(pl.Series(fits)), indexes[fits]
+            if stage.keeps is not None:
+                mask = _mask(frame, stage.keeps)
+                if not mask.all():
+                    frame, indexes = frame.filter(pl.Series(mask)), indexes[mask]
+            elif stage.makes:
+                frame = frame.select(stage.makes)
+        parts: list[ColumnBatch] = []
+        taken = np.zeros(len(indexes), np.bool_)
+        for way, mask in self._masks(frame):
+            taken |= mask
+            parts.append(_part(batch, way.stream, indexes, frame, mask))
+        parts += [_part(batch, stream, indexes, frame, ~taken) for stream in self.rest]
+        unmatched = 0 if self.rest else int(np.count_nonzero(~taken))
+        return Passed(
+            [part for part in parts if len(part)],
+            unmatched,
+            np.sort(np.concatenate(unfit)) if unfit else np.array([], np.int64),
+        )
+
+    def _masks(self, frame: pl.DataFrame) -> Iterator[tuple[Way, Mask]]:
+        """Which records take each way."""
+        free = np.ones(frame.height, np.bool_)
+        for way in self.ways:
+            if way.keeps is None:
+                yield way, np.ones(frame.height, np.bool_)
+                continue
+            mask = _mask(frame, way.keeps)
+            if self.first_only:
+                mask = mask & free
+                free &= ~mask
+            yield way, mask
+
+
+def _mask(frame: pl.DataFrame, condition: pl.Expr) -> Mask:
+    mask: Mask = frame.select(condition).to_series().to_numpy()
+    return mask
+
+
+def _part(
+    batch: ColumnBatch,
+    stream: str,
+    indexes: npt.NDArray[np.int64],
+    frame: pl.DataFrame,
+    mask: Mask,
+) -> ColumnBatch:
+    """The records of the mask, unnumbered, with the keys and times that they came with."""
+    if not mask.all():
+        frame, indexes = frame.filter(pl.Series(mask)), indexes[mask]
+    whole = len(indexes) == len(batch)
+    return ColumnBatch(
+        stream,
+        np.array([], np.int64),
+        batch.timestamps if whole else batch.timestamps[indexes],
+        batch.keys if whole else batch.keys[indexes],
+        frame,
+        batch.born_us,
+    )
+
+
+def all_of(exact: Sequence[pl.Expr]) -> pl.Expr | None:
+    """Where all of them hold; None for none."""
+    return pl.all_horizontal(exact) if exact else None
+
+
+def constant_column(value: Any, kind: Any) -> pl.Expr:
+    """A column that has one value for each record of a frame."""
+    return pl.repeat(value, pl.len(), dtype=kind)

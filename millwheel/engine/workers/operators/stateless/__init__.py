@@ -1,0 +1,1 @@
+"""Steps and branches that take whole bundles in columns."""
