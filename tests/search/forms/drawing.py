@@ -8,6 +8,7 @@ from random import Random
 from typing import Any
 
 from tests.search.document import emit
+from tests.search.forms import steps
 from tests.search.forms.values import NAMES, SECOND, START, drawn, time
 from tests.search.script import Action, Case, Clock, Finish, Push
 
@@ -55,14 +56,19 @@ def case(seed: int) -> Case:
     names = rng.sample(NAMES, 5)
     for stream in ("one", "two"):
         _source(draft, stream, names, declared)
+    # drawn apart, so that all else is as it would be without them
+    own = Random(f"steps {seed}")
     if rng.random() < 0.25 and declared:
         _join(draft)
     else:
-        _aggregation(draft, "c0", "one")
+        _aggregation(draft, "c0", _stepped(draft, own, "one", 0.6))
     if rng.random() < 0.8 and draft.fields.get("c0"):
-        _aggregation(draft, "c1", "c0")
-    for name in draft.tree["computations"]:
-        draft.tree["sinks"][name] = {"stdout": {}}
+        _aggregation(draft, "c1", _stepped(draft, own, "c0", 0.4))
+    last = list(draft.tree["computations"])[-1]
+    _stepped(draft, own, last, 0.4)
+    for tree in draft.tree["computations"].values():
+        for stream in tree.get("branch", [tree.get("output")]):
+            draft.tree["sinks"][stream] = {"stdout": {}}
     script = _script(rng, draft.fields, names)
     features = frozenset({"forms"} | (set() if declared else {"undeclared"}))
     return Case(seed, emit(draft.tree), tuple(script), False, _NOW, features)
@@ -118,6 +124,41 @@ def _aggregation(draft: _Draft, name: str, stream: str) -> None:
     kinds = {given: _result(made, fields) for given, made in aggregates.items()}
     draft.fields[name] = {part: fields[part] for part in key} | kinds | {"window_end": "int"}
     draft.keys[name] = key if rng.random() < 0.8 else key[:1]
+
+
+def _stepped(draft: _Draft, rng: Random, stream: str, share: float) -> str:
+    """Steps over a stream, sometimes; then the stream that they make."""
+    fields = {name: kind for name, kind in draft.fields[stream].items() if kind}
+    if rng.random() >= share or not fields:
+        return stream
+    name = f"{stream}_made"
+    tree: dict[str, Any] = {"input": stream}
+    if rng.random() < 0.5:
+        tree["input"] = {stream: {"key": draft.keys[stream][0]}}
+    if rng.random() < 0.4:
+        tree["filter"] = steps.test(rng, fields)
+    projects = rng.random() < 0.85 or "filter" not in tree
+    if projects:
+        made = {key: (key, fields[key]) for key in draft.keys[stream] if key in fields}
+        for given in rng.sample(NAMES, 4):
+            if given not in made:
+                made[given] = steps.value(rng, fields)
+        tree["map"] = {given: text for given, (text, _) in made.items()}
+        kinds = {given: kind for given, (_, kind) in made.items()}
+    else:
+        kinds = draft.fields[stream]
+    draft.tree["computations"][name] = {**tree, "output": name}
+    if rng.random() < 0.3:
+        conditions = {f"{name}_{way}": steps.test(rng, kinds) for way in ("a", "b")}
+        draft.tree["computations"][f"{name}_ways"] = {
+            "input": name,
+            "branch": {**conditions, f"{name}_c": "otherwise"},
+            "match": rng.choice(["first", "all"]),
+        }
+    # an aggregate of truths is none of columns
+    draft.fields[name] = {of: "" if kind == "bool" else kind for of, kind in kinds.items()}
+    draft.keys[name] = draft.keys[stream]
+    return name
 
 
 def _aggregate(rng: Random, fields: dict[str, str]) -> Any:

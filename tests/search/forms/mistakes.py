@@ -5,8 +5,11 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import Any
 
+import numpy as np
+
 from millwheel.core.columns import arrays
 from millwheel.core.columns.plan import ColumnPlan
+from millwheel.core.columns.stateless.stages import ColumnStep
 from millwheel.engine.workers.operators.held_columns import KeysInRows
 from tests.search.mistakes import Context, replaced
 
@@ -49,3 +52,13 @@ def a_key_apart_comes_back_at_once() -> Context:
     """The keys whose windows went on in rows are forgotten, so columns begin the same windows
     anew."""
     return replaced(KeysInRows, "add", lambda self, keys: None)
+
+
+@mistake(within=40)
+def steps_go_on_with_what_does_not_fit() -> Context:
+    """Columns have the result of a step also where it is null, or does not fit 64 bits."""
+
+    def wrong(self: ColumnStep, frame: Any) -> Any:
+        return np.ones(frame.height, np.bool_)
+
+    return replaced(ColumnStep, "fitting", wrong)

@@ -31,6 +31,7 @@ __all__ = ["Unlucky", "case"]
 
 _DRAWS = 400
 _STREAMS = ("hits", "clicks")
+_COLUMNS = frozenset({"columns", "steps_in_columns"})
 
 
 class Unlucky(Exception):
@@ -54,7 +55,7 @@ def case(
 def _draw(seed: int, number: int, wanted: frozenset[str], racing: bool) -> Case:
     rng = random.Random(f"{seed}/{number}")
     stated = rng.random() < 0.65
-    if wanted & {"own_watermark", "columns", "idle_after"} or racing:
+    if wanted & {"own_watermark", *_COLUMNS, "idle_after"} or racing:
         stated = False
     bundling = racing or (rng.random() < 0.7 and "past_timers" not in wanted)
     # Whether a stream will have several partitions is not known yet.
@@ -62,7 +63,7 @@ def _draw(seed: int, number: int, wanted: frozenset[str], racing: bool) -> Case:
     free = Free(
         bundling=bundling, crashing=racing, racing=frozenset() if racing else None, several=several
     )
-    columnar = not stated and (rng.random() < 0.3 or "columns" in wanted)
+    columnar = not stated and (rng.random() < 0.3 or not wanted.isdisjoint(_COLUMNS))
     draft = Draft(
         rng,
         stated,

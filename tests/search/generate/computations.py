@@ -84,7 +84,7 @@ _MAKERS: tuple[tuple[frozenset[str], Any], ...] = (
     (frozenset({"join"}), joined),
     (frozenset({"deduplicate"}), deduplicated),
     (frozenset({"branch"}), branched),
-    (frozenset({"steps"}), steps),
+    (frozenset({"steps", "steps_in_columns"}), steps),
     (frozenset({"window_callback"}), spans),
     (frozenset(_OF_WINDOWS.split()), windowed),
 )
@@ -117,6 +117,12 @@ def _suits_columns(draft: Draft, tree: dict[str, Any]) -> bool:
     # elsewhere seeds give the pipelines that they gave before
     if "join" in tree and "join" in draft.wanted:
         return "tumbling" in tree["window"]
+    if isinstance(tree.get("map"), dict) and "order_by" not in tree:
+        # drawn apart, so that other seeds give the pipelines that they gave before
+        wanted = "steps_in_columns" in draft.wanted
+        if wanted or Random(repr(("in columns", tree))).random() < 0.5:
+            draft.features.add("steps_in_columns")
+            return True
     if "aggregate" not in tree or len(tree["input"]) > 1 or draft.rng.random() < 0.05:
         return False
     names = [name for name in tree["aggregate"] if name != "n"]

@@ -11,10 +11,12 @@ import pytest
 from millwheel.connect.python_objects import load_object
 from millwheel.core.columns.batch import ColumnBatch
 from millwheel.core.pipeline.graph import build_graph
+from millwheel.core.pipeline.work import BranchesSpec, StepsSpec
 from millwheel.engine.workers.host.assembly import Assembly
 from millwheel.engine.workers.operators.columns import ColumnOperator
 from millwheel.engine.workers.operators.grouped import GroupedOperator
 from millwheel.engine.workers.operators.slices.sliced import SlicesOperator
+from millwheel.engine.workers.operators.stateless.columns import StatelessOperator
 from millwheel.errors import PipelineError
 from millwheel.language.spec import load_pipeline
 from millwheel.tools.explain.forms import forms_of
@@ -322,7 +324,10 @@ def test_what_drawn_pipelines_say_is_what_their_workers_do(monkeypatch: pytest.M
                 phrase in ("taken in columns", "taken in columns, types inferred")
                 or "; state in columns" in phrase
             )
-            if operator is not None:
+            if isinstance(computation.work, StepsSpec | BranchesSpec):  # without state
+                columns = isinstance(operator, StatelessOperator)
+                assert columns or not in_columns, (seed, name, phrase)
+            elif operator is not None:
                 assert isinstance(operator, ColumnOperator) == held, (seed, name, phrase)
                 if phrase.startswith("taken record by record: "):
                     assert not isinstance(operator, GroupedOperator), (seed, name, phrase)
