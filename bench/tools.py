@@ -80,6 +80,7 @@ TOOLS = dict(
             "Nexmark's queries as pipelines without Python, judged by DuckDB",
             "nexmark.tool",
         ),
+        _tool("projections", "what steps cost a record, beside another version"),
         _tool("metrics_cost", "what metrics cost a worker"),
         _tool("tracing_cost", "what traces cost a worker"),
         _tool("restore", "how long a shard's state takes to be there again"),
