@@ -12,6 +12,7 @@ from millwheel.connect.formats.json_rows import json_lines, json_lines_of
 from millwheel.connect.sinks.base import Refused, SinkBatch, SinkRecord
 from millwheel.connect.sinks.changes import change_rows
 from millwheel.connect.sinks.rows import frames_of, has_tuple_keys, records_of, rows_of
+from millwheel.core.lazy_polars import pl
 from millwheel.errors import RecordError
 
 
@@ -37,19 +38,33 @@ class Content:
         self._shape = shape
         self._avro = avro
         self.suffix = shape.form
-        self._encode = _encoder(shape) if avro is None else avro.encode
+        self._encode: Callable[[list[dict[str, Any]]], bytes]
+        self._encode_frame: Callable[[pl.DataFrame], bytes] | None = None
+        if avro is not None:
+            self._encode = avro.encode
+        elif shape.form == "parquet":
+            from millwheel.connect.sinks.files.parquet_rows import ParquetRows
+
+            parquet = ParquetRows(shape.fields)
+            self._encode, self._encode_frame = parquet.encode, parquet.encode_frame
+        else:
+            self._encode = _encoder(shape)
 
     def of(self, batch: SinkBatch) -> bytes:
         """The content of a file with the records of a batch."""
         if not batch.columns:
             return self.encode(batch.records)
-        if self._shape.with_key and any(has_tuple_keys(columns) for columns in batch.columns):
-            return self.encode(
-                [record for columns in batch.columns for record in records_of(columns)]
-            )
-        return json_lines_of(
-            frames_of(batch.columns, self._shape.with_key, self._shape.with_timestamp)
+        tuples = self._shape.with_key and any(map(has_tuple_keys, batch.columns))
+        frames = (
+            []
+            if tuples
+            else frames_of(batch.columns, self._shape.with_key, self._shape.with_timestamp)
         )
+        if frames and self._shape.form == "jsonl":
+            return json_lines_of(frames)
+        if len(frames) == 1 and self._encode_frame is not None:
+            return self._encode_frame(frames[0])
+        return self.encode([record for columns in batch.columns for record in records_of(columns)])
 
     def encode(self, records: Sequence[SinkRecord]) -> bytes:
         """The content of a file."""
@@ -78,8 +93,4 @@ class Content:
 def _encoder(shape: Shape) -> Callable[[list[dict[str, Any]]], bytes]:
     if shape.form == "jsonl":
         return json_lines
-    if shape.form == "csv":
-        return CsvRows(list(shape.fields), shape.spreadsheet_safe).encode
-    from millwheel.connect.sinks.files.parquet_rows import ParquetRows
-
-    return ParquetRows(shape.fields).encode
+    return CsvRows(list(shape.fields), shape.spreadsheet_safe).encode

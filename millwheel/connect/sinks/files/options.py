@@ -213,6 +213,5 @@ def shape(options: FilesSinkOptions) -> Shape:
 
 def takes_columns(options: FilesSinkOptions) -> bool:
     """Whether records in columns become a file without becoming objects first."""
-    return (
-        options.form().name == "jsonl" and options.mode == Mode.APPEND and not options.partition_by
-    )
+    plain = options.mode == Mode.APPEND and not options.partition_by
+    return plain and options.form().name in ("jsonl", "parquet")

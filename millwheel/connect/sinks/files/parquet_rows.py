@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timezone
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from millwheel.connect.formats.json_rows import json_lines
 from millwheel.connect.sinks.files.parquet_types import as_column, column_type, converter
+from millwheel.core.lazy_polars import kind_of, pl
+
+Values: TypeAlias = "list[Any] | pl.Series"
 
 
 class ParquetRows:
@@ -26,27 +29,34 @@ class ParquetRows:
     def encode(self, rows: Sequence[Mapping[str, Any]]) -> bytes:
         """A Parquet file."""
         rows = _with_text_names(rows)
+        names = dict.fromkeys(name for row in rows for name in row)
+        return self._file(names, lambda name: [row.get(name) for row in rows])
+
+    def encode_frame(self, frame: pl.DataFrame) -> bytes:
+        """The file that :meth:`encode` makes of the rows of a frame, which has some."""
+        nulls = [None] * frame.height
+        return self._file(
+            frame.columns, lambda name: frame[name] if name in frame.columns else nulls
+        )
+
+    def _file(self, found: Iterable[str], values: Callable[[str], Values]) -> bytes:
+        """A file of columns with the names that were ``found``; ``values`` gives one of them."""
         names = dict.fromkeys(self._schema.names)
         if not self._fixed:
-            names.update(dict.fromkeys(name for row in rows for name in row))
-        table = pa.table(
-            {
-                name: self._column(name, [row.get(name) for row in rows])
-                for name in names or ["value"]
-            }
-        )
+            names.update(dict.fromkeys(found))
+        table = pa.table({name: self._column(name, values(name)) for name in names or ["value"]})
         if not self._fixed:
             self._schema = table.schema
         out = pa.BufferOutputStream()
         pq.write_table(table, out, compression="zstd")
         return bytes(out.getvalue())
 
-    def _column(self, name: str, values: list[Any]) -> pa.Array:
+    def _column(self, name: str, values: Values) -> pa.Array:
         declared = self._schema.field(name).type if name in self._schema.names else None
         if self._fixed and converter(declared) is not None:
-            return as_column(values, declared)
+            return as_column(_listed(values), declared)
         try:
-            column = pa.array(_in_utc(values))
+            column = pa.array(_in_utc(values)) if isinstance(values, list) else _arrow(values)
             if _unwritable(column.type):
                 raise TypeError("Parquet has no structs without fields")
             if declared is None:
@@ -55,10 +65,11 @@ class ParquetRows:
                 return column
             return column.cast(self._wider(declared, column.type))
         except (pa.ArrowException, TypeError, ValueError, OverflowError):
+            given = _listed(values)
             if self._fixed:
-                return pa.array([_fitting(value, declared) for value in values], declared)
+                return pa.array([_fitting(value, declared) for value in given], declared)
             return pa.array(
-                [None if value is None else _text(value) for value in values], pa.string()
+                [None if value is None else _text(value) for value in given], pa.string()
             )
 
     def _wider(self, current: pa.DataType, other: pa.DataType) -> pa.DataType:
@@ -66,6 +77,18 @@ class ParquetRows:
             return current
         schemas = [pa.schema([("", kind)]) for kind in (current, other)]
         return pa.unify_schemas(schemas, promote_options="permissive").field(0).type
+
+
+def _listed(values: Values) -> list[Any]:
+    return values if isinstance(values, list) else values.to_list()
+
+
+def _arrow(values: pl.Series) -> pa.Array:
+    """The array that Arrow makes of the values one by one."""
+    if values.null_count() == len(values) or not kind_of(values.dtype):
+        return pa.array(_in_utc(values.to_list()))
+    array = values.to_arrow()
+    return array.cast(pa.string()) if values.dtype == pl.String else array
 
 
 def _with_text_names(rows: Sequence[Mapping[Any, Any]]) -> Sequence[Mapping[str, Any]]:

@@ -58,3 +58,20 @@ def test_keys_of_several_fields_in_columns_are_lists_as_they_are_in_rows() -> No
         "a": "y",
         "n": 2,
     }
+
+
+@pytest.mark.parametrize("with_key", [True, False])
+@pytest.mark.parametrize("form", ["jsonl", "parquet"])
+def test_records_in_columns_are_the_file_that_they_are_in_rows(form: str, with_key: bool) -> None:
+    order = np.arange(2)
+    frames = [
+        pl.DataFrame({"a": ["x", None], "n": [1, 2], "f": [1e16, -0.0]}),
+        pl.DataFrame({"a": ["y", "z"], "n": [0.5, 1.0]}),
+    ]
+    batches = [
+        ColumnBatch("s", order, order, pl.Series("key", ["k", "l"]), each) for each in frames
+    ]
+    content, rows = (Content(Shape(form, with_key, True, {}, None)) for _ in range(2))
+    for some in ([batches[0]], batches, [batches[1], batches[1]]):
+        whole = [record for batch in some for record in records_of(batch)]
+        assert content.of(SinkBatch(1, "1-1", [], some)) == rows.encode(whole)

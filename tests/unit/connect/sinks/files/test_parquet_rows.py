@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -87,3 +88,22 @@ def test_times_of_all_zones_are_in_utc() -> None:
         {"at": "timestamp"}, {"at": moment.astimezone(zone)}, {"at": "2026-01-01T14:00:00+0200"}
     )
     assert declared.to_pylist() == [{"at": moment}] * 2
+
+
+FRAMES = (
+    pl.DataFrame({"n": [1, None], "x": [0.5, float("nan")], "s": ["é", None], "b": [True, None]}),
+    pl.DataFrame({"n": [None, None], "x": [None, 1.5], "s": ["", "a\0"], "new": [1, 2]}).cast(
+        {"n": pl.Int64}
+    ),
+    pl.DataFrame({"n": [1.5, 2.0], "x": [1, 2], "s": [1, 2], "b": [False, True]}),
+    pl.DataFrame({"n": [2**63 - 1], "d": [{"p": 1}], "e": [[1, 2]]}),
+    pl.DataFrame({"n": ["x", "y"]}).slice(1),
+)
+WIDE = {"n": "decimal(20, 2)", "x": "float", "s": "str", "b": "bool", "e": "list<int>"}
+
+
+@pytest.mark.parametrize("fields", [{}, WIDE, {"n": "int", "s": "str", "missing": "timestamp"}])
+def test_a_frame_is_the_file_of_its_rows(fields: Mapping[str, str]) -> None:
+    rows, frames = ParquetRows(fields), ParquetRows(fields)
+    for frame in FRAMES:
+        assert rows.encode(frame.to_dicts()) == frames.encode_frame(frame)
