@@ -20,6 +20,7 @@ from millwheel.core.columns.arrays import Assigned, Filled, none_filled
 from millwheel.core.columns.batch import ID_TYPES, ColumnBatch, key_list
 from millwheel.core.columns.from_spec import typed_plan
 from millwheel.core.columns.plan import KEY, START, ColumnPlan
+from millwheel.core.columns.stateless.flow import types_of
 from millwheel.core.lazy_polars import pl
 from millwheel.core.model.keys import Key
 from millwheel.core.model.times import MAX_TIME, MIN_TIME
@@ -134,7 +135,10 @@ def slice_plan_or_why(
     slices = spec.work_as(SlicesSpec)
     if why := _why_rows(spec, slices, pipeline):
         return why
-    fields = pipeline.stream(spec.inputs[0].stream).fields
+    stream = spec.inputs[0].stream
+    fields = types_of(stream, pipeline, compile_expression)
+    if not fields:
+        return f"the stream {stream} declares no fields"
     level = slice_levels(slices.levels_us, slices.time_zone)[0]
     plan = typed_plan(spec, Tumbling(level.size_us), fields, compile_expression)
     if isinstance(plan, str):
@@ -169,4 +173,4 @@ def _why_rows(spec: ComputationSpec, slices: SlicesSpec, pipeline: PipelineSpec)
         return "each record decides whether its key went idle (ttl)"
     if stream.fields and stream.id and stream.fields.get(stream.id) not in ID_TYPES:
         return f"the id {stream.id} is not declared as int or str"
-    return "" if stream.fields else f"the stream {stream.name} declares no fields"
+    return ""

@@ -4,6 +4,8 @@ that steps make of it."""
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
 
 from millwheel.core.columns.stateless.plans import Compile, StatelessPlans, why_no_plan
 from millwheel.core.pipeline.graph import takes_retractions
@@ -18,13 +20,31 @@ def types_of(stream: str, pipeline: PipelineSpec, compile_expression: Compile) -
     A value may still be null, or a number that no column holds: a whole one beyond 64 bits, a float
     that is infinite or none. It has no other type: expressions do not change the type of a result
     with the values of their fields."""
-    return _Flow(pipeline, compile_expression).types(stream)
+    return _flow_of(_Same(pipeline), compile_expression).types(stream)
 
 
 def follows_types(stream: str, pipeline: PipelineSpec) -> bool:
     """Whether the types of a stream can only follow from those of others."""
     spec = pipeline.stream(stream)
     return spec.source is None and not spec.fields
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Same:
+    """A pipeline that is equal to itself alone: it has no hash of its own."""
+
+    pipeline: PipelineSpec
+
+    def __hash__(self) -> int:
+        return id(self.pipeline)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and other.pipeline is self.pipeline
+
+
+@lru_cache(maxsize=4)  # each computation of a pipeline asks for its inputs
+def _flow_of(same: _Same, compile_expression: Compile) -> _Flow:
+    return _Flow(same.pipeline, compile_expression)
 
 
 class _Flow:

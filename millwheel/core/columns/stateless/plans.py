@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import product
 from typing import Any
 
@@ -169,12 +170,19 @@ def _never(tests: list[str], values: list[str], compile_expression: Compile) -> 
         names = compile_expression(text).fields
         if patterns := sorted(filter(is_pattern, names)):
             return f"the library of columns takes the name of the field {patterns[0]} for a pattern"
-        if len(names) <= _MOST_FIELDS and not any(
-            _fits(text, truth, dict(zip(names, kinds, strict=True)), compile_expression)
-            for kinds in product(_KINDS, repeat=len(names))
-        ):
+        if len(names) <= _MOST_FIELDS and not _possible(text, truth, compile_expression):
             return f"`{text[:60]}` has no column form"
     return ""
+
+
+@lru_cache(maxsize=1_000)  # it depends on nothing else
+def _possible(text: str, truth: bool, compile_expression: Compile) -> bool:
+    """Whether an expression has a column form for some types of its fields."""
+    names = compile_expression(text).fields
+    return any(
+        _fits(text, truth, dict(zip(names, kinds, strict=True)), compile_expression)
+        for kinds in product(_KINDS, repeat=len(names))
+    )
 
 
 def _fits(text: str, truth: bool, fields: Mapping[str, str], compile_expression: Compile) -> bool:

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from millwheel.core.columns.slices import SlicePlan, slice_plan, slice_plan_or_why
 from millwheel.core.expressions.language import compile_expression
 from millwheel.core.model.times import MAX_TIME, MIN_TIME
-from millwheel.core.pipeline.work import SlicesSpec
+from millwheel.core.pipeline.spec import ComputationSpec
+from millwheel.core.pipeline.work import SlicesSpec, StepKind, StepSpec, StepsSpec
 from millwheel.core.slices.levels import slice_levels
 from tests.computations import changed
 from tests.unit.core.columns.test_windows import spec_of
@@ -61,3 +62,19 @@ def test_what_looks_at_single_records_has_no_plan_and_says_why() -> None:
         slice_plan_or_why(spec, undeclared, compile_expression)
         == "the stream events declares no fields"
     )
+
+
+def test_slices_behind_steps_have_the_types_of_their_expressions() -> None:
+    spec, pipeline = spec_of()
+    [given_input] = spec.inputs
+    fields = {name: name for name in pipeline.stream(given_input.stream).fields}
+    steps = StepsSpec((StepSpec(StepKind.MAP, fields=fields),))
+    made = ComputationSpec("made", (given_input,), ("made",), steps)
+    behind = replace(given_input, stream="made")
+    spec = changed(replace(spec, inputs=(behind,)), window=None, slices=SlicesSpec((5, 10), 20))
+    pipeline = replace(pipeline, computations=(made, spec))
+    plan = slice_plan(spec, pipeline, compile_expression)
+    before = plan_of(SlicesSpec((5, 10), 20))
+    assert plan is not None
+    assert before is not None
+    assert (plan.kinds, plan.key_names) == (before.kinds, before.key_names)
