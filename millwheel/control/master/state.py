@@ -80,7 +80,8 @@ class MasterConfig:
     While nothing is served, shards are given away only once ``expected_workers`` are there, or
     ``grace_us`` after the first one came. Balancing begins ``settle_us`` after the last change of
     membership, and ``recover_us`` after the last loss of a worker: its shards have work to catch up
-    with, and one that moves stands still. It moves at most ``moves_at_once`` shards at a time. What
+    with, and one that moves stands still. (A new master counts its own beginning as a loss: it may
+    follow one that died after a worker.) It moves at most ``moves_at_once`` shards at a time. What
     goes to a worker that replaces a lost one goes ``gently_us`` apart (0: as all moves), see
     :class:`.MovePace`. With ``balance`` it also
     uses the measured load, and ``speeds`` says how slow workers are found by it. With ``spares``,
@@ -239,6 +240,10 @@ class MasterState:
                 self._loaded = True
                 for table in event.tables:
                     self._holdings.take(table)
+                if self._holdings.owners():
+                    # The last master may have died just after a worker, and was moving shards one
+                    # after the other: all of them would go at once now.
+                    self._pace.lost_us = self._now_us
                 self._open.open_all()
             case TableSeen():
                 self._holdings.take(event.table)

@@ -210,6 +210,21 @@ def test_who_replaces_a_lost_worker_gets_one_shard_after_the_other() -> None:
     table = stored(state.handle(JournalSealed(incarnation="w2", end=5)))
     state.handle(table)
     state.handle(members("w1", "w3"))
+    comes_back_gently(state, table)
+
+
+def test_a_master_that_follows_a_dead_one_moves_one_shard_after_the_other() -> None:
+    """It cannot know whether the one before it had just seen a loss."""
+    _, table = served("w1", shards=8)
+    heir = MasterState(replace(config(2, 8), gently_us=SECOND // 2))
+    heir.handle(Tick(now_us=0))
+    heir.handle(TablesLoaded(tables=(table,)))
+    heir.handle(members("w1", "w3"))
+    comes_back_gently(heir, TableSeen(table=table))
+
+
+def comes_back_gently(state: MasterState, table: TableSeen) -> None:
+    """Half of what w1 has goes to w3, one shard each half second."""
     began: list[int] = []
     for tenth in range(1, 100):
         effects = state.handle(Tick(now_us=tenth * SECOND // 10))
@@ -220,7 +235,7 @@ def test_who_replaces_a_lost_worker_gets_one_shard_after_the_other() -> None:
                 if entry.next_owner:
                     began.append(tenth)
                     owner, shard, token = entry.owner, entry.shard, entry.token
-                    effects = state.handle(
+                    effects += state.handle(
                         ShardReleased(incarnation=owner, shard=shard, token=token, last_commit=1)
                     )
     assert Counter(owners(table.table)) == {"w1": 4, "w3": 4}
