@@ -19,7 +19,7 @@ from millwheel.core.model.records import DeadLetter
 from millwheel.core.model.times import IDLE_TIME, MAX_TIME, MIN_TIME
 from millwheel.core.model.watermark import Fellows
 from millwheel.core.pipeline.spec import StreamSpec
-from millwheel.core.windows.lateness import is_behind, is_too_far, too_far
+from millwheel.core.windows.lateness import is_behind, is_too_far, too_far, watermark_after
 from millwheel.engine.workers.bundle.bundle import LINE, Bundle, Hold
 from millwheel.engine.workers.bundle.operator import Operator
 from millwheel.engine.workers.bundle.value_sizes import carried
@@ -81,10 +81,7 @@ class InjectionOperator(Operator):
         return self._silence.looked_at_us + _LOOK_EVERY_US
 
     def run(self, bundle: Bundle) -> None:
-        # Not where other streams stand: a rule of yesterday must not be late because the records
-        # that it is for are of today.
-        hold = self._own_hold()
-        floor = hold.at if hold.idle_us == MIN_TIME else hold.idle_us
+        before = self._own_hold()
         if self._end.due(True):
             self._end.commit(bundle)
         if bundle.arrivals:
@@ -102,7 +99,7 @@ class InjectionOperator(Operator):
             if bundle.traced is not None:
                 rows = bundle.traced.watched(rows, number, bundle.outputs.lengths)
             for key, raw in rows:
-                reason = self._take(bundle, key, raw, floor)
+                reason = self._take(bundle, key, raw)
                 reply_to.rejected += bool(reason)
                 reply_to.accepted += not reason
                 if reason:
@@ -115,15 +112,13 @@ class InjectionOperator(Operator):
                         bytes(raw).decode("utf-8", "replace"),
                     )
                     letter.what = "injection"
-                    bundle.dead_letter(
-                        letter, max(floor, 0) if floor < IDLE_TIME else bundle.now_us, what=LINE
-                    )
+                    bundle.dead_letter(letter, self._letter_us(before, bundle.now_us), what=LINE)
                     if reason.startswith(NO_UNIT):
                         bundle.fail(letter, UNIT)
         if bundle.arrivals:
             bundle.overlay.put(_STORE_KEY, pack(Position(0, self._max_timestamp, False)))
 
-    def _take(self, bundle: Bundle, key: Any, raw: bytes, floor: int) -> str:
+    def _take(self, bundle: Bundle, key: Any, raw: bytes) -> str:
         """Why the record cannot be used ("": it was produced, or it is late and counted)."""
         bundle.count("records_in")
         try:
@@ -136,12 +131,28 @@ class InjectionOperator(Operator):
             return problems[0]
         if is_too_far(stamps[0], bundle.now_us, self._spec.max_future_us):
             return too_far(stamps[0], self._spec.max_future_us)
-        if is_behind(stamps[0], floor) and floor < IDLE_TIME:
+        # Against what stands before it, not against what stood before the bundle, nor by how long
+        # nothing came: neither the size of a bundle nor a clock may decide what is late. See
+        # mistakes injected_records_are_late_by_bundles and injected_records_are_late_after_silence.
+        if is_behind(stamps[0], self._reached_us):
             bundle.count("late")
             return ""
         self._max_timestamp = max(self._max_timestamp, stamps[0])
         bundle.outputs.produce(self._spec.name, key, value, stamps[0])
         return ""
+
+    @property
+    def _reached_us(self) -> int:
+        """The watermark by the records that came, whatever silence makes of it."""
+        return watermark_after(self._max_timestamp, self._spec.max_delay_us)
+
+    def _letter_us(self, before: Hold, now_us: int) -> int:
+        """The time of a letter, when the hold was ``before`` the bundle: the watermark here."""
+        # Not where other streams stand: a letter about a rule of yesterday must not be late because
+        # the records that it is for are of today.
+        if before.at == IDLE_TIME and before.idle_us == MIN_TIME:
+            return now_us
+        return max(before.idle_us, self._reached_us, 0)
 
     def rest(self, active: bool, now_us: int) -> None:
         """Take nothing while ``active``."""
@@ -164,8 +175,7 @@ class InjectionOperator(Operator):
         idle = self._silence.idle or (self._closed and self._spec.idle_after_us is not None)
         if self._max_timestamp == MIN_TIME:
             return Hold(IDLE_TIME if idle else MIN_TIME, "nothing injected yet")
-        watermark = max(self._max_timestamp - self._spec.max_delay_us, MIN_TIME)
         if idle:
-            idle_us = watermark + self._silence.progress_us
+            idle_us = self._reached_us + self._silence.progress_us
             return Hold(IDLE_TIME, f"injection, {self._silence.in_words()}", idle_us)
-        return Hold(watermark, f"injection, newest record at {self._max_timestamp}")
+        return Hold(self._reached_us, f"injection, newest record at {self._max_timestamp}")

@@ -41,17 +41,40 @@ sinks:
   out: {stdout: {}}
 """
 HOUR = 3600 * SECOND
+TIMELY = """
+pipeline: p
+streams:
+  given:
+    source: {injection: {}}
+    timestamp: {field: t, unit: us}
+    watermark: {max_future: never, max_delay: 10us, idle_after: 5s}
+computations:
+  passed: {input: {given: {key: k}}, map: {k: k, t: t}, output: out}
+sinks:
+  out: {stdout: {}}
+"""
+TIMES = [100, 95, 89, 120, 109, 110, 111, 50, 130, 119, 121, 200, 0, 190]
+LATE = [89, 109, 50, 119, 0]
 
 
 class World:
     """A cluster as clients see it: each call that is not answered was taken or not, and whoever
     took it may be dead."""
 
-    def __init__(self, folder: Path, fields: str = "", idle_after: str = "5s") -> None:
+    def __init__(
+        self,
+        folder: Path,
+        fields: str = "",
+        idle_after: str = "5s",
+        pipeline: str = PIPELINE,
+        **options: Any,
+    ) -> None:
         (folder / "p.yaml").write_text(
-            PIPELINE.replace("IDLE", idle_after).replace("ID", f"    {fields}".rstrip(", "))
+            pipeline.replace("IDLE", idle_after).replace("ID", f"    {fields}".rstrip(", "))
         )
-        self.harness = PipelineHarness(folder / "p.yaml", run_sources=True, now=1_000 * HOUR)
+        self.harness = PipelineHarness(
+            folder / "p.yaml", run_sources=True, now=1_000 * HOUR, **options
+        )
         self.cluster = self.harness._cluster
         self.trouble: Callable[[], str] = str
         self.lock = threading.Lock()
@@ -225,3 +248,42 @@ def test_the_mistakes_that_lost_or_doubled_records_are_caught(
 ) -> None:
     with mistake(), pytest.raises(AssertionError):
         promise(tmp_path)
+
+
+def in_one_shard(folder: Path) -> World:
+    """A record is late there when it is more than 10 us behind the newest one before it."""
+    return World(folder, pipeline=TIMELY, shards=1, workers=1)
+
+
+def lines(times: Sequence[int]) -> list[bytes]:
+    return [f'{{"k": "a", "t": {at}}}'.encode() for at in times]
+
+
+def times_of(world: World, stream: str) -> list[int]:
+    return [row["t"] for row in world.harness.read(stream)]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 14])
+def test_who_is_late_does_not_depend_on_how_much_is_injected_at_once(
+    tmp_path: Path, size: int
+) -> None:
+    world = in_one_shard(tmp_path)
+    with world.harness:
+        for start in range(0, len(TIMES), size):
+            world.send(lines(TIMES[start : start + size]), Identified(""))
+        assert times_of(world, "out") == [at for at in TIMES if at not in LATE]
+        assert world.harness.counters["late"] == len(LATE)
+
+
+@pytest.mark.parametrize("seconds", [0, 2, 20])
+def test_how_long_nothing_was_injected_does_not_decide_what_is_late(
+    tmp_path: Path, seconds: int
+) -> None:
+    """A silent stream lets event time pass, as a silent file does; whoever closed a window
+    meanwhile judges what comes then."""
+    world = in_one_shard(tmp_path)
+    with world.harness:
+        world.send(lines([100]), Identified(""))
+        world.pass_time(seconds * SECOND)
+        world.send(lines([91, 89]), Identified(""))
+        assert times_of(world, "out") == [100, 91]
