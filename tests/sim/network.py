@@ -38,7 +38,7 @@ class Network:
         self.slowness = 1
 
     def passes(self, source: str, target: str) -> bool:
-        return not self._blocked or (_place(source), _place(target)) not in self._blocked
+        return not self._blocked or (place_of(source), place_of(target)) not in self._blocked
 
     def delay(self) -> int:
         return self.sim.delay(50, 1500) * self.slowness
@@ -51,7 +51,7 @@ class Network:
         return connection
 
 
-def _place(name: str) -> str:
+def place_of(name: str) -> str:
     """Partitions cut off slots, not incarnations: ``w1-17`` stands at ``w1``."""
     return name.partition("-")[0]
 

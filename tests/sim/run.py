@@ -24,6 +24,7 @@ _LIVENESS_US = 180 * SECOND
 """A step with a failure waits a second for others as long as fewer than a hundred calls are known:
 up to 100 s."""
 _SEARCHED_FROM = 1_000
+_GENTLY_US = 100_000  # a shard is on its way for less
 _ROOM = 6_000  # bytes of journals, where there is any: for groups of some hundreds
 _DAILY = ("numbers", "windows", "accounts", "transactional", "graphs")
 
@@ -94,6 +95,8 @@ def simulate(case: Case) -> Result:
         shape = replace(shape, embedded=True)
     if case.seed >= _SEARCHED_FROM and random.Random(f"journals of {case.seed}").random() < 0.5:
         shape = replace(shape, room=_ROOM)
+    if case.seed >= _SEARCHED_FROM and random.Random(f"pace of {case.seed}").random() < 0.5:
+        shape = replace(shape, gently_us=_GENTLY_US)
     if hosts := hosts_of(case.seed, case.faults):
         shape = replace(shape, hosts=hosts, workers=max(shape.workers, 2))
     refused = ""
@@ -103,9 +106,8 @@ def simulate(case: Case) -> Result:
     with _chance_of_the_system(case.seed), _no_folders_of_this_machine(), workload.tight():
         try:
             sim.trace(f"{name} on {shape}")
-            savepoints = (
-                Savepoints(case.seed) if case.savepoint or case.finish or case.days else None
-            )
+            ordered = case.savepoint or case.finish or case.days or workload.endless
+            savepoints = Savepoints(case.seed) if ordered else None
             world = World(sim, workload, shape, savepoints)
             _run(world, case)
             if savepoints is not None and savepoints.taken is not None:
@@ -133,6 +135,8 @@ def _workload(seed: int) -> str:
     were."""
     if seed >= _SEARCHED_FROM and seed % 4 == 0:
         return "searched"
+    if seed >= _SEARCHED_FROM and seed % 8 == 1:
+        return "injected"
     names = sorted(WORKLOADS.keys() - BY_NAME)
     return names[seed % len(names)]
 
@@ -153,7 +157,7 @@ def _phases(world: World, case: Case) -> None:
     world.calm = not (faults or case.savepoint or case.finish)
     if case.savepoint:
         world.savepoints.schedule(world)
-    if case.finish:
+    if case.finish or (world.workload.ends_early and not case.savepoint):
         world.savepoints.finish(world)
     if faults or world.savepoints.wanted:
         world.sim.run(lambda: False, _SAFETY_US)

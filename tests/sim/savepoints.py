@@ -38,10 +38,12 @@ class Savepoints:
     wanted: bool = True
     taken: Taken | None = None
     number: int = 0
+    finishing: bool = False
+    """Somebody has been told to tell the sources to end."""
 
     def schedule(self, world: World) -> None:
-        """Let them happen."""
-        if not self.wanted:
+        """Let them happen, unless this cluster began with one."""
+        if not self.wanted or self.taken is not None:
             return
         rng = random.Random(f"savepoints {self.seed}")
         for at in sorted(rng.randint(50_000, 4 * SECOND) for _ in range(rng.randint(1, 3))):
@@ -50,6 +52,7 @@ class Savepoints:
     def finish(self, world: World) -> None:
         """The sources are told to end where they are, by somebody who may die over it, and is
         followed by another."""
+        self.finishing = True
         rng = random.Random(f"finish {self.seed}")
         at = rng.choice([rng.randint(10_000, 100_000), rng.randint(50_000, 3 * SECOND)])
         for _ in range(rng.randint(0, 2)):
@@ -165,7 +168,8 @@ class Taken:
         self._forget_later_cuts(workload)
         shape = replace(self.world.shape, storage="model", workers=sim.rng.randint(1, 3))
         sim.trace("a second cluster goes on from the savepoint")
-        return World(sim, workload, shape, Savepoints(0, wanted=False, taken=self))
+        later = Savepoints(0, wanted=workload.endless, taken=self)
+        return World(sim, workload, shape, later)
 
     def _saved(self, shard: str, standing: Standing) -> dict[bytes, bytes]:
         try:

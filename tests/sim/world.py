@@ -27,7 +27,7 @@ from tests.sim.kernel import SECOND, Failure, Simulation
 from tests.sim.machines import EQUAL, Machines
 from tests.sim.master import SimMaster
 from tests.sim.model_storage import ModelStorage
-from tests.sim.network import Network
+from tests.sim.network import Network, place_of
 from tests.sim.process import Process
 from tests.sim.savepoints import Savepoints
 from tests.sim.storage import FileStorage, Storage
@@ -56,6 +56,8 @@ class Shape:
     """How many hosts the workers share; 0: each has one of its own."""
     room: int = 0
     """Bytes of zeros over which groups of journals are written; 0: their files grow."""
+    gently_us: int = 0
+    """So far apart shards begin to move after a loss, and under a new master; 0: as ever."""
 
     @staticmethod
     def drawn(sim: Simulation, seed: int) -> Shape:
@@ -122,6 +124,7 @@ class World:
         """Nothing goes wrong but what the machines are given."""
         self._driver = SimDriver(self)
         self._slots: dict[str, Process] = {}
+        self._outsiders: list[Process] = []
         self._retired: set[str] = set()
         if self.savepoints.taken is not None:
             self.savepoints.taken.install(self)
@@ -153,9 +156,19 @@ class World:
         self.sim.trace(f"{process.name} starts", process.name)
         process.on_exit.append(lambda: self._exited(place, process))
 
-    def _exited(self, place: str, process: Process) -> None:
+    def admit(self, process: Process) -> None:
+        """A process that is no part of the cluster, and has connections to it: partitions and the
+        end of the simulation concern it as well."""
+        self._outsiders.append(process)
+        self.sim.trace(f"{process.name} starts", process.name)
+        process.on_exit.append(lambda: self._cut_off(process))
+
+    def _cut_off(self, process: Process) -> None:
         for connection in [c for c in self.network.connections if process in (c.client, c.server)]:
             connection.cut()
+
+    def _exited(self, place: str, process: Process) -> None:
+        self._cut_off(process)
         if isinstance(process, SimWorker) and process.doing is not None:
             self._driver.saw(process)
         if self._slots.get(place) is process:
@@ -193,7 +206,7 @@ class World:
 
     def places(self) -> list[str]:
         """Where processes live, whether they do at the moment or not."""
-        return sorted(self._slots)
+        return sorted({*self._slots, *(place_of(each.name) for each in self._outsiders)})
 
     def master_config(self) -> MasterConfig:
         demands = tuple(
@@ -215,6 +228,7 @@ class World:
             settle_us=300_000,
             recover_us=300_000,
             standby_settle_us=300_000,
+            gently_us=self.shape.gently_us,
             balance=machines.balance if self.shape.shards > 1 else None,
             speeds=machines.speeds,
         )
@@ -259,6 +273,7 @@ class World:
             *self.workers.values(),
             *self.masters.values(),
             *self.injectors.values(),
+            *self._outsiders,
             self._driver,
         ):
             process.close()

@@ -12,6 +12,7 @@ from tests.sim.workloads.graphs import Graphs
 from tests.sim.workloads.hanging import Hanging
 from tests.sim.workloads.held import Held
 from tests.sim.workloads.ids import ForgottenIds, Ids
+from tests.sim.workloads.injected import Injected
 from tests.sim.workloads.lakes import Lakes
 from tests.sim.workloads.letters import Letters
 from tests.sim.workloads.numbers import Numbers
@@ -60,6 +61,7 @@ WORKLOADS: dict[str, Callable[[int, float], Workload]] = {
     "crowded": Crowded,
     "placed": Placed,
     "straggling": Straggling,
+    "injected": Injected,
 }
 """(seed, size from 0 to 1) -> a workload."""
 

@@ -68,10 +68,13 @@ class Workload:
     ``hangs``: some of them may not return, so workers are watched. ``dies``: some end their worker,
     so somebody notes how workers end. ``days``: the input grows from run to run. ``replays``: dead
     letters to be tried again. ``stride``: so far apart are the positions of rows. ``columns``: the
-    fields, by type, of rows that are read in columns."""
+    fields, by type, of rows that are read in columns. ``endless``: its sources end only when they
+    are told to; ``ends_early``: while there is input left."""
 
     hangs = False
     dies = False
+    endless = False
+    ends_early = False
     days: Days | None = None
     replays: Sequence[ReplayOrder] = ()
     stride = 1
