@@ -99,6 +99,8 @@ def _translate(tree: ast.expr, fields: Mapping[str, str]) -> Term:
     if isinstance(tree, ast.UnaryOp) and isinstance(tree.op, ast.Not):
         inner = truth_over_columns(tree.operand, fields)
         return Term(~inner.column, "bool", exact=inner.exact)
+    if isinstance(tree, ast.Compare) and len(tree.ops) == 1 and _is_null(tree.comparators[0]):
+        return _compared_with_null(tree.ops[0], _translate(tree.left, fields))
     if isinstance(tree, ast.Compare) and len(tree.ops) == 1 and type(tree.ops[0]) in _COMPARE:
         return _compared(
             type(tree.ops[0]),
@@ -143,6 +145,23 @@ def _combined(tree: ast.BoolOp, fields: Mapping[str, str]) -> Term:
         exact += [decided | each for each in part.exact]
         column = column & part.column if isinstance(tree.op, ast.And) else column | part.column
     return Term(column, "bool", exact=tuple(exact))
+
+
+def _is_null(tree: ast.expr) -> bool:
+    return (isinstance(tree, ast.Constant) and tree.value is None) or (
+        isinstance(tree, ast.Name) and tree.id == "null"
+    )
+
+
+def _compared_with_null(op: ast.cmpop, left: Term) -> Term:
+    """Whether a value is null, which none is that fits."""
+    if left.constant is not None:
+        raise NoColumns
+    if isinstance(op, ast.Eq | ast.Is):
+        return Term(left.column.is_null(), "bool", exact=left.exact)
+    if isinstance(op, ast.NotEq | ast.IsNot):
+        return Term(left.column.is_not_null(), "bool", exact=left.exact)
+    raise NoColumns
 
 
 def _compared(op: type[ast.cmpop], left: Term, right: Term) -> Term:

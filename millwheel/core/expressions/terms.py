@@ -82,6 +82,15 @@ def chosen(test: Term, yes: Term, no: Term) -> Term:
     return Term(column, yes.kind, exact=exact)
 
 
+def by_text(act: Callable[[str], Any], texts: pl.Expr, kind: str) -> pl.Expr:
+    """A function of Python on each text of a column without nulls. It may give null."""
+
+    def run(given: pl.Series) -> pl.Series:
+        return pl.Series(given.name, [act(text) for text in given.to_list()], dtype(kind))
+
+    return texts.map_batches(run, dtype(kind), is_elementwise=True)
+
+
 def by_numpy(act: Callable[..., Any], columns: Sequence[pl.Expr], kind: str) -> pl.Expr:
     """An operation of numpy on columns without nulls, as processors do it: Polars divides by a
     constant by multiplying by its reciprocal, which rounds twice, and 0.0 - 0.0 is -0.0 to it."""

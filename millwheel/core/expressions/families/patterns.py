@@ -9,7 +9,14 @@ from typing import Any
 
 from millwheel.core.expressions.declared import Function, table
 from millwheel.core.expressions.families.text import text_of
-from millwheel.core.expressions.terms import NoColumns, Term, constant_of, exact_of, kinds
+from millwheel.core.expressions.terms import (
+    NoColumns,
+    Term,
+    by_text,
+    constant_of,
+    exact_of,
+    kinds,
+)
 
 MAX_LIKE = 200
 """The longest pattern of ``like``: a text is compared with it from each of its positions."""
@@ -112,6 +119,35 @@ def _like_columns(terms: Sequence[Term]) -> Term:
     return Term(found, "bool", exact=exact_of(terms))
 
 
+def _constant_pattern(terms: Sequence[Term]) -> re.Pattern[str]:
+    kinds(terms[:2], "str", "str")
+    try:
+        return pattern_of(constant_of(terms[1]))
+    except ValueError:
+        raise NoColumns from None
+
+
+def _matches_columns(terms: Sequence[Term]) -> Term:
+    search = _constant_pattern(terms).search
+    column = by_text(lambda text: search(text) is not None, terms[0].column, "bool")
+    return Term(column, "bool", exact=terms[0].exact)
+
+
+def _extract_columns(terms: Sequence[Term]) -> Term:
+    """Where something is found; elsewhere it is null."""
+    compiled = _constant_pattern(terms)
+    group = constant_of(terms[2]) if len(terms) > 2 else min(compiled.groups, 1)
+    if type(group) is not int or not 0 <= group <= compiled.groups:
+        raise NoColumns
+
+    def first(text: str) -> str | None:
+        found = compiled.search(text)
+        return None if found is None else found[group]
+
+    column = by_text(first, terms[0].column, "str")
+    return Term(column, "str", exact=(*terms[0].exact, column.is_not_null()))
+
+
 def _group(value: Any) -> None:
     if value < 0:
         raise ValueError("a group is its number, from 0")
@@ -137,6 +173,7 @@ FUNCTIONS = table(
         (("matches('/a/b', '^/[a-z]+/')", True),),
         checks={"pattern": pattern_of},
         bounded=False,
+        columns=_matches_columns,
     ),
     Function(
         "regexp_extract(text: text, pattern: text, group?: int) -> text",
@@ -150,6 +187,7 @@ FUNCTIONS = table(
         ),
         checks={"pattern": pattern_of, "group": _group},
         bounded=False,
+        columns=_extract_columns,
     ),
     Function(
         "regexp_replace(text: text, pattern: text, new: text) -> text",

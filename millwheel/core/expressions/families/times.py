@@ -163,6 +163,16 @@ def _field(name: str, says: str, example: tuple[str, int], of: Callable[[Any], A
     )
 
 
+def _from_number_columns(terms: Sequence[Term]) -> Term:
+    kinds(terms, "int", "str")
+    try:
+        unit_us = _unit_us(constant_of(terms[1]))
+    except ValueError:
+        raise NoColumns from None
+    fits = (terms[0].double * unit_us).abs() < SAFE_INT
+    return Term(terms[0].column * unit_us, "int", exact=(*terms[0].exact, fits))
+
+
 def _trunc_columns(terms: Sequence[Term]) -> Term:
     kinds(terms, "int", "str")
     unit = constant_of(terms[1])
@@ -227,6 +237,7 @@ FUNCTIONS = table(
         "the time of a number of `'s'`, `'ms'` or `'us'` since 1970 UTC",
         (("time_of(1500, 'ms')", 1_500_000),),
         checks={"unit": _unit_us},
+        columns=_from_number_columns,
     ),
     Function(
         "parse_time(text: text, format?: text, zone?: text) -> int",

@@ -132,7 +132,11 @@ UNITS = ["1h", "90s", "1d", "week", "month", "quarter", "year"]
 
 def _constant(kind: str, parameter: str, data: Any) -> str:
     if parameter == "unit":
-        return repr(data.draw(st.sampled_from(UNITS)))
+        return repr(data.draw(st.sampled_from([*UNITS, "s", "ms", "us"])))
+    if parameter == "pattern":
+        return repr(
+            data.draw(st.sampled_from(["a", "^(A)?", "(a)(b)?", "\\w$", "a%", "%a%", "_b"]))
+        )
     if kind == "s":
         words = TEXTS | st.sampled_from(["a%", "%a", "%a%", "%", "a%b", "_"])
         return repr(data.draw(words))
@@ -199,6 +203,9 @@ def test_each_column_form_is_one(name: str) -> None:
         "trunc": "trunc(i0, 'month')",
         "case": "case(i0 > 1, s0, 'x')",
         "part": "part(s0, '/', -1)",
+        "time_of": "time_of(i0, 'ms')",
+        "matches": "matches(s0, 'a+')",
+        "regexp_extract": "regexp_extract(s0, '(a+)|b')",
     }
     kinds = (name_of for name_of in ("s0", "i0", "f0"))
     calls = [texts[name]] if name in texts else [

@@ -18,7 +18,7 @@ import numpy as np
 
 from millwheel.api import Computation
 from millwheel.core.aggregates.columns import Unfit
-from millwheel.core.columns.batch import ColumnBatch
+from millwheel.core.columns.batch import AnyBatch, ColumnBatch
 from millwheel.core.columns.stateless.plans import StatelessPlans
 from millwheel.core.columns.stateless.stages import Passed
 from millwheel.core.model.limits import Limits
@@ -28,7 +28,7 @@ from millwheel.core.pipeline.work import BranchesSpec, StepsSpec
 from millwheel.engine.workers.boundaries import ColumnBoundary, passes
 from millwheel.engine.workers.bundle.bundle import Bundle
 from millwheel.engine.workers.delivery.inbox import Arrival
-from millwheel.engine.workers.operators.callbacks import CallbackOperator, Decode
+from millwheel.engine.workers.operators.callbacks import CallbackOperator, Decode, Together
 from millwheel.engine.workers.operators.record_computations import UNMATCHED
 from millwheel.engine.workers.state.overlay import Overlay
 from millwheel.errors import InvariantError
@@ -86,9 +86,19 @@ class StatelessOperator(CallbackOperator):
             bundle.traced is not None
             or avoided.lone
             or avoided.hangs
+            or avoided.apart
             or sum(map(len, batches)) < max(self._few, 1)
         ):
             return None
+        # An expression may take for ever on a text. Then the next owner looks at each record.
+        self._at = Together()
+        self._context.calls += sum(map(len, batches))
+        try:
+            return self._in_columns(batches, bundle)
+        finally:
+            self._at = None
+
+    def _in_columns(self, batches: Sequence[AnyBatch], bundle: Bundle) -> list[Passed] | None:
         found = []
         with suppress(Unfit), self._boundary.inside(bundle.count):
             for batch in batches:

@@ -11,8 +11,12 @@ from typing import Any
 
 import pytest
 
+from millwheel.core.columns.batch import ColumnBatch
+from millwheel.core.columns.stateless.stages import Passed, StatelessPlan
 from millwheel.engine.workers.bundle.bundle import Bundle
+from millwheel.engine.workers.bundle.hangs import Avoided
 from millwheel.engine.workers.operators.callbacks import CallbackOperator
+from millwheel.engine.workers.operators.stateless.columns import StatelessOperator
 from millwheel.engine.workers.shard.bundle_sizes import ShardLimits
 from millwheel.testing import PipelineHarness
 from tests.unit.engine.workers.operators.column_runs import in_rows
@@ -206,3 +210,35 @@ def test_few_records_go_by_rows(
     written(tmp_path, bids(150, 2), parts=1)
     found = run(tmp_path, DOUBLED, rows=False)
     assert sum(in_rows_came) == len(found["out"]) > 50
+
+
+def test_a_bundle_is_one_call_for_the_watchdog_and_goes_by_rows_once_that_has_hung(
+    tmp_path: Path, in_rows_came: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written(tmp_path, bids(1_000, 2), parts=1)
+    right, doing = StatelessPlan.passed, []
+    operators: list[StatelessOperator] = []
+    begin = StatelessOperator.run
+
+    def watched(self: StatelessPlan, batch: ColumnBatch) -> Passed:
+        doing.append(operators[-1].doing())
+        return right(self, batch)
+
+    def run_watched(self: StatelessOperator, bundle: Bundle) -> None:
+        operators.append(self)
+        begin(self, bundle)
+        assert not self.busy()
+
+    monkeypatch.setattr(StatelessPlan, "passed", watched)
+    monkeypatch.setattr(StatelessOperator, "run", run_watched)
+    found = run(tmp_path, DOUBLED, rows=False)
+    assert {each.what for each in doing if each is not None} == {"batch"}
+    assert not in_rows_came
+
+    def run_apart(self: StatelessOperator, bundle: Bundle) -> None:
+        self.avoid(Avoided(apart=True))
+        begin(self, bundle)
+
+    monkeypatch.setattr(StatelessOperator, "run", run_apart)
+    assert run(tmp_path, DOUBLED, rows=False) == found
+    assert sum(in_rows_came) == len(found["out"])
