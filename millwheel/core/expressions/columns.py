@@ -84,12 +84,37 @@ def truth_over_columns(tree: ast.expr, fields: Mapping[str, str]) -> Term:
 
 
 def value_over_columns(tree: ast.expr, fields: Mapping[str, str]) -> Term:
-    """Any expression over declared fields that hold no nulls and no NaN, or a constant. Raises
-    NoColumns."""
-    return _argument(tree, fields)
+    """Any expression over declared fields, of which those that :func:`fields_computed_with` names
+    hold no nulls and no NaN; or a constant. Its value may be null. Raises NoColumns."""
+    return _passed_on(tree, fields)
+
+
+def fields_computed_with(tree: ast.expr) -> set[str]:
+    """The fields that an expression computes with: all that are not only passed on, or compared
+    with null."""
+    if isinstance(tree, ast.Name):
+        return set()
+    if isinstance(tree, ast.Compare) and len(tree.ops) == 1 and _is_null(tree.comparators[0]):
+        return fields_computed_with(tree.left)
+    if isinstance(tree, ast.BoolOp):
+        return {name for part in tree.values for name in _read(part)}
+    return _read(tree)
+
+
+def _read(tree: ast.expr) -> set[str]:
+    """The fields that an expression within another one computes with."""
+    compared = isinstance(tree, ast.Compare) and len(tree.ops) == 1
+    if isinstance(tree, ast.Compare) and compared and _is_null(tree.comparators[0]):
+        return fields_computed_with(tree.left)
+    return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
 
 
 def _translate(tree: ast.expr, fields: Mapping[str, str]) -> Term:
+    """The term of an expression that something is computed with."""
+    return _term(tree, fields).settled
+
+
+def _term(tree: ast.expr, fields: Mapping[str, str]) -> Term:
     if isinstance(tree, ast.Name) and tree.id not in CONSTANTS and tree.id in fields:
         return Term(pl.col(tree.id), fields[tree.id])
     if isinstance(tree, ast.Constant) and type(tree.value) in _KIND_OF:
@@ -100,7 +125,7 @@ def _translate(tree: ast.expr, fields: Mapping[str, str]) -> Term:
         inner = truth_over_columns(tree.operand, fields)
         return Term(~inner.column, "bool", exact=inner.exact)
     if isinstance(tree, ast.Compare) and len(tree.ops) == 1 and _is_null(tree.comparators[0]):
-        return _compared_with_null(tree.ops[0], _translate(tree.left, fields))
+        return _compared_with_null(tree.ops[0], _term(tree.left, fields))
     if isinstance(tree, ast.Compare) and len(tree.ops) == 1 and type(tree.ops[0]) in _COMPARE:
         return _compared(
             type(tree.ops[0]),
@@ -108,7 +133,7 @@ def _translate(tree: ast.expr, fields: Mapping[str, str]) -> Term:
             _translate(tree.comparators[0], fields),
         )
     if isinstance(tree, ast.IfExp):
-        yes, no = (_argument(part, fields) for part in (tree.body, tree.orelse))
+        yes, no = (_passed_on(part, fields) for part in (tree.body, tree.orelse))
         return chosen(truth_over_columns(tree.test, fields), yes, no)
     if isinstance(tree, ast.Call):
         return _called(tree, fields)
@@ -121,12 +146,14 @@ def _called(tree: ast.Call, fields: Mapping[str, str]) -> Term:
     function = FUNCTIONS.get(tree.func.id) if isinstance(tree.func, ast.Name) else None
     if function is None or function.columns is None:
         raise NoColumns
-    return function.columns([_argument(part, fields) for part in tree.args])
+    terms = [_passed_on(part, fields) for part in tree.args]
+    return function.columns(terms if function.lazy else [term.settled for term in terms])
 
 
-def _argument(tree: ast.expr, fields: Mapping[str, str]) -> Term:
+def _passed_on(tree: ast.expr, fields: Mapping[str, str]) -> Term:
+    """The term of an expression whose value may be null."""
     number = isinstance(tree, ast.Constant) and type(tree.value) in (int, float)
-    return _calculated(tree, fields) if number else _translate(tree, fields)
+    return _calculated(tree, fields) if number else _term(tree, fields)
 
 
 def _finite(term: Term) -> Term:
@@ -154,7 +181,7 @@ def _is_null(tree: ast.expr) -> bool:
 
 
 def _compared_with_null(op: ast.cmpop, left: Term) -> Term:
-    """Whether a value is null, which none is that fits."""
+    """Whether a value is null."""
     if left.constant is not None:
         raise NoColumns
     if isinstance(op, ast.Eq | ast.Is):

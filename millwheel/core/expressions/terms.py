@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from millwheel.core.lazy_polars import dtype, pl
@@ -25,13 +25,21 @@ class Term:
     one.
 
     ``exact`` are expressions that are True for the records for which the column has the value of
-    the row form. All others (an overflow, a division by zero) need the row form.
+    the row form. All others (an overflow, a division by zero) need the row form. ``present`` are
+    expressions that are True where the value is not null: nothing is computed with nulls, but a
+    step may pass them on.
     """
 
     column: pl.Expr
     kind: str
     constant: Any = None
     exact: tuple[pl.Expr, ...] = ()
+    present: tuple[pl.Expr, ...] = ()
+
+    @property
+    def settled(self) -> Term:
+        """The term for a computation, exact only where it is not null."""
+        return replace(self, exact=(*self.exact, *self.present), present=())
 
     @property
     def double(self) -> pl.Expr:
@@ -74,19 +82,23 @@ def chosen(test: Term, yes: Term, no: Term) -> Term:
     if yes.kind != no.kind or test.kind != "bool" or test.constant is not None:
         raise NoColumns
     column = pl.when(test.column).then(yes.column).otherwise(no.column)
-    exact = (
-        *test.exact,
-        *(~test.column | each for each in yes.exact),
-        *(test.column | each for each in no.exact),
+    exact, present = (
+        (
+            *(~test.column | each for each in of_yes),
+            *(test.column | each for each in of_no),
+        )
+        for of_yes, of_no in ((yes.exact, no.exact), (yes.present, no.present))
     )
-    return Term(column, yes.kind, exact=exact)
+    return Term(column, yes.kind, exact=(*test.settled.exact, *exact), present=present)
 
 
 def by_text(act: Callable[[str], Any], texts: pl.Expr, kind: str) -> pl.Expr:
-    """A function of Python on each text of a column without nulls. It may give null."""
+    """A function of Python on each text of a column; it may give null. Where the result is only
+    used for some records, Polars may leave out the texts of the others."""
 
     def run(given: pl.Series) -> pl.Series:
-        return pl.Series(given.name, [act(text) for text in given.to_list()], dtype(kind))
+        found = [None if text is None else act(text) for text in given.to_list()]
+        return pl.Series(given.name, found, dtype(kind))
 
     return texts.map_batches(run, dtype(kind), is_elementwise=True)
 

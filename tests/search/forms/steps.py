@@ -27,14 +27,14 @@ def value(rng: Random, fields: Mapping[str, str], depth: int = 2) -> tuple[str, 
         ), of
     if kind == "str":
         text = _of(rng, "str", fields)
-        return rng.choice(
-            [
-                f"upper({text})",
-                f"substr({text}, 1)",
-                f"concat({text}, 'z')",
-                f"part({text}, 'a', 1)",
-            ]
-        ), "str"
+        shapes = [
+            f"upper({text})",
+            f"substr({text}, 1)",
+            f"concat({text}, 'z')",
+            f"part({text}, 'a', 1)",
+            f"regexp_extract({text}, '^(a)|b')",
+        ]
+        return rng.choice(shapes), "str"
     one, other = (_of(rng, rng.choice(["int", kind]), fields) for _ in range(2))
     if kind == "int":
         one, other = (_of(rng, "int", fields) for _ in range(2))
@@ -47,6 +47,8 @@ def value(rng: Random, fields: Mapping[str, str], depth: int = 2) -> tuple[str, 
 def test(rng: Random, fields: Mapping[str, str]) -> str:
     """A condition."""
     kind = rng.choice(["int", "float", "str"])
+    if fields and rng.random() < 0.15:
+        return f"{rng.choice(sorted(fields))} {rng.choice(['!= null', 'is None'])}"
     plain = f"{_of(rng, kind, fields)} {rng.choice(['<', '>=', '!='])} {_of(rng, kind, fields)}"
     if rng.random() < 0.3:
         return f"({plain} {rng.choice(['and', 'or'])} {test(rng, fields)})"

@@ -14,10 +14,13 @@ from millwheel.core.columns.stateless.stages import (
     ColumnStep,
     StatelessPlan,
     Way,
-    all_of,
     constant_column,
 )
-from millwheel.core.expressions.columns import truth_over_columns, value_over_columns
+from millwheel.core.expressions.columns import (
+    fields_computed_with,
+    truth_over_columns,
+    value_over_columns,
+)
 from millwheel.core.expressions.terms import NoColumns, Term
 from millwheel.core.lazy_polars import dtype, kind_of
 from millwheel.core.pipeline.spec import ComputationSpec, Productions
@@ -53,33 +56,33 @@ class _Draft:
             raise NoColumns(f"`{text[:60]}` has no column form{why}") from None
         return term
 
-    def kinds(self, texts: Iterable[str]) -> dict[str, str]:
-        """The types of the fields that expressions read."""
-        return {name: self.fields[name] for text in texts for name in self._fields(text)}
-
-    def _fields(self, text: str) -> tuple[str, ...]:
-        names: tuple[str, ...] = self.compile_expression(text).fields
-        return names
+    def read(self, texts: Iterable[str], truth: bool) -> tuple[dict[str, str], dict[str, str]]:
+        """The types of the fields that expressions compute with, and of others that they read. A
+        ``truth`` is asked whether it holds, also where it is a field alone."""
+        compiled = [self.compile_expression(text) for text in texts]
+        computed = {name for each in compiled for name in fields_computed_with(each.tree)}
+        computed |= {name for each in compiled if truth and each.is_field for name in each.fields}
+        names = dict.fromkeys(name for each in compiled for name in each.fields)
+        return (
+            {name: self.fields[name] for name in names if name in computed},
+            {name: self.fields[name] for name in names if name not in computed},
+        )
 
     def keep(self, text: str) -> None:
         """A filter."""
         term = self.term(text, truth=True)
-        self.stages.append(
-            ColumnStep(self.kinds([text]), {}, all_of(term.exact), keeps=term.column)
-        )
+        kinds, same = self.read([text], truth=True)
+        self.stages.append(ColumnStep(kinds, same, term.exact, keeps=term.column))
 
     def make(self, fields: Mapping[str, str]) -> None:
         """A projection."""
         terms = {name: self.term(text, truth=False) for name, text in fields.items()}
-        plain = {text for text in fields.values() if self.compile_expression(text).is_field}
-        same = {name for text in plain for name in self._fields(text)}
-        kinds = self.kinds(text for text in fields.values() if text not in plain)
-        exact = [each for term in terms.values() for each in term.exact]
+        kinds, same = self.read(fields.values(), truth=False)
         self.stages.append(
             ColumnStep(
                 kinds,
-                {name: self.fields[name] for name in sorted(same - kinds.keys())},
-                all_of(exact),
+                same,
+                tuple(each for term in terms.values() for each in term.exact),
                 makes=tuple(_column(term).alias(name) for name, term in terms.items()),
             )
         )
@@ -116,9 +119,9 @@ def stateless_plan(
 def _branches(work: BranchesSpec, draft: _Draft) -> StatelessPlan:
     texts = [each.condition for each in work.branches if each.condition]
     terms = [draft.term(text, truth=True) for text in texts]
-    exact = all_of([each for term in terms for each in term.exact])
+    exact = tuple(each for term in terms for each in term.exact)
     return StatelessPlan(
-        (ColumnStep(draft.kinds(texts), {}, exact),),
+        (ColumnStep(*draft.read(texts, truth=True), exact),),
         tuple(
             Way(each.stream, term.column)
             for each, term in zip(

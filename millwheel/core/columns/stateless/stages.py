@@ -3,7 +3,7 @@ the other over a whole bundle."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,13 +20,13 @@ Mask = npt.NDArray[np.bool_]
 @dataclass(frozen=True, slots=True)
 class ColumnStep:
     """One step. ``kinds`` are the types of the fields that it computes with, which must hold
-    neither nulls nor NaN; ``same`` those of fields that it passes on, which may. ``exact`` is true
-    for the records for which columns have the values of the row form (None: for all). Then comes a
+    neither nulls nor NaN; ``same`` those of fields that it passes on, which may. ``exact`` are
+    true for the records for which columns have the values of the row form. Then comes a
     filter (``keeps``) or a projection (``makes``)."""
 
     kinds: Mapping[str, str]
     same: Mapping[str, str]
-    exact: pl.Expr | None = None
+    exact: tuple[pl.Expr, ...] = ()
     keeps: pl.Expr | None = None
     makes: tuple[pl.Expr, ...] = ()
 
@@ -40,10 +40,11 @@ class ColumnStep:
             if clean is None:
                 return np.zeros(frame.height, np.bool_)
             fits = clean
-        if self.exact is not None and fits.any():
-            # nothing is computed over records that are not clean
-            exact = _mask(frame if fits.all() else frame.filter(pl.Series(fits)), self.exact)
-            fits[fits] = exact
+        # One after the other: what is asked of a result presumes that its parts are exact.
+        for exact in self.exact:
+            if not fits.any():
+                break
+            fits[fits] = _mask(frame if fits.all() else frame.filter(pl.Series(fits)), exact)
         return fits
 
 
@@ -143,11 +144,6 @@ def _part(
         frame,
         batch.born_us,
     )
-
-
-def all_of(exact: Sequence[pl.Expr]) -> pl.Expr | None:
-    """Where all of them hold; None for none."""
-    return pl.all_horizontal(exact) if exact else None
 
 
 def constant_column(value: Any, kind: Any) -> pl.Expr:

@@ -134,7 +134,7 @@ def _matches_columns(terms: Sequence[Term]) -> Term:
 
 
 def _extract_columns(terms: Sequence[Term]) -> Term:
-    """Where something is found; elsewhere it is null."""
+    """Null where nothing is found."""
     compiled = _constant_pattern(terms)
     group = constant_of(terms[2]) if len(terms) > 2 else min(compiled.groups, 1)
     if type(group) is not int or not 0 <= group <= compiled.groups:
@@ -145,7 +145,7 @@ def _extract_columns(terms: Sequence[Term]) -> Term:
         return None if found is None else found[group]
 
     column = by_text(first, terms[0].column, "str")
-    return Term(column, "str", exact=(*terms[0].exact, column.is_not_null()))
+    return Term(column, "str", exact=terms[0].exact, present=(column.is_not_null(),))
 
 
 def _group(value: Any) -> None:

@@ -180,14 +180,14 @@ def _replace_columns(terms: Sequence[Term]) -> Term:
 
 
 def _part_columns(terms: Sequence[Term]) -> Term:
-    """Where there is such a part; elsewhere it is null."""
+    """Null where there is no such part."""
     kinds([terms[0]], "str")
     separator, index = constant_of(terms[1]), constant_of(terms[2])
     if not separator or type(index) is not int:
         raise NoColumns
     parts = terms[0].column.str.split(separator)
     found = parts.list.get(index, null_on_oob=True)
-    return Term(found, "str", exact=(*terms[0].exact, found.is_not_null()))
+    return Term(found, "str", exact=terms[0].exact, present=(found.is_not_null(),))
 
 
 def _concat_columns(terms: Sequence[Term]) -> Term:

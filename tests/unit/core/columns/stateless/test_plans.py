@@ -47,16 +47,35 @@ def why(computation: ComputationSpec) -> str:
 STEPS = (
     keep("i != 0"),
     make(
-        {"q": "100 / i", "twice": "i * 2", "f": "f", "b": "f > 1.0 and i > 2", "c": "-3", "s": "s"}
+        {
+            "q": "100 / i",
+            "twice": "i * 2",
+            "f": "f",
+            "b": "f > 1.0 and i > 2",
+            "c": "-3",
+            "s": "s",
+            "p": "part(s, 'a', 1)",
+        }
     ),
     keep("twice > -1000000 or b"),
-    make({"r": "q * 0.5 if b else f", "n": "twice % 7", "t": "concat(s, '!')", "f": "f"}),
+    keep("p != null or twice > 2"),
+    make(
+        {
+            "r": "q * 0.5 if b else f",
+            "n": "twice % 7",
+            "t": "concat(s, '!')",
+            "f": "f",
+            "p": "p if twice > 3 else 'none'",
+            "m": "twice % 1000003 if twice > 5 else twice // 7 * 3",
+            "x": "case(b, upper(s), lower(s))",
+        }
+    ),
 )
 ROWS = st.fixed_dictionaries(
     {
         "i": st.integers(-(2**63), 2**63 - 1) | st.integers(-3, 3),
         "f": st.floats() | st.none() | st.sampled_from([0.0, -0.0, 1.5]),
-        "s": st.text(max_size=2) | st.none(),
+        "s": st.text(max_size=2) | st.sampled_from(["ab", "a", "b"]) | st.none(),
     }
 )
 
@@ -66,7 +85,11 @@ ROWS = st.fixed_dictionaries(
 def test_what_fits_becomes_what_it_becomes_in_rows(rows: list[dict[str, Any]]) -> None:
     plan = stateless_plan(spec(*STEPS), FIELDS, compile_expression)
     assert isinstance(plan, StatelessPlan)
-    assert plan.fields == {"r": "float", "n": "int", "t": "str", "f": "float"}
+    assert plan.fields == {"r": "float", "n": "int", "t": "str", "f": "float"} | {
+        "p": "str",
+        "m": "int",
+        "x": "str",
+    }
     frame = pl.DataFrame(rows, {"i": pl.Int64, "f": pl.Float64, "s": pl.String})
     index = np.arange(len(rows))
     keys = pl.Series("key", index, pl.Int64)
@@ -149,3 +172,21 @@ def test_filters_and_branches_pass_on_all_fields() -> None:
     assert ways.needs == {"i"}
     assert split is not None
     assert (split.rest, split.first_only, split.fields) == (("b",), False, FIELDS)
+
+
+def test_a_field_that_decides_must_not_be_null_and_one_compared_with_null_may() -> None:
+    frame = pl.DataFrame({"b": [True, None, False], "s": ["a", None, "c"]})
+    keys = pl.Series("key", [1, 2, 3])
+    batch = ColumnBatch("in", np.arange(3), np.arange(3), keys, frame)
+    for text, unfit, kept in (
+        ("b", [1], [1]),
+        ("s != null", [], [1, 3]),
+        ("s is null", [], [2]),
+        ("s == null or b", [1], [1]),
+        ("s != None and s > 'b'", [1], [3]),
+    ):
+        plan = stateless_plan(spec(keep(text)), {"b": "bool", "s": "str"}, compile_expression)
+        assert isinstance(plan, StatelessPlan), text
+        passed = plan.passed(batch)
+        assert passed.unfit.tolist() == unfit, text
+        assert [key for part in passed.parts for key in part.keys.to_list()] == kept, text
