@@ -19,9 +19,10 @@ Row = tuple[Any, ...]
 
 def judged(query: Query, events: Path, rows: Iterable[Mapping[str, Any]]) -> Check:
     """Each row once, no other; of a change log the last row of each key."""
-    expected = Counter(wanted(query, events))
+    expected = Counter(tuple(map(_hashable, row)) for row in wanted(query, events))
     actual = Counter(
-        tuple(_field(row, name) for name in query.columns) for row in _folded(query, rows)
+        tuple(_hashable(_field(row, name)) for name in query.columns)
+        for row in _folded(query, rows)
     )
     wrong = list(((expected - actual) + (actual - expected)).elements())
     example = "" if not wrong else f"{'missing' if expected[wrong[0]] else 'surplus'}: {wrong[0]}"
@@ -45,10 +46,14 @@ def rows_of(folder: Path) -> Iterator[dict[str, Any]]:
 
 
 def _field(row: Any, name: str) -> Any:
-    """``a.b`` is the field ``b`` of the record in ``a``."""
+    """``a.b`` is the field ``b`` of the record in ``a``, or of each of those in it."""
     for part in name.split("."):
-        row = row[part]
+        row = [each[part] for each in row] if isinstance(row, list) else row[part]
     return row
+
+
+def _hashable(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
 
 
 def _folded(query: Query, rows: Iterable[Mapping[str, Any]]) -> Iterable[Mapping[str, Any]]:

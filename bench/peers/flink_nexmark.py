@@ -72,6 +72,12 @@ QUERIES = {
       COUNT(*) FILTER (WHERE price >= 10000 AND price < 1000000),
       COUNT(*) FILTER (WHERE price >= 1000000), MIN(price), MAX(price), AVG(price), SUM(price)
       FROM bid GROUP BY auction, {DAY}""",
+    "q18": """SELECT auction, bidder, price, channel, url, `dateTime`, extra FROM (SELECT *,
+      ROW_NUMBER() OVER (PARTITION BY bidder, auction ORDER BY ts DESC) AS place FROM bid)
+      WHERE place <= 1""",
+    "q19": """SELECT * FROM (SELECT auction, bidder, price, channel, url, `dateTime`, extra,
+      ROW_NUMBER() OVER (PARTITION BY auction ORDER BY price DESC) AS place FROM bid)
+      WHERE place <= 10""",
     "q21": """SELECT auction, bidder, price, channel, CASE LOWER(channel) WHEN 'apple' THEN '0'
       WHEN 'google' THEN '1' WHEN 'facebook' THEN '2' WHEN 'baidu' THEN '3'
       ELSE REGEXP_EXTRACT(url, '(&|^)channel_id=([^&]*)', 2) END FROM bid
@@ -80,7 +86,7 @@ QUERIES = {
     "q22": """SELECT auction, bidder, price, channel, SPLIT_INDEX(url, '/', 3),
       SPLIT_INDEX(url, '/', 4), SPLIT_INDEX(url, '/', 5) FROM bid""",
 }
-CHANGING = {"q15", "q16", "q17"}
+CHANGING = {"q15", "q16", "q17", "q18", "q19"}
 
 
 def environment():

@@ -45,6 +45,10 @@ class Aggregator(Generic[Acc]):
     order then."""
     needs_argument = True
     """False for aggregators that only look at the record's existence (``count``)."""
+    of_rows = False
+    """True for aggregators of whole records, ordered by the expressions ``orders``: their argument
+    is [the values of these, record]."""
+    orders: tuple[str, ...] = ()
 
     def growing(self) -> Aggregator[Any]:
         """The form to use where no record is ever taken back: perhaps a smaller one, with the same
@@ -115,6 +119,8 @@ class AggregateFunction:
     of the ``kinds`` of fields of which it takes every value that columns hold. ``aggregator`` is
     the row form, with its settings.
 
+    ``of_rows``: it takes whole records, and what stands behind its name is its option ``by``.
+
     ``gives`` and ``keeps`` are what docs/pipeline.md says: the result, and the state of one key and
     window. With the settings of ``example`` it is drawn by ``tests/search``.
     """
@@ -127,6 +133,7 @@ class AggregateFunction:
     gives: str
     keeps: str
     example: Mapping[str, Any] = field(default_factory=dict)
+    of_rows: bool = False
 
 
 def check_fits(function: str, name: str, value: Any) -> Any:

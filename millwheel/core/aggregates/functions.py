@@ -13,6 +13,7 @@ from millwheel.core.aggregates.families import (
     distinct,
     numeric,
     quantiles,
+    rows,
     variance,
 )
 from millwheel.core.aggregates.own import OwnAggregator
@@ -21,7 +22,7 @@ from millwheel.core.expressions.terms import NoColumns
 from millwheel.core.lazy_polars import pl
 from millwheel.core.pipeline.work import AggregateSpec
 
-_FAMILIES = (numeric, variance, choice, distinct, approx_distinct, quantiles)
+_FAMILIES = (numeric, variance, choice, distinct, approx_distinct, quantiles, rows)
 FUNCTIONS: Mapping[str, AggregateFunction] = {
     name: function for family in _FAMILIES for name, function in family.FUNCTIONS.items()
 }
@@ -50,6 +51,12 @@ def make_aggregator(
         has = f"it has {', '.join(entry.options)}" if entry.options else "it has none"
         raise ValueError(f"{function} has no option {option!r}; {has}")
     return entry.make(settings)
+
+
+def orders_of(spec: AggregateSpec) -> tuple[str, ...]:
+    """The expressions by which an aggregate of whole records orders them."""
+    function = FUNCTIONS.get(spec.function)
+    return function.make(spec.options).orders if function and function.of_rows else ()
 
 
 def _own(

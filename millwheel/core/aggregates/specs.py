@@ -13,6 +13,7 @@ from millwheel.core.aggregates.aggregation import (
     NamedAggregation,
     PartialAggregation,
 )
+from millwheel.core.aggregates.base import Aggregator
 from millwheel.core.aggregates.functions import make_aggregator
 from millwheel.core.pipeline.spec import AggregationStage
 from millwheel.core.pipeline.work import AggregateSpec
@@ -66,6 +67,8 @@ def compile_aggregation(
 
 def _named(spec: AggregateSpec, compile_expression: Compile, load: Load | None) -> Named:
     aggregator = make_aggregator(spec.function, spec.options, load)
+    if aggregator.of_rows:
+        return _of_rows(spec, aggregator, compile_expression)
     if aggregator.needs_argument and not spec.argument:
         raise ValueError(
             f"{spec.name}: {spec.function} needs a field or expression; write {{{spec.function}:"
@@ -74,6 +77,20 @@ def _named(spec: AggregateSpec, compile_expression: Compile, load: Load | None) 
     evaluate = _argument(spec.argument, not aggregator.needs_argument, compile_expression)
     condition = compile_expression(spec.condition).evaluate if spec.condition else None
     return Named(spec.name, aggregator, spec.argument, evaluate, condition)
+
+
+def _of_rows(
+    spec: AggregateSpec, aggregator: Aggregator[Any], compile_expression: Compile
+) -> Named:
+    reads = [_argument(text, False, compile_expression) for text in aggregator.orders]
+    condition = compile_expression(spec.condition).evaluate if spec.condition else None
+
+    def evaluate(record: Any) -> Any:
+        return [[read(record) for read in reads if read is not None], record]
+
+    # Not the orders alone: what reads the field n shares its value by this name.
+    reading = f"records by {', '.join(aggregator.orders)}"
+    return Named(spec.name, aggregator, reading, evaluate, condition)
 
 
 def _argument(text: str, optional: bool, compile_expression: Compile) -> Evaluate | None:

@@ -23,16 +23,21 @@ __all__ = [
     "count",
     "count_distinct",
     "first",
+    "first_row",
     "last",
+    "last_row",
     "max",
+    "max_by",
     "mean",
     "min",
+    "min_by",
     "own",
     "quantile",
     "quantiles",
     "stddev",
     "sum",
     "top_k",
+    "top_rows",
     "variance",
 ]
 
@@ -98,6 +103,32 @@ def top_k(of: str, k: int, *, where: str = "") -> Aggregate:
     return Aggregate("top_k", of, where, {"k": k})
 
 
+def max_by(of: str, *, where: str = "") -> Aggregate:
+    """The record with the largest ``of``, whole. Of equal ones the earliest."""
+    return Aggregate("max_by", of, where)
+
+
+def min_by(of: str, *, where: str = "") -> Aggregate:
+    """The record with the smallest ``of``, whole. Of equal ones the earliest."""
+    return Aggregate("min_by", of, where)
+
+
+def first_row(*, where: str = "") -> Aggregate:
+    """The earliest record, whole."""
+    return Aggregate("first_row", "", where)
+
+
+def last_row(*, where: str = "") -> Aggregate:
+    """The latest record, whole."""
+    return Aggregate("last_row", "", where)
+
+
+def top_rows(*by: str, k: int, rank: str = "", where: str = "") -> Aggregate:
+    """The first ``k`` records by one or several orders (``"price desc", "at"``), as a list. With
+    ``rank``, each has a field of this name with its place, from 1."""
+    return Aggregate("top_rows", "", where, {"by": list(by), "k": k, **_rank(rank)})
+
+
 def collect(of: str, *, where: str = "") -> Aggregate:
     """All values, in order of arrival."""
     return Aggregate("collect", of, where)
@@ -156,6 +187,10 @@ def __getattr__(name: str) -> Callable[..., Aggregate]:
 
 def _population(population: bool) -> dict[str, Any]:
     return {"population": True} if population else {}
+
+
+def _rank(rank: str) -> dict[str, str]:
+    return {"rank": rank} if rank else {}
 
 
 def _accuracy(accuracy: float | None) -> dict[str, Any]:

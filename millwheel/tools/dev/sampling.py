@@ -15,6 +15,7 @@ from millwheel.connect.python_objects import load_object
 from millwheel.connect.sources import build_source
 from millwheel.connect.sources.base import Source
 from millwheel.connect.sources.generator import build_generator
+from millwheel.core.aggregates.functions import orders_of
 from millwheel.core.model.times import SECOND
 from millwheel.core.pipeline.spec import ComputationSpec, KeyKind, PipelineSpec, StreamSpec
 from millwheel.core.pipeline.work import BranchesSpec, StepsSpec
@@ -153,7 +154,7 @@ def _named(stream: StreamSpec, spec: PipelineSpec) -> dict[str, str]:
 def _expressions(computation: ComputationSpec) -> Iterator[str]:
     """All texts of a computation that are in the expression language."""
     for each in computation.aggregates:
-        yield from (each.argument, each.condition)
+        yield from (each.argument, each.condition, *orders_of(each))
     yield computation.condition
     match computation.work:
         case StepsSpec(steps=steps):

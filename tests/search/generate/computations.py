@@ -68,7 +68,7 @@ _KINDS: tuple[tuple[Any, int], ...] = (
 _APART = ((looked_up, 0.04), (numbered, 0.04), (visitors, 0.04))
 
 
-_OF_WINDOWS = """windowed two_stages aggregate side refire lateness trigger retracting
+_OF_WINDOWS = """windowed two_stages rows_in_order aggregate side refire lateness trigger retracting
     accumulating discarding early behind_global weak_count missing_field count_of_field sum min
     max mean count_distinct top_k collect first last stddev count_distinct_in_columns
     approx_count_distinct_in_columns output_time processing_time_trigger tumbling_window

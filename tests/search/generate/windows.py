@@ -71,7 +71,33 @@ _ELSEWHERE = frozenset({"count", "variance", "quantile", "quantiles", "approx_co
 
 def functions() -> frozenset[str]:
     """What is drawn among the aggregate functions: whatever a family registers is."""
-    return frozenset({"count_of_field", *FUNCTIONS} - _ELSEWHERE)
+    apart = {name for name, function in FUNCTIONS.items() if function.of_rows}
+    return frozenset({"count_of_field", *FUNCTIONS} - _ELSEWHERE - apart)
+
+
+def _row(draft: Draft, made: dict[str, Any]) -> Any:
+    """An aggregate of whole records, in place of one in ten. Drawn apart, so that the rest of the
+    pipeline is what it was."""
+    own = Random(repr((made, "row")))
+    if own.random() >= (0.8 if "rows_in_order" in draft.wanted else 0.1) or draft.columnar:
+        return None
+    draft.features.add("rows_in_order")
+    condition = {"where": "n > 1"} if own.random() < 0.2 else {}
+    by = own.choice(["n", "n", "-n", "n * n"])
+    return own.choice(
+        [
+            {"max_by": by, **condition},
+            {"min_by": by, **condition},
+            {"first_row": condition} if condition else "first_row",
+            {"last_row": condition} if condition else "last_row",
+            {
+                "top_rows": own.sample([f"{by} desc", "n asc", "n // 2"], own.choice([1, 2])),
+                "k": own.choice([1, 2, 3]),
+                **({"rank": "place"} if own.random() < 0.5 else {}),
+                **condition,
+            },
+        ]
+    )
 
 
 CALCULATED = frozenset({"sum", "min", "max", "mean", "stddev", "quantile"})
@@ -115,6 +141,7 @@ def _aggregate(draft: Draft, pushed: bool) -> dict[str, Any]:
             made[f"a{index}"]["where"] = Random(repr(made)).choice(
                 ["n > 1", "n > 1", *expressions.CONDITIONS]
             )
+        made[f"a{index}"] = _row(draft, made) or made[f"a{index}"]
     return made
 
 

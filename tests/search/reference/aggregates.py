@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+import msgspec
 from ddsketch.mapping import LogarithmicMapping
 
 from millwheel.core.aggregates.functions import make_aggregator
@@ -102,8 +103,14 @@ class _Part:
 
     def _argument(self, value: Any) -> Any:
         text = self.spec.argument
+        if self.spec.function in _ROWS:
+            texts, _ = _orders(self.spec.function, self.spec.options)
+            return [[self._read_text(each, value) for each in texts], value]
         if not text:
             return 1 if self._optional else value
+        return self._read_text(text, value)
+
+    def _read_text(self, text: str, value: Any) -> Any:
         if not text.isidentifier():
             return evaluated(text)(value)
         if isinstance(value, dict) and text in value:
@@ -189,6 +196,46 @@ def _quantile(pairs: Pairs, options: Any) -> Any:
     return -size if value < 0 else size
 
 
+def _orders(function: str, options: Any) -> tuple[list[str], list[bool]]:
+    """The expressions of an order, and which of them are descending."""
+    by = options.get("by", [])
+    texts = [by] if isinstance(by, str) else by
+    if function != "top_rows":
+        return texts, [function == "max_by"] * len(texts)
+    ways = [text.endswith(" desc") for text in texts]
+    return [text.removesuffix(" desc").removesuffix(" asc") for text in texts], ways
+
+
+_bytes_of = msgspec.msgpack.Encoder(order="deterministic").encode
+
+
+def _in_order(function: str) -> Callable[[Pairs, Any], list[Any]]:
+    """The records in their order: the least of all orders first, each after it over all again."""
+
+    def ordered(pairs: Pairs, options: Any) -> list[Any]:
+        rows = [(values, time, row) for (values, row), time in pairs]
+        rows.sort(key=lambda each: _bytes_of(each[2]))
+        rows.sort(key=lambda each: each[1], reverse=function == "last_row")
+        _, ways = _orders(function, options)
+        for index, descending in reversed(list(enumerate(ways))):
+            rows.sort(key=lambda each, at=index: _rank(each[0][at]), reverse=descending)  # type: ignore[misc]
+        return [row for _, _, row in rows]
+
+    return ordered
+
+
+def _one_row(function: str) -> Callable[[Pairs, Any], Any]:
+    ordered = _in_order(function)
+    return lambda pairs, options: ordered(pairs, options)[0] if pairs else None
+
+
+def _top_rows(pairs: Pairs, options: Any) -> list[Any]:
+    rows = _in_order("top_rows")(pairs, options)[: options["k"]]
+    name = options.get("rank")
+    return [{**row, name: place} for place, row in enumerate(rows, 1)] if name else rows
+
+
+_ROWS = ("max_by", "min_by", "first_row", "last_row", "top_rows")
 _PLAIN: dict[str, Callable[[Pairs, Any], Any]] = {
     "count": lambda pairs, options: sum(value is not None for value, _ in pairs),
     "sum": lambda pairs, options: _sum([value for value, _ in pairs]),
@@ -205,4 +252,6 @@ _PLAIN: dict[str, Callable[[Pairs, Any], Any]] = {
     ],
     "collect": lambda pairs, options: [value for value, _ in pairs],
     "count_distinct": lambda pairs, options: len({value for value, _ in pairs}),
+    **{function: _one_row(function) for function in _ROWS[:-1]},
+    "top_rows": _top_rows,
 }

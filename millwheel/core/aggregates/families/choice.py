@@ -18,14 +18,15 @@ from millwheel.core.aggregates.columns import (
 from millwheel.core.lazy_polars import dtype, pl
 
 
-def _check_ordered(function: str, value: Any, name: str) -> Any:
+def check_ordered(function: str, value: Any, name: str) -> Any:
+    """A value that has a place in an order. RecordError for any other."""
     kind = type(value)
     if kind is str or kind is int or (kind is float and not math.isnan(value)):
         return check_fits(function, name, value)
     raise wrong(function, name, value, "a number or text")
 
 
-def _rank(value: Any) -> tuple[int, Any, bool]:
+def rank(value: Any) -> tuple[int, Any, bool]:
     """Numbers before text, so that a field of mixed types has an order, and 1 before 1.0, so that
     there is only one order."""
     return (1, value, False) if isinstance(value, str) else (0, value, type(value) is float)
@@ -41,7 +42,7 @@ class Extreme(Aggregator[list[Any]]):
         self._largest = function == "max"
 
     def check(self, value: Any, name: str) -> Any:
-        checked = _check_ordered(self._function, value, name)
+        checked = check_ordered(self._function, value, name)
         # -0.0 and 0.0 are equal: the order would decide
         return checked + 0.0 if type(checked) is float else checked
 
@@ -49,9 +50,7 @@ class Extreme(Aggregator[list[Any]]):
         return []
 
     def add(self, acc: list[Any], value: Any, timestamp: int) -> list[Any]:
-        if not acc or (
-            _rank(value) > _rank(acc[0]) if self._largest else _rank(value) < _rank(acc[0])
-        ):
+        if not acc or (rank(value) > rank(acc[0]) if self._largest else rank(value) < rank(acc[0])):
             return [value]
         return acc
 
@@ -96,7 +95,7 @@ class TopK(Aggregator[list[Any]]):
         self.k = k
 
     def check(self, value: Any, name: str) -> Any:
-        checked = _check_ordered("top_k", value, name)
+        checked = check_ordered("top_k", value, name)
         # -0.0 and 0.0 are equal: the order would decide
         return checked + 0.0 if type(checked) is float else checked
 
@@ -118,7 +117,7 @@ class TopK(Aggregator[list[Any]]):
         return list(acc)
 
     def _cut(self, values: list[Any]) -> list[Any]:
-        return sorted(values, key=_rank, reverse=True)[: self.k]
+        return sorted(values, key=rank, reverse=True)[: self.k]
 
 
 class Collect(Aggregator[list[Any]]):

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 
-from millwheel.core.aggregates.functions import FUNCTIONS
+from millwheel.core.aggregates.functions import FUNCTIONS, orders_of
 from millwheel.core.expressions.language import compile_expression
 from millwheel.core.pipeline.spec import ComputationSpec, KeyKind, KeySpec, PipelineSpec, SinkSpec
 from millwheel.core.pipeline.work import BranchesSpec, DeduplicateSpec, LookupSpec, StepsSpec
@@ -108,6 +108,10 @@ def _of_aggregates(computation: ComputationSpec, streams: tuple[str, ...]) -> It
             yield _Use(aggregate.argument, streams, path)
         else:
             yield from _named(aggregate.argument, streams, path)
+        for text in orders_of(aggregate):
+            yield from (
+                [_Use(text, streams, path)] if text.isidentifier() else _named(text, streams, path)
+            )
         yield from _named(aggregate.condition, streams, path)
 
 

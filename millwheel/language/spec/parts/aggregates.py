@@ -14,10 +14,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from millwheel.connect.python_objects import OBJECT_NAME
 from millwheel.core.aggregates.functions import FUNCTIONS, make_aggregator
+from millwheel.core.expressions.language import compile_expression
 from millwheel.core.pipeline.spec import Divided, InputSpec, KeyKind
 from millwheel.core.pipeline.work import AggregateSpec
 from millwheel.language.spec.reading.nodes import YamlNode
@@ -125,6 +127,13 @@ def _aggregate(reader: NodeReader, name: str, node: YamlNode) -> AggregateSpec |
         options.update(argument.value)
         argument = options.pop("of", None)
     where = options.pop("where", None)
+    if function in FUNCTIONS and FUNCTIONS[function].of_rows:
+        if argument is not None and argument.value is not None:
+            if "by" not in FUNCTIONS[function].options:
+                reader.bad(argument, f"{function} is a whole record; write nothing behind it")
+                return None
+            options["by"] = argument
+        argument = None
     spec = AggregateSpec(
         name,
         function,
@@ -172,6 +181,9 @@ def _checked(reader: NodeReader, node: YamlNode, spec: AggregateSpec) -> Aggrega
     aggregator: Any = reader.attempt(node, lambda: make_aggregator(spec.function, spec.options))
     if aggregator is None:
         return None
+    if aggregator.of_rows:
+        read = [reader.attempt(node, partial(compile_expression, t)) for t in aggregator.orders]
+        return None if None in read else spec
     if aggregator.needs_argument and not spec.argument and not reader.problems.concerns(node.path):
         reader.bad(
             node,

@@ -19,6 +19,9 @@ OPTIONS: dict[str, Mapping[str, Any]] = {
     "top_k": {"k": 3},
     "quantile": {"q": 0.5},
     "quantiles": {"q": [0.1, 0.9]},
+    "max_by": {"by": "n"},
+    "min_by": {"by": "n"},
+    "top_rows": {"by": ["n desc", "n"], "k": 3},
 }
 ORDER_MATTERS = {"collect"}
 
@@ -33,10 +36,16 @@ def _make(function: str) -> Aggregator[Any]:
     return make_aggregator(function, OPTIONS.get(function, {}))
 
 
+def _checked(made: Aggregator[Any], value: Any) -> Any:
+    """What is added of a value, or of a record that has it."""
+    whole = [[value for _ in made.orders], {"n": value}] if made.of_rows else value
+    return made.check(whole, "field")
+
+
 def _over(made: Aggregator[Any], rows: list[tuple[Any, int]]) -> Any:
     acc = made.create()
     for value, timestamp in rows:
-        acc = made.add(acc, made.check(value, "field"), timestamp)
+        acc = made.add(acc, _checked(made, value), timestamp)
     return acc
 
 
@@ -56,7 +65,7 @@ def test_results_do_not_depend_on_order_bundles_or_storage(
     cut = data.draw(st.integers(0, len(rows)))
     left, right = _over(made, shuffled[:cut]), made.create()
     if shuffled[cut:]:
-        values = [made.check(value, "field") for value, _ in shuffled[cut:]]
+        values = [_checked(made, value) for value, _ in shuffled[cut:]]
         right = made.add_many(right, values, [timestamp for _, timestamp in shuffled[cut:]])
     before = _stored(right)
     merged = made.merge(_stored(left), right)
@@ -74,7 +83,7 @@ def test_what_is_subtracted_was_never_there(function: str, rows: list[Any], data
     for row in kept:
         gone.remove(row)
     for value, timestamp in gone:
-        acc = made.subtract(acc, made.check(value, "field"), timestamp)
+        acc = made.subtract(acc, _checked(made, value), timestamp)
     expected = made.result(_over(made, kept))
     found = made.result(acc)
     if function == "sum" and any(type(value) is float for value, _ in rows):
@@ -88,6 +97,7 @@ def test_no_records_have_a_result_too() -> None:
     }
     assert results == {
         "approx_count_distinct": 0, "collect": [], "count": 0, "count_distinct": 0, "first": None,
+        "first_row": None, "last_row": None, "max_by": None, "min_by": None, "top_rows": [],
         "last": None,
         "max": None, "mean": None, "min": None, "quantile": None, "quantiles": [None, None],
         "stddev": None,

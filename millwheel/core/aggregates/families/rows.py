@@ -1,0 +1,234 @@
+"""max_by, min_by, first_row, last_row, top_rows: aggregators that choose whole records by an order.
+
+An order is a list of expressions, each with a direction; behind them stand the time (the earlier
+first; for ``last_row`` the later) and the record's bytes, so that the choice is a function of the
+records and not of how they come.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import msgspec
+
+from millwheel.core.aggregates.base import AggregateFunction, Aggregator
+from millwheel.core.aggregates.families.choice import check_ordered, rank
+from millwheel.errors import RecordError
+
+_DIRECTION = re.compile(r"(?P<text>.*\S)\s+(?P<way>asc|desc)\s*", re.DOTALL)
+_encode = msgspec.msgpack.Encoder(order="deterministic").encode
+Entry = list[Any]
+"""[the values that the order reads, timestamp (µs), record]."""
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """One part of an order: an expression over the record, and its direction."""
+
+    text: str
+    descending: bool = False
+
+
+def order_of(text: str) -> Order:
+    """``price``, ``price asc`` or ``price desc``."""
+    match = _DIRECTION.fullmatch(text)
+    return Order(text) if match is None else Order(match["text"], match["way"] == "desc")
+
+
+class _Descending:
+    """A value that is less where the value is greater."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Descending) and bool(self.value == other.value)
+
+    def __lt__(self, other: _Descending) -> bool:
+        return bool(other.value < self.value)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+class _Bytes:
+    """A record by its bytes, which are made only where everything before them is equal."""
+
+    def __init__(self, row: Any) -> None:
+        self._row = row
+
+    @cached_property
+    def data(self) -> bytes:
+        return _encode(self._row)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Bytes) and self.data == other.data
+
+    def __lt__(self, other: _Bytes) -> bool:
+        return self.data < other.data
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+class Rows(Aggregator[list[Entry]]):
+    """The first ``k`` records of an order. ``one``: the result is the record alone (None for no
+    records); else a list, in which ``rank`` names the field with the place, from 1."""
+
+    ordered = False
+    of_rows = True
+
+    def __init__(
+        self,
+        function: str,
+        orders: Sequence[Order] = (),
+        k: int = 1,
+        one: bool = True,
+        latest: bool = False,
+        rank: str = "",
+    ) -> None:
+        self._function = function
+        self._directions = tuple(order.descending for order in orders)
+        self._k = k
+        self._one = one
+        self._latest = latest
+        self._rank = rank
+        self.orders = tuple(order.text for order in orders)
+
+    def check(self, value: Any, name: str) -> Entry:
+        """``value`` is [the values that the order reads, record]."""
+        values, row = value
+        checked = [
+            check_ordered(self._function, each, text)
+            for each, text in zip(values, self.orders, strict=True)
+        ]
+        if self._rank and not isinstance(row, dict):
+            raise RecordError(
+                f"{self._function} adds the field {self._rank!r} to maps only, not to"
+                f" {type(row).__name__}"
+            )
+        return [checked, row]
+
+    def create(self) -> list[Entry]:
+        return []
+
+    def add(self, acc: list[Entry], value: Any, timestamp: int) -> list[Entry]:
+        entry = [value[0], timestamp, value[1]]
+        if len(acc) == self._k and not self._place(entry) < self._place(acc[-1]):
+            return acc
+        return self._first([*acc, entry])
+
+    def add_many(
+        self, acc: list[Entry], values: Sequence[Any], timestamps: Sequence[int]
+    ) -> list[Entry]:
+        entries = (
+            [value[0], timestamp, value[1]]
+            for value, timestamp in zip(values, timestamps, strict=True)
+        )
+        return self._first([*acc, *entries])
+
+    def merge(self, acc: list[Entry], other: list[Entry]) -> list[Entry]:
+        return self._first([*acc, *map(_copied, other)])
+
+    def result(self, acc: list[Entry]) -> Any:
+        if self._one:
+            return acc[0][2] if acc else None
+        if self._rank:
+            return [{**entry[2], self._rank: number} for number, entry in enumerate(acc, 1)]
+        return [entry[2] for entry in acc]
+
+    def _first(self, entries: list[Entry]) -> list[Entry]:
+        return sorted(entries, key=self._place)[: self._k]
+
+    def _place(self, entry: Entry) -> tuple[Any, ...]:
+        values, timestamp, row = entry
+        parts = (
+            _Descending(rank(value)) if descending else rank(value)
+            for value, descending in zip(values, self._directions, strict=True)
+        )
+        return (*parts, -timestamp if self._latest else timestamp, _Bytes(row))
+
+
+def _copied(entry: Entry) -> Entry:
+    made: Entry = msgspec.msgpack.decode(_encode(entry))
+    return made
+
+
+def _by(function: str, descending: bool) -> Callable[[Mapping[str, Any]], Aggregator[Any]]:
+    def make(options: Mapping[str, Any]) -> Aggregator[Any]:
+        texts = _texts(function, options, f"{{{function}: price}}")
+        orders = [Order(text, descending) for text in texts]
+        return Rows(function, orders)
+
+    return make
+
+
+def _top_rows(options: Mapping[str, Any]) -> Aggregator[Any]:
+    example = "{top_rows: [price desc, at], k: 10}"
+    orders = list(map(order_of, _texts("top_rows", options, example)))
+    k, name = options.get("k"), options.get("rank", "")
+    if type(k) is not int or k < 1:
+        raise ValueError(
+            f"top_rows needs `k`, a whole number of at least 1, not {k!r}; write {example}"
+        )
+    if not isinstance(name, str) or (name and not name.isidentifier()):
+        raise ValueError(f"`rank` is the name of a field, not {name!r}; write rank: place")
+    return Rows("top_rows", orders, k, one=False, rank=name)
+
+
+def _texts(function: str, options: Mapping[str, Any], example: str) -> list[str]:
+    by = options.get("by")
+    texts = [by] if isinstance(by, str) else by
+    if not isinstance(texts, list) or not texts or not all(isinstance(t, str) for t in texts):
+        raise ValueError(
+            f"{function} needs a field or an expression to order by, or a list of them, not"
+            f" {by!r}; write {example}"
+        )
+    return texts
+
+
+FUNCTIONS = {
+    "max_by": AggregateFunction(
+        _by("max_by", descending=True),
+        ("by",),
+        gives="the record with the largest value of a field or an expression",
+        keeps="one record",
+        example={"by": "n"},
+        of_rows=True,
+    ),
+    "min_by": AggregateFunction(
+        _by("min_by", descending=False),
+        ("by",),
+        gives="the record with the smallest value",
+        keeps="one record",
+        example={"by": "n"},
+        of_rows=True,
+    ),
+    "first_row": AggregateFunction(
+        lambda options: Rows("first_row"),
+        gives="the earliest record, whole",
+        keeps="one record",
+        of_rows=True,
+    ),
+    "last_row": AggregateFunction(
+        lambda options: Rows("last_row", latest=True),
+        gives="the latest record, whole",
+        keeps="one record",
+        of_rows=True,
+    ),
+    "top_rows": AggregateFunction(
+        _top_rows,
+        ("by", "k", "rank"),
+        gives=(
+            "the first `k` records by one or several orders, such as `[price desc, at]`; with"
+            " `rank: place`, each has the field `place`, from 1"
+        ),
+        keeps="k records",
+        example={"by": ["n desc"], "k": 2},
+        of_rows=True,
+    ),
+}
