@@ -10,7 +10,7 @@ from millwheel.core.aggregates import aggregation
 from millwheel.core.aggregates.arrival_order import InOrder
 from millwheel.core.aggregates.families.approx_distinct import Sketched
 from millwheel.core.aggregates.families.distinct import Distincts
-from millwheel.core.aggregates.families.rows import Rows
+from millwheel.core.aggregates.families.rows import ChosenRows
 from millwheel.core.columns import from_spec as column_plans
 from millwheel.core.columns import pairs as column_pairs
 from millwheel.core.columns import windows as column_windows
@@ -404,4 +404,4 @@ def parts_of_slices_do_not_tell_their_newest_record() -> Context:
 @mistake(within=3, features="rows_in_order cumulative_window", first=3)
 def records_of_merged_parts_are_those_of_the_first() -> Context:
     """Where the records that parts have chosen are put together, those of the first part stay."""
-    return replaced(Rows, "merge", lambda self, acc, other: acc or list(other))
+    return replaced(ChosenRows, "merge", lambda self, acc, other: acc or list(other))

@@ -75,7 +75,7 @@ class _Bytes:
     __hash__ = None  # type: ignore[assignment]
 
 
-class Rows(Aggregator[list[Entry]]):
+class ChosenRows(Aggregator[list[Entry]]):
     """The first ``k`` records of an order. ``one``: the result is the record alone (None for no
     records); else a list, in which ``rank`` names the field with the place, from 1."""
 
@@ -162,7 +162,7 @@ def _by(function: str, descending: bool) -> Callable[[Mapping[str, Any]], Aggreg
     def make(options: Mapping[str, Any]) -> Aggregator[Any]:
         texts = _texts(function, options, f"{{{function}: price}}")
         orders = [Order(text, descending) for text in texts]
-        return Rows(function, orders)
+        return ChosenRows(function, orders)
 
     return make
 
@@ -177,7 +177,7 @@ def _top_rows(options: Mapping[str, Any]) -> Aggregator[Any]:
         )
     if not isinstance(name, str) or (name and not name.isidentifier()):
         raise ValueError(f"`rank` is the name of a field, not {name!r}; write rank: place")
-    return Rows("top_rows", orders, k, one=False, rank=name)
+    return ChosenRows("top_rows", orders, k, one=False, rank=name)
 
 
 def _texts(function: str, options: Mapping[str, Any], example: str) -> list[str]:
@@ -209,13 +209,13 @@ FUNCTIONS = {
         of_rows=True,
     ),
     "first_row": AggregateFunction(
-        lambda options: Rows("first_row"),
+        lambda options: ChosenRows("first_row"),
         gives="the earliest record, whole",
         keeps="one record",
         of_rows=True,
     ),
     "last_row": AggregateFunction(
-        lambda options: Rows("last_row", latest=True),
+        lambda options: ChosenRows("last_row", latest=True),
         gives="the latest record, whole",
         keeps="one record",
         of_rows=True,
