@@ -19,6 +19,7 @@ import msgspec
 
 from millwheel.connect.options import Option, options_of
 from millwheel.core.model.times import duration_text
+from millwheel.language.spec.keys.written import KEY
 from millwheel.language.spec.parts.computation_fields import (
     CALLBACK,
     COMPUTATION,
@@ -40,6 +41,7 @@ def _without(fields: Mapping[str, Field], name: str) -> dict[str, Field]:
 
 PARTS: Mapping[str, FilePart] = {
     "STREAM": STREAM,
+    "KEY": KEY,
     "WATERMARK": WATERMARK,
     "ALL": FilePart("", {**ENDS, **_without(DIALS.fields, "skew")}, DIALS.defaults),
     "CALLBACK": FilePart("", {**CALLBACK, "order_by": COMPUTATION.fields["order_by"]}),

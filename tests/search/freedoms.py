@@ -139,7 +139,9 @@ def _in_order(computation: ComputationSpec, found: Mapping[str, Facts], free: Fr
 
 def _kept(facts: Facts, key: KeySpec) -> bool:
     """Whether the records of a consumer's key come from one key of their producer."""
-    same = key.kind is KeyKind.RECORD or (facts.keyed is not None and key == facts.keyed)
+    # an expression reads other records at each computation
+    named = facts.keyed is not None and key.kind is not KeyKind.EXPRESSIONS
+    same = key.kind is KeyKind.RECORD or (named and key == facts.keyed)
     return facts.order is Order.WHOLE or (facts.order is Order.KEY and same)
 
 

@@ -216,8 +216,14 @@ def key_words(key: KeySpec) -> str:
     over = f", over {key.instances} instances" if key.instances > 1 else ""
     over += f", {key.divided.value}" if key.divided.by_slots else ""
     over += f", in {key.partitions} partitions" if key.partitions else ""
+    over += ", null as a group" if key.nulls else ""
     if key.kind is KeyKind.RECORD:
         return f"the record's own key{over}"
+    if key.kind is KeyKind.ALL:
+        return f"everything in one group{over}"
+    if key.texts:
+        pairs = zip(key.names, key.texts, strict=True)
+        return f"{', '.join(f'{name} = {text}' for name, text in pairs)}{over}"
     return f"{'function' if key.kind is KeyKind.FUNCTION else 'field'} {', '.join(key.names)}{over}"
 
 

@@ -138,7 +138,7 @@ def computation_form(
         types_of(stream.name, pipeline, compile_expression) for stream in streams
     ):
         return ComputationForm(None, plan)
-    plans = plans_by_type(computation, windowing, compile_expression)
+    plans = plans_by_type(computation, windowing, compile_expression, streams[0].timestamp)
     if isinstance(plans, str):
         return ComputationForm(None, plans)
     return ComputationForm(plans, plans.why_in_rows(None))
@@ -214,7 +214,7 @@ def joins_in_columns(
 
     def comes(node_input: InputSpec) -> bool:
         stream, key = pipeline.stream(node_input.stream), node_input.key
-        keyed = key.fields and all(stream.fields.get(name) in ID_TYPES for name in key.fields)
+        keyed = key.plain and all(stream.fields.get(name) in ID_TYPES for name in key.fields)
         if stream.source is None or not keyed:
             return False
         return not _why_rows_of(stream, graph.consumers.get(stream.name, ()), graph, plans, joins)

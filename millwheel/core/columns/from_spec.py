@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from millwheel.core.aggregates.columns import ColumnAggregate
 from millwheel.core.aggregates.functions import column_aggregate
 from millwheel.core.columns.clean import is_pattern
+from millwheel.core.columns.key_columns import fields_read, kinds_of_key
 from millwheel.core.columns.plan import ColumnPlan
 from millwheel.core.expressions.columns import condition_over_columns, kind_of_number
 from millwheel.core.expressions.terms import NoColumns
@@ -16,26 +17,19 @@ from millwheel.core.pipeline.spec import INSTANCE, AggregationStage, Computation
 from millwheel.core.pipeline.work import AggregateSpec
 from millwheel.core.windows.windows import Sliding, Tumbling, WindowFunction
 
-_KEYS = {"int", "str"}
-
 
 def typed_plan(
     spec: ComputationSpec,
     window: WindowFunction,
     fields: Mapping[str, str],
     compile_expression: Callable[[str], Any],
+    beside: str = "",
 ) -> ColumnPlan | str:
     """The plan for fields of these types, or why the key, an aggregate or a condition has no column
-    form."""
-    names = spec.inputs[0].key.fields
-    fields = {**fields, INSTANCE: "int"}
-    if len(set(names)) < len(names):
-        return "its key has the same field twice"
-    for name in names:
-        if fields.get(name) not in _KEYS:
-            return f"the key {name} is not declared as int or str"
+    form. ``beside`` is a field that every record has, for plans that read none."""
     try:
-        return _plan(spec, window, fields, compile_expression)
+        kinds = kinds_of_key(spec.inputs[0].key, fields, compile_expression)
+        return _plan(spec, window, {**fields, INSTANCE: "int"}, kinds, compile_expression, beside)
     except NoColumns as ex:
         return str(ex)
 
@@ -53,17 +47,22 @@ def _plan(
     spec: ComputationSpec,
     window: WindowFunction,
     fields: Mapping[str, str],
+    key_kinds: Mapping[str, str],
     compile_expression: Callable[[str], Any],
+    beside: str,
 ) -> ColumnPlan:
     aggregates = [
         _aggregate(aggregate, f"a{index}", fields, compile_expression)
         for index, aggregate in enumerate(spec.aggregates)
     ]
-    key = spec.inputs[0].key.fields
-    used = fields_used(spec, compile_expression) or {key[0]}
+    key = spec.inputs[0].key
+    reads = fields_read(key, compile_expression)
+    used = fields_used(spec, compile_expression) or {*reads[:1]} or ({beside} & fields.keys())
+    if not used:
+        raise NoColumns("it reads no field of its records")
     if spec.late_side:  # late records are passed on with all of their fields
         used = {*fields} - {INSTANCE}
-    if patterns := sorted(filter(is_pattern, {*key, *used})):
+    if patterns := sorted(filter(is_pattern, {*key_kinds, *reads, *used})):
         raise NoColumns(
             f"the library of columns takes the name of the field {patterns[0]} for a pattern"
         )
@@ -74,7 +73,7 @@ def _plan(
         else float_sums(spec, fields, compile_expression)
     )
     names = tuple(part.name for part in spec.aggregates)
-    if {*key, "window_start", "window_end"} & set(names):
+    if {*key_kinds, "window_start", "window_end"} & set(names):
         raise NoColumns("an aggregate has the name of a field of the key, or of the window")
     return ColumnPlan(
         _grouped_by(window),
@@ -82,13 +81,15 @@ def _plan(
         tuple(aggregates),
         condition,
         tuple((name, fields.get(name, "")) for name in sorted(used)),
-        key,
-        _key_dtype(key, fields),
+        tuple(key_kinds),
+        _key_dtype(key_kinds),
         floats,
         steps=window if isinstance(window, Sliding) and window.changes else None,
         lateness_us=spec.firing.allowed_lateness_us,
         drops=spec.late == "drop",
         empties=spec.firing.accumulation == "discarding",
+        key_fields=reads,
+        shown=key.shown,
     )
 
 
@@ -143,6 +144,6 @@ def float_sums(
     )
 
 
-def _key_dtype(key: Sequence[str], fields: Mapping[str, str]) -> Any:
-    types = {name: dtype(fields[name]) for name in key}
-    return pl.Struct(types) if len(types) > 1 else types[key[0]]
+def _key_dtype(kinds: Mapping[str, str]) -> Any:
+    types = {name: dtype(kind) for name, kind in kinds.items()}
+    return pl.Struct(types) if len(types) > 1 else next(iter(types.values()))

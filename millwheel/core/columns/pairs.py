@@ -20,7 +20,7 @@ from millwheel.core.columns.plan import END, KEY, START, key_parts
 from millwheel.core.formats.codec import encode_value
 from millwheel.core.lazy_polars import dtype, pl
 from millwheel.core.model.keys import key_bytes
-from millwheel.core.pipeline.spec import ComputationSpec, KeyKind, PipelineSpec
+from millwheel.core.pipeline.spec import ComputationSpec, PipelineSpec
 from millwheel.core.pipeline.work import JoinKind, JoinSpec
 from millwheel.core.windows.windows import Tumbling
 
@@ -189,13 +189,12 @@ def pairing_of(spec: ComputationSpec, pipeline: PipelineSpec, window: Tumbling) 
     left, right = spec.inputs
     streams = [pipeline.stream(each.stream) for each in spec.inputs]
     fields = tuple({} if stream.source is None else stream.fields for stream in streams)
-    names = left.key.names if left.key.kind in (KeyKind.FIELD, KeyKind.FIELDS) else ("key",)
     return Pairing(
         spec.work_as(JoinSpec).kind,
         window,
         (left.stream, right.stream),
         (fields[0], fields[1]),
-        names,
+        left.key.shown,  # none for the key of everything, whose records are encoded
     )
 
 

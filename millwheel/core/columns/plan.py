@@ -65,7 +65,8 @@ class ColumnPlan:
     of the slide. ``inferred`` are the types of the fields that nobody declared, by name. Windows
     stay for ``lateness_us`` after they have fired. ``drops``: late records are counted, and nothing
     else; ``empties``: a window that has fired is empty. ``follows``: the types of the fields are
-    those of the expressions that have made them.
+    those of the expressions that have made them. ``key_names`` are the parts of a key, of which
+    results have those ``shown``; ``key_fields`` are the fields that it is read from.
     """
 
     window: WindowFunction
@@ -83,6 +84,8 @@ class ColumnPlan:
     drops: bool = True
     empties: bool = True
     follows: bool = False
+    key_fields: tuple[str, ...] = ()
+    shown: tuple[str, ...] = ()
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -116,14 +119,10 @@ class ColumnPlan:
         return self if isinstance(batch, ColumnBatch) else None
 
     @property
-    def key_fields(self) -> tuple[str, ...]:
-        """The fields of a record that its key is read from."""
-        return self.key_names[:-1] if self.divided else self.key_names
-
-    def keys_of(self, frame: pl.DataFrame, instances: Int64s) -> pl.Series:
-        """The keys of records with these fields; ``instances`` are used where keys are divided."""
-        parts = [frame[name] for name in self.key_fields]
-        return key_column([*parts, pl.Series(INSTANCE, instances)] if self.divided else parts)
+    def key_types(self) -> dict[str, Any]:
+        """The type of each part of a key."""
+        types = [field.dtype for field in self.key_dtype.fields] if len(self.key_names) > 1 else []
+        return dict(zip(self.key_names, types or [self.key_dtype], strict=True))
 
     @property
     def schema(self) -> dict[str, Any]:
@@ -332,7 +331,7 @@ class ColumnPlan:
             # the sum of no floats is a whole 0 there, as nobody has declared that they are floats
             raise Unfit
         results = {aggregate: aggregate.result(groups) for aggregate in self.aggregates}
-        columns = dict(zip(self.key_names, key_parts(groups[KEY]), strict=True))
+        columns = dict(zip(self.shown, key_parts(groups[KEY]), strict=False))
         columns |= {"window_start": groups[START], "window_end": groups[END]}
         for name, aggregate in zip(self.names, self.aggregates, strict=True):
             columns[name] = results[aggregate]
@@ -357,7 +356,12 @@ class ColumnPlan:
     def from_row_groups(self, groups: Sequence[tuple[Key, Group]]) -> pl.DataFrame:
         """The inverse of :meth:`row_groups`. Raises Unfit."""
         rows = []
+        kinds = [*self.key_types.values()]
         for key, group in groups:
+            own = key if len(kinds) > 1 and type(key) is tuple else (key,)
+            # Polars makes a null of some values that do not fit into a part of a key.
+            if len(own) != len(kinds) or not all(map(fits_key, own, kinds)):
+                raise Unfit
             named = dict(zip(self.key_names, key, strict=True)) if len(self.key_names) > 1 else key
             parts: list[Any] = [named, group.window.start, group.window.end, group.count]
             for aggregate, acc in zip(self.aggregates, group.acc, strict=True):

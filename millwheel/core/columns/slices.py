@@ -135,12 +135,12 @@ def slice_plan_or_why(
     slices = spec.work_as(SlicesSpec)
     if why := _why_rows(spec, slices, pipeline):
         return why
-    stream = spec.inputs[0].stream
-    fields = types_of(stream, pipeline, compile_expression)
+    stream = pipeline.stream(spec.inputs[0].stream)
+    fields = types_of(stream.name, pipeline, compile_expression)
     if not fields:
-        return f"the stream {stream} declares no fields"
+        return f"the stream {stream.name} declares no fields"
     level = slice_levels(slices.levels_us, slices.time_zone)[0]
-    plan = typed_plan(spec, Tumbling(level.size_us), fields, compile_expression)
+    plan = typed_plan(spec, Tumbling(level.size_us), fields, compile_expression, stream.timestamp)
     if isinstance(plan, str):
         return plan
     newest = Extremal(_NEWEST, Argument(pl.col(_TIME), "int", None), largest=True)
@@ -154,6 +154,8 @@ def slice_plan_or_why(
         plan.key_dtype,
         plan.floats,
         fires_once=False,
+        key_fields=plan.key_fields,
+        shown=plan.shown,
         level=level,
     )
 
@@ -165,7 +167,7 @@ def _why_rows(spec: ComputationSpec, slices: SlicesSpec, pipeline: PipelineSpec)
     if len(spec.inputs) != 1:
         return "it has several inputs"
     stream = pipeline.stream(spec.inputs[0].stream)
-    if spec.inputs[0].key.kind not in (KeyKind.FIELD, KeyKind.FIELDS):
+    if spec.inputs[0].key.kind in (KeyKind.FUNCTION, KeyKind.RECORD):
         return "its key is no field"
     if takes_retractions(spec, pipeline):
         return "records can be taken back"

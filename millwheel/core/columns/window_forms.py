@@ -53,12 +53,12 @@ def plan_or_why(
     """
     if why := _why_no_columns(spec, windowing):
         return why
-    stream = spec.inputs[0].stream
-    fields = types_of(stream, pipeline, compile_expression)
-    plan = typed_plan(spec, windowing.window, fields, compile_expression)
+    stream = pipeline.stream(spec.inputs[0].stream)
+    fields = types_of(stream.name, pipeline, compile_expression)
+    plan = typed_plan(spec, windowing.window, fields, compile_expression, stream.timestamp)
     if isinstance(plan, str):
         return plan
-    if follows_types(stream, pipeline):
+    if follows_types(stream.name, pipeline):
         # Nobody has declared that a sum is one of floats, so that of none is a whole 0, as in rows.
         plan = replace(plan, floats=(), follows=True)
     return replace(plan, fires_once=not why_state_in_rows(spec, windowing, plan))
@@ -90,10 +90,13 @@ def why_state_in_rows(spec: ComputationSpec, windowing: Windowing, plan: ColumnP
 
 
 def plans_by_type(
-    spec: ComputationSpec, windowing: Windowing, compile_expression: Callable[[str], Any]
+    spec: ComputationSpec,
+    windowing: Windowing,
+    compile_expression: Callable[[str], Any],
+    timestamp: str = "",
 ) -> PlansByType | str:
     """The plans of a computation whose input declares no fields; or why it has no column form for
-    any types."""
+    any types. ``timestamp``: the field that all records of its input have, if there is one."""
     if why := _why_no_columns(spec, windowing):
         return why
     if spec.late_side:
@@ -108,7 +111,8 @@ def plans_by_type(
             else why_state_in_rows(spec, windowing, plan)
         )
 
-    return PlansByType(spec, windowing, compile_expression, why_in_rows)
+    plans = PlansByType(spec, windowing, compile_expression, why_in_rows, timestamp)
+    return plans if plans.needs else "it reads no field of its records"
 
 
 def _why_no_columns(spec: ComputationSpec, windowing: Windowing) -> str:
@@ -118,7 +122,7 @@ def _why_no_columns(spec: ComputationSpec, windowing: Windowing) -> str:
         return "accumulators are merged one by one"
     if len(spec.inputs) != 1:
         return "it has several inputs"
-    if spec.inputs[0].key.kind not in (KeyKind.FIELD, KeyKind.FIELDS):
+    if spec.inputs[0].key.kind in (KeyKind.FUNCTION, KeyKind.RECORD):
         return "its key is no field"
     if not spec.aggregates:
         return "its result is the records"

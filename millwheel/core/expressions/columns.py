@@ -65,6 +65,24 @@ def kind_of_number(
         return ""
 
 
+def term_over_columns(tree: ast.expr, fields: Mapping[str, str]) -> Term:
+    """A value over declared fields that hold no nulls and no NaN, of any kind. Raises NoColumns."""
+    term = _translate(tree, fields)
+    if term.constant is not None:  # it would be one value, and not one for each record
+        raise NoColumns
+    return term
+
+
+def kind_of_value(
+    text: str, fields: Mapping[str, str], compile_expression: Callable[[str], Any]
+) -> str:
+    """The kind of an expression over declared fields; "" where it has no column form."""
+    try:
+        return term_over_columns(compile_expression(text).tree, fields).kind
+    except NoColumns:
+        return ""
+
+
 def condition_over_columns(tree: ast.expr, fields: Mapping[str, str]) -> pl.Expr:
     """A Boolean expression over declared fields that hold no nulls and no NaN, exact for all of
     their values. Raises NoColumns."""

@@ -16,6 +16,8 @@ from millwheel.core.model.limits import over
 from millwheel.errors import RecordError
 
 Key = Any  # str | int | bytes | tuple[Key, ...]; recursive unions slow mypy down for no gain here
+NULL: Key = ()
+"""What stands for null in keys where null is a group of its own. An empty list is none there."""
 
 KeyHash = Callable[[Key], int]
 """Where a key lies in the 64-bit space. All of a node's keys are hashed alike."""

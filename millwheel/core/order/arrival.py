@@ -133,8 +133,8 @@ def _is_own(key: KeySpec, feeder: Node) -> bool:
     )
     return (
         key.kind is KeyKind.RECORD
-        or key == own
-        or (unnamed and own.kind not in (KeyKind.FIELD, KeyKind.FIELDS))
+        or (key == own and key.kind is not KeyKind.EXPRESSIONS)  # which read other records there
+        or (unnamed and not own.fields)
     )
 
 

@@ -85,8 +85,11 @@ def _stages(whole: ComputationSpec) -> Iterator[ComputationSpec]:
         work=_pieces(work),
         stage=AggregationStage.PARTIAL,
     )
-    plain = node_input.key.fields
-    key = KeySpec(KeyKind.FIELDS if len(plain) > 1 else KeyKind.FIELD, plain or (_KEY,))
+    key = node_input.key
+    if key.kind is not KeyKind.ALL:
+        plain = key.fields
+        kind = KeyKind.FIELDS if len(plain) > 1 else KeyKind.FIELD
+        key = KeySpec(kind, plain or (_KEY,), nulls=key.nulls)
     yield replace(
         whole,
         inputs=(InputSpec(stream, key),),
@@ -148,7 +151,7 @@ def divided_keys(
 
 def with_instances(key: KeySpec, keys: Sequence[Any], instances: Sequence[int]) -> list[Any]:
     """Keys with the instance of each record as their last part."""
-    if len(key.names) > 1 and key.kind is KeyKind.FIELDS:
+    if len(key.names) > 1:
         return [(*whole, instance) for whole, instance in zip(keys, instances, strict=True)]
     return list(zip(keys, instances, strict=True))
 

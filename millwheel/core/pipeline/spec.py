@@ -7,12 +7,13 @@ for errors that are found after validation.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, TypeVar
 
 from millwheel.core.model.failures import SHARE, OnError
+from millwheel.core.model.keys import NULL, Key
 from millwheel.core.model.limits import DEFAULTS, Limits
 from millwheel.core.pipeline.work import (
     NOTHING,
@@ -32,6 +33,8 @@ _SIDE = "side:"
 """The prefix of ``late: side:STREAM``."""
 INSTANCE = "__instance__"
 """The field of the number of an instance, in what partial computations emit."""
+EVERYTHING: Key = "all"
+"""The key of all records of ``key: all``."""
 DEAD_LETTERS = "dead_letters"
 """The stream every pipeline has: records that could not be used, with the reason."""
 
@@ -56,6 +59,8 @@ class KeyKind(Enum):
     FIELD = "field"
     FIELDS = "fields"
     FUNCTION = "function"
+    EXPRESSIONS = "expressions"
+    ALL = "all"  # one key, EVERYTHING, for all records
     RECORD = "record"  # the key the producer gave; for a source stream without one, the partition
 
 
@@ -90,8 +95,10 @@ class Divided(Enum):
 
 @dataclass(frozen=True, slots=True)
 class KeySpec:
-    """A key extractor. ``names`` holds one field, several, or the one ``module:function``.
+    """A key extractor. ``names`` holds one field, several, or the one ``module:function``; with
+    ``texts``, the expressions that make the key, it holds the names of their values in results.
 
+    ``nulls``: a null is a group of its own, whose key is NULL; elsewhere such a record has no key.
     ``instances``: above 1 the key is divided, and has the number of an instance as its last part;
     ``divided`` says which keys have more than one. ``partitions``: above 0 the key is the partition
     of a dictionary that the one field belongs to."""
@@ -101,12 +108,41 @@ class KeySpec:
     instances: int = 1
     partitions: int = 0
     divided: Divided = Divided.ALL
+    texts: tuple[str, ...] = ()
+    nulls: bool = False
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """The fields that stand for the key in results, () where it is not made of fields."""
-        plain = self.names if self.kind in (KeyKind.FIELD, KeyKind.FIELDS) else ()
+        """The fields that stand for the key in results, () where it has no names for them."""
+        plain = self.names if self.plain or self.kind is KeyKind.EXPRESSIONS else ()
         return (*plain, INSTANCE) if plain and self.instances > 1 else plain
+
+    @property
+    def plain(self) -> bool:
+        """Whether it consists of fields as they are."""
+        return self.kind in (KeyKind.FIELD, KeyKind.FIELDS)
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """Names of the parts of a key, as which a key without names is "key"."""
+        return self.fields or (("key", INSTANCE) if self.instances > 1 else ("key",))
+
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """Those of its parts that results have: none for the key of everything."""
+        return () if self.kind is KeyKind.ALL and self.instances == 1 else self.parts
+
+    def naming(self) -> Callable[[Key], dict[str, Any]]:
+        """A function from a key to the fields of a result that hold it."""
+        names, nulls = self.shown, self.nulls
+
+        def named(key: Key) -> dict[str, Any]:
+            values = key if isinstance(key, tuple) and len(names) > 1 else (key,)
+            if nulls:
+                values = tuple([None if value == NULL else value for value in values])
+            return dict(zip(names, values, strict=False))
+
+        return named
 
 
 @dataclass(frozen=True, slots=True)

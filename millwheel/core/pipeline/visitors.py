@@ -65,7 +65,9 @@ def _stages(whole: ComputationSpec, fields_of: FieldsOf) -> Iterator[Computation
 def _kept(whole: ComputationSpec, fields_of: FieldsOf) -> tuple[str, ...]:
     """The fields that the count needs, () for all: a key function may read any."""
     key = whole.inputs[0].key
-    if key.kind not in (KeyKind.FIELD, KeyKind.FIELDS):
+    if key.kind in (KeyKind.FUNCTION, KeyKind.RECORD):
         return ()
-    conditions = [text for text in (whole.condition, whole.aggregates[0].condition) if text]
-    return tuple(sorted({*key.names, *(name for text in conditions for name in fields_of(text))}))
+    texts = [text for text in (whole.condition, whole.aggregates[0].condition) if text]
+    texts += key.texts
+    plain = key.names if key.plain else ()
+    return tuple(sorted({*plain, *(name for text in texts for name in fields_of(text))}))

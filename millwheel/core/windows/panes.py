@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from enum import Enum
 from typing import Any
 
@@ -157,11 +157,10 @@ def stated_window(row: Mapping[str, Any]) -> Window:
     return Window(row["window_start"], row["window_end"])
 
 
-def pane_row(pane: Pane, key_names: Sequence[str]) -> dict[str, Any]:
-    """The record value that a pane becomes: key fields, ``window_start``, ``window_end`` (µs) and
-    the results, marked if it is a retraction."""
-    parts = pane.key if isinstance(pane.key, tuple) and len(key_names) > 1 else (pane.key,)
-    row: dict[str, Any] = dict(zip(key_names or ("key",), parts, strict=False))
+def pane_row(pane: Pane, head: Mapping[str, Any]) -> dict[str, Any]:
+    """The record value that a pane becomes: the fields of its key (``head``), ``window_start``,
+    ``window_end`` (µs) and the results, marked if it is a retraction."""
+    row: dict[str, Any] = dict(head)
     row["window_start"], row["window_end"] = pane.window
     if isinstance(pane.result, dict):
         row.update(pane.result)

@@ -21,9 +21,11 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from millwheel.core.expressions.columns import kind_of_value
+from millwheel.core.expressions.language import compile_expression
 from millwheel.core.model.keys import Key, check_key
 from millwheel.core.model.times import duration_text, duration_us
-from millwheel.core.pipeline.spec import ComputationSpec, KeyKind, PipelineSpec, QuerySpec
+from millwheel.core.pipeline.spec import ComputationSpec, KeyKind, KeySpec, PipelineSpec, QuerySpec
 from millwheel.core.pipeline.work import SlicesSpec
 from millwheel.engine.queries.formulas import KeptTexts, NamedFormula, formula_asked
 from millwheel.engine.queries.model import Answer, Consistency, Mode, Query, QueryError
@@ -330,10 +332,20 @@ def _about(spec: ComputationSpec, key: str | None) -> Mapping[str, Any]:
     return description
 
 
+def _kind_of_key(key: KeySpec, fields: Mapping[str, str]) -> str | None:
+    """The type of a key of one part, None where it is not known."""
+    if key.kind is KeyKind.ALL:
+        return "str"
+    if len(key.fields) != 1 or key.nulls:
+        return None
+    text = key.texts[0] if key.texts else key.names[0]
+    kind = kind_of_value(text, fields, compile_expression) if key.texts else fields.get(text)
+    return kind if kind in ("int", "str") else None
+
+
 def _key_type(spec: ComputationSpec, pipeline: PipelineSpec) -> str | None:
     types = set()
     for each in spec.inputs:
         stream = pipeline.stream(each.stream)
-        kind = each.key.kind is KeyKind.FIELD and stream.fields.get(each.key.names[0])
-        types.add(kind if kind in ("int", "str") else None)
+        types.add(_kind_of_key(each.key, stream.fields))
     return types.pop() if len(types) == 1 else None

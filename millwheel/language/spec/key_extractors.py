@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from operator import itemgetter
 from typing import Any
 
 from millwheel.connect.python_objects import load_object
 from millwheel.core.aggregates.plain_data import copied
 from millwheel.core.expressions.fields import field_reader, missing_field
-from millwheel.core.model.keys import Key
+from millwheel.core.expressions.language import compile_expression
+from millwheel.core.model.keys import NULL, Key
 from millwheel.core.pipeline.dictionaries import partitioned
-from millwheel.core.pipeline.spec import KeyKind, KeySpec
+from millwheel.core.pipeline.spec import EVERYTHING, KeyKind, KeySpec
 from millwheel.errors import PipelineError, RecordError, invariant
 
 
@@ -37,9 +38,49 @@ def load_extractor(spec: KeySpec, folder: str) -> Callable[[Any], Key]:
                 " value"
             )
         return lambda value: function(copied(value))  # its own: others see the record, too
+    if spec.kind is KeyKind.ALL:
+        return lambda value: EVERYTHING
+    if spec.kind is KeyKind.EXPRESSIONS:
+        return _parts_key([_expression_key(text, spec.nulls) for text in spec.texts])
+    if spec.nulls:
+        return _parts_key([_or_null(field_reader(name)) for name in spec.names])
     if spec.kind is KeyKind.FIELD:
         return _field_key(spec.names[0])
     return _fields_key(spec.names)
+
+
+def _expression_key(text: str, nulls: bool) -> Callable[[Any], Key]:
+    evaluate = compile_expression(text).evaluate
+    if nulls:
+        return _or_null(evaluate)
+
+    def extract(value: Any) -> Key:
+        key = evaluate(value)
+        if key is None:
+            raise RecordError(f"missing key: `{text}` is null")
+        return key
+
+    return extract
+
+
+def _or_null(read: Callable[[Any], Any]) -> Callable[[Any], Key]:
+    """With a key for null, too."""
+
+    def extract(value: Any) -> Key:
+        key = read(value)
+        if key is None:
+            return NULL
+        if isinstance(key, list | tuple) and not key:
+            raise RecordError("a key cannot be an empty list where null is a group of its own")
+        return key
+
+    return extract
+
+
+def _parts_key(parts: Sequence[Callable[[Any], Key]]) -> Callable[[Any], Key]:
+    if len(parts) == 1:
+        return parts[0]
+    return lambda value: tuple([part(value) for part in parts])
 
 
 def _field_key(name: str) -> Callable[[Any], Key]:

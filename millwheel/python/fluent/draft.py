@@ -22,15 +22,19 @@ OnError = Literal["dead_letter", "stop"] | Mapping[str, Any]
 """The effect of failures: ``"dead_letter"``, ``"stop"``, or for example ``{"stop_above": "10%",
 "of_at_least": 100}``, which is the default."""
 
+NullKey = Literal["dead_letter", "group"]
+"""What a null in a key makes of a record."""
+
 
 @dataclass(frozen=True)
 class Input:
-    """One stream that a computation consumes. ``key`` is a field, a list of fields, a function, or
-    None for the key that the producer gave."""
+    """One stream that a computation consumes. ``key`` is a field, a list of fields, a map of
+    expressions, a function, "all", or None for the key that the producer gave."""
 
     stream: str
     line: CodeLine
     key: Any = None
+    null_key: NullKey = "dead_letter"
 
 
 class DialOptions(TypedDict, total=False):
@@ -108,7 +112,10 @@ class Draft:
                 text = f"one flatten names the stream {each.stream!r} twice; name it once"
                 self.note(f"computations.{name}.input.{each.stream}", text)
             key = self.keep(each.key, name, "key") if callable(each.key) else each.key
-            input_fields[each.stream] = At(each.line, {} if key is None else {"key": key})
+            given = {} if key is None else {"key": key}
+            if each.null_key != "dead_letter":
+                given["null_key"] = each.null_key
+            input_fields[each.stream] = At(each.line, given)
         path = f"computations.{name}"
         self._add(
             self.computations,

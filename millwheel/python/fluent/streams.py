@@ -27,7 +27,7 @@ from millwheel.api import Computation
 from millwheel.core.windows.windows import WindowFunction
 from millwheel.python.fluent.agg import Aggregate
 from millwheel.python.fluent.code_lines import here
-from millwheel.python.fluent.draft import DialOptions, Draft, Input, given_dials
+from millwheel.python.fluent.draft import DialOptions, Draft, Input, NullKey, given_dials
 from millwheel.python.fluent.ends import DeclaredLookup, DeclaredSink, Duration, kind_of
 from millwheel.python.fluent.windowed import (
     Accumulation,
@@ -458,21 +458,23 @@ class Unkeyed(Flow[T]):
     """Streams whose records have the keys that their producers gave."""
 
     @overload
-    def key_by(self, key: str, *more: str) -> KeyedStream[T]: ...
+    def key_by(
+        self, key: str = "", *more: str, null_key: NullKey = "dead_letter", **expressions: str
+    ) -> KeyedStream[T]: ...
     @overload
     def key_by(self, key: Callable[[T], Any]) -> KeyedStream[T]: ...
-    def key_by(self, key: Any, *more: str) -> KeyedStream[T]:
-        """The same records by another key: a field, several fields (a tuple), or a function of the
-        value.
-
-        A key is text, an integer, bytes, or a tuple of them. This adds no computation: the next one
-        uses the key.
-        """
-        line = here()
-        new_key = [key, *more] if more else key
-        return KeyedStream(
-            self._draft, [Input(each.stream, line, new_key) for each in self._inputs]
-        )
+    def key_by(
+        self, key: Any = "", *more: str, null_key: NullKey = "dead_letter", **expressions: str
+    ) -> KeyedStream[T]:
+        """The same records by another key for the next computation: a field, several fields, named
+        expressions (``day="trunc(ts, '1d')"``, perhaps behind fields), a function of the value, or
+        ``"all"``, one group of everything. A key is text, an integer, bytes, or a tuple of them. A
+        null in it makes a dead letter, or with ``null_key="group"`` one of a group of its own."""
+        line, new_key = here(), [key, *more] if more else key
+        if expressions:
+            new_key = {name: name for name in (key, *more) if name} | expressions
+        given = [Input(each.stream, line, new_key, null_key) for each in self._inputs]
+        return KeyedStream(self._draft, given)
 
     def dictionary(
         self,

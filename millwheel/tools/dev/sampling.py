@@ -17,7 +17,7 @@ from millwheel.connect.sources.base import Source
 from millwheel.connect.sources.generator import build_generator
 from millwheel.core.aggregates.functions import orders_of
 from millwheel.core.model.times import SECOND
-from millwheel.core.pipeline.spec import ComputationSpec, KeyKind, PipelineSpec, StreamSpec
+from millwheel.core.pipeline.spec import ComputationSpec, PipelineSpec, StreamSpec
 from millwheel.core.pipeline.work import BranchesSpec, StepsSpec
 from millwheel.errors import MillwheelError
 
@@ -143,10 +143,7 @@ def _named(stream: StreamSpec, spec: PipelineSpec) -> dict[str, str]:
             fields |= dict.fromkeys(names, "float")
     for computation in spec.computations:
         for node_input in computation.inputs:
-            if node_input.stream == stream.name and node_input.key.kind in (
-                KeyKind.FIELD,
-                KeyKind.FIELDS,
-            ):
+            if node_input.stream == stream.name and node_input.key.plain:
                 fields |= dict.fromkeys(node_input.key.names, "str")
     return fields
 
@@ -156,6 +153,8 @@ def _expressions(computation: ComputationSpec) -> Iterator[str]:
     for each in computation.aggregates:
         yield from (each.argument, each.condition, *orders_of(each))
     yield computation.condition
+    for node_input in computation.inputs:
+        yield from node_input.key.texts
     match computation.work:
         case StepsSpec(steps=steps):
             for step in steps:

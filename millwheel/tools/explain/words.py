@@ -55,12 +55,14 @@ def key_text(key: KeySpec) -> str:
     over = f"in {key.partitions} partitions" if key.partitions else over
     if key.names == (KEY_FIELD,):
         return "by primary key"
-    names = (
-        ""
-        if key.kind is KeyKind.RECORD
-        else f"by {', '.join(code_text(name) for name in key.names)}"
-    )
-    return ", ".join(filter(None, (names, over)))
+    if key.kind is KeyKind.ALL:
+        return ", ".join(filter(None, ("everything in one group", over)))
+    parts = [code_text(name) for name in key.names]
+    if key.texts:
+        pairs = zip(key.names, key.texts, strict=True)
+        parts = [name if name == text else f"{name} = {text}" for name, text in pairs]
+    names = f"by {', '.join(parts)}" if parts else ""
+    return ", ".join(filter(None, (names, over, "null is a group" if key.nulls else "")))
 
 
 def slices_text(slices: SlicesSpec) -> str:

@@ -16,6 +16,7 @@ from tests.search.generate import pushes
 from tests.search.generate.computations import draw_computation
 from tests.search.generate.draft import Draft
 from tests.search.generate.kinds import add_batches, add_owners, own_orders
+from tests.search.generate.named_keys import name_keys, with_nulls
 from tests.search.generate.refused import spoil
 from tests.search.generate.sinks import draw_sinks
 from tests.search.generate.sliced import add_slices
@@ -91,8 +92,10 @@ def _draw(seed: int, number: int, wanted: frozenset[str], racing: bool) -> Case:
     add_ids(draft, seed)
     add_batches(draft, seed)
     add_owners(draft, seed)
+    named = name_keys(draft, seed)
     draw_sinks(draft)
     refused = not racing and spoil(draft, "refused")
     script = change_types(draft, seed, own_orders(draft, seed, pushes.draw(draft, now)))
+    script = with_nulls(script, seed) if "null_key" in named else script
     yaml = emit(draft.tree)
     return Case(seed, yaml, tuple(script), stated, now, frozenset(draft.features), refused)

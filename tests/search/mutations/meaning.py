@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from millwheel.api import Context as CallContext
+from millwheel.core.columns.key_columns import KeyColumns
 from millwheel.core.model.records import Record
 from millwheel.core.model.timers import TimerQueue
 from millwheel.core.model.times import MIN_TIME
@@ -14,6 +15,7 @@ from millwheel.core.pipeline import joins
 from millwheel.core.windows.windows import Sessions, Window
 from millwheel.engine.workers.operators import joined
 from millwheel.engine.workers.operators.record_computations import Deduplicated
+from millwheel.language.spec import key_extractors
 from tests.search.mistakes import Context, mistake, replaced
 
 
@@ -71,3 +73,21 @@ def copies_prolong_the_memory_of_the_first() -> Context:
             self.seen[self._identity(record.value)] = record.timestamp
 
     return replaced(Deduplicated, "process_record", wrong)
+
+
+@mistake(within=4, features="null_key windowed", variants="reference", first=3)
+def nulls_are_of_the_group_of_empty_texts() -> Context:
+    """A null in a key is an empty text there, also in results."""
+    return replaced(key_extractors, "NULL", "")
+
+
+@mistake(within=20, features="key_expressions columns", variants="together", first=5)
+def keys_in_columns_are_those_of_other_records() -> Context:
+    """The last record of a batch gets the key of the first one, and so on."""
+    right = KeyColumns.parts
+
+    def wrong(self: KeyColumns, frame: Any) -> Any:
+        parts = right(self, frame)
+        return None if parts is None else [part.reverse() for part in parts]
+
+    return replaced(KeyColumns, "parts", wrong)

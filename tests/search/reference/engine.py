@@ -27,6 +27,7 @@ from millwheel.core.pipeline.spec import (
 )
 from millwheel.errors import RecordError
 from millwheel.language.spec.key_extractors import load_extractor
+from tests.search.reference.keys import key_taker
 from tests.search.script import Letter, Row
 
 _MOST_STEPS = 200_000
@@ -117,10 +118,7 @@ class World:
         for node in self.nodes.values():
             for given in node.inputs:
                 self._consumers.setdefault(given.stream, []).append(node)
-                record = given.key.kind is KeyKind.RECORD
-                self._extract[node.name, given.stream] = (
-                    None if record else load_extractor(given.key, self.spec.folder)
-                )
+                self._extract[node.name, given.stream] = key_taker(given.key, self.spec.folder)
             streams = {given.stream for given in node.inputs}
             self._above[node.name] = [
                 other

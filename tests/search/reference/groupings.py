@@ -10,7 +10,7 @@ import msgspec
 from millwheel.api import Computation
 from millwheel.core.model.records import Record
 from millwheel.core.model.times import MAX_TIME
-from millwheel.core.pipeline.spec import ComputationSpec, KeyKind
+from millwheel.core.pipeline.spec import ComputationSpec
 from millwheel.core.pipeline.work import AggregationSpec, JoinKind, JoinSpec, WindowedSpec
 from millwheel.core.windows.panes import RETRACTION_FIELD, Pane, as_retraction, retracted
 from millwheel.core.windows.windows import Window
@@ -22,6 +22,7 @@ from tests.search.reference.changes import KeyChanges
 from tests.search.reference.combinations import trigger_of
 from tests.search.reference.counts import KeyCounts
 from tests.search.reference.engine import Arrival, World, plain
+from tests.search.reference.keys import key_row
 from tests.search.reference.panes import Clocks, KeyWindows, Rules
 
 
@@ -43,8 +44,7 @@ class WindowNode(CallNode):
             output_time=work.firing.output_time,
             late=spec.late,
         )
-        key = spec.inputs[0].key
-        self._names = key.names if key.kind in (KeyKind.FIELD, KeyKind.FIELDS) else ("key",)
+        self._grouped_by = spec.inputs[0].key
         self._calls = calls
         self._keys: dict[Any, KeyWindows | KeyCounts | KeyChanges] = {}
         self._number = 0
@@ -115,7 +115,7 @@ class WindowNode(CallNode):
         if self._calls:
             self._call(pane)
             return
-        row = _row(pane, self._names)
+        row = _row(pane, key_row(self._grouped_by, pane.key))
         for stream in self.spec.outputs:
             self.world.send(stream, pane.key, plain(row), pane.timestamp, self.name)
 
@@ -159,7 +159,7 @@ class WindowNode(CallNode):
             pairs = [(None, other) for other in rights]
         for one, other in pairs:
             row = {
-                **_fields(key, self._names),
+                **key_row(self._grouped_by, key),
                 "window_start": window.start,
                 "window_end": window.end,
             }
@@ -188,14 +188,7 @@ class WindowNode(CallNode):
         return found
 
 
-def _fields(key: Any, names: tuple[str, ...]) -> dict[str, Any]:
-    return dict(
-        zip(names, key if isinstance(key, tuple) and len(names) > 1 else (key,), strict=False)
-    )
-
-
-def _row(pane: Pane, names: tuple[str, ...]) -> dict[str, Any]:
-    row = _fields(pane.key, names)
+def _row(pane: Pane, row: dict[str, Any]) -> dict[str, Any]:
     row["window_start"], row["window_end"] = pane.window
     row.update(pane.result if isinstance(pane.result, dict) else {"result": pane.result})
     if pane.retraction:

@@ -11,6 +11,7 @@ import msgspec
 
 from millwheel.core.columns.batch import AnyBatch, ColumnBatch
 from millwheel.core.columns.from_spec import fields_used, typed_plan
+from millwheel.core.columns.key_columns import fields_read
 from millwheel.core.columns.plan import ColumnPlan, key_parts
 from millwheel.core.columns.windows import Types
 from millwheel.core.lazy_polars import kind_of, pl
@@ -48,13 +49,17 @@ class PlansByType:
         windowing: Windowing,
         compile_expression: Callable[[str], Any],
         why_in_rows: Callable[[ColumnPlan | None], str],
+        beside: str = "",
     ) -> None:
         self._spec = spec
         self.why_in_rows = why_in_rows
         self._windowing = windowing
         self._compile = compile_expression
         self._plans: dict[tuple[tuple[str, str], ...], ColumnPlan | None] = {}
-        self.needs = frozenset({*spec.inputs[0].key.names, *fields_used(spec, compile_expression)})
+        self._key = spec.inputs[0].key
+        self._beside = beside if beside.isidentifier() else ""
+        used = {*fields_read(self._key, compile_expression), *fields_used(spec, compile_expression)}
+        self.needs = frozenset(used or filter(None, [self._beside]))
 
     @property
     def held(self) -> bool:
@@ -65,7 +70,8 @@ class PlansByType:
         """The plan for fields of these types, None when it has no column form."""
         types = tuple((name, fields[name]) for name in sorted(self.needs & fields.keys()))
         if types not in self._plans:
-            plan = typed_plan(self._spec, self._windowing.window, dict(types), self._compile)
+            window = self._windowing.window
+            plan = typed_plan(self._spec, window, dict(types), self._compile, self._beside)
             # With undeclared fields, the row form gives 0 for an empty sum, whatever the type of
             # the other sums.
             self._plans[types] = None if isinstance(plan, str) else self._inferred(plan, types)
@@ -81,6 +87,6 @@ class PlansByType:
 
     def of(self, batch: ColumnBatch) -> ColumnPlan | None:
         """The plan for a batch."""
-        keys = zip(self._spec.inputs[0].key.names, key_parts(batch.keys), strict=True)
+        keys = zip(self._key.names if self._key.plain else (), key_parts(batch.keys), strict=False)
         types = {name: kind_of(column.dtype) for name, column in keys}
         return self.plan({name: kind_of(kind) for name, kind in batch.frame.schema.items()} | types)

@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from millwheel.core.aggregates.columns import Unfit
 from millwheel.core.columns.batch import ColumnBatch, key_column, key_list
+from millwheel.core.columns.key_columns import KeyColumns, everything
 from millwheel.core.grouping.epochs import KeyEpochs, counted_of
 from millwheel.core.lazy_polars import pl
 from millwheel.core.model.failures import encodable, in_words
@@ -18,8 +20,8 @@ from millwheel.core.model.names import NodeName
 from millwheel.core.model.records import Batch
 from millwheel.core.pipeline.dictionaries import partitions_of_numbers, partitions_of_text
 from millwheel.core.pipeline.skew import divided_keys, instances_of, with_instances
-from millwheel.core.pipeline.spec import INSTANCE, Divided, KeySpec
-from millwheel.engine.workers.boundaries import passes
+from millwheel.core.pipeline.spec import EVERYTHING, INSTANCE, Divided, KeySpec
+from millwheel.engine.workers.boundaries import ColumnBoundary, passes
 from millwheel.engine.workers.delivery.instances import Instances
 from millwheel.engine.workers.delivery.timestamps import numbers_column, plain_column
 from millwheel.errors import InvariantError, RecordError
@@ -33,6 +35,7 @@ _KEY_HEAD = 5
 _PART_HEAD = 2 * _KEY_HEAD
 """The same for a part of a tuple, with its share of the tuple's own head."""
 _INT_BYTES = 8  # Fixed: of a number
+_BOUNDARY = ColumnBoundary("keys of expressions")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +55,8 @@ class Consumer:
     of its own for late records. ``columns`` are all the fields that it looks at, None for one that
     may look at any. ``divided`` is the key of one whose keys are divided over instances.
     ``partitions``: of a dictionary, which has the partition of a value of the field ``of`` as its
-    key. ``labelled`` when it takes the labels of its records."""
+    key. ``labelled`` when it takes the labels of its records. ``computed`` makes keys of
+    expressions in columns; ``whole`` when all records have the one key of everything."""
 
     node: NodeName
     fields: tuple[str, ...]
@@ -63,6 +67,8 @@ class Consumer:
     of: str = ""
     partitions: int = 0
     labelled: bool = False
+    computed: KeyColumns | None = None
+    whole: bool = False
 
     @property
     def counts(self) -> bool:
@@ -156,14 +162,13 @@ def _fits(part: pl.Series, value: Any) -> bool:
 def key_column_of(
     batch: ColumnBatch, consumer: Consumer, most: int, epochs: Dividing
 ) -> pl.Series | None:
-    """Fields as a column of keys; None when their values cannot all be keys, or not all of up to
-    ``most`` bytes."""
-    fields = consumer.fields
+    """Fields, or what is computed from them, as a column of keys; None when their values cannot all
+    be keys, or not all of up to ``most`` bytes."""
     if consumer.partitions:
         return _partition_column(batch, consumer, most)
-    if not fields or len(set(fields)) < len(fields) or not set(fields) <= set(batch.frame.columns):
+    parts = _parts(batch, consumer)
+    if parts is None:
         return None
-    parts = [batch.frame[name] for name in fields]
     if any(part.dtype not in (pl.Int64, pl.String) or part.null_count() for part in parts):
         return None
     if len(batch) and sum(_most_bytes(part) + _PART_HEAD for part in parts) > most:
@@ -175,6 +180,22 @@ def key_column_of(
             pl.Series(INSTANCE, _instances(batch, consumer, consumer.divided, parts, epochs))
         )
     return key_column(parts)
+
+
+def _parts(batch: ColumnBatch, consumer: Consumer) -> list[pl.Series] | None:
+    """The parts of keys as columns, None where there are none."""
+    if consumer.whole:
+        return [everything(len(batch))]
+    if consumer.computed is not None:
+        try:
+            with _BOUNDARY.inside():
+                return consumer.computed.parts(batch.frame)
+        except Unfit:
+            return None
+    fields = consumer.fields
+    if not fields or len(set(fields)) < len(fields) or not set(fields) <= set(batch.frame.columns):
+        return None
+    return [batch.frame[name] for name in fields]
 
 
 def _partition_column(batch: ColumnBatch, consumer: Consumer, most: int) -> pl.Series | None:
@@ -204,6 +225,8 @@ def keyed(
     """The batch under a consumer's keys, and its records that have none."""
     if consumer.extract is None:
         return batch, []
+    if consumer.whole:
+        return batch.under([EVERYTHING] * len(batch)), []
     keys = plain_column(decoded, consumer.fields[0]) if len(consumer.fields) == 1 else None
     if keys and len(keys) > _FEW_ROWS and type(keys[0]) is int:
         numbers = numbers_column(decoded, consumer.fields[0])

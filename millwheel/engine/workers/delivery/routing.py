@@ -12,6 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from millwheel.core.columns.batch import AnyBatch, ColumnBatch, key_list
+from millwheel.core.columns.key_columns import KeyColumns
+from millwheel.core.expressions.language import compile_expression
 from millwheel.core.formats.codec import apart, are_objects
 from millwheel.core.grouping.epochs import Rule
 from millwheel.core.grouping.tables import Network
@@ -69,13 +71,17 @@ class Fanout:
         for stream, names in graph.consumers.items():
             for name in names:
                 spec = next(each.key for each in graph.nodes[name].inputs if each.stream == stream)
-                fields = spec.names if spec.kind in (KeyKind.FIELD, KeyKind.FIELDS) else ()
+                fields = spec.names if spec.plain else ()
                 extract = None if spec.kind is KeyKind.RECORD else load_extractor(spec)
                 wants_late = _wants_late(graph.nodes[name])
                 consumer = Consumer(
                     NodeName(name), fields, extract, wants_late, (columns or {}).get(name)
                 )
-                consumer = replace(consumer, labelled=name in labelled)
+                consumer = replace(
+                    consumer, labelled=name in labelled, whole=spec.kind is KeyKind.ALL
+                )
+                if spec.kind is KeyKind.EXPRESSIONS:
+                    consumer = replace(consumer, computed=KeyColumns(spec, compile_expression))
                 if spec.instances > 1:
                     consumer = replace(consumer, divided=spec)
                 if spec.partitions:

@@ -26,7 +26,9 @@ from millwheel.core.columns.batch import (
     frame_bytes,
     frame_from,
     joined,
+    key_column,
 )
+from millwheel.core.columns.declared_fields import example_frame
 from millwheel.core.columns.few import Groups, frame_of
 from millwheel.core.columns.plan import COUNT, END, KEY, ColumnPlan
 from millwheel.core.columns.state.columns_to_rows import Leaving, Left, keys_like
@@ -34,7 +36,7 @@ from millwheel.core.columns.state.inferred import PlansByType, types_told
 from millwheel.core.columns.state.steps import StepColumns
 from millwheel.core.columns.windows import ColumnWindows
 from millwheel.core.expressions.language import compile_expression
-from millwheel.core.lazy_polars import pl
+from millwheel.core.lazy_polars import kind_of, pl
 from millwheel.core.model.keys import Key
 from millwheel.core.model.names import groups_of
 from millwheel.core.model.times import held_at
@@ -448,11 +450,10 @@ class ColumnOperator(Operator, Validated):
 
     def _emit_rows(self, plan: ColumnPlan, closed: pl.DataFrame, bundle: Bundle) -> None:
         """Results of which no column can hold all: a sum beyond 64 bits, say."""
-        names = plan.key_names
+        head = self._spec.inputs[0].key.naming()
         for key, group in plan.row_groups(closed):
             start, end = group.window
-            row = dict(zip(names, key, strict=True)) if len(names) > 1 else {names[0]: key}
-            row |= {"window_start": start, "window_end": end}
+            row = head(key) | {"window_start": start, "window_end": end}
             try:
                 row.update(self._aggregation.result(group.acc))
             except Exception as ex:  # as in rows: this window cannot fire, the others can
@@ -473,7 +474,9 @@ def _bundled(bundle: Bundle) -> list[AnyBatch]:
 def warm_up(plan: ColumnPlan, stream: str, frame: pl.DataFrame) -> None:
     """Group some records by a plan: code is loaded, and memory is there."""
     order = np.arange(frame.height)
-    whole = ColumnBatch(stream, order, order, plan.keys_of(frame, order), frame.select(plan.needs))
+    types = {name: kind_of(each) for name, each in plan.key_types.items()}
+    keys = key_column(example_frame(types, frame.height).get_columns())
+    whole = ColumnBatch(stream, order, order, keys, frame.select(plan.needs))
     parts = [
         decode_columns(encode_columns(part))
         for _, part in whole.split((order % 4).astype(np.int32))

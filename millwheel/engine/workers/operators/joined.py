@@ -13,7 +13,7 @@ from millwheel.core.formats.codec import decode_value, encode_value
 from millwheel.core.model.keys import Key
 from millwheel.core.model.records import Record
 from millwheel.core.pipeline.joins import Version, known, newer, pairs, pairs_of
-from millwheel.core.pipeline.spec import ComputationSpec, InputSpec, KeyKind, PipelineSpec
+from millwheel.core.pipeline.spec import ComputationSpec, InputSpec, PipelineSpec
 from millwheel.core.pipeline.work import EnrichSpec, JoinKind, JoinSpec, Missing
 from millwheel.core.windows.windows import Window
 from millwheel.errors import RecordError
@@ -37,8 +37,7 @@ class Joined(Computation):
         self._kind = kind
         self._fields = tuple(map(tuple, fields))
         self._left, self._right = (each.stream for each in inputs)
-        key = inputs[0].key
-        self._key_names = key.names if key.kind in (KeyKind.FIELD, KeyKind.FIELDS) else ("key",)
+        self._head = inputs[0].key.naming()
         self._outputs = tuple(outputs)
 
     def process_window(
@@ -59,8 +58,7 @@ class Joined(Computation):
     def _rows(
         self, key: Key, window: Window, matches: Iterable[tuple[Any, Any]]
     ) -> Iterator[dict[str, Any]]:
-        parts = key if isinstance(key, tuple) and len(self._key_names) > 1 else (key,)
-        head = dict(zip(self._key_names, parts, strict=False))
+        head = self._head(key)
         head["window_start"], head["window_end"] = window
         lefts, rights = self._fields
         for left, right in matches:

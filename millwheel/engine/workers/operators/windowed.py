@@ -38,7 +38,7 @@ from millwheel.core.pipeline.production_ids import (
     window_timer_cause,
 )
 from millwheel.core.pipeline.skew import given_of, hash_of_keys
-from millwheel.core.pipeline.spec import INSTANCE, AggregationStage, ComputationSpec, PipelineSpec
+from millwheel.core.pipeline.spec import AggregationStage, ComputationSpec, PipelineSpec
 from millwheel.core.pipeline.work import WindowedSpec
 from millwheel.core.windows.calls import Group, TakesGroups
 from millwheel.core.windows.contract import Effects, LateRecord, RejectedRecord, Times
@@ -84,7 +84,7 @@ class WindowedOperator(Operator, Validated):
         self._decode = decode
         self._overlay = overlay
         self._cells = WindowCells(overlay, cache_entries, pipeline.limits.state, hashed)
-        self._key_names = _key_names(spec)
+        self._head = spec.inputs[0].key.naming()
         self.finish_row: Callable[[dict[str, Any]], dict[str, Any]] = finisher(spec, pipeline)
         self._machine = machine_from_spec(
             spec,
@@ -414,7 +414,7 @@ class WindowedOperator(Operator, Validated):
         self._cells.unstorable.clear()
 
     def _emit(self, pane: Pane, cause: Cause, bundle: Bundle) -> None:
-        row = self.finish_row(pane_row(pane, self._key_names))
+        row = self.finish_row(pane_row(pane, self._head(pane.key)))
         try:
             if self._results is not None:
                 self._results.fired(pane, self.finish_row(dict(pane.result)))
@@ -498,8 +498,3 @@ def finisher(
         return {**row, **{name: float(row[name]) for name in floats}}
 
     return finish if floats else dict
-
-
-def _key_names(spec: ComputationSpec) -> tuple[str, ...]:
-    key = spec.inputs[0].key
-    return key.fields or (("key", INSTANCE) if key.instances > 1 else ("key",))

@@ -22,7 +22,8 @@ from millwheel.core.pipeline.work import (
     WindowCallbackSpec,
     Work,
 )
-from millwheel.language.spec.parts.aggregates import WINDOW_FIELDS, key_names
+from millwheel.language.spec.keys.written import key_names
+from millwheel.language.spec.parts.aggregates import WINDOW_FIELDS
 
 Fields = Mapping[str, Sequence[str]]
 """Stream to the names of all fields that its records can have."""

@@ -14,7 +14,7 @@ from difflib import get_close_matches
 
 from millwheel.core.aggregates.functions import FUNCTIONS, orders_of
 from millwheel.core.expressions.language import compile_expression
-from millwheel.core.pipeline.spec import ComputationSpec, KeyKind, KeySpec, PipelineSpec, SinkSpec
+from millwheel.core.pipeline.spec import ComputationSpec, KeySpec, PipelineSpec, SinkSpec
 from millwheel.core.pipeline.work import BranchesSpec, DeduplicateSpec, LookupSpec, StepsSpec
 from millwheel.language.spec.checks.field_flow import exact_fields
 from millwheel.language.spec.checks.topology import find
@@ -95,9 +95,11 @@ def _uses(spec: PipelineSpec) -> Iterator[_Use]:
 
 
 def _of_key(key: KeySpec, stream: str, path: tuple[str, ...]) -> Iterator[_Use]:
-    if key.kind in (KeyKind.FIELD, KeyKind.FIELDS):
+    if key.plain:
         for name in key.names:
             yield _Use(name, (stream,), path)
+    for name, text in zip(key.names, key.texts, strict=bool(key.texts)):
+        yield from _named(text, (stream,), (*path, name))
 
 
 def _of_aggregates(computation: ComputationSpec, streams: tuple[str, ...]) -> Iterator[_Use]:

@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from millwheel.core.aggregates.functions import FUNCTIONS, make_aggregator
-from millwheel.core.pipeline.spec import ComputationSpec, InputSpec, KeyKind, PipelineSpec
+from millwheel.core.expressions.columns import kind_of_value
+from millwheel.core.expressions.language import compile_expression
+from millwheel.core.pipeline.spec import ComputationSpec, InputSpec, PipelineSpec
 from millwheel.core.pipeline.work import AggregateSpec
 from millwheel.errors import RecordError
 from millwheel.language.spec.checks.topology import find
@@ -39,10 +41,16 @@ def check_field_types(reader: NodeReader, spec: PipelineSpec, top: YamlNode) -> 
 
 
 def _problem_of_key(spec: PipelineSpec, node_input: InputSpec) -> str:
-    if node_input.key.kind not in (KeyKind.FIELD, KeyKind.FIELDS):
-        return ""
     declared = spec.stream(node_input.stream).fields
-    for name in node_input.key.names:
+    for text in node_input.key.texts:
+        kind = kind_of_value(text, declared, compile_expression)
+        if kind in _NO_KEYS:
+            return (
+                f"a key cannot be {kind}, as `{text}` is by the types that the stream"
+                f" {node_input.stream!r} declares: write for example str({text}), or an expression"
+                " that gives a whole number or a text"
+            )
+    for name in node_input.key.names if node_input.key.plain else ():
         if declared.get(name) in _NO_KEYS:
             return (
                 f"a key cannot be {declared[name]}, as which the stream {node_input.stream!r}"

@@ -20,8 +20,9 @@ from typing import Any
 from millwheel.connect.python_objects import OBJECT_NAME
 from millwheel.core.aggregates.functions import FUNCTIONS, make_aggregator
 from millwheel.core.expressions.language import compile_expression
-from millwheel.core.pipeline.spec import Divided, InputSpec, KeyKind
+from millwheel.core.pipeline.spec import Divided, InputSpec
 from millwheel.core.pipeline.work import AggregateSpec
+from millwheel.language.spec.keys.written import key_names
 from millwheel.language.spec.reading.nodes import YamlNode
 from millwheel.language.spec.reading.parts import Entries, Field, Own, Text
 from millwheel.language.spec.reading.problems import unknown
@@ -58,13 +59,6 @@ _NEEDS_ORDER = ("collect", "first", "last")
 _WHOLE_KEYS = ("output_time", "late")
 
 
-def key_names(inputs: tuple[InputSpec, ...]) -> tuple[str, ...]:
-    """The fields of a pane's row that hold the key."""
-    if inputs and inputs[0].key.kind in (KeyKind.FIELD, KeyKind.FIELDS):
-        return inputs[0].key.names
-    return ("key",)
-
-
 def check_keys(
     reader: NodeReader, fields: Mapping[str, YamlNode], inputs: tuple[InputSpec, ...]
 ) -> None:
@@ -77,9 +71,8 @@ def check_keys(
             reader.bad(
                 fields["input"].value[inputs[0].stream].value["key"],
                 f"the results have the bounds of their own window as {' and '.join(WINDOW_FIELDS)},"
-                f" which would replace the key {name!r}; give the field another name in a"
-                f" computation before, for example map: {{of_window: {name}, …}}, and write key:"
-                " of_window",
+                f" which would replace the key {name!r}; give the key another name: write key:"
+                f" {{of_window: {name}}}",
             )
 
 

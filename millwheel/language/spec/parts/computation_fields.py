@@ -5,6 +5,7 @@ from __future__ import annotations
 from millwheel.core.pipeline.spec import ComputationSpec, Delivery, Productions
 from millwheel.core.pipeline.work import FiringSpec
 from millwheel.core.windows.panes import Accumulation, OutputTime
+from millwheel.language.spec.keys.written import KEY
 from millwheel.language.spec.parts.aggregates import AGGREGATE, SKEW
 from millwheel.language.spec.parts.branches import ORDER, SORTING
 from millwheel.language.spec.parts.joins import JOINS
@@ -25,7 +26,6 @@ from millwheel.language.spec.reading.parts import (
     Number,
     ObjectName,
     Own,
-    Text,
 )
 from millwheel.language.spec.visitors.counts import UV
 from millwheel.language.spec.visitors.dictionaries import DICTIONARY
@@ -85,10 +85,6 @@ DIALS = FilePart(
     ComputationSpec("", ()),
 )
 """The guarantee and the size of a computation, whatever it does."""
-KEY = FilePart(
-    "{key: path}",
-    {"key": Field("", Own((Items(Text("path")),)), "fields, or a function of yours")},
-)
 INPUT = "{hits: {key: path}}"
 ENDS = {
     "input": Field(

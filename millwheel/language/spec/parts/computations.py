@@ -6,13 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from millwheel.connect.python_objects import OBJECT_NAME
 from millwheel.core.pipeline.spec import (
     DEAD_LETTERS,
     ComputationSpec,
     InputSpec,
-    KeyKind,
-    KeySpec,
 )
 from millwheel.core.pipeline.work import (
     AggregationSpec,
@@ -26,10 +23,10 @@ from millwheel.core.pipeline.work import (
     Work,
 )
 from millwheel.core.windows.panes import Accumulation
+from millwheel.language.spec.keys.written import BY_RECORD, key_names, read_input_key
 from millwheel.language.spec.parts.aggregates import (
     WINDOW_FIELDS,
     check_keys,
-    key_names,
     read_aggregates,
     read_skew,
 )
@@ -46,7 +43,6 @@ from millwheel.language.spec.parts.computation_fields import (
     DIALS,
     FIRING,
     INPUT,
-    KEY,
     OTHER_FORMS,
     WINDOWED,
 )
@@ -56,7 +52,7 @@ from millwheel.language.spec.parts.slices import ANSWER_FIELDS, check_slices, re
 from millwheel.language.spec.parts.steps import STEPS, read_steps
 from millwheel.language.spec.parts.windows import read_trigger, read_window
 from millwheel.language.spec.reading.nodes import YamlNode
-from millwheel.language.spec.reading.reader import NodeReader, is_expression
+from millwheel.language.spec.reading.reader import NodeReader
 from millwheel.language.spec.visitors.counts import (
     UniqueVisitors,
     check_visitors,
@@ -69,7 +65,6 @@ from millwheel.language.spec.visitors.dictionaries import (
 )
 
 _TWO_COMPUTATIONS = "make two computations of it, one that consumes the output of the other"
-_BY_RECORD = KeySpec(KeyKind.RECORD)
 
 
 def read_computation(
@@ -310,44 +305,12 @@ def _inputs(
         return ()
     if isinstance(input_node.value, dict):
         return tuple(
-            InputSpec(stream, _key_of(reader, child))
+            InputSpec(stream, read_input_key(reader, child))
             for stream, child in input_node.value.items()
             if reader.check_name(child, stream, "stream")
         )
     names = [reader.name(item, "stream") for item in reader.items(input_node)]
-    return tuple(InputSpec(stream, _BY_RECORD) for stream in dict.fromkeys(names) if stream)
-
-
-def _key_of(reader: NodeReader, node: YamlNode) -> KeySpec:
-    if isinstance(node.value, str):
-        reader.bad(
-            node, f"must be a map; write {{key: {node.value[:60]}}} to take the key from there"
-        )
-        return _BY_RECORD
-    key = KEY.nodes(reader, node).get("key")
-    if key is None:
-        return _BY_RECORD
-    if isinstance(key.value, list):
-        names = tuple(reader.text(item, "path") for item in key.value)
-        if not names or "" in names:
-            reader.bad(key, "names no fields; write for example [country, path]")
-            return _BY_RECORD
-        return KeySpec(KeyKind.FIELDS if len(names) > 1 else KeyKind.FIELD, names)
-    text = reader.text(key, "path, [country, path] or keys:by_user")
-    if is_expression(text):
-        reader.bad(
-            key,
-            f"{text[:80]!r} is an expression, and keys are not computed here: name a field, add one"
-            " to the records in a computation before this one, or name a function of yours,"
-            " module:function",
-        )
-        return _BY_RECORD
-    if ":" not in text:
-        return KeySpec(KeyKind.FIELD, (text,)) if text else _BY_RECORD
-    if not OBJECT_NAME.fullmatch(text):
-        reader.bad(key, f"{text[:80]!r} is neither a field nor module:function")
-        return _BY_RECORD
-    return KeySpec(KeyKind.FUNCTION, (text,))
+    return tuple(InputSpec(stream, BY_RECORD) for stream in dict.fromkeys(names) if stream)
 
 
 def _outputs(reader: NodeReader, node: YamlNode, fields: Mapping[str, YamlNode]) -> tuple[str, ...]:

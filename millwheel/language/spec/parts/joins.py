@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 
 from millwheel.core.pipeline.spec import ComputationSpec, InputSpec, KeyKind, PipelineSpec
 from millwheel.core.pipeline.work import EnrichSpec, JoinKind, JoinSpec, Missing
-from millwheel.language.spec.parts.aggregates import WINDOW_FIELDS, key_names
+from millwheel.language.spec.keys.written import key_names
+from millwheel.language.spec.parts.aggregates import WINDOW_FIELDS
 from millwheel.language.spec.reading.nodes import YamlNode
 from millwheel.language.spec.reading.parts import Choice, Field, FilePart, NameText, Own, Text
 from millwheel.language.spec.reading.problems import unknown
@@ -133,7 +134,8 @@ def read_enrich(
             reader.bad(parts["with"], unknown("input", stream, streams, "Inputs"))
         return None
     name = values.setdefault("name", stream)
-    keys = [field for each in inputs if each.stream != stream for field in key_fields(each)]
+    plain = (each.key for each in inputs if each.stream != stream and each.key.plain)
+    keys = [field for key in plain for field in key.names]
     if name in keys:
         reader.bad(
             parts.get("as", enrich_node),
@@ -148,8 +150,8 @@ def is_lookup(node: YamlNode) -> bool:
 
 
 def key_fields(node_input: InputSpec) -> tuple[str, ...]:
-    """The fields of an input's key; none for a function or the producer's key."""
-    return node_input.key.names if node_input.key.kind in (KeyKind.FIELD, KeyKind.FIELDS) else ()
+    """The fields that stand for an input's key; none for a function or the producer's key."""
+    return node_input.key.fields
 
 
 def keyless(computation: ComputationSpec, pipeline: PipelineSpec) -> str:
@@ -171,6 +173,19 @@ def _check_two(reader: NodeReader, node: YamlNode, inputs: Sequence[InputSpec]) 
         reader.bad(node, f"takes two inputs, not {len(inputs)}; write {_TWO}")
         return
     first, second = inputs
+    for node_input in inputs:
+        if node_input.key.nulls:
+            reader.bad(
+                node,
+                f"matches records by equal keys, and a null equals no other; leave out null_key of"
+                f" {node_input.stream}, or fill the field in before, for example with coalesce",
+            )
+    if (first.key.kind is KeyKind.ALL) != (second.key.kind is KeyKind.ALL):
+        reader.bad(
+            node,
+            "matches records by equal keys, and key: all of one input equals no key of the other;"
+            " write it for both, or for none",
+        )
     sizes = len(key_fields(first)), len(key_fields(second))
     if 0 not in sizes and sizes[0] != sizes[1]:
         reader.bad(

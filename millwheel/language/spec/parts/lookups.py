@@ -98,7 +98,7 @@ def read_lookup(
             "write either as: NAME, the field that gets the answer, or fields: [a, b], fields of"
             " the answer",
         )
-    keys = [field for each in inputs for field in key_fields(each)]
+    keys = [field for each in inputs if each.key.plain for field in key_fields(each)]
     for key_name in {name, *added} & set(keys):
         where = parts.get("as") or parts.get("fields") or enrich_node
         reader.bad(where, f"{key_name!r} would replace the key of the records; choose another name")

@@ -537,3 +537,37 @@ def test_blueprints_name_settings_and_not_the_classes_that_hold_them() -> None:
         "n > 1",
         "drop",
     ]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "words"),
+    [
+        ("n // 2", "n // 3", ("half = n // 2", "half = n // 3")),
+        ("n // 2", "", ("half = n // 2", "everything in one group")),
+    ],
+)
+def test_another_expression_is_another_key(before: str, after: str, words: tuple[str, ...]) -> None:
+    [found] = compare(_keyed(before), _keyed(after))
+    assert found.verdict is REFUSED
+    for each in words:
+        assert each in found.sentence
+    assert compare(_keyed(before), _keyed(before)) == []
+
+
+def test_a_group_of_nulls_is_another_key() -> None:
+    [found] = compare(_keyed("n // 2"), _keyed("n // 2", nulls=True))
+    assert (found.verdict, "null as a group" in found.sentence) == (REFUSED, True)
+
+
+def _keyed(text: str, nulls: bool = False) -> Blueprint:
+    key = KeySpec(KeyKind.ALL)
+    if text:
+        key = KeySpec(KeyKind.EXPRESSIONS, ("half",), texts=(text,), nulls=nulls)
+    counts = computation_spec(
+        "c",
+        (InputSpec("s", key),),
+        ("o",),
+        window=WindowSpec("tumbling", {"size_us": 5}),
+        aggregates=(AggregateSpec("n", "count"),),
+    )
+    return blueprint_of(PipelineSpec("p", (StreamSpec("s", timestamp="t"),), (counts,), (), "/"))

@@ -10,6 +10,7 @@ import pytest
 
 from millwheel.core.aggregates.columns import Unfit
 from millwheel.core.columns import few as few_module
+from millwheel.core.columns.batch import key_column
 from millwheel.core.columns.few import (
     FewGroups,
     RowForm,
@@ -54,7 +55,7 @@ def few_of(form: RowForm, *rows: Row) -> FewGroups:
             batch.stream,
             batch.seqs,
             batch.timestamps,
-            form.plan.keys_of(batch.frame, batch.seqs),
+            key_column([batch.frame[name] for name in form.plan.key_fields]),
             batch.frame,
         )
     made = form.groups(form.plan.row_groups(form.plan.group(batch)))

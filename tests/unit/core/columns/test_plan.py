@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import polars as pl
 import pytest
 from hypothesis import given
@@ -9,7 +11,10 @@ from hypothesis import strategies as st
 
 from millwheel.core.aggregates.columns import Unfit
 from millwheel.core.columns import plan as column_plans
+from millwheel.core.columns.batch import key_column
 from millwheel.core.columns.plan import KEY
+from millwheel.core.model.keys import NULL
+from millwheel.core.pipeline.spec import InputSpec, KeyKind, KeySpec
 from millwheel.core.pipeline.work import AggregateSpec, WindowSpec
 from tests.unit.core.columns.test_windows import SLIDING, TUMBLING, Row, batch_of, plan_of
 
@@ -65,3 +70,16 @@ def test_only_records_that_count_are_checked_and_there_may_be_none() -> None:
     assert every is not None
     with pytest.raises(Unfit):
         every.group(batch_of([none, one]))
+
+
+@pytest.mark.parametrize("fields", [("ad",), ("ad", "kind")])
+def test_a_key_that_no_column_has_is_not_made_a_null(fields: tuple[str, ...]) -> None:
+    plan = plan_of(inputs=(InputSpec("events", KeySpec(KeyKind.FIELDS, fields)),))
+    assert plan is not None
+    batch = batch_of([Row(1, "click", 0.5, 1, 3)])
+    batch = replace(batch, keys=key_column([batch.frame[name] for name in fields]))
+    [(key, group)] = plan.row_groups(plan.group(batch))
+    assert plan.from_row_groups([(key, group)]).height == 1
+    for other in (NULL, "click", (1, NULL), (1, "click", 2)):
+        with pytest.raises(Unfit):
+            plan.from_row_groups([(key, group), (other, group)])

@@ -129,7 +129,7 @@ def by_rows(
         nonlocal late
         assert not effects.rejected
         late += len(effects.late)
-        emitted.extend((pane.timestamp, pane_row(pane, ("ad",))) for pane in effects.panes)
+        emitted.extend((pane.timestamp, pane_row(pane, {"ad": pane.key})) for pane in effects.panes)
         for timer in effects.timers:
             if timer.at is None:
                 timers.pop((timer.key, timer.tag), None)

@@ -105,7 +105,7 @@ def as_text(found: list[dict[str, Any]]) -> Counter[str]:
     return Counter(json.dumps(row, sort_keys=True) for row in found)
 
 
-@pytest.mark.parametrize("key", ["k", "[k, n]"])
+@pytest.mark.parametrize("key", ["k", "[k, n]", "all", '{third: "n // 3", name: "lower(k)"}'])
 @pytest.mark.parametrize("fields", ["", FIELDS], ids=["rows", "columns"])
 def test_all_rows_are_those_of_whole_keys(tmp_path: Path, fields: str, key: str) -> None:
     given_records = [*records(), {"k": "hot", "n": "seven", "cost": None, "ts": 31}]
@@ -114,7 +114,7 @@ def test_all_rows_are_those_of_whole_keys(tmp_path: Path, fields: str, key: str)
     assert as_text(divided) == as_text(whole)
     assert counted_divided == counted
     assert counted["late"] > 0
-    assert len(whole) > 5
+    assert len(whole) > (2 if key == "all" else 5)
 
 
 @pytest.mark.parametrize("fields", ["", FIELDS], ids=["rows", "columns"])
@@ -236,6 +236,21 @@ def test_the_plan_has_a_partial_computation_by_key_and_instance_and_a_final_one_
     assert (final.name, final.stage, final.condition) == ("minutes", AggregationStage.FINAL, "")
     assert final.inputs[0].key == KeySpec(KeyKind.FIELDS, ("k", "n"))
     assert planned(spec) == spec
+
+
+@pytest.mark.parametrize(
+    ("key", "merged"),
+    [
+        ("all", KeySpec(KeyKind.ALL)),
+        ('{third: "n // 3"}', KeySpec(KeyKind.FIELD, ("third",))),
+        ("k, null_key: group", KeySpec(KeyKind.FIELD, ("k",), nulls=True)),
+    ],
+)
+def test_the_final_computation_takes_the_names_of_expressions_from_partial_results(
+    tmp_path: Path, key: str, merged: KeySpec
+) -> None:
+    _, final = load_pipeline(pipeline(tmp_path, "scatter(3)", key=key)).computations
+    assert final.inputs[0].key == merged
 
 
 def test_without_skew_the_plan_is_the_pipeline(tmp_path: Path) -> None:

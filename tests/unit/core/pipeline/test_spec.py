@@ -1,9 +1,16 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from millwheel.core.model.keys import NULL
 from millwheel.core.pipeline.spec import (
+    EVERYTHING,
+    INSTANCE,
     Delivery,
+    KeyKind,
+    KeySpec,
     PipelineSpec,
     Productions,
     SinkSpec,
@@ -57,3 +64,26 @@ def test_files_and_standard_output_refuse_no_record() -> None:
         False,
         True,
     ]
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "row"),
+    [
+        (KeySpec(KeyKind.FIELD, ("k",)), 7, {"k": 7}),
+        (KeySpec(KeyKind.FIELDS, ("k", "n")), ("a", 7), {"k": "a", "n": 7}),
+        (KeySpec(KeyKind.FIELD, ("k",), 4), ("a", 3), {"k": "a", INSTANCE: 3}),
+        (KeySpec(KeyKind.FIELD, ("k",)), ("a", 3), {"k": ("a", 3)}),
+        (KeySpec(KeyKind.RECORD), 7, {"key": 7}),
+        (KeySpec(KeyKind.FUNCTION, ("m:f",), 4), (7, 3), {"key": 7, INSTANCE: 3}),
+        (KeySpec(KeyKind.EXPRESSIONS, ("day",), texts=("n // 2",)), 7, {"day": 7}),
+        (KeySpec(KeyKind.ALL), EVERYTHING, {}),
+        (KeySpec(KeyKind.ALL, instances=4), (EVERYTHING, 3), {"key": "all", INSTANCE: 3}),
+        (KeySpec(KeyKind.FIELD, ("k",), nulls=True), NULL, {"k": None}),
+        (KeySpec(KeyKind.FIELDS, ("k", "n"), nulls=True), (NULL, 0), {"k": None, "n": 0}),
+        (KeySpec(KeyKind.FIELD, ("k",)), NULL, {"k": ()}),
+    ],
+)
+def test_results_hold_a_key_under_the_names_of_its_parts(
+    key: KeySpec, value: Any, row: dict[str, Any]
+) -> None:
+    assert key.naming()(value) == row

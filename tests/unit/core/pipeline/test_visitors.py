@@ -60,3 +60,11 @@ def test_other_pipelines_stay_as_they_are(tmp_path: Path) -> None:
         tmp_path, "input: {hits: {key: page}}, window: {tumbling: 10us}, aggregate: {n: count}"
     )
     assert numbered(spec, lambda text: ()) is spec
+
+
+def test_the_dictionary_keeps_the_fields_that_expressions_of_the_key_read(tmp_path: Path) -> None:
+    key = "{half: size // 2, page: page}"
+    text = f"input: {{hits: {{key: {key}}}}}, uv: {{of: user, every: 10us, per: 100us}}"
+    ids, people = _load(tmp_path, text).computations
+    assert ids.work.keep == ("page", "size")
+    assert people.inputs[0].key.names == ("half", "page")

@@ -36,7 +36,7 @@ def _pane(**settings: Any) -> Pane:
 
 
 def test_a_pane_becomes_a_row_of_key_window_and_results() -> None:
-    assert pane_row(_pane(), ["path"]) == {
+    assert pane_row(_pane(), {"path": "a"}) == {
         "path": "a",
         "window_start": 0,
         "window_end": 10,
@@ -44,19 +44,15 @@ def test_a_pane_becomes_a_row_of_key_window_and_results() -> None:
     }
 
 
-def test_a_key_of_several_fields_becomes_several_columns() -> None:
-    row = pane_row(_pane(key=("a", 7), result=5), ["path", "user"])
+def test_a_single_result_is_called_so() -> None:
+    row = pane_row(_pane(result=5), {"path": "a", "user": 7})
     assert row == {"path": "a", "user": 7, "window_start": 0, "window_end": 10, "result": 5}
 
 
-def test_a_key_without_a_name_is_called_key() -> None:
-    assert pane_row(_pane(key=7), [])["key"] == 7
-
-
 def test_a_retracting_row_is_marked_and_keeps_its_fields() -> None:
-    row = pane_row(_pane(retraction=True), ["path"])
+    row = pane_row(_pane(retraction=True), {"path": "a"})
     assert row == {"path": "a", "window_start": 0, "window_end": 10, "hits": 3, "__retraction__": 1}
-    assert as_retraction(row) == Retraction(pane_row(_pane(), ["path"]))
+    assert as_retraction(row) == Retraction(pane_row(_pane(), {"path": "a"}))
 
 
 @pytest.mark.parametrize("value", [{"value": 3}, {"a": 1, "b": [2]}, {}, 3, "text", None, [1, 2]])

@@ -8,7 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millwheel.core.pipeline.spec import QuerySpec
+from millwheel.core.pipeline.spec import (
+    ComputationSpec,
+    InputSpec,
+    KeyKind,
+    KeySpec,
+    PipelineSpec,
+    QuerySpec,
+    StreamSpec,
+)
+from millwheel.core.pipeline.work import SlicesSpec
 from millwheel.core.slices.slots import slot_of, slot_of_key
 from millwheel.engine.queries.model import Answer, Consistency, Mode, Query, QueryError
 from millwheel.engine.queries.named_queries import NamedQueries
@@ -152,3 +161,25 @@ def test_windows_of_their_own_are_named_by_their_beginning() -> None:
         "minutes.n", 42, None, 1_700_000_000_000_000
     )
     assert catalog.asked("minutes", "42", {"mode": "open"}) == Query("minutes", 42, mode=Mode.OPEN)
+
+
+@pytest.mark.parametrize(
+    ("key", "kind"),
+    [
+        (KeySpec(KeyKind.FIELD, ("n",)), "int"),
+        (KeySpec(KeyKind.FIELDS, ("n", "k")), None),
+        (KeySpec(KeyKind.FIELD, ("n",), nulls=True), None),  # [] asks for the nulls
+        (KeySpec(KeyKind.EXPRESSIONS, ("half",), texts=("n // 2",)), "int"),
+        (KeySpec(KeyKind.EXPRESSIONS, ("low",), texts=("lower(k)",)), "str"),
+        (KeySpec(KeyKind.EXPRESSIONS, ("other",), texts=("json(k, 'a')",)), None),
+        (KeySpec(KeyKind.ALL), "str"),
+        (KeySpec(KeyKind.FUNCTION, ("m:f",)), None),
+    ],
+)
+def test_the_type_of_a_key_is_that_of_its_field_or_expression(
+    key: KeySpec, kind: str | None
+) -> None:
+    stream = StreamSpec("s", fields={"n": "int", "k": "str"})
+    counts = ComputationSpec("c", (InputSpec("s", key),), work=SlicesSpec((5,), 20))
+    catalog = Catalog.of(PipelineSpec("p", (stream,), (counts,), (), "/"))
+    assert catalog.keys == {"c": kind}

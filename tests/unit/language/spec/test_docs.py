@@ -16,7 +16,7 @@ from millwheel.language.spec.parts.computation_fields import COMPUTATION
 
 PAGE = (Path(__file__).parents[4] / "docs" / "pipeline.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
-_STREAMS = ("hits", "clicks", "orders", "events", "alerts")
+_STREAMS = ("hits", "clicks", "orders", "events", "alerts", "visits", "payments")
 _SOURCES = "".join(f"  {name}: {{source: injection, timestamp: ts}}\n" for name in _STREAMS)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from millwheel import (
     InjectionSource,
 )
+from millwheel.core.pipeline.spec import KeyKind, KeySpec
 from tests.unit.python.fluent.test_draft import small
 
 
@@ -68,3 +69,25 @@ def test_a_lookup_is_what_yaml_has_as_one(check: Any) -> None:
         7,
     )
     assert (three.work.missing.value, three.work.cache_size) == ("keep", 0)
+
+
+def test_keys_are_fields_expressions_or_everything(check: Any) -> None:
+    found = [
+        check(f"hits.key_by({written}).map('x', name='c')\n").computations[0].inputs[0].key
+        for written in (
+            "'user'",
+            "'user', 'page'",
+            "day='n // 2'",
+            "'user', day='n // 2'",
+            "'all'",
+            "'user', null_key='group'",
+        )
+    ]
+    assert found == [
+        KeySpec(KeyKind.FIELD, ("user",)),
+        KeySpec(KeyKind.FIELDS, ("user", "page")),
+        KeySpec(KeyKind.EXPRESSIONS, ("day",), texts=("n // 2",)),
+        KeySpec(KeyKind.EXPRESSIONS, ("user", "day"), texts=("user", "n // 2")),
+        KeySpec(KeyKind.ALL),
+        KeySpec(KeyKind.FIELD, ("user",), nulls=True),
+    ]

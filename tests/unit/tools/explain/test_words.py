@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from millwheel.core.pipeline.spec import SourceSpec, StreamSpec
+from millwheel.core.pipeline.spec import KeyKind, KeySpec, SourceSpec, StreamSpec
 from millwheel.language.spec import load_pipeline
 from millwheel.tools.explain.picture import Arrow, picture_of
-from millwheel.tools.explain.words import types_texts
+from millwheel.tools.explain.words import key_text, types_texts
 
 
 def test_code_without_a_name_is_said_to_be_ones_own(tmp_path: Path) -> None:
@@ -44,3 +44,20 @@ def test_a_source_of_avro_messages_tells_where_types_come_from(
     options = yaml.safe_load(f"{{topics: [t], format: {form}{beside}}}")
     stream = StreamSpec("s", SourceSpec("kafka", options), fields=fields)
     assert bool(list(types_texts(stream))) is said
+
+
+@pytest.mark.parametrize(
+    ("key", "said"),
+    [
+        (KeySpec(KeyKind.ALL), "everything in one group"),
+        (KeySpec(KeyKind.ALL, instances=4), "everything in one group, over 4 instances"),
+        (
+            KeySpec(KeyKind.EXPRESSIONS, ("day", "user"), texts=("n // 2", "user")),
+            "by day = n // 2, user",
+        ),
+        (KeySpec(KeyKind.FIELD, ("user",), nulls=True), "by user, null is a group"),
+        (KeySpec(KeyKind.RECORD), ""),
+    ],
+)
+def test_keys_are_told_with_their_expressions(key: KeySpec, said: str) -> None:
+    assert key_text(key) == said

@@ -193,7 +193,7 @@ def _tell(whole: PipelineHarness, alone: WindowHarness, steps: list[tuple[str, A
             clock += told
             whole.advance_processing_time(clock)
             alone.advance_processing_time(clock)
-        said = [pane_row(pane, ("k",)) for pane in alone.take()]
+        said = [pane_row(pane, {"k": pane.key}) for pane in alone.take()]
         assert _by_key(whole.take("out")) == _by_key(said), (step, told)
     for key in KEYS:
         assert whole.open_windows("c", key) == alone.open_windows(key)

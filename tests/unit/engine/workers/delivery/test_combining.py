@@ -147,6 +147,24 @@ def test_results_late_records_and_dead_letters_are_those_of_records(
     assert len(whole[2]) == 2
 
 
+@pytest.mark.parametrize("fields", ["", FIELDS], ids=["undeclared", "declared"])
+@pytest.mark.parametrize("key", ["all", '{third: "n // 3"}', "k, null_key: group"])
+def test_one_group_of_everything_is_combined_by_its_senders(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fields: str, key: str
+) -> None:
+    """And so are groups by expressions."""
+    path = Path(pipeline(tmp_path, fields=fields, shown=True))
+    path.write_text(path.read_text().replace("{kept: {key: k}}", f"{{kept: {{key: {key}}}}}"))
+    sent = combine(monkeypatch, NEVER)
+    whole = results(str(path), "minutes")
+    assert not sent
+    sent = combine(monkeypatch, ALWAYS)
+    assert results(str(path), "minutes") == whole
+    assert sent["groups of minutes"] > 0
+    named = {"k": "k", "a": "window_start", "{": "third"}[key[0]]
+    assert all(named in json.loads(row) and "key" not in json.loads(row) for row in whole[0])
+
+
 def test_a_crash_at_any_time_changes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

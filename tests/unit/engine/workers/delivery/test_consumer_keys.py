@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import polars as pl
 import pytest
@@ -70,3 +72,56 @@ def test_records_that_no_source_has_read_are_not_guessed_at() -> None:
     made, _ = grouped("tag", "a")
     with pytest.raises(InvariantError, match="n divides keys by tables"):
         made.split(batch(["p"], [{"a": "x"}]), [{"a": "x"}])
+
+
+_HALF = KeySpec(
+    KeyKind.EXPRESSIONS, ("half", "a"), texts=("12 // (b - 1)", "concat(a, '!')"), nulls=True
+)
+
+_THIRD = replace(_HALF, texts=("(b - 1) // 3", "concat(a, '!')"))
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        _THIRD,
+        replace(_THIRD, nulls=False),
+        replace(_THIRD, instances=3),
+        KeySpec(KeyKind.FIELDS, ("a", "b"), nulls=True),
+        KeySpec(KeyKind.FIELD, ("a",), nulls=True),
+        KeySpec(KeyKind.ALL),
+        KeySpec(KeyKind.ALL, instances=3),
+    ],
+)
+@given(
+    values=st.lists(
+        st.tuples(st.sampled_from(["a", "b", None]), st.sampled_from([0, 2, 5, 1, None])),
+        min_size=1,
+    ),
+    plain=st.booleans(),
+)
+def test_records_in_columns_get_the_keys_that_rows_get(
+    key: KeySpec, values: list[tuple[str | None, int | None]], plain: bool
+) -> None:
+    """Also where an expression cannot be computed, or is null; and where all can."""
+    records = [{"a": a, "b": b} for a, b in values]
+    if plain:
+        records = [{"a": each["a"] or "x", "b": 3} for each in records]
+    made, order = fanout(n=key), np.arange(1, len(records) + 1)
+    frame = pl.DataFrame(records, schema={"a": pl.String, "b": pl.Int64})
+    in_rows, missing = made.split(batch(["p"] * len(records), records), records)
+    found, gone = made.split_columns(ColumnBatch("s", order, order, frame["a"], frame))
+    assert [(part.rows().keys, part.rows().seqs) for _, part in found] == [
+        (part.rows().keys, part.rows().seqs) for _, part in in_rows
+    ]
+    assert gone == missing
+    if plain or key.kind is KeyKind.ALL:
+        assert [type(part) for _, part in found] == [ColumnBatch]
+
+
+def test_a_key_that_cannot_be_computed_is_a_letter_with_the_reason() -> None:
+    values = [{"a": "x", "b": 1}, {"a": "x", "b": 3}]
+    [(_, part)], [refused] = fanout(n=_HALF).split(batch(["p"] * 2, values), values)
+    assert part.rows().keys == [(6, "x!")]
+    assert refused.index == 0
+    assert refused.reason.startswith("`12 // (b - 1)` cannot be computed: ")

@@ -1,0 +1,1 @@
+"""The keys of inputs, as a pipeline writes them."""
