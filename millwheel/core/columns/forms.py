@@ -163,10 +163,22 @@ def _stateless_form(
             return ComputationForm(None, "a schema makes an object of each record")
         if stream.source is not None and not plans.projects:
             return ComputationForm(None, "it passes on records as their source has them")
+        if why := _why_key_of_records(each, plans, stream):
+            return ComputationForm(None, why)
         fields = types_of(each.stream, pipeline, compile_expression)
         if fields and isinstance(without := plans.plan_or_why(fields), str):
             return ComputationForm(None, without)
     return ComputationForm(plans)
+
+
+def _why_key_of_records(given: InputSpec, plans: StatelessPlans, stream: StreamSpec) -> str:
+    """Why a key cannot be read from the columns that a source makes, "" where it can."""
+    if stream.source is None:
+        return ""
+    if given.key.kind is KeyKind.FUNCTION:
+        return "its key is code of your own, which takes each record"
+    undeclared = sorted(plans.key_fields - stream.fields.keys()) if stream.fields else []
+    return f"its key reads {undeclared[0]}, which is not declared" if undeclared else ""
 
 
 def _why_no_aggregation(computation: ComputationSpec, pipeline: PipelineSpec) -> str:
@@ -242,7 +254,8 @@ def source_form(
     by_type = [plan for plan in consumer_plans if isinstance(plan, PlansByType | StatelessPlans)]
     if by_type and not stream.fields:
         names = {stream.timestamp, stream.id or stream.timestamp}.union(
-            *(plan.needs for plan in by_type)
+            *(plan.needs for plan in by_type),
+            *(plan.key_fields for plan in by_type if isinstance(plan, StatelessPlans)),
         )
 
         def accepts(fields: Mapping[str, str]) -> bool:
@@ -255,10 +268,8 @@ def source_form(
     needs = {stream.timestamp}
     for name, plan in zip(consumers, consumer_plans, strict=True):
         computation = graph.nodes[name].computation
-        if isinstance(plan, ColumnPlan):
+        if isinstance(plan, ColumnPlan | StatelessPlans):
             needs |= {*plan.key_fields, *plan.needs}
-        elif isinstance(plan, StatelessPlans):
-            needs |= plan.needs
         elif computation is not None and isinstance(computation.work, DictionarySpec):
             needs |= {computation.work.of, *(computation.work.keep or stream.fields)}
     return SourceForm(needs=frozenset(needs), made=made_columns)
@@ -291,7 +302,7 @@ def _made_columns(
     keys = {
         name
         for plan in consumer_plans.values()
-        if isinstance(plan, ColumnPlan)
+        if isinstance(plan, ColumnPlan | StatelessPlans)
         for name in plan.key_fields
     }
     return MadeColumns(

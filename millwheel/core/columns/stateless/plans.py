@@ -10,6 +10,7 @@ from typing import Any
 
 from millwheel.core.columns.batch import ColumnBatch
 from millwheel.core.columns.clean import is_pattern
+from millwheel.core.columns.key_columns import fields_read
 from millwheel.core.columns.stateless.stages import (
     ColumnStep,
     StatelessPlan,
@@ -198,7 +199,8 @@ def _fits(text: str, truth: bool, fields: Mapping[str, str], compile_expression:
 
 class StatelessPlans:
     """The plans of steps or branches, by the types of the fields that come. ``needs`` are the
-    fields that they read of their input. ``projects``: a step makes all the fields of the results;
+    fields that they read of their input, and ``key_fields`` those that its keys are read from.
+    ``projects``: a step makes all the fields of the results;
     otherwise records are passed on as they come, with all of theirs."""
 
     def __init__(self, spec: ComputationSpec, compile_expression: Compile) -> None:
@@ -206,6 +208,8 @@ class StatelessPlans:
         self._compile = compile_expression
         self._plans: dict[tuple[tuple[str, str], ...], StatelessPlan | str] = {}
         self.needs, self.projects = _read(spec, compile_expression)
+        keys = (fields_read(each.key, compile_expression) for each in spec.inputs)
+        self.key_fields = frozenset(name for names in keys for name in names)
 
     def plan(self, fields: Mapping[str, str]) -> StatelessPlan | None:
         """The plan for fields of these types, None when it has no column form."""

@@ -91,3 +91,52 @@ def test_declared_fields_give_one_plan_and_undeclared_ones_a_plan_by_type(tmp_pa
             assert isinstance(
                 computation_form(computation, spec, _load, compile_expression).plan, kind
             )
+
+
+STEPS = """pipeline: p
+streams:
+  events: {source: {files: {path: in, format: jsonl}}, timestamp: at%s}
+computations:
+  made: {input: {events: {key: %s}}, map: {x: cost * 2}, output: a}
+"""
+
+
+@pytest.mark.parametrize(
+    ("key", "reads"),
+    [
+        ("ad", {"ad"}),
+        ("{who: lower(user)}", {"user"}),
+        ("[ad, user]", {"ad", "user"}),
+        ("all", set()),
+    ],
+)
+@pytest.mark.parametrize("fields", ["", FIELDS], ids=["inferred", "declared"])
+def test_a_source_reads_the_fields_of_the_keys_of_steps(
+    tmp_path: Path, fields: str, key: str, reads: set[str]
+) -> None:
+    (tmp_path / "p.yaml").write_text(STEPS % (fields, key))
+    spec = load_pipeline(tmp_path / "p.yaml")
+    [made] = spec.computations
+    plan = computation_form(made, spec, _load, compile_expression).plan
+    form = source_form(spec.stream("events"), build_graph(spec), {"made": plan})
+    assert (form.inferred or form.needs) == {"at", "cost", *reads}
+    assert form.made is not None
+    assert form.made.needs == {"cost", *reads}
+
+
+@pytest.mark.parametrize(
+    ("key", "fields", "why"),
+    [
+        ("own:key", "", "its key is code of your own, which takes each record"),
+        ("other", FIELDS, "its key reads other, which is not declared"),
+        ("{x: other + 1}", FIELDS, "its key reads other, which is not declared"),
+    ],
+)
+def test_steps_whose_key_may_read_other_fields_take_each_record(
+    tmp_path: Path, key: str, fields: str, why: str
+) -> None:
+    (tmp_path / "own.py").write_text("def key(value): return value['ad']\n")
+    (tmp_path / "p.yaml").write_text(STEPS % (fields, key))
+    spec = load_pipeline(tmp_path / "p.yaml")
+    form = computation_form(spec.computations[0], spec, _load, compile_expression)
+    assert (form.plan, form.why) == (None, why)
