@@ -129,7 +129,7 @@ def test_a_key_that_the_bounds_of_the_window_would_replace_is_refused_with_the_f
     [found] = problems(f"{head}  c: {{input: {given}, {fields}, output: o}}\n")
     assert found.startswith("pipeline.yaml:6: computations.c.input.s.key")
     assert "would replace the key 'window_" in found
-    assert "map: {of_window: window_" in found
+    assert "write key: {of_window: window_" in found
 
 
 @pytest.mark.parametrize(
