@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tests.search.generate.orders import SECOND, START
+SECOND = 1_000_000
+START = 1_000 * SECOND
+"""The event time at which input begins."""
 
 _WINDOWS = (7, 20, 60, 600)
 _UNTIL = (START + 20 * SECOND, START + 33 * SECOND, START + 60 * SECOND + 1, START + 300 * SECOND)

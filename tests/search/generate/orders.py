@@ -6,12 +6,10 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from tests.search.probes import SECOND, START
+
 if TYPE_CHECKING:
     from tests.search.generate.draft import Draft
-
-SECOND = 1_000_000
-START = 1_000 * SECOND
-"""The event time at which input begins."""
 
 
 def theme(draft: Draft) -> str:

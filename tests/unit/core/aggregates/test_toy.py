@@ -87,4 +87,4 @@ def test_the_search_finds_a_column_form_that_is_wrong(monkeypatch: pytest.Monkey
     monkeypatch.setattr(
         toy.Ends, "merged", lambda self: [pl.col(self.low).min(), pl.col(self.high).min()]
     )
-    assert any(examine(case(seed, ["spread_in_columns"]), chosen(seed, 3)) for seed in (9, 11, 18))
+    assert any(examine(case(seed, ["spread_in_columns"]), chosen(seed, 3)) for seed in (18, 2, 4))
