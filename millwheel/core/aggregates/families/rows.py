@@ -118,7 +118,7 @@ class ChosenRows(Aggregator[list[Entry]]):
 
     def add(self, acc: list[Entry], value: Any, timestamp: int) -> list[Entry]:
         entry = [value[0], timestamp, value[1]]
-        if len(acc) == self._k and not self._place(entry) < self._place(acc[-1]):
+        if len(acc) == self._k and not self._sort_key(entry) < self._sort_key(acc[-1]):
             return acc
         return self._first([*acc, entry])
 
@@ -142,9 +142,9 @@ class ChosenRows(Aggregator[list[Entry]]):
         return [entry[2] for entry in acc]
 
     def _first(self, entries: list[Entry]) -> list[Entry]:
-        return sorted(entries, key=self._place)[: self._k]
+        return sorted(entries, key=self._sort_key)[: self._k]
 
-    def _place(self, entry: Entry) -> tuple[Any, ...]:
+    def _sort_key(self, entry: Entry) -> tuple[Any, ...]:
         values, timestamp, row = entry
         parts = (
             _Descending(rank(value)) if descending else rank(value)
