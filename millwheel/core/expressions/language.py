@@ -12,6 +12,7 @@ from __future__ import annotations
 import ast
 import re
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -26,6 +27,7 @@ from millwheel.core.expressions.nodes import (
     Compiler,
     Evaluate,
 )
+from millwheel.core.expressions.own import OwnFunction
 from millwheel.errors import RecordError
 
 MAX_LENGTH = 2_000
@@ -62,15 +64,35 @@ def compile_expression(text: str) -> Expression:
     return _compiled(text, bounded=False)
 
 
+class Language:
+    """The language of one pipeline: that of all, with functions of the user's own."""
+
+    def __init__(self, own: Mapping[str, OwnFunction]) -> None:
+        self._own = own
+        self._known: dict[str, Expression] = {}
+
+    def compile(self, text: str) -> Expression:
+        """As :func:`compile_expression`."""
+        if not self._own:
+            return compile_expression(text)
+        if text not in self._known:
+            self._known[text] = _compiled(text, bounded=False, own=self._own)
+        return self._known[text]
+
+
+BUILT_IN = Language({})
+"""The language without functions of the user's."""
+
+
 def compile_foreign(text: str) -> Expression:
     """As :func:`compile_expression`, for a text that a client sends: functions whose cost has no
     bound are refused. Nothing is kept."""
     return _compiled(text, bounded=True)
 
 
-def _compiled(text: str, bounded: bool) -> Expression:
+def _compiled(text: str, bounded: bool, own: Mapping[str, OwnFunction] | None = None) -> Expression:
     tree = _parse(text)
-    compiler = Compiler(text, bounded)
+    compiler = Compiler(text, bounded, own)
     try:
         run = compiler.compile(tree)
     except RecursionError:

@@ -16,6 +16,7 @@ from millwheel.core.expressions.declared import Function, Nulls
 from millwheel.core.expressions.fields import field_or_none, field_reader
 from millwheel.core.expressions.functions import FUNCTIONS
 from millwheel.core.expressions.operators import modulo, power, product
+from millwheel.core.expressions.own import OwnFunction
 
 Evaluate = Callable[[Any], Any]
 """A record's value -> the value of an expression."""
@@ -69,12 +70,22 @@ _WORDS: Mapping[type[ast.expr], str] = {
 
 class Compiler:
     """Compiles the nodes of one expression; ``fields`` are the fields that it reads, in order, with
-    repetitions. ``bounded``: only functions whose cost has a bound are known."""
+    repetitions. ``bounded``: only functions whose cost has a bound are known. ``own`` are those of
+    the user's, and ``calls`` counts their calls."""
 
-    def __init__(self, text: str, bounded: bool = False) -> None:
+    def __init__(
+        self, text: str, bounded: bool = False, own: Mapping[str, OwnFunction] | None = None
+    ) -> None:
         self.text = text
         self.bounded = bounded
+        self.own = own or {}
         self.fields: list[str] = []
+        self.calls = 0
+
+    @property
+    def changing(self) -> int:
+        """How much of it has another value for each record."""
+        return len(self.fields) + self.calls
 
     def compile(self, node: ast.expr) -> Evaluate:
         """The closure of a node; parts that read no field are computed once, here."""
@@ -82,9 +93,9 @@ class Compiler:
         if make is None:
             what = _WORDS.get(type(node), type(node).__name__)
             raise self.error(node, f"{what} cannot be used here; {_allowed()}")
-        before = len(self.fields)
+        before = self.changing
         run = make(self, node)
-        return run if len(self.fields) > before else self._fold(node, run)
+        return run if self.changing > before else self._fold(node, run)
 
     def error(self, node: ast.expr, text: str) -> ValueError:
         """An error that names the position of ``node``."""
@@ -245,9 +256,11 @@ def _call(compiler: Compiler, node: Any) -> Evaluate:
     name = _called(compiler, node)
     if name in _FIELD_CALLS:
         return _FIELD_CALLS[name](compiler, node)
+    if name in compiler.own:
+        return _own_call(compiler, node, compiler.own[name])
     function = FUNCTIONS.get(name)
     if function is None:
-        raise compiler.error(node, _unknown_function(name))
+        raise compiler.error(node, _unknown_function(name, compiler.own))
     if compiler.bounded and not function.bounded:
         raise compiler.error(
             node,
@@ -265,11 +278,21 @@ def _call(compiler: Compiler, node: Any) -> Evaluate:
     return lambda value: act(*[part(value) for part in parts])
 
 
+def _own_call(compiler: Compiler, node: Any, own: OwnFunction) -> Evaluate:
+    """A call of the user's code, which is never made before there is a record."""
+    if complaint := own.complaint(len(node.args)):
+        raise compiler.error(node, complaint)
+    parts = [compiler.compile(part) for part in node.args]
+    compiler.calls += 1
+    call = own.call
+    return lambda value: call(*[part(value) for part in parts])
+
+
 def _argument(compiler: Compiler, function: Function, index: int, node: ast.expr) -> Evaluate:
     """The closure of an argument; a constant must fit the signature."""
-    before = len(compiler.fields)
+    before = compiler.changing
     run = compiler.compile(node)
-    if len(compiler.fields) == before:
+    if compiler.changing == before:
         complaint = function.complaint(index, run(None))
         if complaint:
             raise compiler.error(
@@ -306,8 +329,8 @@ def _called(compiler: Compiler, node: Any) -> str:
     return str(node.func.id)
 
 
-def _unknown_function(name: str) -> str:
-    known = sorted([*FUNCTIONS, *_FIELD_CALLS])
+def _unknown_function(name: str, own: Mapping[str, OwnFunction]) -> str:
+    known = sorted([*own, *FUNCTIONS, *_FIELD_CALLS])
     close = get_close_matches(name.lower(), known, 1)
     meant = f"; did you mean {close[0]!r}?" if close else "."
     return f"unknown function {name!r}{meant} Known: {', '.join(known)}"

@@ -340,9 +340,10 @@ class QuerySpec:
 class PipelineSpec:
     """The whole pipeline. ``folder`` is where callbacks are looked for first (absolute path);
     ``ship`` are the files in it, or globs of them, that workers get beside the Python that is
-    imported. Without ``tracing`` no record is traced. ``latency_us`` is the least time between the
-    beginnings of a worker's steps (0: none); None (balanced): twice as long as a step takes, a
-    millisecond and a half at most."""
+    imported. ``functions`` are those of the user's that expressions may call: name to
+    ``module:function``. Without ``tracing`` no record is traced. ``latency_us`` is the least time
+    between the beginnings of a worker's steps (0: none); None (balanced): twice as long as a step
+    takes, a millisecond and a half at most."""
 
     name: str
     streams: tuple[StreamSpec, ...]
@@ -355,6 +356,7 @@ class PipelineSpec:
     queries: tuple[QuerySpec, ...] = ()
     tracing: TracingSpec | None = None
     latency_us: int | None = None
+    functions: Mapping[str, str] = field(default_factory=dict)
 
     def stream(self, name: str) -> StreamSpec:
         """The stream's own spec, or a bare one for a stream that a computation produces."""

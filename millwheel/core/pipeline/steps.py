@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from millwheel.core.expressions.language import compile_expression
+from millwheel.core.expressions.language import BUILT_IN, Language
 from millwheel.core.pipeline.work import BranchSpec, StepKind, StepSpec
 from millwheel.core.windows.panes import as_retraction, retracted
 from millwheel.errors import RecordError
@@ -25,13 +25,13 @@ Load = Callable[[str], Callable[[Any], Any]]
 """``module:function`` -> the function."""
 
 
-def compile_steps(steps: Sequence[StepSpec], load: Load) -> Apply:
+def compile_steps(steps: Sequence[StepSpec], load: Load, language: Language = BUILT_IN) -> Apply:
     """The results of the steps for a value, retractions included. RecordError for values that a
     step cannot use; a user's function may raise anything. ValueError for text that is not an
     expression."""
     run: Apply = _itself
     for step in reversed(steps):
-        run = _joined(step, load, run)
+        run = _joined(step, load, language, run)
 
     def apply(value: Any) -> Iterable[Any]:
         back = as_retraction(value)
@@ -50,10 +50,10 @@ def step_text(step: StepSpec) -> str:
     return f"{step.kind.value} {what}"
 
 
-def _joined(step: StepSpec, load: Load, rest: Apply) -> Apply:
+def _joined(step: StepSpec, load: Load, language: Language, rest: Apply) -> Apply:
     """The results of this step and all later ones. The calls are nested, because this runs for
     every record."""
-    call = _fields(step) if step.fields else _function(step, load)
+    call = _fields(step, language) if step.fields else _function(step, load, language)
     if step.kind is StepKind.FILTER:
         return lambda value: rest(value) if call(value) else ()
     if step.kind is StepKind.MAP:
@@ -65,12 +65,12 @@ def _itself(value: Any) -> Iterable[Any]:
     return (value,)
 
 
-def _function(step: StepSpec, load: Load) -> Callable[[Any], Any]:
-    return load(step.function) if step.function else compile_expression(step.expression).evaluate
+def _function(step: StepSpec, load: Load, language: Language) -> Callable[[Any], Any]:
+    return load(step.function) if step.function else language.compile(step.expression).evaluate
 
 
-def _fields(step: StepSpec) -> Callable[[Any], Any]:
-    parts = [(name, compile_expression(text).evaluate) for name, text in step.fields.items()]
+def _fields(step: StepSpec, language: Language) -> Callable[[Any], Any]:
+    parts = [(name, language.compile(text).evaluate) for name, text in step.fields.items()]
     return lambda value: {name: evaluate(value) for name, evaluate in parts}
 
 
@@ -87,11 +87,13 @@ def _several(result: Any, step: StepSpec) -> Iterable[Any]:
     )
 
 
-def compile_branches(branches: Sequence[BranchSpec], match_all: bool) -> Choose:
+def compile_branches(
+    branches: Sequence[BranchSpec], match_all: bool, language: Language = BUILT_IN
+) -> Choose:
     """RecordError for values on which a condition cannot be evaluated. ValueError for text that is
     not a condition."""
     tests = [
-        (each.stream, compile_expression(each.condition).evaluate)
+        (each.stream, language.compile(each.condition).evaluate)
         for each in branches
         if each.condition
     ]

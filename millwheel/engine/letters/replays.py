@@ -14,6 +14,7 @@ import msgspec
 
 from millwheel.adapters.rights import lock_file
 from millwheel.adapters.spaces.replay_orders import ReplayOrders
+from millwheel.connect.own_functions import language_of
 from millwheel.connect.python_objects import load_object
 from millwheel.connect.sources.base import Chunk, Reject
 from millwheel.core.formats.codec import encode_value
@@ -83,8 +84,12 @@ class Binding:
     def __init__(self, spec: PipelineSpec) -> None:
         self._spec = spec
         self._graph = build_graph(spec)
+        language = language_of(spec)
         self._fanout = Fanout(
-            self._graph, lambda key: load_extractor(key, spec.folder), most_key=spec.limits.key
+            self._graph,
+            lambda key: load_extractor(key, spec.folder, language),
+            most_key=spec.limits.key,
+            language=language,
         )
 
     def order(self, request: Request) -> ReplayOrder:

@@ -21,8 +21,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from millwheel.connect.own_functions import named_alone
 from millwheel.core.expressions.columns import kind_of_value
-from millwheel.core.expressions.language import compile_expression
+from millwheel.core.expressions.language import Language
 from millwheel.core.model.keys import Key, check_key
 from millwheel.core.model.times import duration_text, duration_us
 from millwheel.core.pipeline.spec import ComputationSpec, KeyKind, KeySpec, PipelineSpec, QuerySpec
@@ -332,20 +333,20 @@ def _about(spec: ComputationSpec, key: str | None) -> Mapping[str, Any]:
     return description
 
 
-def _kind_of_key(key: KeySpec, fields: Mapping[str, str]) -> str | None:
+def _kind_of_key(key: KeySpec, fields: Mapping[str, str], language: Language) -> str | None:
     """The type of a key of one part, None where it is not known."""
     if key.kind is KeyKind.ALL:
         return "str"
     if len(key.fields) != 1 or key.nulls:
         return None
     text = key.texts[0] if key.texts else key.names[0]
-    kind = kind_of_value(text, fields, compile_expression) if key.texts else fields.get(text)
+    kind = kind_of_value(text, fields, language.compile) if key.texts else fields.get(text)
     return kind if kind in ("int", "str") else None
 
 
 def _key_type(spec: ComputationSpec, pipeline: PipelineSpec) -> str | None:
-    types = set()
+    types, language = set(), named_alone(pipeline.functions)
     for each in spec.inputs:
         stream = pipeline.stream(each.stream)
-        types.add(_kind_of_key(each.key, stream.fields))
+        types.add(_kind_of_key(each.key, stream.fields, language))
     return types.pop() if len(types) == 1 else None

@@ -13,32 +13,15 @@ changed anything that outlives the failure.
 from __future__ import annotations
 
 import logging
-import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from millwheel.connect.own_functions import FATAL, passes
 from millwheel.core.aggregates.columns import Unfit
 from millwheel.core.model.damage import is_failure
-from millwheel.errors import (
-    CorruptionError,
-    FencedError,
-    InvariantError,
-    MillwheelError,
-    RecordError,
-)
+from millwheel.errors import MillwheelError, RecordError
 
-FATAL = (CorruptionError, FencedError, InvariantError)
-"""Errors that concern the whole shard, not a single record."""
-
-
-def passes(ex: BaseException) -> bool:
-    """Whether an exception ends the worker. A KeyboardInterrupt does where Python itself makes one
-    of a signal; workers handle their signals in another way, so there it comes from the user's
-    code."""
-    if isinstance(ex, KeyboardInterrupt):
-        return signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    return isinstance(ex, FATAL)
-
+__all__ = ["FAILED", "FATAL", "ColumnBoundary", "passes"]
 
 FAILED = "failed_in_columns"
 """The counter of bundles and reads that were done again record by record because of an error nobody

@@ -9,16 +9,18 @@ from typing import Any
 from millwheel.connect.python_objects import load_object
 from millwheel.core.aggregates.plain_data import copied
 from millwheel.core.expressions.fields import field_reader, missing_field
-from millwheel.core.expressions.language import compile_expression
+from millwheel.core.expressions.language import BUILT_IN, Expression, Language
 from millwheel.core.model.keys import NULL, Key
 from millwheel.core.pipeline.dictionaries import partitioned
 from millwheel.core.pipeline.spec import EVERYTHING, KeyKind, KeySpec
 from millwheel.errors import PipelineError, RecordError, invariant
 
 
-def load_extractor(spec: KeySpec, folder: str) -> Callable[[Any], Key]:
+def load_extractor(
+    spec: KeySpec, folder: str, language: Language = BUILT_IN
+) -> Callable[[Any], Key]:
     """A function from a record's value to its key, for every kind but ``RECORD`` (which reads no
-    value).
+    value). ``language`` is that of its expressions.
 
     The function raises RecordError ("missing key: …") if a field is missing or None. It does not
     check that its result can be a key. Raises PipelineError if the user's function cannot be
@@ -41,7 +43,9 @@ def load_extractor(spec: KeySpec, folder: str) -> Callable[[Any], Key]:
     if spec.kind is KeyKind.ALL:
         return lambda value: EVERYTHING
     if spec.kind is KeyKind.EXPRESSIONS:
-        return _parts_key([_expression_key(text, spec.nulls) for text in spec.texts])
+        return _parts_key(
+            [_expression_key(language.compile(text), spec.nulls) for text in spec.texts]
+        )
     if spec.nulls:
         return _parts_key([_or_null(field_reader(name)) for name in spec.names])
     if spec.kind is KeyKind.FIELD:
@@ -49,8 +53,8 @@ def load_extractor(spec: KeySpec, folder: str) -> Callable[[Any], Key]:
     return _fields_key(spec.names)
 
 
-def _expression_key(text: str, nulls: bool) -> Callable[[Any], Key]:
-    evaluate = compile_expression(text).evaluate
+def _expression_key(expression: Expression, nulls: bool) -> Callable[[Any], Key]:
+    evaluate, text = expression.evaluate, expression.text
     if nulls:
         return _or_null(evaluate)
 

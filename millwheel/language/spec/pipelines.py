@@ -6,12 +6,12 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from millwheel.connect.own_functions import named_alone
 from millwheel.connect.python_objects import load_object
-from millwheel.core.expressions.language import compile_expression
 from millwheel.core.pipeline.skew import planned
 from millwheel.core.pipeline.spec import ComputationSpec, PipelineSpec, SinkSpec, StreamSpec
 from millwheel.core.pipeline.visitors import numbered
@@ -29,6 +29,7 @@ from millwheel.language.spec.checks.topology import (
     check_streams,
     uncertain_names,
 )
+from millwheel.language.spec.functions import FUNCTIONS, read_functions
 from millwheel.language.spec.latency import BALANCED, GREEDY, read_latency
 from millwheel.language.spec.limits import LIMITS, read_limits
 from millwheel.language.spec.parameters import Parameters
@@ -92,6 +93,7 @@ PIPELINE = FilePart(
             Entries(QUERY, f"{{cpc: {QUERY.example}}}", named=True),
             "formulas over what computations keep",
         ),
+        "functions": FUNCTIONS,
         "limits": Field("", LIMITS, "limits of records, keys, state and calls of your code"),
         "ship": Field(
             "",
@@ -189,7 +191,10 @@ def check_document(
     )
     parameters.replace(top)
     folder = str(Path(document.problems.file).resolve().parent)
+    functions = read_functions(reader, top, folder, check_code)
+    reader = replace(reader, language=functions.language)
     parts = _read(reader, top, folder, document.origin or origin or folder, check_code)
+    parts.spec = replace(parts.spec, functions=functions.targets)
     _check(reader, top, parts, check_code)
     if check_code and origin is None:  # not for the copies that workers read when they start
         check_ship(reader, parts.spec, top)
@@ -205,7 +210,8 @@ def check_document(
 
 def _as_it_runs(spec: PipelineSpec) -> PipelineSpec:
     """With the computations that the planner adds."""
-    return numbered(planned(tabled(spec)), lambda text: compile_expression(text).fields)
+    language = named_alone(spec.functions)
+    return numbered(planned(tabled(spec)), lambda text: language.compile(text).fields)
 
 
 @dataclass(slots=True)

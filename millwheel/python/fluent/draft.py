@@ -76,6 +76,7 @@ class Draft:
     problems: list[tuple[CodeLine, str, str]] = field(default_factory=list)
     limits: Mapping[str, int | str] = field(default_factory=dict)
     queries: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    functions: Mapping[str, str | Code] = field(default_factory=dict)
     ship: Sequence[str] = ()
     tracing: Mapping[str, float | bool] | None = None
     latency: str = ""
@@ -174,6 +175,8 @@ class Draft:
         parts: dict[str, Any] = {"pipeline": self.name}
         if self.limits:
             parts["limits"] = self.limits
+        if self.functions:
+            parts["functions"] = self.functions
         if self.ship:
             parts["ship"] = self.ship
         if self.tracing is not None:

@@ -39,7 +39,8 @@ class Pipeline:
     docs/python-api.md the form in Python. ``limits`` are as in YAML, such as ``{"record": "1MB"}``;
     docs/limits.md has them all. ``ship`` names the data files of the folder that workers need, or
     globs of them. ``tracing`` is as in YAML, such as ``{"sample": 0.001}``, or ``{}``:
-    docs/tracing.md. ``latency`` is ``"greedy"``, ``"balanced"`` or a duration such as ``"2ms"``:
+    docs/tracing.md. ``functions`` are those of yours that expressions may call, by name.
+    ``latency`` is ``"greedy"``, ``"balanced"`` or a duration such as ``"2ms"``:
     docs/pipeline.md.
     """
 
@@ -51,6 +52,7 @@ class Pipeline:
         ship: Sequence[str] | None = None,
         tracing: Mapping[str, float | bool] | None = None,
         latency: str = "",
+        functions: Mapping[str, str | Callable[..., Any]] | None = None,
     ) -> None:
         self._draft = Draft(
             name,
@@ -60,6 +62,12 @@ class Pipeline:
             tracing=tracing,
             latency=latency,
         )
+        self._draft.functions = {
+            called: self._draft.keep(function, "function", called)
+            if callable(function)
+            else function
+            for called, function in (functions or {}).items()
+        }
         self._live = ""
 
     def __repr__(self) -> str:

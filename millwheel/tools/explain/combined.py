@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from millwheel.connect.own_functions import language_of
 from millwheel.core.columns.forms import Plan, computation_form
 from millwheel.core.columns.plan import ColumnPlan
 from millwheel.core.columns.state.inferred import PlansByType
-from millwheel.core.expressions.language import compile_expression
 from millwheel.core.model.names import NodeName
 from millwheel.core.pipeline.graph import Graph, Node
 from millwheel.core.pipeline.spec import PipelineSpec, Productions
@@ -33,8 +33,9 @@ def combined_of(
     each of its streams, ``local combine for clicks`` or ``no local combine for clicks: its keys are
     divided``. ``load`` gives the object that ``module:name`` names. Raises PipelineError for code
     that cannot be loaded."""
+    compile_text = language_of(spec).compile
     plans = {
-        each.name: computation_form(each, spec, load, compile_expression).plan
+        each.name: computation_form(each, spec, load, compile_text).plan
         for each in spec.computations
     }
     column_plans: dict[str, Plan] = {

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Set
 from typing import Any
 
+from millwheel.connect.own_functions import language_of
 from millwheel.core.columns.forms import (
     ComputationForm,
     SourceForm,
@@ -16,7 +17,6 @@ from millwheel.core.columns.forms import (
 from millwheel.core.columns.plan import ColumnPlan
 from millwheel.core.columns.state.inferred import PlansByType
 from millwheel.core.columns.stateless.plans import StatelessPlans
-from millwheel.core.expressions.language import compile_expression
 from millwheel.core.order.labels import labels_of
 from millwheel.core.pipeline.graph import Graph, Node
 from millwheel.core.pipeline.spec import DEAD_LETTERS, AggregationStage, PipelineSpec
@@ -31,8 +31,9 @@ def forms_of(spec: PipelineSpec, graph: Graph, load: Callable[[str], Any]) -> di
     ``load`` gives the object that ``module:name`` names. Raises PipelineError for code that cannot
     be loaded."""
     labels = labels_of(graph, LoadedCode(load))
+    compile_text = language_of(spec).compile
     forms = {
-        each.name: computation_form(each, spec, load, compile_expression, labels)
+        each.name: computation_form(each, spec, load, compile_text, labels)
         for each in spec.computations
     }
     plans = {name: form.plan for name, form in forms.items()}

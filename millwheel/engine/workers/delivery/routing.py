@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from millwheel.core.columns.batch import AnyBatch, ColumnBatch, key_list
 from millwheel.core.columns.key_columns import KeyColumns
-from millwheel.core.expressions.language import compile_expression
+from millwheel.core.expressions.language import BUILT_IN, Language
 from millwheel.core.formats.codec import apart, are_objects
 from millwheel.core.grouping.epochs import Rule
 from millwheel.core.grouping.tables import Network
@@ -59,6 +59,7 @@ class Fanout:
         most_key: int = DEFAULTS.key,
         combined: Collection[str] = (),
         labelled: Collection[str] = (),
+        language: Language = BUILT_IN,
     ) -> None:
         """``combined``: the nodes that may get groups, under their keys, in place of records;
         ``labelled``: those that take labels."""
@@ -81,7 +82,7 @@ class Fanout:
                     consumer, labelled=name in labelled, whole=spec.kind is KeyKind.ALL
                 )
                 if spec.kind is KeyKind.EXPRESSIONS:
-                    consumer = replace(consumer, computed=KeyColumns(spec, compile_expression))
+                    consumer = replace(consumer, computed=KeyColumns(spec, language.compile))
                 if spec.instances > 1:
                     consumer = replace(consumer, divided=spec)
                 if spec.partitions:

@@ -14,6 +14,7 @@ from millwheel.connect.connectors.external.absence import BackOff, absence_of
 from millwheel.connect.connectors.lookups import lookup_of
 from millwheel.connect.lookups.base import Lookup
 from millwheel.connect.lookups.cache import AnswerCache
+from millwheel.connect.own_functions import language_of
 from millwheel.connect.python_objects import load_object
 from millwheel.connect.sinks.adapted import as_writer
 from millwheel.connect.sinks.base import Sink
@@ -31,7 +32,6 @@ from millwheel.core.columns.plan import ColumnPlan
 from millwheel.core.columns.state.inferred import PlansByType
 from millwheel.core.columns.stateless.flow import types_of
 from millwheel.core.columns.stateless.plans import StatelessPlans
-from millwheel.core.expressions.language import compile_expression
 from millwheel.core.formats.codec import stream_decoder
 from millwheel.core.model.limits import DEFAULTS
 from millwheel.core.model.names import NodeName
@@ -44,6 +44,7 @@ from millwheel.core.pipeline.spec import (
     ComputationSpec,
     Delivery,
     KeyKind,
+    KeySpec,
     PipelineSpec,
     Productions,
     SinkSpec,
@@ -65,6 +66,7 @@ from millwheel.core.windows.trees import trigger_from_tree
 from millwheel.engine.workers.bundle.hangs import Hangs
 from millwheel.engine.workers.bundle.operator import Operator
 from millwheel.engine.workers.delivery.combining import combinings_of
+from millwheel.engine.workers.delivery.consumer_keys import Extractor
 from millwheel.engine.workers.delivery.instances import InstanceCounts
 from millwheel.engine.workers.delivery.routing import Fanout, TableRouter
 from millwheel.engine.workers.dictionaries.dictionary import DictionaryOperator
@@ -167,6 +169,7 @@ class Assembly:
         pending = max(shard.pending * spec_limits.in_flight // DEFAULTS.in_flight, 1)
         self._limits = replace(shard, pending=pending, given=spec_limits)
         self._labels = labels_of(self.graph, LoadedCode(self._load))
+        self._language = language_of(spec)
         plans = {c.name: self._column_plan(c) for c in spec.computations}
         self._plans = {name: plan for name, plan in plans.items() if isinstance(plan, ColumnPlan)}
         self._undeclared = {
@@ -209,11 +212,16 @@ class Assembly:
         columns = {name: plan.needs for name, plan in self._plans.items()}
         folder, most = self.spec.folder, self.spec.limits.key
         groups, takers = self._groups, self._labels.takers
-        return Fanout(graph, lambda key: load_extractor(key, folder), columns, most, groups, takers)
+        language = self._language
+
+        def load(key: KeySpec) -> Extractor:
+            return load_extractor(key, folder, language)
+
+        return Fanout(graph, load, columns, most, groups, takers, language)
 
     def _column_plan(self, computation: ComputationSpec) -> AnyPlan | None:
         """How a computation takes columns; None for one that takes records one by one."""
-        parts = self.spec, self._load, compile_expression, self._labels
+        parts = self.spec, self._load, self._language.compile, self._labels
         return computation_form(computation, *parts).plan
 
     def _load(self, name: str) -> Any:
@@ -250,7 +258,7 @@ class Assembly:
                 plan,
                 node_input.stream,
                 example_frame(
-                    types_of(node_input.stream, self.spec, compile_expression), _WARM_ROWS
+                    types_of(node_input.stream, self.spec, self._language.compile), _WARM_ROWS
                 ),
             )
 
@@ -415,7 +423,7 @@ class Assembly:
         if groups is None or not groups.held:
             return rows
         shard = self._column_shard(shard_parts)
-        return ColumnOperator(spec, groups, shard, rows, self._decode, few)
+        return ColumnOperator(spec, groups, shard, rows, self._decode, few, self._language)
 
     def _joined_by_bundle(self, spec: ComputationSpec) -> Any:
         return window_of_join(spec, self.spec)
@@ -439,7 +447,14 @@ class Assembly:
         )
         use, overlay = self._labels.of(spec.name), shard_parts.shard.overlay
         return LookupOperator(
-            spec, self.spec.name, shard, overlay, self._decode, self.spec.limits, use
+            spec,
+            self.spec.name,
+            shard,
+            overlay,
+            self._decode,
+            self.spec.limits,
+            use,
+            self._language,
         )
 
     # --- sources ----------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from typing import Any
 
 from millwheel.adapters.secret_values import revealed
 from millwheel.api import Computation
+from millwheel.connect.own_functions import language_of
 from millwheel.connect.python_objects import missing_file_hint
 from millwheel.core.pipeline.spec import ComputationSpec, PipelineSpec
 from millwheel.core.pipeline.steps import compile_branches, compile_steps
@@ -41,9 +42,9 @@ def computation_of(
         case TableSpec() as work:
             return Tabled(work, spec.outputs)
         case BranchesSpec(branches=branches, match_all=match_all):
-            return Branched(compile_branches(branches, match_all))
+            return Branched(compile_branches(branches, match_all, language_of(pipeline)))
         case StepsSpec(steps=steps):
-            return Stepped(compile_steps(steps, load), spec.outputs)
+            return Stepped(compile_steps(steps, load, language_of(pipeline)), spec.outputs)
     return joined(spec, pipeline)
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from millwheel.connect.own_functions import language_of
 from millwheel.core.aggregates.aggregation import Aggregation
 from millwheel.core.aggregates.specs import compile_aggregation
 from millwheel.core.columns.batch import ColumnBatch
 from millwheel.core.columns.plan import ColumnPlan
 from millwheel.core.columns.state.inferred import PlansByType
-from millwheel.core.expressions.language import compile_expression
 from millwheel.core.machines.combined import combined_window, why_not_combined
 from millwheel.core.machines.specs import windowing_from_spec
 from millwheel.core.model.names import NodeName
@@ -79,7 +79,7 @@ def _compiled(
     windowing = windowing_from_spec(computation, load, retractions)
     aggregation = compile_aggregation(
         computation.aggregates,
-        compile_expression,
+        language_of(spec).compile,
         load,
         computation.condition,
         computation.stage,

@@ -35,7 +35,7 @@ from millwheel.core.columns.state.columns_to_rows import Leaving, Left, keys_lik
 from millwheel.core.columns.state.inferred import PlansByType, types_told
 from millwheel.core.columns.state.steps import StepColumns
 from millwheel.core.columns.windows import ColumnWindows
-from millwheel.core.expressions.language import compile_expression
+from millwheel.core.expressions.language import BUILT_IN, Language
 from millwheel.core.lazy_polars import kind_of, pl
 from millwheel.core.model.keys import Key
 from millwheel.core.model.names import groups_of
@@ -85,13 +85,15 @@ class ColumnOperator(Operator, Validated):
         rows: WindowedOperator,
         decode: Decode,
         few: int = 0,
+        language: Language = BUILT_IN,
     ) -> None:
-        """Bundles of fewer than ``few`` records are grouped in rows."""
+        """Bundles of fewer than ``few`` records are grouped in rows. ``language`` is that of the
+        expressions."""
         self._spec = spec
         self._held = HeldColumns(spec, plan, shard)
         self._rows = rows
         self._aggregation = compile_aggregation(
-            spec.aggregates, compile_expression, None, spec.condition, spec.stage
+            spec.aggregates, language.compile, None, spec.condition, spec.stage
         )
         self._records = RecordGroups(
             self._aggregation, rows.refuse, decode, spec.late == "drop", few

@@ -21,7 +21,7 @@ from millwheel.connect.connectors.external.meanings import (
 from millwheel.connect.connectors.external.tries import Next, Tries
 from millwheel.connect.lookups.base import Lookup, LookupKey, NoAnswer, answers_to
 from millwheel.connect.lookups.cache import UNKNOWN, AnswerCache
-from millwheel.core.expressions.language import compile_expression
+from millwheel.core.expressions.language import BUILT_IN, Language
 from millwheel.core.formats.codec import encode_value
 from millwheel.core.model.limits import Limits
 from millwheel.core.model.names import ShardName, Token
@@ -146,9 +146,15 @@ class LookedUp(Computation):
     """Adds an answer to each record. ``answers`` holds those of the bundle, by the bytes of their
     keys. Stateless."""
 
-    def __init__(self, spec: LookupSpec, by: Sequence[str], outputs: Sequence[str]) -> None:
+    def __init__(
+        self,
+        spec: LookupSpec,
+        by: Sequence[str],
+        outputs: Sequence[str],
+        language: Language = BUILT_IN,
+    ) -> None:
         self._spec = spec
-        self._reads = tuple(compile_expression(text).evaluate for text in spec.by or by)
+        self._reads = tuple(language.compile(text).evaluate for text in spec.by or by)
         self._outputs = tuple(outputs)
         self.answers: dict[bytes, Any] = {}
 
@@ -215,9 +221,10 @@ class LookupOperator(CallbackOperator):
         decode: Decode,
         limits: Limits,
         labels: LabelUse = NO_USE,
+        language: Language = BUILT_IN,
     ) -> None:
         lookup = spec.work_as(LookupSpec)
-        self._looked_up = LookedUp(lookup, shard.by, spec.outputs)
+        self._looked_up = LookedUp(lookup, shard.by, spec.outputs, language)
         super().__init__(
             spec, pipeline, self._looked_up, overlay, decode, _CACHED_STATES, limits, labels
         )

@@ -13,9 +13,9 @@ from operator import itemgetter
 from typing import Any
 
 from millwheel.adapters.ports import StoreView
+from millwheel.connect.own_functions import language_of
 from millwheel.connect.python_objects import load_object
 from millwheel.core.columns.from_spec import float_sums
-from millwheel.core.expressions.language import compile_expression
 from millwheel.core.formats.store_layout import WINDOW, key_prefix, unpack
 from millwheel.core.machines.counted import CountMachine
 from millwheel.core.machines.cumulative import CumulativeMachine
@@ -88,7 +88,7 @@ class WindowedOperator(Operator, Validated):
         self.finish_row: Callable[[dict[str, Any]], dict[str, Any]] = finisher(spec, pipeline)
         self._machine = machine_from_spec(
             spec,
-            compile_expression,
+            language_of(pipeline).compile,
             lambda name: load_object(name, pipeline.folder),
             takes_retractions(spec, pipeline),
         )
@@ -490,9 +490,11 @@ def finisher(
     nothing was summed."""
     floats: tuple[str, ...] = ()
     if spec.stage is AggregationStage.FINAL:
-        floats = float_sums(spec, given_of(spec, pipeline).fields, compile_expression)
+        floats = float_sums(spec, given_of(spec, pipeline).fields, language_of(pipeline).compile)
     elif spec.stage is AggregationStage.WHOLE and len(spec.inputs) == 1:
-        floats = float_sums(spec, pipeline.stream(spec.inputs[0].stream).fields, compile_expression)
+        floats = float_sums(
+            spec, pipeline.stream(spec.inputs[0].stream).fields, language_of(pipeline).compile
+        )
 
     def finish(row: dict[str, Any]) -> dict[str, Any]:
         return {**row, **{name: float(row[name]) for name in floats}}

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 from millwheel.adapters.ports import StoreView
+from millwheel.connect.own_functions import language_of
 from millwheel.connect.python_objects import load_object
 from millwheel.core.columns.forms import computation_form
 from millwheel.core.columns.plan import ColumnPlan
 from millwheel.core.columns.stateless.plans import StatelessPlans
 from millwheel.core.columns.windows import results_of, windows_of_key
-from millwheel.core.expressions.language import compile_expression
 from millwheel.core.machines.specs import machine_from_spec
 from millwheel.core.pipeline.graph import takes_retractions
 from millwheel.core.pipeline.spec import ComputationSpec, PipelineSpec
@@ -69,8 +69,9 @@ class StoreAnswers:
     def _of_windows(self, spec: ComputationSpec) -> Answers:
         load: Callable[[str], Any] = lambda name: self._load(name, self._spec.folder)  # noqa: E731
         back = takes_retractions(spec, self._spec)
-        machine = machine_from_spec(spec, compile_expression, load, back)
-        plan = computation_form(spec, self._spec, load, compile_expression).plan
+        compile_text = language_of(self._spec).compile
+        machine = machine_from_spec(spec, compile_text, load, back)
+        plan = computation_form(spec, self._spec, load, compile_text).plan
         if plan is None or isinstance(plan, StatelessPlans):
             rows = WindowAnswers(spec, machine, finisher(spec, self._spec))
             return lambda query, store, watermark_us: rows.answer(query, [], store, watermark_us)

@@ -8,12 +8,13 @@ column of a sink, which may be empty.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from typing import Any
 
+from millwheel.connect.own_functions import named_alone
 from millwheel.core.aggregates.functions import FUNCTIONS, orders_of
-from millwheel.core.expressions.language import compile_expression
 from millwheel.core.pipeline.spec import ComputationSpec, KeySpec, PipelineSpec, SinkSpec
 from millwheel.core.pipeline.work import BranchesSpec, DeduplicateSpec, LookupSpec, StepsSpec
 from millwheel.language.spec.checks.field_flow import exact_fields
@@ -24,6 +25,7 @@ from millwheel.language.spec.reading.reader import NodeReader
 
 _NEARLY = 0.75  # similar enough to be the same name, misspelt
 
+Compile = Callable[[str], Any]
 Classes = Mapping[str, Sequence[str]]
 """Stream to the fields of its class, for streams that have one."""
 
@@ -80,64 +82,81 @@ def _streams(names: Sequence[str]) -> str:
 
 
 def _uses(spec: PipelineSpec) -> Iterator[_Use]:
+    compile_text = named_alone(spec.functions).compile
     for computation in spec.computations:
         path = ("computations", computation.name)
         for node_input in computation.inputs:
             yield from _of_key(
-                node_input.key, node_input.stream, (*path, "input", node_input.stream, "key")
+                compile_text,
+                node_input.key,
+                node_input.stream,
+                (*path, "input", node_input.stream, "key"),
             )
         streams = tuple(each.stream for each in computation.inputs)
-        yield from _of_aggregates(computation, streams)
-        yield from _of_expressions(computation, streams)
+        yield from _of_aggregates(compile_text, computation, streams)
+        yield from _of_expressions(compile_text, computation, streams)
     for sink in spec.sinks:
-        yield from _of_key(sink.key, sink.stream, ("sinks", sink.stream, sink.kind, "by"))
+        yield from _of_key(
+            compile_text, sink.key, sink.stream, ("sinks", sink.stream, sink.kind, "by")
+        )
         yield from _of_columns(sink)
 
 
-def _of_key(key: KeySpec, stream: str, path: tuple[str, ...]) -> Iterator[_Use]:
+def _of_key(
+    compile_text: Compile, key: KeySpec, stream: str, path: tuple[str, ...]
+) -> Iterator[_Use]:
     if key.plain:
         for name in key.names:
             yield _Use(name, (stream,), path)
     for name, text in zip(key.names, key.texts, strict=bool(key.texts)):
-        yield from _named(text, (stream,), (*path, name))
+        yield from _named(compile_text, text, (stream,), (*path, name))
 
 
-def _of_aggregates(computation: ComputationSpec, streams: tuple[str, ...]) -> Iterator[_Use]:
+def _of_aggregates(
+    compile_text: Compile, computation: ComputationSpec, streams: tuple[str, ...]
+) -> Iterator[_Use]:
     """Arguments that are the name of a field are sure; expressions are not."""
     for aggregate in computation.aggregates:
         path = ("computations", computation.name, "aggregate", aggregate.name)
         if aggregate.function in FUNCTIONS and aggregate.argument.isidentifier():
             yield _Use(aggregate.argument, streams, path)
         else:
-            yield from _named(aggregate.argument, streams, path)
+            yield from _named(compile_text, aggregate.argument, streams, path)
         for text in orders_of(aggregate):
+            plain = text.isidentifier()
             yield from (
-                [_Use(text, streams, path)] if text.isidentifier() else _named(text, streams, path)
+                [_Use(text, streams, path)] if plain else _named(compile_text, text, streams, path)
             )
-        yield from _named(aggregate.condition, streams, path)
+        yield from _named(compile_text, aggregate.condition, streams, path)
 
 
-def _of_expressions(computation: ComputationSpec, streams: tuple[str, ...]) -> Iterator[_Use]:
+def _of_expressions(
+    compile_text: Compile, computation: ComputationSpec, streams: tuple[str, ...]
+) -> Iterator[_Use]:
     path = ("computations", computation.name)
-    yield from _named(computation.condition, streams, (*path, "where"))
+    yield from _named(compile_text, computation.condition, streams, (*path, "where"))
     match computation.work:
         case DeduplicateSpec(fields=fields):
             yield from (_Use(name, streams, (*path, "deduplicate")) for name in fields)
         case BranchesSpec(branches=branches):
             for branch in branches:
-                yield from _named(branch.condition, streams, (*path, "branch", branch.stream))
+                yield from _named(
+                    compile_text, branch.condition, streams, (*path, "branch", branch.stream)
+                )
         case LookupSpec(by=by):
             for text in by:
-                yield from _named(text, streams, (*path, "enrich", "by"))
+                yield from _named(compile_text, text, streams, (*path, "enrich", "by"))
         case StepsSpec(steps=(step, *_)):  # the next one gets what this one makes
             for text in (step.expression, *step.fields.values()):
-                yield from _named(text, streams, (*path, step.kind.value))
+                yield from _named(compile_text, text, streams, (*path, step.kind.value))
 
 
-def _named(expression: str, streams: tuple[str, ...], path: tuple[str, ...]) -> Iterator[_Use]:
+def _named(
+    compile_text: Compile, expression: str, streams: tuple[str, ...], path: tuple[str, ...]
+) -> Iterator[_Use]:
     if expression:
         yield from (
-            _Use(name, streams, path, sure=False) for name in compile_expression(expression).fields
+            _Use(name, streams, path, sure=False) for name in compile_text(expression).fields
         )
 
 

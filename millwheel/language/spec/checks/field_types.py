@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from millwheel.connect.own_functions import named_alone
 from millwheel.core.aggregates.functions import FUNCTIONS, make_aggregator
 from millwheel.core.expressions.columns import kind_of_value
-from millwheel.core.expressions.language import compile_expression
 from millwheel.core.pipeline.spec import ComputationSpec, InputSpec, PipelineSpec
 from millwheel.core.pipeline.work import AggregateSpec
 from millwheel.errors import RecordError
@@ -43,7 +43,7 @@ def check_field_types(reader: NodeReader, spec: PipelineSpec, top: YamlNode) -> 
 def _problem_of_key(spec: PipelineSpec, node_input: InputSpec) -> str:
     declared = spec.stream(node_input.stream).fields
     for text in node_input.key.texts:
-        kind = kind_of_value(text, declared, compile_expression)
+        kind = kind_of_value(text, declared, named_alone(spec.functions).compile)
         if kind in _NO_KEYS:
             return (
                 f"a key cannot be {kind}, as `{text}` is by the types that the stream"

@@ -14,7 +14,6 @@ import re
 from millwheel.connect.python_objects import OBJECT_NAME
 from millwheel.core.aggregates.functions import FUNCTIONS as AGGREGATES
 from millwheel.core.expressions.functions import FUNCTIONS
-from millwheel.core.expressions.language import compile_expression
 from millwheel.core.pipeline.spec import InputSpec, KeyKind, KeySpec
 from millwheel.language.spec.reading.nodes import YamlNode
 from millwheel.language.spec.reading.parts import (
@@ -130,7 +129,7 @@ def _named(reader: NodeReader, node: YamlNode) -> KeySpec:
                 " record belongs to; write it below aggregate",
             )
         elif text := reader.expression(child, "lower(path)"):
-            if _is_constant(text):
+            if not reader.language.compile(text).fields:
                 reader.bad(
                     child,
                     f"`{text[:80]}` is the same for all records; for one group of everything write"
@@ -149,10 +148,6 @@ def _aggregate_in(node: YamlNode) -> str:
     text = node.value if isinstance(node.value, str) else ""
     called = (name for name in _CALL.findall(text) if name not in FUNCTIONS)
     return next((name for name in called if name in AGGREGATES), "")
-
-
-def _is_constant(text: str) -> bool:
-    return not compile_expression(text).fields
 
 
 def _quoted(text: str) -> str:

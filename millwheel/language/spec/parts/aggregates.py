@@ -19,7 +19,6 @@ from typing import Any
 
 from millwheel.connect.python_objects import OBJECT_NAME
 from millwheel.core.aggregates.functions import FUNCTIONS, make_aggregator
-from millwheel.core.expressions.language import compile_expression
 from millwheel.core.pipeline.spec import Divided, InputSpec
 from millwheel.core.pipeline.work import AggregateSpec
 from millwheel.language.spec.keys.written import key_names
@@ -175,7 +174,9 @@ def _checked(reader: NodeReader, node: YamlNode, spec: AggregateSpec) -> Aggrega
     if aggregator is None:
         return None
     if aggregator.of_rows:
-        read = [reader.attempt(node, partial(compile_expression, t)) for t in aggregator.orders]
+        read = [
+            reader.attempt(node, partial(reader.language.compile, t)) for t in aggregator.orders
+        ]
         return None if None in read else spec
     if aggregator.needs_argument and not spec.argument and not reader.problems.concerns(node.path):
         reader.bad(

@@ -13,7 +13,7 @@ from difflib import get_close_matches
 from typing import TypeVar
 
 from millwheel.connect.python_objects import OBJECT_NAME
-from millwheel.core.expressions.language import compile_expression
+from millwheel.core.expressions.language import BUILT_IN, Language
 from millwheel.core.model.times import duration_us
 from millwheel.language.spec.reading.nodes import YamlNode
 from millwheel.language.spec.reading.problems import Problems, did_you_mean, unknown
@@ -34,9 +34,11 @@ def is_expression(text: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class NodeReader:
-    """Reads nodes of one file, and collects their ``problems``."""
+    """Reads nodes of one file, and collects their ``problems``. Its expressions are of the
+    ``language``."""
 
     problems: Problems
+    language: Language = BUILT_IN
 
     def bad(self, node: YamlNode, text: str) -> None:
         """Note a problem at a node."""
@@ -190,7 +192,7 @@ class NodeReader:
         )
         return (
             text
-            if text and self.attempt(node, lambda: compile_expression(text)) is not None
+            if text and self.attempt(node, lambda: self.language.compile(text)) is not None
             else ""
         )
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import millwheel
+from millwheel.testing import PipelineHarness
 
 # --- names ----------------------------------------------------------------------------------------
 
@@ -163,3 +164,17 @@ def test_options_that_do_not_fit_the_constructor_are_named(problems: Any) -> Non
     (found,) = problems(text + "hits.process(It, options={'limits': 3})")
     assert found.startswith("p.py:8: computations.It.options: It cannot be built")
     assert "did you mean 'limit'?" in found
+
+
+def test_functions_for_expressions_are_named_or_given(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("def twice(n): return n * 2\n")
+    (tmp_path / "own.py").write_text(
+        "from millwheel import InjectionSource, Pipeline, StdoutSink\n"
+        "p = Pipeline('own', functions={'twice': 'mine:twice', 'more': lambda n: n + 1})\n"
+        "hits = p.read('hits', InjectionSource(), timestamp='ts')\n"
+        "hits.map({'x': 'twice(more(n))'}, output='out').write(StdoutSink())\n"
+    )
+    with PipelineHarness(str(tmp_path / "own.py")) as harness:
+        harness.push("hits", [{"ts": 1, "n": 4}])
+        harness.finish()
+        assert harness.read("out") == [{"x": 10}]

@@ -14,12 +14,12 @@ from dataclasses import replace
 from typing import Any
 
 from millwheel.adapters.ports import StateStore, StoreView
+from millwheel.connect.own_functions import language_of
 from millwheel.connect.python_objects import load_object
 from millwheel.core.aggregates.aggregation import FILTERED, Aggregation
 from millwheel.core.aggregates.specs import compile_aggregation
 from millwheel.core.columns.plan import ColumnPlan
 from millwheel.core.columns.slices import SlicePlan
-from millwheel.core.expressions.language import compile_expression
 from millwheel.core.formats.store_layout import EXPIRED, SLICE, number8, slice_prefix
 from millwheel.core.model.failures import in_words
 from millwheel.core.model.keys import Key
@@ -277,5 +277,5 @@ def aggregation_of(spec: ComputationSpec, pipeline: PipelineSpec) -> Aggregation
     load: Callable[[str], Any] = lambda name: load_object(name, pipeline.folder)  # noqa: E731
     back = takes_retractions(spec, pipeline)
     return compile_aggregation(
-        spec.aggregates, compile_expression, load, spec.condition, spec.stage, back
+        spec.aggregates, language_of(pipeline).compile, load, spec.condition, spec.stage, back
     )

@@ -1,0 +1,90 @@
+"""The functions of ``functions:``, loaded from the user's code, and the boundary around them."""
+
+from __future__ import annotations
+
+import inspect
+import signal
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from millwheel.connect.python_objects import load_object
+from millwheel.core.aggregates.plain_data import copied
+from millwheel.core.expressions.declared import MOST_ARGUMENTS
+from millwheel.core.expressions.language import BUILT_IN, Language
+from millwheel.core.expressions.own import OwnFunction
+from millwheel.core.model.failures import in_words
+from millwheel.core.pipeline.spec import PipelineSpec
+from millwheel.errors import (
+    CorruptionError,
+    FencedError,
+    InvariantError,
+    PipelineError,
+    RecordError,
+)
+
+FATAL = (CorruptionError, FencedError, InvariantError)
+"""Errors that concern the whole shard, not a single record."""
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+def passes(ex: BaseException) -> bool:
+    """Whether an exception of user code ends the worker. A KeyboardInterrupt does where Python
+    itself makes one of a signal; workers handle their signals in another way, so there it comes
+    from the user's code."""
+    if isinstance(ex, KeyboardInterrupt):
+        return signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    return isinstance(ex, FATAL)
+
+
+def language_of(spec: PipelineSpec) -> Language:
+    """The language of the expressions of a pipeline. Raises PipelineError for a function that
+    cannot be loaded."""
+    if not spec.functions:
+        return BUILT_IN
+    return Language(
+        {
+            name: own_function(name, load_object(target, spec.folder))
+            for name, target in spec.functions.items()
+        }
+    )
+
+
+def named_alone(functions: Mapping[str, str]) -> Language:
+    """The same, where no code of the user's is loaded and nothing is computed."""
+    return Language({name: OwnFunction(name, _unloaded) for name in functions})
+
+
+def own_function(name: str, function: Any) -> OwnFunction:
+    """A function under the name that expressions have for it. Raises PipelineError for what cannot
+    be called."""
+    if not callable(function):
+        raise PipelineError(f"{name} is a {type(function).__name__}, not a function")
+    least, most = _arity(function)
+
+    def call(*arguments: Any) -> Any:
+        try:
+            return function(*map(copied, arguments))  # its own: others see the record, too
+        except RecordError:
+            raise
+        except BaseException as ex:  # it is the user's: any exception concerns this record
+            if passes(ex):
+                raise
+            raise RecordError(f"{name}() failed: {in_words(ex)}") from ex
+
+    return OwnFunction(name, call, least, most)
+
+
+def _arity(function: Callable[..., Any]) -> tuple[int, int]:
+    """The fewest and the most arguments that it takes, as far as Python knows."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return 0, MOST_ARGUMENTS
+    positional = [each for each in parameters if each.kind in _POSITIONAL]
+    least = sum(each.default is inspect.Parameter.empty for each in positional)
+    repeated = any(each.kind is inspect.Parameter.VAR_POSITIONAL for each in parameters)
+    return least, MOST_ARGUMENTS if repeated else len(positional)
+
+
+def _unloaded(*arguments: Any) -> Any:
+    raise InvariantError("code of the user's that was not loaded is called")

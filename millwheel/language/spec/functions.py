@@ -1,0 +1,74 @@
+"""The ``functions:`` part: functions of the user's own, by the names that expressions call them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from millwheel.connect.own_functions import named_alone, own_function
+from millwheel.connect.python_objects import load_object
+from millwheel.core.expressions.functions import FUNCTIONS as KNOWN
+from millwheel.core.expressions.language import Language
+from millwheel.core.expressions.nodes import CONSTANTS
+from millwheel.core.expressions.own import OwnFunction
+from millwheel.errors import PipelineError
+from millwheel.language.spec.reading.nodes import YamlNode
+from millwheel.language.spec.reading.parts import Entries, Field, ObjectName
+from millwheel.language.spec.reading.reader import NodeReader
+
+_EXAMPLE = "{rating: scores:rating}"
+FUNCTIONS = Field(
+    "",
+    Entries(ObjectName("scores:rating"), _EXAMPLE),
+    "[functions of yours](expressions.md#functions-of-your-own) for the expressions of"
+    " computations: names, each with its `module:function`",
+)
+_READ = ("has", "get", "field", *CONSTANTS)
+"""Words of expressions that are no functions of the table."""
+
+
+@dataclass(frozen=True, slots=True)
+class Functions:
+    """Names with their ``module:function``, and the language that has them."""
+
+    targets: Mapping[str, str]
+    language: Language
+
+
+def read_functions(reader: NodeReader, top: YamlNode, folder: str, check_code: bool) -> Functions:
+    """The functions of a pipeline. Without ``check_code`` none is loaded."""
+    node = top.value.get("functions") if top.is_map else None
+    targets: Mapping[str, str] = FUNCTIONS.value(reader, node, {})
+    for name in targets:
+        assert node is not None
+        _check_name(reader, node.value[name], name)
+    if not check_code or not targets:
+        return Functions(targets, named_alone(targets))
+    own = {name: _loaded(reader, node, name, target, folder) for name, target in targets.items()}
+    return Functions(targets, Language(own))
+
+
+def _check_name(reader: NodeReader, node: YamlNode, name: str) -> None:
+    if not name.isidentifier():
+        reader.bad(
+            node,
+            f"{name[:80]!r} cannot be called: write letters, digits and _, not beginning with a"
+            " digit",
+        )
+    elif name in KNOWN or name in _READ:
+        reader.bad(node, f"expressions have {name!r} already; choose another name")
+
+
+def _loaded(
+    reader: NodeReader, node: YamlNode | None, name: str, target: str, folder: str
+) -> OwnFunction:
+    try:
+        return own_function(name, load_object(target, folder))
+    except PipelineError as ex:
+        assert node is not None
+        reader.bad(node.value[name], str(ex))
+        return OwnFunction(name, _missing)
+
+
+def _missing(*arguments: object) -> None:
+    """Stands for a function that could not be loaded, which is a problem already."""

@@ -1,0 +1,94 @@
+"""The boundary around functions of the user's that expressions call."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from millwheel.connect.own_functions import language_of, named_alone, own_function
+from millwheel.core.expressions.declared import MOST_ARGUMENTS
+from millwheel.core.expressions.language import BUILT_IN
+from millwheel.core.pipeline.spec import PipelineSpec
+from millwheel.errors import CorruptionError, InvariantError, PipelineError, RecordError
+
+
+def raising(ex: BaseException) -> Any:
+    def function(value: Any) -> Any:
+        raise ex
+
+    return own_function("f", function)
+
+
+@pytest.mark.parametrize(
+    "ex", [KeyError("x"), ZeroDivisionError(), SystemExit(3), MemoryError(), GeneratorExit()]
+)
+def test_whatever_it_raises_concerns_the_record(ex: BaseException) -> None:
+    with pytest.raises(RecordError, match=rf"f\(\) failed: {type(ex).__name__}"):
+        raising(ex).call(1)
+
+
+def test_its_own_refusal_is_told_as_it_is() -> None:
+    with pytest.raises(RecordError, match=r"^not this one$"):
+        raising(RecordError("not this one")).call(1)
+
+
+@pytest.mark.parametrize("ex", [CorruptionError("bad disk"), InvariantError("never")])
+def test_what_concerns_the_shard_passes(ex: Exception) -> None:
+    with pytest.raises(type(ex)):
+        raising(ex).call(1)
+
+
+def test_it_cannot_change_what_others_see() -> None:
+    tags = ["a"]
+    own_function("f", lambda value: value.append("b")).call(tags)
+    assert tags == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("function", "arity"),
+    [
+        (lambda a, b=1: 0, (1, 2)),
+        (lambda *a: 0, (0, MOST_ARGUMENTS)),
+        (lambda a, *, b=1: 0, (1, 1)),
+        (sys.stdout.write, (1, 1)),
+        (min, (0, MOST_ARGUMENTS)),  # Python does not tell
+    ],
+)
+def test_the_number_of_arguments_is_what_python_tells(
+    function: Any, arity: tuple[int, int]
+) -> None:
+    own = own_function("f", function)
+    assert (own.least, own.most) == arity
+
+
+def spec_of(folder: Path, **functions: str) -> PipelineSpec:
+    return PipelineSpec("p", (), (), (), str(folder), functions=functions)
+
+
+def test_the_language_of_a_pipeline_has_its_own_functions(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("def twice(n): return n * 2\nN = 1\n")
+    assert language_of(spec_of(tmp_path)) is BUILT_IN
+    found = language_of(spec_of(tmp_path, twice="mine:twice"))
+    assert found.compile("twice(n)").evaluate({"n": 4}) == 8
+    with pytest.raises(PipelineError, match="N is a int, not a function"):
+        language_of(spec_of(tmp_path, N="mine:N"))
+
+
+def test_two_pipelines_of_a_process_have_functions_of_their_own(tmp_path: Path) -> None:
+    languages = []
+    for number in (2, 3):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        (folder / "mine.py").write_text(f"def times(n): return n * {number}\n")
+        languages.append(language_of(spec_of(folder, times="mine:times")))
+    assert [each.compile("times(n)").evaluate({"n": 5}) for each in languages] == [10, 15]
+
+
+def test_names_alone_load_nothing(tmp_path: Path) -> None:
+    expression = named_alone({"rating": "gone:rating"}).compile("rating(n) + k")
+    assert expression.fields == ("n", "k")
+    with pytest.raises(InvariantError):
+        expression.evaluate({"n": 1, "k": 2})

@@ -1,0 +1,161 @@
+"""Functions of the user's that a pipeline names for its expressions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from millwheel.language.spec import load_pipeline
+from millwheel.language.spec.ship import files_to_ship
+from millwheel.testing import PipelineHarness
+
+PIPELINE = """\
+pipeline: p
+functions: {rating: "scores:rating"}
+streams:
+  hits: {source: {injection: {}}, timestamp: {field: ts, unit: s}FIELDS}
+computations:
+  good:
+    input: {hits: {key: {grade: "rating(price, country)"}}}
+    window: {tumbling: 10s}
+    where: rating(price, country) > 0
+    aggregate: {n: count, best: {max: "rating(price, country) * 10"}}
+    output: good
+  made: {input: hits, map: {r: "rating(price, country)"}, output: made}
+  ways: {input: made, branch: {high: r > 2, low: otherwise}}
+  kept: {input: hits, filter: "rating(price) == 3", output: kept}
+sinks: {good: stdout, made: stdout, high: stdout, kept: stdout, low: stdout}
+"""
+SCORES = """\
+import sys
+
+def rating(price, country="DE"):
+    if country == "exit":
+        sys.exit(1)
+    return 3 if price < 100 else {"DE": 1, "FR": 2}[country]
+
+NAME = "x"
+"""
+RECORDS = [
+    {"ts": 1, "price": 5, "country": "DE"},
+    {"ts": 2, "price": 500, "country": "DE"},
+    {"ts": 3, "price": 500, "country": "FR"},
+    {"ts": 4, "price": 500, "country": "??"},
+    {"ts": 5, "price": 500, "country": "exit"},
+]
+
+
+@pytest.fixture
+def scored(folder: Path) -> Path:
+    (folder / "scores.py").write_text(SCORES)
+    return folder
+
+
+def written(folder: Path, fields: str = "") -> Path:
+    (folder / "scored.yaml").write_text(PIPELINE.replace("FIELDS", fields))
+    return folder / "scored.yaml"
+
+
+@pytest.mark.parametrize("fields", ["", ", fields: {ts: int, price: int, country: str}"])
+def test_they_are_called_in_keys_conditions_aggregates_steps_and_branches(
+    scored: Path, fields: str
+) -> None:
+    with PipelineHarness(str(written(scored, fields))) as harness:
+        harness.push("hits", RECORDS)
+        harness.finish()
+        assert sorted((row["grade"], row["n"], row["best"]) for row in harness.read("good")) == [
+            (1, 1, 10),
+            (2, 1, 20),
+            (3, 1, 30),
+        ]
+        assert sorted(row["r"] for row in harness.read("made")) == [1, 2, 3]
+        assert [row["r"] for row in harness.read("high")] == [3]
+        assert [row["ts"] for row in harness.read("kept")] == [1]
+        letters = harness.read("dead_letters")
+    told = {(each["computation"], each["reason"]) for each in letters}
+    assert ("good", "rating() failed: KeyError: '??'") in told
+    assert ("good", "rating() failed: SystemExit: 1") in told
+    assert {each["value"]["country"] for each in letters} == {"??", "exit"}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "why"),
+    [
+        ("scores:rating", "scores:ratings", "functions.rating: module 'scores'"),
+        ("scores:rating", "scores:NAME", "functions.rating: rating is a str, not a function"),
+        ("scores:rating", "scores", "functions.rating: 'scores' names no Python object"),
+        ('{rating: "', '{lower: "', "functions.lower: expressions have 'lower' already"),
+        ('{rating: "', '{get: "', "functions.get: expressions have 'get' already"),
+        ('{rating: "', '{"a b": "', "functions.a b: 'a b' cannot be called"),
+        ("rating(price) == 3", "ratng(price) == 3", "unknown function 'ratng'; did you mean 'rat"),
+        ("rating(price) == 3", "rating() == 3", "rating() takes 1 to 2 arguments, not 0"),
+        (
+            "kept: stdout",
+            'kept: {files: {path: o, partition_by: "{rating(price)}"}}',
+            "rating() is a function of yours, which sinks do not have; compute the field",
+        ),
+    ],
+)
+def test_mistakes_are_told_before_a_run(
+    problems: Any, scored: Path, before: str, after: str, why: str
+) -> None:
+    text = PIPELINE.replace("FIELDS", "").replace(before, after, 1)
+    assert why in "\n".join(problems(text))
+
+
+def test_a_question_of_a_pipeline_has_none(problems: Any, scored: Path) -> None:
+    text = PIPELINE.replace("FIELDS", "") + "queries: {q: {formula: rating(good.n)}}\n"
+    assert "unknown function 'rating'" in "\n".join(problems(text))
+
+
+def test_workers_get_their_modules(scored: Path) -> None:
+    spec = load_pipeline(written(scored))
+    assert spec.functions == {"rating": "scores:rating"}
+    assert scored / "scores.py" in files_to_ship(spec)
+
+
+def test_a_copy_that_was_checked_before_is_read_without_them(scored: Path) -> None:
+    path = written(scored)
+    (scored / "scores.py").write_text("raise RuntimeError('imported')\n")
+    assert load_pipeline(path, check_code=False).functions == {"rating": "scores:rating"}
+
+
+ASKED = """\
+pipeline: asked
+functions: {rating: "scores:rating"}
+streams:
+  hits: {source: {injection: {}}, timestamp: {field: ts, unit: s}, fields: {ts: int, price: int}}
+computations:
+  sums:
+    input: {hits: {key: {grade: rating(price)}}}
+    slices: {every: 10s, keep: 1h}
+    where: rating(price) > 0
+    aggregate: {total: {sum: rating(price)}}
+  newest:
+    input: {hits: {key: {grade: rating(price)}}}
+    window: {tumbling: 10s}
+    aggregate: {most: {max: rating(price) * 2}}
+    queryable: latest
+    output: newest
+  divided:
+    input: {hits: {key: {grade: rating(price)}}}
+    window: {tumbling: 10s}
+    aggregate: {mean: {mean: rating(price)}}
+    skew: scatter(2)
+    output: divided
+sinks: {newest: stdout, divided: stdout}
+"""
+
+
+def test_they_are_called_in_slices_divided_keys_and_what_is_asked(scored: Path) -> None:
+    (scored / "asked.yaml").write_text(ASKED)
+    with PipelineHarness(str(scored / "asked.yaml")) as harness:
+        harness.push("hits", [{"ts": at, "price": price} for at, price in enumerate((5, 7, 500))])
+        harness.advance_watermark(60_000_000)
+        assert harness.ask("sums", 3, "1m", 20_000_000).values == {"total": 6}
+        assert harness.ask("newest", 1).values == {"most": 2}
+        harness.finish()
+        means = {row["grade"]: row["mean"] for row in harness.read("divided")}
+    assert means == {1: 1.0, 3: 3.0}
