@@ -149,23 +149,19 @@ hot:
     "q7": Query(
         "the highest bids of each ten seconds",
         """
-at:
-  input: bids
-  map: {auction: auction, price: price, bidder: bidder, at: dateTime // 10000}
-  output: timed
 highest:
-  input: {timed: {key: at}}
+  input: {bids: {key: all}}
   window: {tumbling: 10s}
   aggregate: {price: {max: price}}
   output: highest
 best:
-  input: {timed: {key: [at, price]}, highest: {key: [at, price]}}
+  input: {bids: {key: price}, highest: {key: price}}
   window: {tumbling: 10s}
   join: inner
   output: rows""",
         """select auction, price, bidder from bid
   qualify price = max(price) over (partition by dateTime // 10000)""",
-        ("timed.auction", "timed.price", "timed.bidder"),
+        ("bids.auction", "bids.price", "bids.bidder"),
     ),
     "q8": Query(
         "who sells within ten seconds of having come",
@@ -240,12 +236,8 @@ q14:
     "q15": Query(
         "statistics of each day, as they change",
         f"""
-days:
-  input: bids
-  map: {{day: "{_DAY}", price: price, bidder: bidder, auction: auction}}
-  output: dated
 q15:
-  input: {{dated: {{key: day}}}}{_CHANGES}
+  input: {{bids: {{key: {{day: "{_DAY}"}}}}}}{_CHANGES}
   aggregate:{_STATISTICS.replace(chr(10), chr(10) + "  ")}
   output: rows""",
         f"select {_DAY_SQL}, {_STATISTICS_SQL} from bid group by 1",
@@ -256,12 +248,8 @@ q15:
     "q16": Query(
         "statistics of each channel and day, as they change",
         f"""
-days:
-  input: bids
-  map: {{day: "{_DAY}", channel: channel, price: price, bidder: bidder, auction: auction}}
-  output: dated
 q16:
-  input: {{dated: {{key: [channel, day]}}}}{_CHANGES}
+  input: {{bids: {{key: {{channel: channel, day: "{_DAY}"}}}}}}{_CHANGES}
   aggregate:{_STATISTICS.replace(chr(10), chr(10) + "  ")}
   output: rows""",
         f"select channel, {_DAY_SQL}, {_STATISTICS_SQL} from bid group by 1, 2",
@@ -272,12 +260,8 @@ q16:
     "q17": Query(
         "statistics of each auction and day, as they change",
         f"""
-days:
-  input: bids
-  map: {{day: "{_DAY}", auction: auction, price: price}}
-  output: dated
 q17:
-  input: {{dated: {{key: [auction, day]}}}}{_CHANGES}
+  input: {{bids: {{key: {{auction: auction, day: "{_DAY}"}}}}}}{_CHANGES}
   aggregate:
     bids: count
     low: {{count: {{where: "price < 10000"}}}}
