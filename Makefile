@@ -12,9 +12,11 @@ run: $(READY)
 
 test: test-fast test-slow
 
+# One more than there are cores: here and there a test waits.
+JOBS := $(shell echo $$(($$(nproc) + 1)))
 # Without a JVM. What measures ratios runs alone.
 test-fast: $(READY)
-	$(BIN)/python -m pytest -q -m "not slow" -n logical --dist loadfile --ignore tests/guard tests examples
+	$(BIN)/python -m pytest -q -m "not slow" -n $(JOBS) --dist loadfile --ignore tests/guard tests examples
 	$(BIN)/python -m pytest -q -m "not slow" tests/guard
 
 # The properties with new examples each time, for a quiet hour: what it finds becomes an example of its own.

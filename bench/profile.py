@@ -36,7 +36,7 @@ STAGES = (
     ("stores", ("adapters/stores", "write_behind")),
     (
         "journal",
-        ("adapters/journal/", "core/formats/journal_segment", "commits.py", "background.py"),
+        ("adapters/journal/", "core/formats/journal_segment", "commits.py", "threads/journal.py"),
     ),
     ("reading and parsing", ("sources/", "decode_lines")),
     ("times, lateness, keys at the source", ("timestamps.py", "workers/sources/")),

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from millwheel.core.aggregates.families.adding import Cells, Unadded, cells
 from millwheel.core.aggregates.families.exact_sums import SCALE_BITS
 from millwheel.core.columns import plan as column_plans
+from millwheel.core.columns.batch import key_column
 from millwheel.core.columns.plan import COUNT, END, KEY, START, ColumnPlan
 from millwheel.core.model.times import MAX_TIME
 from millwheel.core.pipeline.spec import InputSpec, KeyKind, KeySpec
@@ -71,7 +72,7 @@ def test_groups_are_those_of_a_hash_table(records: list[Row], changes: dict[str,
     assert plan is not None
     batch = batch_of(records)
     if changes.get("inputs"):
-        batch = pair_keys(plan, batch)
+        batch = pair_keys(batch)
     groups = plan.group(batch)
     with pytest.MonkeyPatch.context() as patched:
         expected = by_hash(plan, batch, patched)
@@ -79,8 +80,8 @@ def test_groups_are_those_of_a_hash_table(records: list[Row], changes: dict[str,
     assert totals(groups) == totals(expected)
 
 
-def pair_keys(plan: ColumnPlan, batch: Any) -> Any:
-    return replace(batch, keys=plan.keys_of(batch.frame, np.zeros(len(batch), np.int64)))
+def pair_keys(batch: Any) -> Any:
+    return replace(batch, keys=key_column([batch.frame["ad"], batch.frame["size"]]))
 
 
 def test_groups_are_in_the_order_of_windows_and_keys() -> None:
