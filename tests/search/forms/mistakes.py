@@ -26,7 +26,7 @@ def mistake(within: int, first: int = 1) -> Any:
     return enlist
 
 
-@mistake(within=40)
+@mistake(within=5, first=189)
 def results_go_on_in_columns_unseen() -> Context:
     """Only sources look for nulls: the results of a computation are taken as they are."""
     right = ColumnPlan.check
