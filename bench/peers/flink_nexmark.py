@@ -118,14 +118,14 @@ def run(tables):
             'path' = 'file://{INPUT}/', 'format' = 'json',
             'source.path.regex-pattern' = '.*/{name}-.*')"""
         )
-    tables.execute_sql(f"CREATE TEMPORARY VIEW result AS {QUERIES[QUERY]}")
-    types = tables.from_path("result").get_schema().get_field_data_types()
+    tables.execute_sql(f"CREATE TEMPORARY VIEW answer AS {QUERIES[QUERY]}")
+    types = tables.from_path("answer").get_schema().get_field_data_types()
     columns = ", ".join(f"c{n} {sql_type(each)}" for n, each in enumerate(types))
     sink = f"'connector' = 'filesystem', 'path' = 'file://{OUTPUT}/rows', 'format' = 'json'"
     if QUERY in CHANGING:
         sink = "'connector' = 'blackhole'"
     tables.execute_sql(f"CREATE TABLE rows_out ({columns}) WITH ({sink})")
-    tables.execute_sql("INSERT INTO rows_out SELECT * FROM result").wait()
+    tables.execute_sql("INSERT INTO rows_out SELECT * FROM answer").wait()
     Path(OUTPUT).mkdir(parents=True, exist_ok=True)
     Path(OUTPUT, "done").write_text("")
 
