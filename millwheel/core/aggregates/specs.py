@@ -82,11 +82,11 @@ def _named(spec: AggregateSpec, compile_expression: Compile, load: Load | None) 
 def _of_rows(
     spec: AggregateSpec, aggregator: Aggregator[Any], compile_expression: Compile
 ) -> Named:
-    reads = [_argument(text, False, compile_expression) for text in aggregator.orders]
+    reads = [_value_reader(text, False, compile_expression) for text in aggregator.orders]
     condition = compile_expression(spec.condition).evaluate if spec.condition else None
 
     def evaluate(record: Any) -> Any:
-        return [[read(record) for read in reads if read is not None], record]
+        return [[read(record) for read in reads], record]
 
     # Not the orders alone: what reads the field n shares its value by this name.
     reading = f"records by {', '.join(aggregator.orders)}"
@@ -94,8 +94,10 @@ def _of_rows(
 
 
 def _argument(text: str, optional: bool, compile_expression: Compile) -> Evaluate | None:
-    if not text:
-        return None
+    return _value_reader(text, optional, compile_expression) if text else None
+
+
+def _value_reader(text: str, optional: bool, compile_expression: Compile) -> Evaluate:
     if text.isidentifier():
         return field_reader(text, optional)
     evaluate: Evaluate = compile_expression(text).evaluate

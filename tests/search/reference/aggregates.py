@@ -206,7 +206,7 @@ def _orders(function: str, options: Any) -> tuple[list[str], list[bool]]:
     return [text.removesuffix(" desc").removesuffix(" asc") for text in texts], ways
 
 
-_bytes_of = msgspec.msgpack.Encoder(order="deterministic").encode
+_content = msgspec.msgpack.Encoder(order="deterministic").encode
 
 
 def _in_order(function: str) -> Callable[[Pairs, Any], list[Any]]:
@@ -214,7 +214,7 @@ def _in_order(function: str) -> Callable[[Pairs, Any], list[Any]]:
 
     def ordered(pairs: Pairs, options: Any) -> list[Any]:
         rows = [(values, time, row) for (values, row), time in pairs]
-        rows.sort(key=lambda each: _bytes_of(each[2]))
+        rows.sort(key=lambda each: (_content(each[2]), msgspec.msgpack.encode(each[2])))
         rows.sort(key=lambda each: each[1], reverse=function == "last_row")
         _, ways = _orders(function, options)
         for index, descending in reversed(list(enumerate(ways))):

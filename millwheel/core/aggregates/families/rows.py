@@ -17,10 +17,12 @@ import msgspec
 
 from millwheel.core.aggregates.base import AggregateFunction, Aggregator
 from millwheel.core.aggregates.families.choice import check_ordered, rank
+from millwheel.core.aggregates.plain_data import copied
 from millwheel.errors import RecordError
 
 _DIRECTION = re.compile(r"(?P<text>.*\S)\s+(?P<way>asc|desc)\s*", re.DOTALL)
-_encode = msgspec.msgpack.Encoder(order="deterministic").encode
+_content = msgspec.msgpack.Encoder(order="deterministic").encode
+_as_it_stands = msgspec.msgpack.Encoder().encode
 Entry = list[Any]
 """[the values that the order reads, timestamp (µs), record]."""
 
@@ -57,14 +59,15 @@ class _Descending:
 
 
 class _Bytes:
-    """A record by its bytes, which are made only where everything before them is equal."""
+    """A record by its bytes, which are made only where everything before them is equal. The order
+    of its fields decides last: columns may have another one."""
 
     def __init__(self, row: Any) -> None:
         self._row = row
 
     @cached_property
-    def data(self) -> bytes:
-        return _encode(self._row)
+    def data(self) -> tuple[bytes, bytes]:
+        return _content(self._row), _as_it_stands(self._row)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Bytes) and self.data == other.data
@@ -132,7 +135,7 @@ class ChosenRows(Aggregator[list[Entry]]):
         return self._first([*acc, *entries])
 
     def merge(self, acc: list[Entry], other: list[Entry]) -> list[Entry]:
-        return self._first([*acc, *map(_copied, other)])
+        return self._first([*acc, *map(copied, other)])
 
     def result(self, acc: list[Entry]) -> Any:
         if self._one:
@@ -151,11 +154,6 @@ class ChosenRows(Aggregator[list[Entry]]):
             for value, descending in zip(values, self._directions, strict=True)
         )
         return (*parts, -timestamp if self._latest else timestamp, _Bytes(row))
-
-
-def _copied(entry: Entry) -> Entry:
-    made: Entry = msgspec.msgpack.decode(_encode(entry))
-    return made
 
 
 def _by(function: str, descending: bool) -> Callable[[Mapping[str, Any]], Aggregator[Any]]:
@@ -183,7 +181,7 @@ def _top_rows(options: Mapping[str, Any]) -> Aggregator[Any]:
 def _texts(function: str, options: Mapping[str, Any], example: str) -> list[str]:
     by = options.get("by")
     texts = [by] if isinstance(by, str) else by
-    if not isinstance(texts, list) or not texts or not all(isinstance(t, str) for t in texts):
+    if not isinstance(texts, list) or not all(isinstance(t, str) and t for t in texts or [None]):
         raise ValueError(
             f"{function} needs a field or an expression to order by, or a list of them, not"
             f" {by!r}; write {example}"

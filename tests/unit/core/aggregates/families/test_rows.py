@@ -15,12 +15,13 @@ from millwheel.core.pipeline.work import AggregateSpec
 from millwheel.errors import PipelineError, RecordError
 from millwheel.testing import PipelineHarness
 
-RECORD = st.fixed_dictionaries(
-    {
-        "a": st.integers(0, 2),
-        "b": st.sampled_from(["x", "y", 1, 1.0, 0.0, -0.0]),
-        "c": st.integers(0, 1),
-    }
+VALUES = st.tuples(
+    st.integers(0, 2), st.sampled_from(["x", "y", 1, 1.0, 0.0, -0.0]), st.integers(0, 1)
+)
+RECORD = st.builds(
+    lambda values, names: {name: dict(zip("abc", values, strict=True))[name] for name in names},
+    VALUES,
+    st.permutations("abc"),
 )
 SPECS = [
     AggregateSpec("best", "max_by", options={"by": "a"}),
@@ -113,6 +114,7 @@ def test_a_rank_is_a_field_more_and_the_record_stays_as_it_is() -> None:
         ("top_rows", {"by": "a"}, "top_rows needs `k`, a whole number"),
         ("top_rows", {"by": [], "k": 1}, "needs a field or an expression to order by"),
         ("top_rows", {"by": "a", "k": 1, "rank": "the place"}, "`rank` is the name of a field"),
+        ("max_by", {"by": ""}, "max_by needs a field or an expression to order by"),
         ("max_by", {}, "max_by needs a field or an expression to order by"),
         ("max_by", {"by": [3]}, r"not \[3\]; write {max_by: price}"),
         ("last_row", {"by": "a"}, "last_row has no option 'by'"),
