@@ -23,7 +23,7 @@ from millwheel.core.pipeline.work import (
     Work,
 )
 from millwheel.core.windows.panes import Accumulation
-from millwheel.language.spec.keys.written import BY_RECORD, key_names, read_input_key
+from millwheel.language.spec.keys.notation import BY_RECORD, key_names, read_input_key
 from millwheel.language.spec.parts.aggregates import (
     WINDOW_FIELDS,
     check_keys,

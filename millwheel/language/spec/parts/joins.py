@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from millwheel.core.pipeline.spec import ComputationSpec, InputSpec, KeyKind, PipelineSpec
 from millwheel.core.pipeline.work import EnrichSpec, JoinKind, JoinSpec, Missing
-from millwheel.language.spec.keys.written import key_names
+from millwheel.language.spec.keys.notation import key_names
 from millwheel.language.spec.parts.aggregates import WINDOW_FIELDS
 from millwheel.language.spec.reading.nodes import YamlNode
 from millwheel.language.spec.reading.parts import Choice, Field, FilePart, NameText, Own, Text
