@@ -105,6 +105,22 @@ def checked_to_parse(form: str) -> tuple[tuple[str, str], ...]:
     return pieces
 
 
+_OF_DAY_US = {  # Fixed: µs of the units of a day
+    "H": 3600 * SECOND,
+    "I": 3600 * SECOND,
+    "p": 3600 * SECOND,
+    "M": 60 * SECOND,
+    "S": SECOND,
+    "f": 1,
+}
+
+
+def resolution_us(form: str) -> int:
+    """Times that lie in the same stretch of so many µs, counted from 1970, have the same text in
+    UTC. Raises ValueError for what is no format."""
+    return min([_OF_DAY_US.get(code, DAY_US) for code, _ in checked(form)], default=DAY_US)
+
+
 def formatted(wall: int, offset: int, form: str) -> str:
     """The text of what clocks show, which are ``offset`` µs ahead of UTC."""
     at = _Shown(wall, offset)

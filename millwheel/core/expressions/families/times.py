@@ -15,6 +15,7 @@ from millwheel.core.expressions.terms import (
     NoColumns,
     Term,
     by_numpy,
+    by_steps,
     constant_of,
     kinds,
 )
@@ -185,6 +186,23 @@ def _trunc_columns(terms: Sequence[Term]) -> Term:
     return Term(column, "int", exact=(*terms[0].exact, fits))
 
 
+def _format_columns(terms: Sequence[Term]) -> Term:
+    """Without a zone. Records come close together, so few texts are made for many of them."""
+    kinds(terms, "int", "str")
+    form = constant_of(terms[1])
+    try:
+        step_us = formats.resolution_us(form)
+    except ValueError:
+        raise NoColumns from None
+
+    def formatted(moments: Sequence[int]) -> list[str]:
+        return [formats.formatted(moment, 0, form) for moment in moments]
+
+    fits = terms[0].double.abs() < SAFE_INT
+    column = by_steps(formatted, terms[0].column, step_us, "str")
+    return Term(column, "str", exact=(*terms[0].exact, fits))
+
+
 _AT = "'2026-03-29T12:34:56.789Z'"
 
 FUNCTIONS = table(
@@ -259,6 +277,7 @@ FUNCTIONS = table(
             ("date_format(0, '%a %H:%M %z', 'Asia/Tokyo')", "Thu 09:00 +0900"),
         ),
         checks={"time": time_of, "format": formats.checked, "zone": zone_of},
+        columns=_format_columns,
     ),
     Function(
         "trunc(time: time, unit: text, zone?: text) -> int",

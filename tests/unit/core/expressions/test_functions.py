@@ -137,6 +137,8 @@ def _constant(kind: str, parameter: str, data: Any) -> str:
         return repr(
             data.draw(st.sampled_from(["a", "^(A)?", "(a)(b)?", "\\w$", "a%", "%a%", "_b"]))
         )
+    if parameter == "format":
+        return repr(data.draw(st.sampled_from(["%Y-%m-%d", "%d/%m %H:%M", "day %j", "%S.%f %z"])))
     if kind == "s":
         words = TEXTS | st.sampled_from(["a%", "%a", "%a%", "%", "a%b", "_"])
         return repr(data.draw(words))
@@ -204,6 +206,7 @@ def test_each_column_form_is_one(name: str) -> None:
         "case": "case(i0 > 1, s0, 'x')",
         "part": "part(s0, '/', -1)",
         "time_of": "time_of(i0, 'ms')",
+        "date_format": "date_format(i0, '%Y')",
         "matches": "matches(s0, 'a+')",
         "regexp_extract": "regexp_extract(s0, '(a+)|b')",
     }

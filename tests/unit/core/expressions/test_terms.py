@@ -11,6 +11,7 @@ from millwheel.core.expressions.terms import (
     NoColumns,
     Term,
     by_numpy,
+    by_steps,
     constant_of,
     exact_of,
     kinds,
@@ -44,3 +45,17 @@ def test_numpy_divides_once() -> None:
     frame = pl.DataFrame({"f": [5.0, -0.0], "g": [3.0, 0.1]})
     found = by_numpy(operator.truediv, [pl.col("f"), pl.lit(3.0)], "float")
     assert repr(frame.select(found)["f"].to_list()) == repr([5.0 / 3.0, -0.0])
+
+
+def test_a_function_of_steps_is_asked_once_for_each() -> None:
+    asked: list[int] = []
+
+    def act(starts: list[int]) -> list[str]:
+        asked.extend(starts)
+        return [str(start) for start in starts]
+
+    frame = pl.DataFrame({"n": [25, -1, 20, 3, 29]})
+    found = frame.select(by_steps(act, pl.col("n"), 10, "str"))["n"]  # type: ignore[arg-type]
+    assert found.to_list() == ["20", "-10", "20", "0", "20"]
+    assert asked == [-10, 0, 20]
+    assert frame[:0].select(by_steps(act, pl.col("n"), 10, "str"))["n"].dtype == pl.String  # type: ignore[arg-type]

@@ -8,7 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millwheel.core.instants.formats import checked, checked_to_parse, formatted, parsed
+from millwheel.core.instants.formats import (
+    checked,
+    checked_to_parse,
+    formatted,
+    parsed,
+    resolution_us,
+)
 from millwheel.core.instants.numbers import datetime_us
 
 MOMENTS = st.datetimes(datetime(1000, 1, 1), datetime(9999, 12, 31))
@@ -20,6 +26,14 @@ def test_codes_are_those_of_python(moment: datetime, code: str, minutes: int) ->
     offset = timedelta(minutes=minutes)
     known = moment.replace(tzinfo=timezone(offset)).strftime(f"a%{code}b")
     assert formatted(datetime_us(moment), minutes * 60_000_000, f"a%{code}b") == known
+
+
+@given(MOMENTS, st.text(st.sampled_from(CODES), min_size=1, max_size=3))
+def test_times_of_one_step_have_one_text(moment: datetime, codes: str) -> None:
+    form = "".join(f"%{code}" for code in codes)
+    wall, step = datetime_us(moment), resolution_us(form)
+    for other in (wall - wall % step, wall - wall % step + step - 1):
+        assert formatted(other, 0, form) == formatted(wall, 0, form)
 
 
 @given(

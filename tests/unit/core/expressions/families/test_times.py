@@ -10,8 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from millwheel.core.expressions.columns import term_over_columns
 from millwheel.core.expressions.families.times import FUNCTIONS, time_of
 from millwheel.core.expressions.language import compile_expression
+from millwheel.core.expressions.terms import NoColumns
 from millwheel.core.instants.texts import text_us
 from millwheel.core.windows.zones import Days
 
@@ -113,3 +115,11 @@ def test_a_time_is_a_whole_number_or_iso_text() -> None:
     for name, given_ in (("year", (2**62, "UTC")), ("trunc", (2**62, "1d", "UTC"))):
         with pytest.raises(ValueError, match="outside of"):
             ACTS[name](*given_)
+
+
+@pytest.mark.parametrize(
+    "text", ["date_format(t, '%H', 'Asia/Tokyo')", "date_format(t, s)", "date_format(s, '%H')"]
+)
+def test_formats_with_a_zone_or_of_fields_have_no_column_form(text: str) -> None:
+    with pytest.raises(NoColumns):
+        term_over_columns(compile_expression(text).tree, {"t": "int", "s": "str"})
