@@ -75,10 +75,6 @@ _STATISTICS_COLUMNS = (
 )
 _DAY = "date_format(time_of(dateTime, 'ms'), '%Y-%m-%d')"
 _DAY_SQL = "strftime(make_timestamp(dateTime * 1000), '%Y-%m-%d')"
-_CHANGES = """
-  window: global
-  trigger: {repeat: {after_count: 1}}
-  accumulation: accumulating"""
 
 QUERIES = {
     "q0": Query(
@@ -237,7 +233,7 @@ q14:
         "statistics of each day, as they change",
         f"""
 q15:
-  input: {{bids: {{key: {{day: "{_DAY}"}}}}}}{_CHANGES}
+  input: {{bids: {{key: {{day: "{_DAY}"}}}}}}
   aggregate:{_STATISTICS.replace(chr(10), chr(10) + "  ")}
   output: rows""",
         f"select {_DAY_SQL}, {_STATISTICS_SQL} from bid group by 1",
@@ -249,7 +245,7 @@ q15:
         "statistics of each channel and day, as they change",
         f"""
 q16:
-  input: {{bids: {{key: {{channel: channel, day: "{_DAY}"}}}}}}{_CHANGES}
+  input: {{bids: {{key: {{channel: channel, day: "{_DAY}"}}}}}}
   aggregate:{_STATISTICS.replace(chr(10), chr(10) + "  ")}
   output: rows""",
         f"select channel, {_DAY_SQL}, {_STATISTICS_SQL} from bid group by 1, 2",
@@ -261,7 +257,7 @@ q16:
         "statistics of each auction and day, as they change",
         f"""
 q17:
-  input: {{bids: {{key: {{auction: auction, day: "{_DAY}"}}}}}}{_CHANGES}
+  input: {{bids: {{key: {{auction: auction, day: "{_DAY}"}}}}}}
   aggregate:
     bids: count
     low: {{count: {{where: "price < 10000"}}}}
@@ -282,10 +278,10 @@ q17:
     ),
     "q18": Query(
         "the last bid of each bidder for each auction, as it changes",
-        f"""
+        """
 q18:
-  input: {{bids: {{key: [bidder, auction]}}}}{_CHANGES}
-  aggregate: {{bids: count, last: last_row}}
+  input: {bids: {key: [bidder, auction]}}
+  aggregate: {bids: count, last: last_row}
   output: rows""",
         """select auction, bidder, max(dateTime), count(*) from bid group by 1, 2""",
         ("last.auction", "last.bidder", "last.dateTime", "bids"),
@@ -294,10 +290,10 @@ q18:
     ),
     "q19": Query(
         "the ten highest bids of each auction, as they change",
-        f"""
+        """
 q19:
-  input: {{bids: {{key: auction}}}}{_CHANGES}
-  aggregate: {{bids: count, top: {{top_rows: [price desc, dateTime], k: 10, rank: place}}}}
+  input: {bids: {key: auction}}
+  aggregate: {bids: count, top: {top_rows: [price desc, dateTime], k: 10, rank: place}}
   output: rows""",
         """select auction, count(*), list(price order by price desc, dateTime)[1:10],
     list(dateTime order by price desc, dateTime)[1:10] from bid group by 1""",

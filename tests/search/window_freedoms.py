@@ -19,6 +19,8 @@ def windowed(base: Facts, c: ComputationSpec, spec: PipelineSpec, stated: bool, 
     wants_late = c.firing.allowed_lateness_us > 0 or c.late != "drop"
     unpaced = free.racing is not None or free.deaf or (not stated and not _upstream(c, spec))
     racing = wants_late and unpaced
+    if c.is_change_log:
+        return _change_log(base, c, spec, free)
     if racing or not (base.paced or base.timely) or not base.timed:
         # pipeline.md, Late records: "late for a window when the computation's watermark has passed
         # the window's end"
@@ -71,6 +73,25 @@ def windowed(base: Facts, c: ComputationSpec, spec: PipelineSpec, stated: bool, 
     return Made(facts, {c.late_side: aside if known else NOTHING})
 
 
+def _change_log(base: Facts, c: ComputationSpec, spec: PipelineSpec, free: Free) -> Made:
+    """pipeline.md, Change logs: "The rows folded by key are a function of the input, their
+    timestamps included. How many versions come before, and which, is chance." No record is late,
+    so the watermark has no part in it; a version may be behind it."""
+    retracting = c.firing.accumulation == "retracting"
+    level = min(base.level, Level.STANDING, _fired(base, c, spec, free))
+    if not free.ended and "every" in str(c.firing.trigger):
+        level = Level.NOTHING
+    if not base.timed or not _order_suffices(base, c):
+        level = Level.NOTHING
+    if base.level is Level.STANDING and not (base.retracts and retracting):
+        level = Level.NOTHING
+    order = Order.NONE if free.crashing else Order.KEY
+    facts = Facts(
+        level, order, base.keyed, False, False, False, True, retracting, doubled=base.doubled
+    )
+    return Made(facts)
+
+
 def _upstream(c: ComputationSpec, spec: PipelineSpec) -> bool:
     """Whether all of its input comes from computations."""
     return all(spec.stream(given.stream).source is None for given in c.inputs)
@@ -115,7 +136,7 @@ def _fired(base: Facts, c: ComputationSpec, spec: PipelineSpec, free: Free) -> L
     # before the window fires depends on how far it is from shard to shard.
     called = {stream for each in spec.computations if each.called for stream in each.outputs}
     timed = free.racing is not None or any(given.stream in called for given in c.inputs)
-    loose = loose or (timed and "after_processing_time" in words)
+    loose = loose or (timed and bool(words & {"after_processing_time", "every"}))
     changes = bool(c.windowed.window.options.get("changes"))
     loose = loose or ("default" in words and c.firing.allowed_lateness_us > 0) or c.late == "refire"
     loose = loose or (changes and c.firing.allowed_lateness_us > 0)
@@ -169,4 +190,4 @@ def _closes(tree: Any) -> bool:
         return False
     if isinstance(tree, str):
         return tree not in ("default", "never", "after_watermark")
-    return not tree.keys() <= {"default", "never", "repeat", "after_watermark"}
+    return not tree.keys() <= {"default", "never", "repeat", "every", "after_watermark"}

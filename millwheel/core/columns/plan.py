@@ -39,6 +39,7 @@ from millwheel.core.windows.lateness import still_open
 from millwheel.core.windows.windows import (
     Count,
     Cumulative,
+    Forever,
     SessionPieces,
     Sessions,
     Sliding,
@@ -152,6 +153,8 @@ class ColumnPlan:
             return self._by_count(
                 keys, stamps, bundle, count_windows(keys, self.window.count, filled)
             )
+        if isinstance(self.window, Forever):
+            return self._of_keys(keys, stamps, bundle)
         assigned = self._assign(keys, stamps)
         if len(assigned.rows) != len(stamps) or isinstance(self.window, Sliding):
             keys, bundle = keys[assigned.rows], bundle[assigned.rows]
@@ -162,6 +165,28 @@ class ColumnPlan:
         ]
         whole = pl.DataFrame([*columns, *bundle.get_columns()])
         return self._together(whole, pl.len().cast(pl.Int64).alias(COUNT), self._grouped())
+
+    def _of_keys(self, keys: pl.Series, stamps: Int64s, bundle: pl.DataFrame) -> pl.DataFrame:
+        """One row for each key, which spans the timestamps of its records."""
+        parts = [part.alias(f"{KEY}{at}") for at, part in enumerate(key_parts(keys))]
+        spans = [pl.Series(START, stamps), pl.Series(END, stamps + 1)]
+        whole = pl.DataFrame([*parts, *spans, *bundle.get_columns()])
+        names = [part.name for part in parts]
+        grouped = (
+            whole.lazy()
+            .group_by(names, maintain_order=True)
+            .agg(
+                pl.col(START).min(),
+                pl.col(END).max(),
+                pl.len().cast(pl.Int64).alias(COUNT),
+                *self._grouped(),
+            )
+            .collect(engine="in-memory")
+        )
+        made = [
+            grouped[name].alias(field) for name, field in zip(names, self.key_types, strict=True)
+        ]
+        return grouped.with_columns(key_column(made).alias(KEY)).select(list(self.schema))
 
     def _by_count(
         self, keys: pl.Series, stamps: Int64s, bundle: pl.DataFrame, counted: CountedRows
@@ -246,7 +271,9 @@ class ColumnPlan:
     def late(self, batch: ColumnBatch, watermark: int) -> npt.NDArray[np.bool_] | None:
         """Which records are of a window that ends at or before ``watermark``. None when there is
         none, and where a record has several windows, or one that does not depend on its time."""
-        if batch.earliest >= watermark or isinstance(self.window, (Sliding, Cumulative, Count)):
+        if batch.earliest >= watermark or isinstance(
+            self.window, (Sliding, Cumulative, Count, Forever)
+        ):
             return None
         late = np.logical_not(
             still_open(assign_array(self.window, batch.timestamps).ends, watermark)
@@ -339,7 +366,8 @@ class ColumnPlan:
 
     def row_groups(self, groups: pl.DataFrame) -> Iterator[tuple[Key, Group]]:
         """Groups with the accumulators of the row form."""
-        begins = isinstance(self.window, Sessions)  # with their first record
+        spans = isinstance(self.window, Forever)
+        begins = spans or isinstance(self.window, Sessions)  # with their first record
         for key, row in zip(key_list(groups[KEY]), groups.iter_rows(named=True), strict=True):
             acc = [aggregate.to_acc(row) for aggregate in self.aggregates]
             yield (
@@ -349,7 +377,7 @@ class ColumnPlan:
                     acc,
                     row[COUNT],
                     row[START] if begins else None,
-                    None,
+                    row[END] - 1 if spans else None,
                 ),
             )
 

@@ -27,6 +27,7 @@ from millwheel.core.windows.triggers import AfterWatermark, Default
 from millwheel.core.windows.windows import (
     Count,
     Cumulative,
+    Forever,
     Global,
     SessionPieces,
     Sessions,
@@ -133,6 +134,8 @@ def _fires_again(windowing: Windowing) -> str:
     """Why a window may fire other than once, as the watermark passes its end, and then for late
     records alone; "" when it may not."""
     window, trigger = windowing.window, windowing.trigger
+    if isinstance(window, Forever):
+        return "each group is merged with what its key has"
     stays = isinstance(window, Tumbling | Global) or (
         isinstance(window, Sliding) and not window.changes
     )
@@ -169,7 +172,7 @@ def _why_no_groups(windowing: Windowing) -> str:
         return f"sessions look at each record where {why}"
     if isinstance(window, WindowPieces):
         return "a part of a divided key looks at each record"
-    if not can_assign(window) and not isinstance(window, Count | Sessions):
+    if not can_assign(window) and not isinstance(window, Count | Sessions | Forever):
         return "its windows are code of your own"
     if isinstance(window, Cumulative) and not _adds_steps(windowing):
         return "cumulative windows with a trigger or late: refire look at each record"

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from millwheel.core.aggregates.aggregation import Aggregation
+from millwheel.core.machines.change_logs import ChangeLogMachine
 from millwheel.core.machines.counted import CountMachine
 from millwheel.core.machines.cumulative import CumulativeMachine
 from millwheel.core.machines.fixed import AlignedMachine
 from millwheel.core.machines.key_windows import KeyWindowMachine
-from millwheel.core.machines.session_retractions import UnmergingMachine
-from millwheel.core.machines.sessions import MergingMachine
+from millwheel.core.machines.merging.session_retractions import UnmergingMachine
+from millwheel.core.machines.merging.sessions import MergingMachine
 from millwheel.core.machines.silences import SilencesMachine
 from millwheel.core.machines.sliced import PiecesMachine
+from millwheel.core.windows.combinations import Repeat
 from millwheel.core.windows.contract import LatePolicy, Machine, Windowing
 from millwheel.core.windows.panes import Accumulation, OutputTime
 from millwheel.core.windows.triggers import Default
@@ -18,6 +20,7 @@ from millwheel.core.windows.windows import (
     Count,
     Cumulative,
     Custom,
+    Forever,
     Sessions,
     Sliding,
     Tumbling,
@@ -33,6 +36,9 @@ def make_machine(windowing: Windowing, aggregation: Aggregation) -> Machine:
     _check_late(windowing)
     if windowing.takes_retractions:
         _check_retractions(windowing, aggregation)
+    if isinstance(window, Forever):
+        _check_forever(windowing)
+        return ChangeLogMachine(windowing, aggregation, window)
     if isinstance(window, Count):
         _check_count(windowing)
         return CountMachine(windowing, aggregation, window)
@@ -90,6 +96,19 @@ def _check_retractions(windowing: Windowing, aggregation: Aggregation) -> None:
             "its input carries retractions, and a discarding pane cannot take back what an earlier"
             " pane emitted; write accumulation: retracting (or accumulating), or use only count"
             " and sum"
+        )
+
+
+def _check_forever(windowing: Windowing) -> None:
+    if not isinstance(windowing.trigger, Repeat):
+        raise ValueError(
+            "a change log goes on for ever: write trigger: {every: 1s}, or leave trigger out to"
+            " emit what each bundle changes"
+        )
+    if windowing.accumulation is Accumulation.DISCARDING:
+        raise ValueError(
+            "the versions of a change log have all records of their group: write accumulation:"
+            " retracting or accumulating, or leave it out"
         )
 
 

@@ -10,7 +10,7 @@ from millwheel.core.aggregates.aggregation import Buffered, Evaluate
 from millwheel.core.aggregates.specs import compile_aggregation
 from millwheel.core.machines.choice import make_machine
 from millwheel.core.pipeline.spec import AggregationStage, ComputationSpec
-from millwheel.core.pipeline.work import WindowCallbackSpec, WindowSpec
+from millwheel.core.pipeline.work import FOREVER, WindowCallbackSpec, WindowSpec
 from millwheel.core.slices.levels import slice_levels
 from millwheel.core.windows.contract import LatePolicy, Machine, Windowing
 from millwheel.core.windows.kinds import WINDOW_KINDS
@@ -20,6 +20,7 @@ from millwheel.core.windows.windows import (
     Count,
     Cumulative,
     Custom,
+    Forever,
     Global,
     SessionPieces,
     Sessions,
@@ -51,6 +52,8 @@ def window_from_spec(spec: WindowSpec, load: Load | None = None) -> WindowFuncti
         return _custom(spec.options, load)
     if spec.kind == _SLICES:
         return _slices(**spec.options)
+    if spec.kind == FOREVER:
+        return Forever(spec.options.get("ttl_us"))
     kind = WINDOW_KINDS.get(spec.kind)
     if kind is None:
         kinds = ", ".join(sorted([*WINDOW_KINDS, "custom"]))

@@ -16,6 +16,7 @@ from millwheel.core.model.failures import SHARE, OnError
 from millwheel.core.model.keys import NULL, Key
 from millwheel.core.model.limits import DEFAULTS, Limits
 from millwheel.core.pipeline.work import (
+    FOREVER,
     NOTHING,
     AggregateSpec,
     AggregationSpec,
@@ -252,6 +253,11 @@ class ComputationSpec:
         return self.work if isinstance(self.work, WindowedSpec) else None
 
     @property
+    def is_change_log(self) -> bool:
+        """Whether it keeps one group for each key, without windows, and emits what changes."""
+        return isinstance(self.work, AggregationSpec) and self.work.window.kind == FOREVER
+
+    @property
     def called(self) -> CallbackSpec | None:
         """The class of the user's that gets its records, alone or by window."""
         if isinstance(self.work, WindowCallbackSpec):
@@ -292,7 +298,8 @@ class ComputationSpec:
     def takes_late(self) -> bool:
         """True when records that are late at the source may still change what it does."""
         lateness_us = self.firing.allowed_lateness_us
-        return lateness_us > 0 or self.late != "drop" or isinstance(self.work, SlicesSpec)
+        ends = not isinstance(self.work, SlicesSpec) and not self.is_change_log
+        return lateness_us > 0 or self.late != "drop" or not ends
 
     @property
     def identified(self) -> bool:

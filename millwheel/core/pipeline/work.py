@@ -79,6 +79,10 @@ class BranchesSpec:
 # --- windows --------------------------------------------------------------------------------------
 
 
+FOREVER = "forever"
+"""The kind of what is no window: the groups of a change log. No file names it."""
+
+
 @dataclass(frozen=True, slots=True)
 class WindowSpec:
     """How records are put into windows, as written: ``kind`` and its settings in µs or plain
@@ -86,7 +90,7 @@ class WindowSpec:
 
     kinds: tumbling (size_us, offset_us, time_zone, empty), sliding (size_us, every_us, offset_us,
     changes), session (gap_us), global, count (count), cumulative (size_us, every_us, time_zone),
-    custom (factory).
+    custom (factory), forever (ttl_us).
     """
 
     kind: str

@@ -157,11 +157,13 @@ def stated_window(row: Mapping[str, Any]) -> Window:
     return Window(row["window_start"], row["window_end"])
 
 
-def pane_row(pane: Pane, head: Mapping[str, Any]) -> dict[str, Any]:
+def pane_row(pane: Pane, head: Mapping[str, Any], bounded: bool = True) -> dict[str, Any]:
     """The record value that a pane becomes: the fields of its key (``head``), ``window_start``,
-    ``window_end`` (µs) and the results, marked if it is a retraction."""
+    ``window_end`` (µs; unless it is not ``bounded``) and the results, marked if it is a
+    retraction."""
     row: dict[str, Any] = dict(head)
-    row["window_start"], row["window_end"] = pane.window
+    if bounded:
+        row["window_start"], row["window_end"] = pane.window
     if isinstance(pane.result, dict):
         row.update(pane.result)
     else:

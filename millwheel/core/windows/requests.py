@@ -38,7 +38,7 @@ class Requests:
             own.timer_at_us = at
             call.effects.timers.append(TimerEffect(call.key, tag_of(slot), Domain.EVENT, at))
         if self._clocked:
-            self._renew_clock(slot, own, call)
+            self.renew_clock(slot, own, call)
         if self._shares and not complete:
             self._renew_shares(slot, at, call)
         self._hold(slot, own, self._hold_at(own, window, complete), call)
@@ -66,7 +66,7 @@ class Requests:
         own.clock_at_us = None
         return Times(times.watermark, max(times.now_us, at + 1), times.percentiles)
 
-    def _renew_clock(self, slot: Slot, own: WindowState, call: Call) -> None:
+    def renew_clock(self, slot: Slot, own: WindowState, call: Call) -> None:
         wake = (
             MAX_TIME if own.trigger is None else self._trigger.wake(own.trigger, call.times.now_us)
         )

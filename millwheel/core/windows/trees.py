@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from millwheel.core.model.times import duration_text
+from millwheel.core.model.times import duration_text, duration_us
 from millwheel.core.windows.combinations import (
     AfterAll,
     AfterAny,
@@ -149,7 +149,8 @@ class InnerTriggers(Enum):
 class TriggerForm:
     """A trigger in a file: ``read`` makes it of the argument behind its name, ``write`` is the
     inverse (None: there is no argument). ``inner`` are the triggers in it, by the ``names`` that
-    they have; ``needed`` when none of these may be left out."""
+    they have; ``needed`` when none of these may be left out. ``short`` for others: it is not
+    written."""
 
     kind: type[Trigger]
     read: _Build
@@ -157,6 +158,15 @@ class TriggerForm:
     inner: InnerTriggers = InnerTriggers.NONE
     names: tuple[str, ...] = ()
     needed: bool = False
+    short: bool = False
+
+
+def _every(argument: Any, reader: _Reader) -> Trigger:
+    """All windows together, at multiples of a duration of the wall clock."""
+    us = duration_us(argument)
+    if us <= 0:
+        raise reader.error(f"needs a time between two firings such as 1s, not {argument!r}")
+    return Repeat(AfterProcessingTime(0, us))
 
 
 def _of_one(kind: type[Repeat | Once]) -> TriggerForm:
@@ -231,6 +241,7 @@ FORMS: dict[str, TriggerForm] = {
         lambda trigger, inner: trigger.share,
     ),
     "repeat": _of_one(Repeat),
+    "every": TriggerForm(Repeat, _every, short=True),
     "once": _of_one(Once),
     "any": _of_several(AfterAny),
     "all": _of_several(AfterAll),
@@ -245,7 +256,7 @@ FORMS: dict[str, TriggerForm] = {
 }
 """All triggers but those of the user's own code, which are ``custom``."""
 NAMES = (*FORMS, _CUSTOM)
-_NAME_OF = {form.kind: name for name, form in FORMS.items()}
+_NAME_OF = {form.kind: name for name, form in FORMS.items() if not form.short}
 
 
 def trigger_tree(trigger: Trigger, custom: Callable[[Trigger], Any]) -> Any:

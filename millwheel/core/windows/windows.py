@@ -225,6 +225,19 @@ class Global:
         return (GLOBAL_WINDOW,)
 
 
+@dataclass(frozen=True, slots=True)
+class Forever:
+    """No windows: each key is one group, whose result is emitted as it changes. That of a key
+    without a record for ``ttl`` µs of event time is forgotten (None: never)."""
+
+    ttl: int | None = None
+
+    merging = False
+
+    def assign(self, timestamp: int) -> Sequence[Window]:
+        return (GLOBAL_WINDOW,)
+
+
 @dataclass(frozen=True, slots=True, init=False)
 class Count:
     """Every ``count`` records of a key in a row, in order of arrival. A pane's window spans their

@@ -17,6 +17,8 @@ from millwheel.core.pipeline.spec import ComputationSpec, PipelineSpec, SinkSpec
 from millwheel.core.pipeline.visitors import numbered
 from millwheel.core.tables.planning import tabled
 from millwheel.core.windows.triggers import Default
+from millwheel.language.spec.change_logs.speaking import decided
+from millwheel.language.spec.checks.change_logs import check_change_logs
 from millwheel.language.spec.checks.code import CodeChecks
 from millwheel.language.spec.checks.field_names import check_field_names
 from millwheel.language.spec.checks.field_types import check_field_types
@@ -194,7 +196,7 @@ def check_document(
     functions = read_functions(reader, top, folder, check_code)
     reader = replace(reader, language=functions.language)
     parts = _read(reader, top, folder, document.origin or origin or folder, check_code)
-    parts.spec = replace(parts.spec, functions=functions.targets)
+    parts.spec = decided(replace(parts.spec, functions=functions.targets))
     _check(reader, top, parts, check_code)
     if check_code and origin is None:  # not for the copies that workers read when they start
         check_ship(reader, parts.spec, top)
@@ -285,6 +287,7 @@ def _check(reader: NodeReader, top: YamlNode, parts: _Parts, check_code: bool) -
     spec = parts.spec
     check_streams(reader, spec, top, uncertain_names(reader, top))
     check_endless(reader, spec, top)
+    check_change_logs(reader, spec, top)
     check_field_types(reader, spec, top)
     check_queries(reader, spec, top)
     if not check_code:

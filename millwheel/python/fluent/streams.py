@@ -14,8 +14,7 @@ Options of every computation:
 - ``standby``: 1 for a second worker that follows each shard and takes over without replay. Default:
   0.
 
-Functions may be named functions, lambdas or nested ones. They must be pure: the same value gives
-the same result.
+Functions may be named, lambdas or nested. They must be pure: the same value gives the same result.
 """
 
 from __future__ import annotations
@@ -31,6 +30,7 @@ from millwheel.python.fluent.draft import DialOptions, Draft, Input, NullKey, gi
 from millwheel.python.fluent.ends import DeclaredLookup, DeclaredSink, Duration, kind_of
 from millwheel.python.fluent.windowed import (
     Accumulation,
+    GroupedStreams,
     Late,
     Opened,
     WindowedStream,
@@ -52,7 +52,7 @@ Row = dict[str, Any]
 """A value that is a map of fields."""
 
 
-class Flow(Generic[T]):
+class Flow(GroupedStreams, Generic[T]):
     """The operations on one stream or several, keyed or not."""
 
     def __init__(self, draft: Draft, inputs: Sequence[Input]) -> None:

@@ -1,4 +1,5 @@
-"""A stream in windows, before its aggregation or callback is chosen."""
+"""A stream in windows, before its aggregation or callback is chosen; and one without windows, as a
+change log."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ from millwheel.core.windows.triggers import Trigger
 from millwheel.python.fluent.agg import Aggregate
 from millwheel.python.fluent.code_lines import At, CodeKey, CodeLine, here
 from millwheel.python.fluent.draft import DialOptions, Draft, Input, given_dials
+from millwheel.python.fluent.ends import Duration
 from millwheel.python.fluent.windowing import trigger_tree, window_tree
 
 if TYPE_CHECKING:
@@ -26,6 +28,56 @@ else:
 
 Late = Literal["drop", "refire"] | str
 Accumulation = Literal["discarding", "accumulating", "retracting"]
+
+
+class GroupedStreams:
+    """Streams whose records can be aggregated by key alone."""
+
+    _draft: Draft
+    _inputs: tuple[Input, ...]
+
+    def aggregate(
+        self,
+        aggregates: Mapping[str, Aggregate | str],
+        *,
+        every: Duration | None = None,
+        ttl: Duration | None = None,
+        where: str = "",
+        accumulation: Literal["accumulating", "retracting"] | None = None,
+        queryable: Literal["latest"] | None = None,
+        name: str = "",
+        output: str = "",
+        **dials: Unpack[DialOptions],
+    ) -> Stream[Row]:
+        """A change log: one group for each key, without windows. A record with the fields of the
+        key and the aggregates is emitted whenever a bundle has changed a group, or ``every="1s"``.
+
+        A group without a record for ``ttl`` (event time) is forgotten, and begins anew. Records
+        that do not satisfy the expression ``where`` are left out. ``accumulation``: whether a
+        version replaces the one before it (``accumulating``) or takes it back first
+        (``retracting``). Without it, it takes back where a consumer would count both.
+        ``queryable="latest"``: the newest version of each key is kept to be asked. See
+        docs/change-logs.md.
+        """
+        node = self._draft.name_for(name, output, f"{self._inputs[0].stream}_groups")
+        options = {
+            "trigger": None if every is None else {"every": every},
+            "ttl": ttl,
+            "where": where or None,
+            "accumulation": accumulation,
+            "queryable": queryable,
+        }
+        fields: dict[str, Any] = {
+            "aggregate": aggregates_tree(self._draft, node, aggregates),
+            **{name: value for name, value in options.items() if value is not None},
+            "output": output or node,
+        }
+        self._draft.add_computation(node, self._inputs, {**fields, **given_dials(dials)})
+        return self._stream(output or node)
+
+    if TYPE_CHECKING:
+
+        def _stream(self, name: str) -> Stream: ...
 
 
 @dataclass(frozen=True)

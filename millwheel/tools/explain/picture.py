@@ -32,6 +32,7 @@ from millwheel.core.pipeline.work import (
     WindowCallbackSpec,
     WindowedSpec,
 )
+from millwheel.core.windows.panes import Accumulation
 from millwheel.language.spec.callback_code import LoadedCode
 from millwheel.language.spec.parts.streams import UNITS
 from millwheel.tools.explain import words
@@ -47,6 +48,7 @@ class BoxKind(Enum):
 
     SOURCE = "source"
     WINDOW = "window"
+    CHANGE_LOG = "change log"
     CALLBACK = "callback"
     STEPS = "steps"
     ENRICH = "enrich"
@@ -233,7 +235,7 @@ def _computation(computation: ComputationSpec, graph: Graph) -> Box:
     match computation.work:
         case WindowedSpec() as work:
             kind, lines = (
-                BoxKind.WINDOW,
+                BoxKind.CHANGE_LOG if computation.is_change_log else BoxKind.WINDOW,
                 list(_window(computation, work, _delay_us(computation.name, graph))),
             )
             if computation.stage is AggregationStage.PARTIAL:
@@ -295,6 +297,11 @@ def _window(computation: ComputationSpec, work: WindowedSpec, delay_us: int) -> 
     elif not computation.aggregates:
         yield "result = the records"
     firing = work.firing
+    if computation.is_change_log:
+        back = firing.accumulation == Accumulation.RETRACTING.value
+        each = "takes back the version before it" if back else "replaces the version before it"
+        yield f"emits {words.repeated_text(firing.trigger)}; each version {each}"
+        return
     if firing.trigger is not None:
         yield f"fires {words.trigger_text(firing.trigger)}"
     elif work.window.kind not in ("count", "global"):

@@ -36,6 +36,7 @@ _GREY, _INK, _FAINT, _CARD, _EDGE, _LABEL = (
 _COLOURS = {
     BoxKind.SOURCE: "#1a7f4b",
     BoxKind.WINDOW: "#8250c4",
+    BoxKind.CHANGE_LOG: "#8250c4",
     BoxKind.CALLBACK: "#2563c9",
     BoxKind.STEPS: "#0e7c86",
     BoxKind.ENRICH: "#0e7c86",

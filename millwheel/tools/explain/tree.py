@@ -13,6 +13,7 @@ from millwheel.tools.explain.picture import Arrow, Box, BoxKind, Picture
 _STYLES = {
     BoxKind.SOURCE: "green",
     BoxKind.WINDOW: "magenta",
+    BoxKind.CHANGE_LOG: "magenta",
     BoxKind.CALLBACK: "blue",
     BoxKind.STEPS: "cyan",
     BoxKind.ENRICH: "cyan",

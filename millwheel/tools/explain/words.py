@@ -22,6 +22,7 @@ from millwheel.core.pipeline.spec import (
 )
 from millwheel.core.pipeline.steps import step_text as _written
 from millwheel.core.pipeline.work import (
+    FOREVER,
     AggregateSpec,
     BranchesSpec,
     DeduplicateSpec,
@@ -79,6 +80,9 @@ def slices_text(slices: SlicesSpec) -> str:
 def window_text(window: WindowSpec) -> str:
     """``sliding 1h every 10ms, changes only``."""
     options = window.options
+    if window.kind == FOREVER:
+        kept = options.get("ttl_us")
+        return f"groups kept {duration_text(kept)}" if kept else "groups without an end"
     if window.kind == "custom":
         return f"custom {code_text(options['factory'])}"
     if window.kind == "session":
@@ -142,6 +146,16 @@ def trigger_text(tree: Any) -> str:
         name, argument = next(iter(tree.items()))
         return f"{_plain(name)} {_inner(argument)}".strip()
     return _inner(tree)
+
+
+def repeated_text(tree: Any) -> str:
+    """When a change log emits: ``what each bundle changes``, ``every 1s``."""
+    match tree:
+        case {"repeat": {"after_count": 1}}:
+            return "what each bundle changes"
+        case {"every": time}:
+            return f"every {time}"
+    return trigger_text(tree)
 
 
 def _inner(tree: Any) -> str:

@@ -14,6 +14,7 @@ from millwheel.core.windows.windows import (
     Count,
     Cumulative,
     Custom,
+    Forever,
     Global,
     Sessions,
     Sliding,
@@ -22,7 +23,7 @@ from millwheel.core.windows.windows import (
 )
 
 E_ = TypeVar("E_", bound=Enum)
-_WINDOWS = (Tumbling, Sliding, Sessions, Global, Count, Cumulative, Custom)
+_WINDOWS = (Tumbling, Sliding, Sessions, Global, Count, Cumulative, Custom, Forever)
 _FAR = MAX_TIME // 2  # Fixed: later times are mistakes
 
 

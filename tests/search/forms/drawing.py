@@ -46,6 +46,8 @@ class _Draft:
     fields: dict[str, dict[str, str]] = field(default_factory=dict)
     """The types of the fields of each stream that something may read: "" where it is not known."""
     keys: dict[str, list[str]] = field(default_factory=dict)
+    versions: set[str] = field(default_factory=set)
+    """The streams of change logs, and what steps make of them."""
 
 
 def case(seed: int) -> Case:
@@ -68,7 +70,8 @@ def case(seed: int) -> Case:
     _stepped(draft, own, last, 0.4)
     for tree in draft.tree["computations"].values():
         for stream in tree.get("branch", [tree.get("output")]):
-            draft.tree["sinks"][stream] = {"stdout": {}}
+            mode = {"mode": "changelog"} if draft.versions else {}
+            draft.tree["sinks"][stream] = {"stdout": mode}
     script = _script(rng, draft.fields, names)
     features = frozenset({"forms"} | (set() if declared else {"undeclared"}))
     return Case(seed, emit(draft.tree), tuple(script), False, _NOW, features)
@@ -120,9 +123,18 @@ def _aggregation(draft: _Draft, name: str, stream: str) -> None:
         tree["where"] = condition
     if rng.random() < 0.2 and isinstance(window, dict) and window.keys() & {"tumbling"}:
         tree |= {"allowed_lateness": "20s", "accumulation": "accumulating"}
+    own = Random(repr(("change log", tree, aggregates)))
+    log = stream in draft.versions or (window == "global" and own.random() < 0.6)
+    if log:
+        draft.versions.add(name)
+        for word in ("window", "allowed_lateness", "accumulation"):
+            tree.pop(word, None)
+        tree |= {"trigger": {"every": "7s"}} if own.random() < 0.2 else {}
+        tree |= {"ttl": "1d"} if own.random() < 0.2 else {}
     draft.tree["computations"][name] = {**tree, "aggregate": aggregates, "output": name}
     kinds = {given: _result(made, fields) for given, made in aggregates.items()}
-    draft.fields[name] = {part: fields[part] for part in key} | kinds | {"window_end": "int"}
+    bounds = {} if log else {"window_end": "int"}
+    draft.fields[name] = {part: fields[part] for part in key} | kinds | bounds
     draft.keys[name] = key if rng.random() < 0.8 else key[:1]
 
 
@@ -158,6 +170,8 @@ def _stepped(draft: _Draft, rng: Random, stream: str, share: float) -> str:
     # an aggregate of truths is none of columns
     draft.fields[name] = {of: "" if kind == "bool" else kind for of, kind in kinds.items()}
     draft.keys[name] = draft.keys[stream]
+    if stream in draft.versions:
+        draft.versions.add(name)
     return name
 
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterable
 
+from millwheel.core.pipeline.spec import PipelineSpec
+from millwheel.core.windows.panes import RETRACTION_FIELD
 from tests.search.forms.drawing import case
 from tests.search.running import Way, run
-from tests.search.script import Case, Outcome
+from tests.search.script import Case, Outcome, Row
 
 ROWS = Way("rows", columns=False)
 WAYS = (
@@ -34,10 +37,10 @@ def failure(seed: int) -> str:
 def difference(drawn: Case, ways: tuple[Way, ...]) -> str:
     """The first difference between rows and one of the ways."""
     spec = drawn.spec()
-    want = seen(run(drawn, ROWS, spec))
+    want = seen(run(drawn, ROWS, spec), spec)
     for way in ways:
         try:
-            found = seen(run(drawn, way, spec))
+            found = seen(run(drawn, way, spec), spec)
         except Exception as ex:  # whatever ends a run is a finding
             return f"{way.name}: the run ends with {type(ex).__name__}: {ex}"
         if want != found:
@@ -49,21 +52,52 @@ def difference(drawn: Case, ways: tuple[Way, ...]) -> str:
     return ""
 
 
-def seen(outcome: Outcome) -> Counter[str]:
-    """All that must be equal, as text: so 0.0 is not -0.0, and 1 is not 1.0."""
+def seen(outcome: Outcome, spec: PipelineSpec) -> Counter[str]:
+    """All that must be equal, as text: so 0.0 is not -0.0, and 1 is not 1.0. Of a change log, and
+    of what is made of its versions, that are the last rows of each key."""
+    logs, nodes = _versions(spec)
     rows = [
         f"{name}: {row.key!r} at {row.timestamp}: {row.value!r}"
         for name in outcome.streams
-        for row in outcome.streams[name]
+        for row in (_folded if name in logs else tuple)(outcome.streams[name])
     ]
-    letters = [f"letter of {each.where}: {_plain(each.reason)}" for each in outcome.letters]
+    letters = [
+        f"letter of {each.where}: {_plain(each.reason)}"
+        for each in outcome.letters
+        if each.where not in nodes
+    ]
     counters = [
         f"{node} {name}: {found[name]}"
         for node, found in outcome.counters.items()
         for name in _COUNTED
-        if name in found
+        if name in found and node not in nodes
     ]
     return Counter([*rows, *letters, *counters])
+
+
+def _versions(spec: PipelineSpec) -> tuple[set[str], set[str]]:
+    """The streams of versions, and the nodes that get them."""
+    streams: set[str] = set()
+    nodes: set[str] = set()
+    for _ in spec.computations:
+        for each in spec.computations:
+            if any(given.stream in streams for given in each.inputs):
+                nodes.add(each.name)
+                streams.update(each.outputs)
+            if each.is_change_log:
+                streams.update(each.outputs)
+    return streams, nodes | {f"sink.{name}" for name in streams}
+
+
+def _folded(rows: Iterable[Row]) -> tuple[Row, ...]:
+    """Without what was taken back or replaced."""
+    last: dict[str, Row] = {}
+    for row in rows:
+        if RETRACTION_FIELD in row.value:
+            last.pop(repr(row.key), None)
+        else:
+            last[repr(row.key)] = row
+    return tuple(last.values())
 
 
 def _plain(reason: str) -> str:

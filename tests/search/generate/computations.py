@@ -72,7 +72,8 @@ _OF_WINDOWS = """windowed two_stages rows_in_order aggregate side refire latenes
     accumulating discarding early behind_global weak_count missing_field count_of_field sum min
     max mean count_distinct top_k collect first last stddev count_distinct_in_columns
     approx_count_distinct_in_columns output_time processing_time_trigger tumbling_window
-    sliding_window changes_window session_window cumulative_window count_window global_window"""
+    sliding_window changes_window session_window cumulative_window count_window global_window
+    change_log"""
 
 
 _MAKERS: tuple[tuple[frozenset[str], Any], ...] = (
@@ -184,6 +185,7 @@ REFUSED = (
     "retract",
     "take back",
     "emit: changes",
+    "comes from the change log",  # pipeline.md, Change logs: windows behind one
 )
 """What the pages refuse, and the generator does not foresee."""
 
@@ -203,6 +205,7 @@ def _enlist(
             key,
             weak="productions" in tree,
             last=_ends_with_time(draft, tree),
+            versions=_has_versions(draft, tree),
         )
     if "dictionary" in tree:  # numbers may differ from run to run, so nobody takes them on
         made = draft.flows[tree["output"]]
@@ -221,7 +224,17 @@ def _enlist(
 def _ends_with_time(draft: Draft, tree: Mapping[str, Any]) -> bool:
     window = tree.get("window")
     own = window == "global" or (isinstance(window, dict) and "count" in window)
-    return own or (window is None and any(draft.flows[name].last for name in tree["input"]))
+    if own or window is not None or "aggregate" in tree:
+        return own
+    return any(draft.flows[name].last for name in tree["input"])
+
+
+def _has_versions(draft: Draft, tree: Mapping[str, Any]) -> bool:
+    """Whether its rows are the versions of a change log."""
+    if "aggregate" in tree:
+        return not tree.keys() & {"window", "slices"}
+    passed = tree.keys() & {"map", "filter", "flat_map", "branch"}
+    return bool(passed) and any(draft.flows[name].versions for name in tree["input"])
 
 
 def _outputs(tree: Mapping[str, Any]) -> list[str]:

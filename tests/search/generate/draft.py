@@ -26,6 +26,8 @@ class Flow:
     """Its producer sends first and commits then."""
     last: bool = False
     """Its rows lie at the end of time: they come of a global window, or of counts."""
+    versions: bool = False
+    """Its rows are versions of groups: windows of limited length do not take it."""
     final: bool = False
     """No computation takes it."""
 

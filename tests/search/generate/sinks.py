@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from millwheel.core.pipeline.graph import retracting_streams
 from tests.search.facts import Order
 from tests.search.generate.draft import Draft
+from tests.search.script import load_tree
 
 
 def draw_sinks(draft: Draft) -> None:
     consumed = {stream for tree in draft.tree["computations"].values() for stream in tree["input"]}
+    # A change log takes back what it replaces as soon as a consumer would count both.
+    back = retracting_streams(load_tree({**draft.tree, "sinks": {}}))
     for flow in draft.flows.values():
         if flow.name in draft.tree["streams"]:
             continue
@@ -18,7 +22,7 @@ def draw_sinks(draft: Draft) -> None:
             _write_modes(draft)
             if "k" in flow.fields and flow.key == "k" and draft.rng.random() < 0.3:
                 draft.tree["sinks"][flow.name]["files"]["by"] = "k"
-        elif flow.retracts:
+        elif flow.name in back:
             draft.tree["sinks"][flow.name] = {"stdout": {"mode": "changelog"}}
         else:
             draft.tree["sinks"][flow.name] = {"stdout": {}}

@@ -37,7 +37,13 @@ def add_slices(draft: Draft, seed: int) -> None:
     own = replace(draft, rng=own_rng, features=set())
 
     def fits(flow: Any) -> bool:
-        plain = not flow.typed and not flow.retracts and not flow.last and "n" in flow.fields
+        plain = (
+            not flow.typed
+            and not flow.retracts
+            and not flow.last
+            and not flow.versions
+            and "n" in flow.fields
+        )
         return plain and flow.facts.level is Level.ALL
 
     # Of several inputs slices take rows, and so would all other consumers of a stream whose records

@@ -157,6 +157,9 @@ def windowed(draft: Draft, name: str) -> Any:
         draft.features.add("behind_global")
     kinds = {"tumbling", "sliding", "session", "cumulative", "global"}
     kinds |= set() if retracts else {"changes", "count", "empty"}
+    if any(flow.versions for flow in flows):
+        kinds = {"global"}
+        draft.features.add("behind_change_log")
     window = draw_window(draft, kinds, changes=not retracts)
     tree: dict[str, Any] = {"input": given, "window": window}
     if draft.chance(0.9, "aggregate"):
@@ -166,6 +169,8 @@ def windowed(draft: Draft, name: str) -> Any:
         if draft.chance(0.2):
             tree["where"] = "n != 5"
     _timing(draft, tree, retracts)
+    if window == "global" and "aggregate" in tree:
+        _without_window(draft, tree)
     tree["output"] = name
     # without one the row says "key", whatever the producer took it from
     named = next(iter(given.values())).get("key")
@@ -176,11 +181,30 @@ def windowed(draft: Draft, name: str) -> Any:
         if isinstance(named, list)
         else ["key"]
     )
-    fields = frozenset({*names, "window_start", "window_end", *tree.get("aggregate", {})})
+    bounds = ("window_start", "window_end") if "window" in tree else ()
+    fields = frozenset({*names, *bounds, *tree.get("aggregate", {})})
     draft.features.add("windowed")
     if tree.get("late") == {"side": "?"}:
         tree["late"] = {"side": f"{name}_late"}
     return tree, fields, key
+
+
+def _without_window(draft: Draft, tree: dict[str, Any]) -> None:
+    """Half of the aggregations in one window for all of time become change logs. Drawn apart, so
+    that other seeds give the pipelines that they gave before."""
+    own = Random(repr(("change log", tree)))
+    if own.random() >= (0.9 if "change_log" in draft.wanted else 0.5):
+        return
+    for word in ("window", "trigger", "allowed_lateness", "late", "output_time", "accumulation"):
+        tree.pop(word, None)
+    if own.random() < 0.4:
+        tree["trigger"] = {"every": own.choice(["5s", "10s"])}
+        draft.features.add("processing_time_trigger")
+    if own.random() < 0.5:
+        tree["accumulation"] = "retracting"
+    if own.random() < 0.3:
+        tree["ttl"] = "1d"
+    draft.features.add("change_log")
 
 
 def spans(draft: Draft, name: str) -> Any:

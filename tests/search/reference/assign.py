@@ -35,6 +35,8 @@ class Assigner:
             self._custom = load(spec.options["factory"])(
                 **{k: v for k, v in spec.options.items() if k != "factory"}
             )
+        self.ends = spec.kind != "forever"
+        self.ttl: int = spec.options.get("ttl_us") or MAX_TIME
         self.merges = spec.kind == "session" or callable(getattr(self._custom, "merge", None))
 
     def windows(self, t: int) -> list[Window]:
@@ -63,7 +65,7 @@ class Assigner:
     def _windows(self, t: int) -> list[tuple[int, int]]:
         if self._custom is not None:
             return list(self._custom.assign(t))
-        if self.kind == "global":
+        if self.kind in ("global", "forever"):
             return [(MIN_TIME, MAX_TIME)]
         if self.kind == "count":
             return [(t, t + 1)]

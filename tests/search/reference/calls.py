@@ -90,7 +90,8 @@ class CallNode(Node):
         self.counted: Counter[str] = Counter()
         self.handed: dict[tuple[str, Any], Handed] = {}
         """What the current call may change in place, by state and part."""
-        self.delayed = spec.firing.allowed_lateness_us > 0 or spec.late != "drop"
+        waits = spec.firing.allowed_lateness_us > 0 or spec.late != "drop"
+        self.delayed = waits or spec.is_change_log
         self._code = code
         self._key: Any = None
         self._memories: defaultdict[Any, Memory] = defaultdict(dict)

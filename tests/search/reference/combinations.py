@@ -198,6 +198,8 @@ def trigger_of(tree: Any, load: Callable[[str], Any]) -> Trigger:
         return OrFinally([inner(given["main"]), inner(given["until"])])
     if name in ("repeat", "once"):
         return (Repeat if name == "repeat" else Once)(inner(given))
+    if name == "every":
+        return Repeat(AfterProcessingTime(0, duration_us(given)))
     if name == "after_watermark":
         parts = {side: inner(part) for side, part in (given or {}).items() if part is not None}
         return AfterWatermark(parts.get("early"), parts.get("late"))

@@ -115,7 +115,7 @@ class WindowNode(CallNode):
         if self._calls:
             self._call(pane)
             return
-        row = _row(pane, key_row(self._grouped_by, pane.key))
+        row = _row(pane, key_row(self._grouped_by, pane.key), self.rules.assign.ends)
         for stream in self.spec.outputs:
             self.world.send(stream, pane.key, plain(row), pane.timestamp, self.name)
 
@@ -188,8 +188,9 @@ class WindowNode(CallNode):
         return found
 
 
-def _row(pane: Pane, row: dict[str, Any]) -> dict[str, Any]:
-    row["window_start"], row["window_end"] = pane.window
+def _row(pane: Pane, row: dict[str, Any], bounded: bool) -> dict[str, Any]:
+    if bounded:
+        row["window_start"], row["window_end"] = pane.window
     row.update(pane.result if isinstance(pane.result, dict) else {"result": pane.result})
     if pane.retraction:
         row[RETRACTION_FIELD] = 1

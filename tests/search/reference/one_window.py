@@ -34,6 +34,7 @@ _KINDS = {
     ),
     "Sessions": ("session", {"gap": "gap_us"}),
     "Global": ("global", {}),
+    "Forever": ("forever", {"ttl": "ttl_us"}),
     "Count": ("count", {"count": "count"}),
     "Custom": ("custom", {}),
     "Cumulative": (

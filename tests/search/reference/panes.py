@@ -36,7 +36,7 @@ class Rules:
 
     def over(self, window: Window, watermark: int) -> bool:
         """The window and its allowed lateness have passed. All is over at the end of time."""
-        return watermark >= min(window.end + self.lateness, MAX_TIME)
+        return self.assign.ends and watermark >= min(window.end + self.lateness, MAX_TIME)
 
 
 @dataclass(slots=True)
@@ -66,6 +66,8 @@ class Open:
     standing: list[Pane] = field(default_factory=list)
     closed: bool = False
     brought: bool = False
+    newest: int = MIN_TIME
+    """The latest time of all that has come."""
 
 
 class KeyWindows:
@@ -93,6 +95,7 @@ class KeyWindows:
     def take(self, records: Sequence[tuple[Item, bool]], clocks: Clocks) -> None:
         """Records that arrive together (those with True are taken back); then each trigger is asked
         once."""
+        rules = self._rules
         touched: list[Open] = []
         refired: dict[Window, list[Item]] = {}
         for item, back in records:
@@ -108,11 +111,18 @@ class KeyWindows:
         for each in touched:
             if each in self.open:
                 self.ask(each, clocks)
+            if not rules.assign.ends and not each.items and not each.news:
+                self.open.remove(each)  # all that the group had has been taken back
 
     def _sort_in(
         self, item: Item, back: bool, clocks: Clocks, refired: dict[Window, list[Item]]
     ) -> list[Open]:
         rules, windows = self._rules, self._rules.assign.windows(item.timestamp)
+        for each in list(self.open) if not rules.assign.ends else ():
+            if item.timestamp - each.newest > rules.assign.ttl:
+                if each.news:
+                    self._fire(each, clocks, False)
+                self.open.remove(each)
         live = [window for window in windows if not rules.over(window, clocks.watermark)]
         if rules.assign.merges:
             if any(
@@ -179,6 +189,7 @@ class KeyWindows:
 
     def _news(self, each: Open, sign: int, item: Item, clocks: Clocks) -> None:
         each.news.append((sign, item))
+        each.newest = max(each.newest, item.timestamp)
         if item.timestamp >= clocks.watermark:
             each.held.append(item.timestamp)
 
@@ -306,7 +317,20 @@ class KeyWindows:
         for each in sorted(set(due), key=self._due_at):
             if each in self.open:
                 self.ask(each, clocks)
+        if not self._rules.assign.ends:
+            self._forget(clocks)
         self._passed = clocks.watermark
+
+    def _forget(self, clocks: Clocks) -> None:
+        """Groups whose time to live is over go, and at the end of the input what is unsaid is
+        said."""
+        for each in list(self.open):
+            over = clocks.watermark > min(each.newest + self._rules.assign.ttl, MAX_TIME)
+            if each.news and (over or clocks.watermark == MAX_TIME):
+                each.trigger.fire(self._moment(each.window, clocks))
+                self._fire(each, clocks, False)
+            if over:
+                self.open.remove(each)
 
     def _due_at(self, each: Open) -> tuple[int, str, int]:
         """What the watermark passes of a window: its end, or the end of its lateness."""
@@ -338,6 +362,8 @@ class KeyWindows:
     def _held(self, each: Open, watermark: int) -> int:
         if each.closed or not each.news:
             return MAX_TIME
+        if not self._rules.assign.ends:
+            return each.newest if each.newest >= watermark else MAX_TIME
         if self._rules.output_time != "end_of_window" and each.held:
             return self._timestamp(each)
         return each.window.end - 1 if watermark >= each.window.end and not each.told else MAX_TIME
@@ -394,6 +420,8 @@ class KeyWindows:
 
     def _timestamp(self, each: Open) -> int:
         last = each.window.end - 1
+        if not self._rules.assign.ends:
+            return each.newest
         if self._rules.output_time == "end_of_window" or not each.held:
             return last
         return min(last, (min if self._rules.output_time == "earliest" else max)(each.held))

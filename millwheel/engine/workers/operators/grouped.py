@@ -16,6 +16,7 @@ from millwheel.core.columns.batch import ColumnBatch, joined
 from millwheel.core.columns.plan import END, ColumnPlan
 from millwheel.core.columns.state.inferred import PlansByType
 from millwheel.core.lazy_polars import pl
+from millwheel.core.machines.change_logs import ChangeLogMachine
 from millwheel.core.machines.counted import CountMachine
 from millwheel.core.machines.fixed import AlignedMachine
 from millwheel.core.model.keys import Key
@@ -24,7 +25,7 @@ from millwheel.core.windows.calls import Group
 from millwheel.core.windows.contract import Times
 from millwheel.core.windows.lateness import is_complete
 from millwheel.core.windows.state import CLOSED, as_state
-from millwheel.core.windows.windows import Count
+from millwheel.core.windows.windows import Count, Forever
 from millwheel.engine.workers.boundaries import ColumnBoundary
 from millwheel.engine.workers.bundle.bundle import Bundle
 from millwheel.engine.workers.operators.callbacks import Decode
@@ -94,7 +95,7 @@ class GroupedOperator(WindowedOperator):
     ) -> list[tuple[Key, Group]] | None:
         """The groups of a batch; None when it must be looked at record by record. Raises Unfit."""
         groups = plan.group(batch, self._filled)
-        timed = not isinstance(plan.window, Count)
+        timed = not isinstance(plan.window, Count | Forever)
         if (
             timed
             and groups.height
@@ -102,6 +103,12 @@ class GroupedOperator(WindowedOperator):
         ):
             return None
         row_groups = list(plan.row_groups(groups))
+        machine = self._machine
+        if isinstance(machine, ChangeLogMachine):
+            apart = any(
+                machine.spans_lives(self._cells.of(key), group) for key, group in row_groups
+            )
+            return None if apart else row_groups
         if not isinstance(self._machine, AlignedMachine):
             return row_groups  # a closed one is gone
         return None if any(self._closed(key, group) for key, group in row_groups) else row_groups

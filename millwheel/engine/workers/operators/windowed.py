@@ -85,6 +85,7 @@ class WindowedOperator(Operator, Validated):
         self._overlay = overlay
         self._cells = WindowCells(overlay, cache_entries, pipeline.limits.state, hashed)
         self._head = spec.inputs[0].key.naming()
+        self._bounded = not spec.is_change_log
         self.finish_row: Callable[[dict[str, Any]], dict[str, Any]] = finisher(spec, pipeline)
         self._machine = machine_from_spec(
             spec,
@@ -414,7 +415,7 @@ class WindowedOperator(Operator, Validated):
         self._cells.unstorable.clear()
 
     def _emit(self, pane: Pane, cause: Cause, bundle: Bundle) -> None:
-        row = self.finish_row(pane_row(pane, self._head(pane.key)))
+        row = self.finish_row(pane_row(pane, self._head(pane.key), self._bounded))
         try:
             if self._results is not None:
                 self._results.fired(pane, self.finish_row(dict(pane.result)))

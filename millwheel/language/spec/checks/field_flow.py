@@ -94,7 +94,8 @@ def _made(
             return (*key_names(computation.inputs), *WINDOW_FIELDS, *streams)
         case AggregationSpec(aggregates=aggregates):
             results = [aggregate.name for aggregate in aggregates] or ["result"]
-            return (*key_names(computation.inputs), *WINDOW_FIELDS, *results)
+            bounds = () if computation.is_change_log else WINDOW_FIELDS
+            return (*key_names(computation.inputs), *bounds, *results)
         case StepsSpec(steps):
             return _stepped(steps, input_fields)
         case work:

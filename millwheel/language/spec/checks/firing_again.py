@@ -38,6 +38,7 @@ def check_firing_again(
     for computation in spec.computations:
         node = find(top, "computations", computation.name)
         written = isinstance(node.value, dict) and "accumulation" in node.value
+        written = written or computation.is_change_log  # whose versions are always whole
         if written or computation.windowed is None or isinstance(computation.work, JoinSpec):
             continue
         if reader.problems.concerns(f"computations.{computation.name}"):

@@ -133,6 +133,16 @@ WINDOWED = {
         default="not kept",
     ),
 }
+OF_GROUPS = {
+    "ttl": Field(
+        "",
+        Duration(1),
+        "[how long a group is kept](pipeline.md#change-logs) without a record (event time), in a"
+        " change log",
+        default="for ever",
+    ),
+}
+"""The fields of a change log alone."""
 OTHER_FORMS = {
     **STEPS,
     **SORTING,
@@ -155,6 +165,7 @@ COMPUTATION = FilePart(
         **OTHER_FORMS,
         "order_by": ORDER,
         **WINDOWED,
+        **OF_GROUPS,
         **DIALS.fields,
     },
 )

@@ -23,6 +23,7 @@ from millwheel.core.pipeline.work import (
     Work,
 )
 from millwheel.core.windows.panes import Accumulation
+from millwheel.language.spec.change_logs.reading import change_log, check_change_log, is_change_log
 from millwheel.language.spec.keys.notation import BY_RECORD, key_names, read_input_key
 from millwheel.language.spec.parts.aggregates import (
     WINDOW_FIELDS,
@@ -43,6 +44,7 @@ from millwheel.language.spec.parts.computation_fields import (
     DIALS,
     FIRING,
     INPUT,
+    OF_GROUPS,
     OTHER_FORMS,
     WINDOWED,
 )
@@ -124,12 +126,15 @@ def _kept_work(
     kind = read_join(reader, node, fields, inputs)
     counted = read_visitors(reader, fields.get("uv"), inputs)
     window = _window(reader, fields, counted)
+    ttl_us = OF_GROUPS["ttl"].value(reader, fields.get("ttl"), None)
     slices = read_slices(reader, node, fields)
     aggregates = read_aggregates(reader, fields.get("aggregate"), _taken(fields, inputs))
     condition = WINDOWED["where"].value(reader, fields.get("where"), "")
     trigger = read_trigger(reader, fields.get("trigger"), load)
     queryable = _queryable(reader, fields)
     firing = FiringSpec(trigger=trigger, **FIRING.values(reader, fields))
+    if window is None and is_change_log(fields):
+        return change_log(aggregates, condition, trigger, ttl_us, queryable, fields)
     if window is None:
         if slices is not None:
             return replace(slices, aggregates=aggregates, condition=condition, late=firing.late)
@@ -167,7 +172,10 @@ def _queryable(reader: NodeReader, fields: Mapping[str, YamlNode]) -> str:
 
 def _taken(fields: Mapping[str, YamlNode], inputs: tuple[InputSpec, ...]) -> tuple[str, ...]:
     """The names that an aggregate cannot have: the results have them already."""
-    return ANSWER_FIELDS if "slices" in fields else (*key_names(inputs), *WINDOW_FIELDS)
+    if "slices" in fields:
+        return ANSWER_FIELDS
+    bounds = () if is_change_log(fields) else WINDOW_FIELDS
+    return (*key_names(inputs), *bounds)
 
 
 def _check_form(
@@ -178,6 +186,13 @@ def _check_form(
 ) -> None:
     """A computation is a callback (with or without a window), steps, or a window, and has no fields
     of the other forms."""
+    for name in OF_GROUPS:
+        if name in fields and not is_change_log(fields):
+            reader.bad(
+                fields[name],
+                f"{name} is for change logs (an aggregate without a window), whose groups have no"
+                f" end of their own; leave out {name}",
+            )
     if "callback" in fields:
         _check_callback(reader, fields)
         return
@@ -219,18 +234,17 @@ def _check_form(
             reader.missing(node, "output", "nobody could see the results; write output: STREAM")
     elif steps:
         _check_steps(reader, node, fields, steps)
+    elif is_change_log(fields):
+        check_change_log(reader, fields)
+        if "output" not in fields:
+            reader.missing(node, "output", "nobody could see the results; write output: STREAM")
     elif "window" not in fields and node.is_map:
-        if "aggregate" in fields:
-            reader.missing(
-                node, "window", "aggregates need one; write for example window: {tumbling: 1m}"
-            )
-        else:
-            reader.bad(
-                node,
-                "does nothing; write callback: module:Class, or window: {tumbling: 1m} and"
-                " aggregate: {hits: count}, or map, flat_map, filter, deduplicate, branch, join,"
-                " enrich, slices, dictionary or uv",
-            )
+        reader.bad(
+            node,
+            "does nothing; write callback: module:Class, or window: {tumbling: 1m} and"
+            " aggregate: {hits: count}, or map, flat_map, filter, deduplicate, branch, join,"
+            " enrich, slices, dictionary or uv",
+        )
 
 
 def _check_callback(reader: NodeReader, fields: Mapping[str, YamlNode]) -> None:

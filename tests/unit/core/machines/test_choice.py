@@ -11,8 +11,8 @@ from millwheel.core.machines.counted import CountMachine
 from millwheel.core.machines.cumulative import CumulativeMachine
 from millwheel.core.machines.fixed import AlignedMachine
 from millwheel.core.machines.key_windows import KeyWindowMachine
-from millwheel.core.machines.session_retractions import UnmergingMachine
-from millwheel.core.machines.sessions import MergingMachine
+from millwheel.core.machines.merging.session_retractions import UnmergingMachine
+from millwheel.core.machines.merging.sessions import MergingMachine
 from millwheel.core.machines.silences import SilencesMachine
 from millwheel.core.machines.specs import machine_from_spec
 from millwheel.core.pipeline.work import WindowSpec

@@ -211,7 +211,6 @@ def test_mistakes_in_a_callback_are_named(
 @pytest.mark.parametrize(
     ("changed", "expected"),
     [
-        ({"window": None}, "computations.c.window: is missing; aggregates need one"),
         ({"output": None}, "computations.c.output: is missing"),
         ({"output": "[a, b]"}, "a computation with a window has one output"),
         ({"options": "{a: 1}"}, "this computation has no callback"),

@@ -1,0 +1,194 @@
+"""The machine of change logs: one group for each key, without an end, whose result is emitted as it
+changes.
+
+A version has the latest time of the records that its group has had. So the last version of a key,
+its time included, is a function of the records; which versions come before it depends on bundles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+from typing import Any
+
+from millwheel.core.aggregates.aggregation import FILTERED, Aggregation
+from millwheel.core.machines.fixed import AlignedMachine
+from millwheel.core.model.keys import Key
+from millwheel.core.model.records import Domain
+from millwheel.core.model.times import MAX_TIME
+from millwheel.core.windows.calls import Call, Group, Taken
+from millwheel.core.windows.contract import (
+    Effects,
+    HoldEffect,
+    KeyState,
+    Slot,
+    TimerEffect,
+    Times,
+    Windowing,
+)
+from millwheel.core.windows.lateness import is_behind
+from millwheel.core.windows.state import WindowState, as_state
+from millwheel.core.windows.tags import tag_of, window_of
+from millwheel.core.windows.windows import GLOBAL_WINDOW, Forever, Window
+from millwheel.errors import RecordError
+
+
+class ChangeLogMachine(AlignedMachine):
+    """Groups without an end. ``output_at_us`` of a group is the latest time that it has seen."""
+
+    def __init__(self, windowing: Windowing, aggregation: Aggregation, window: Forever) -> None:
+        super().__init__(windowing, aggregation)
+        self._ttl_us = window.ttl
+
+    def expired(self, window: Window, watermark: int) -> bool:
+        """No group ends."""
+        return False
+
+    def on_records(
+        self,
+        state: KeyState,
+        key: Key,
+        records: Sequence[tuple[Any, int]],
+        times: Times,
+        effects: Effects,
+    ) -> None:
+        if self._ttl_us is None:
+            super().on_records(state, key, records, times, effects)
+            return
+        # Those of one life of the group together, as if each life had come in bundles of its own.
+        newest = self._newest(state)
+        numbered = []
+        life = 0
+        for record in records:
+            if self._counts(record[0]):
+                if newest is not None and record[1] - newest > self._ttl_us:
+                    life += 1
+                newest = record[1] if newest is None else max(newest, record[1])
+            numbered.append((life, record))
+        for life, several in groupby(numbered, lambda each: each[0]):
+            if life:
+                self._end(Call(state, key, times, effects))
+            together = [record for _, record in several]
+            super().on_records(state, key, together, times, effects)
+
+    def on_groups(
+        self, state: KeyState, key: Key, groups: Sequence[Group], times: Times, effects: Effects
+    ) -> None:
+        """Groups of a bundle: the records of one life of the group, see :meth:`spans_lives`."""
+        call = Call(state, key, times, effects)
+        for group in groups:
+            newest = self._newest(state)
+            if newest is not None and self._ttl_us is not None:
+                assert group.earliest is not None
+                if group.earliest - newest > self._ttl_us:
+                    self._end(call)
+            own = as_state(state.get(GLOBAL_WINDOW)) or self._born(GLOBAL_WINDOW, times.watermark)
+            self._take_group(own, group, call)
+            self._settle(GLOBAL_WINDOW, own, GLOBAL_WINDOW, call)
+
+    def spans_lives(self, state: KeyState, group: Group) -> bool:
+        """Whether some of a bundle's records of a key may be of the group as it is, and others of
+        one that begins anew: then each is looked at in order of arrival."""
+        if self._ttl_us is None:
+            return False
+        assert group.earliest is not None
+        assert group.latest is not None
+        newest = self._newest(state)
+        first = group.earliest if newest is None else min(newest, group.earliest)
+        anew = newest is not None and group.earliest - newest > self._ttl_us
+        return group.latest - (group.earliest if anew else first) > self._ttl_us
+
+    def on_timer(
+        self,
+        state: KeyState,
+        key: Key,
+        tag: str,
+        domain: Domain,
+        at: int,
+        times: Times,
+        effects: Effects,
+    ) -> None:
+        own = as_state(state.get(GLOBAL_WINDOW)) if window_of(tag) == GLOBAL_WINDOW else None
+        if own is None:
+            return
+        call = Call(state, key, self._requests.rung(own, tag, domain, at, times), effects)
+        if is_behind(self._forgotten_at(own), call.times.watermark):
+            self._end(call)
+            return
+        if domain is Domain.EVENT and call.times.watermark == MAX_TIME and own.fresh:
+            self._fire(own, GLOBAL_WINDOW, call, False)  # nothing more comes to wait for
+        self._settle(GLOBAL_WINDOW, own, GLOBAL_WINDOW, call)
+
+    def _counts(self, value: Any) -> bool:
+        """Whether a record is neither left out nor refused."""
+        try:
+            return self.aggregation.prepare(self._split(value)[0]) is not FILTERED
+        except RecordError:
+            return False
+
+    def _newest(self, state: KeyState) -> int | None:
+        own = as_state(state.get(GLOBAL_WINDOW))
+        return None if own is None else own.output_at_us
+
+    def _forgotten_at(self, own: WindowState) -> int:
+        """The group is forgotten once the watermark has passed this."""
+        if self._ttl_us is None or own.output_at_us is None:
+            return MAX_TIME
+        return min(own.output_at_us + self._ttl_us, MAX_TIME)
+
+    def _end(self, call: Call) -> None:
+        """Forget a group. Its last version stands."""
+        own = as_state(call.state.get(GLOBAL_WINDOW))
+        if own is None:
+            return
+        if own.fresh:
+            self._speak(own, GLOBAL_WINDOW, call, False)
+        self._drop(own, call)
+
+    def _take(self, own: WindowState, window: Window, taken: Taken, call: Call) -> None:
+        super()._take(own, window, taken, call)
+        stamps = [*taken.timestamps, *(gone.timestamp for gone in taken.gone)]
+        own.output_at_us = max([*stamps, *([] if own.output_at_us is None else [own.output_at_us])])
+
+    def _take_group(self, own: WindowState, group: Group, call: Call) -> None:
+        super()._take_group(own, group, call)
+        assert group.latest is not None
+        at = own.output_at_us
+        own.output_at_us = group.latest if at is None else max(at, group.latest)
+
+    def _speak(self, own: WindowState, window: Window, call: Call, last: bool) -> None:
+        at = own.output_at_us
+        super()._speak(own, window, call, last)
+        own.output_at_us = at
+
+    def _settle(self, slot: Slot, own: WindowState, window: Window, call: Call) -> None:
+        if self._trigger.ready(own.trigger, call.moment(window)):
+            self._fire(own, window, call, False)
+        if self._undoes and not own.count and not own.fresh:
+            self._drop(own, call)  # all that it had has been taken back
+            return
+        self._renew(own, call)
+        call.state[GLOBAL_WINDOW] = own
+
+    def _drop(self, own: WindowState, call: Call) -> None:
+        self._requests.drop(GLOBAL_WINDOW, own, call)
+        if call.state.get(GLOBAL_WINDOW) is not None:
+            del call.state[GLOBAL_WINDOW]
+
+    def _renew(self, own: WindowState, call: Call) -> None:
+        """Ask to be called when the group is forgotten, when its trigger wants it, and, with
+        something to say, at the end of the input."""
+        at = self._forgotten_at(own)
+        if own.fresh:
+            at = min(at, MAX_TIME - 1)
+        if at < MAX_TIME and (own.timer_at_us is None or own.timer_at_us > at):
+            own.timer_at_us = at
+            tag = tag_of(GLOBAL_WINDOW)
+            call.effects.timers.append(TimerEffect(call.key, tag, Domain.EVENT, at))
+        self._requests.renew_clock(GLOBAL_WINDOW, own, call)
+        held = own.output_at_us if own.fresh else None
+        if held is not None and is_behind(held, call.times.watermark):
+            held = None
+        if held != own.held_at_us:
+            own.held_at_us = held
+            call.effects.holds.append(HoldEffect(call.key, tag_of(GLOBAL_WINDOW), held))

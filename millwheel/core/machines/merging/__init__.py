@@ -1,0 +1,1 @@
+"""Machines of windows that merge: sessions, and those of your own."""

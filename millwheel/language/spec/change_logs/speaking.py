@@ -1,0 +1,107 @@
+"""What a change log says when a group changes: the new version alone, which replaces the one
+before, or first a record that takes that one back.
+
+It takes back where something behind it would count both (an aggregation or a table, also behind
+steps), where something may leave the new version out (a filter, a branch), and where a group can
+go, since nothing would replace its last version. Files may say it themselves (``accumulation``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from millwheel.core.pipeline.graph import takes_retractions
+from millwheel.core.pipeline.spec import ComputationSpec, PipelineSpec
+from millwheel.core.pipeline.work import (
+    AggregationSpec,
+    BranchesSpec,
+    CallbackSpec,
+    DeduplicateSpec,
+    DictionarySpec,
+    EnrichSpec,
+    JoinSpec,
+    LookupSpec,
+    StepKind,
+    StepsSpec,
+)
+from millwheel.core.windows.panes import Accumulation
+
+UNDECIDED = ""
+"""The accumulation of a change log that does not say it itself."""
+_TAKES_VERSIONS = (
+    CallbackSpec,
+    DeduplicateSpec,
+    DictionarySpec,
+    EnrichSpec,
+    JoinSpec,
+    LookupSpec,
+)
+"""Work for which each version is a record like others: it cannot undo one."""
+
+
+def decided(spec: PipelineSpec) -> PipelineSpec:
+    """The pipeline with the accumulation of each change log."""
+    logs = [each for each in spec.computations if _is_open(each)]
+    for log in logs:
+        takes_back = any(map(_needs_both, _behind(log, spec)))
+        spec = _with(spec, log, takes_back)
+    # Whether groups can go depends on the logs above.
+    for _ in logs:
+        for log in logs:
+            now = next(each for each in spec.computations if each.name == log.name)
+            if takes_retractions(now, spec):
+                spec = _with(spec, log, True)
+    return spec
+
+
+def _is_open(computation: ComputationSpec) -> bool:
+    return computation.is_change_log and computation.firing.accumulation == UNDECIDED
+
+
+def undoes(computation: ComputationSpec) -> bool:
+    """Whether it can undo the effect of a record that is taken back."""
+    return not isinstance(computation.work, _TAKES_VERSIONS)
+
+
+def _with(spec: PipelineSpec, log: ComputationSpec, takes_back: bool) -> PipelineSpec:
+    mode = Accumulation.RETRACTING if takes_back else Accumulation.ACCUMULATING
+    work = log.work_as(AggregationSpec)
+    made = replace(work, firing=replace(work.firing, accumulation=mode.value))
+    return replace(
+        spec,
+        computations=tuple(
+            replace(each, work=made) if each.name == log.name else each
+            for each in spec.computations
+        ),
+    )
+
+
+def _needs_both(computation: ComputationSpec) -> bool:
+    match computation.work:
+        case StepsSpec(steps=steps):
+            return any(step.kind is not StepKind.MAP for step in steps)
+        case BranchesSpec():
+            return True
+    return undoes(computation)
+
+
+def consumers(log: ComputationSpec, spec: PipelineSpec) -> list[ComputationSpec]:
+    """The computations that get its versions, behind any steps and branches."""
+    behind = _behind(log, spec)
+    return [each for each in behind if not isinstance(each.work, StepsSpec | BranchesSpec)]
+
+
+def _behind(log: ComputationSpec, spec: PipelineSpec) -> list[ComputationSpec]:
+    """Steps and branches included."""
+    found: list[ComputationSpec] = []
+    streams, seen = [*log.outputs], set(log.outputs)
+    while streams:
+        stream = streams.pop()
+        for each in spec.computations:
+            if each in found or all(given.stream != stream for given in each.inputs):
+                continue
+            found.append(each)
+            if isinstance(each.work, StepsSpec | BranchesSpec):
+                streams += [name for name in each.outputs if name not in seen]
+                seen.update(each.outputs)
+    return found

@@ -1,0 +1,59 @@
+"""What stands behind a change log: its versions are many, and chance decides which there are."""
+
+from __future__ import annotations
+
+from millwheel.core.pipeline.spec import ComputationSpec, PipelineSpec
+from millwheel.core.pipeline.work import FOREVER, SlicesSpec
+from millwheel.core.windows.panes import Accumulation
+from millwheel.language.spec.change_logs.speaking import consumers, undoes
+from millwheel.language.spec.checks.topology import find
+from millwheel.language.spec.reading.nodes import YamlNode
+from millwheel.language.spec.reading.reader import NodeReader
+
+
+def check_change_logs(reader: NodeReader, spec: PipelineSpec, top: YamlNode) -> None:
+    """Notes what would make of the versions of a change log something that depends on bundles."""
+    for log in spec.computations:
+        if log.windowed is None or not _speaks_again(log):
+            continue
+        for each in consumers(log, spec):
+            _check_consumer(reader, log, each, top)
+
+
+def _speaks_again(computation: ComputationSpec) -> bool:
+    """Whether later results of a group replace earlier ones, which nothing takes back or counts."""
+    firing = computation.firing
+    return computation.is_change_log or (
+        firing.trigger is not None and firing.accumulation == Accumulation.ACCUMULATING.value
+    )
+
+
+def _check_consumer(
+    reader: NodeReader, log: ComputationSpec, consumer: ComputationSpec, top: YamlNode
+) -> None:
+    if reader.problems.concerns(f"computations.{consumer.name}"):
+        return
+    word = "slices" if isinstance(consumer.work, SlicesSpec) else "window"
+    node = find(top, "computations", consumer.name, word)
+    if log.is_change_log and _goes_by_time(consumer):
+        reader.bad(
+            node,
+            f"its input comes from the change log {log.name!r}, of whose versions chance decides"
+            f" which there are, and when; leave out {word}, or give {log.name!r} a window",
+        )
+    elif log.firing.accumulation == Accumulation.ACCUMULATING.value and undoes(consumer):
+        reader.problems.warn(
+            node.line,
+            node.path,
+            f"{consumer.name!r} counts each version that {log.name!r} emits of a group, as they"
+            f" come; let {log.name!r} take back what it replaces: write accumulation: retracting"
+            + (" there, or leave it out" if log.is_change_log else " there"),
+        )
+
+
+def _goes_by_time(computation: ComputationSpec) -> bool:
+    """Whether the time of a record decides with which others it is."""
+    if isinstance(computation.work, SlicesSpec):
+        return True
+    work = computation.windowed
+    return work is not None and work.window.kind not in ("global", FOREVER)

@@ -1,0 +1,58 @@
+"""A change log takes back what it replaces where that makes a difference."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from millwheel.language.spec.change_logs.speaking import consumers
+from tests.unit.language.spec.parts.test_steps import computation
+
+LOG = computation(input="{hits: {key: user}}", aggregate="{n: count}")
+
+
+@pytest.mark.parametrize(
+    ("behind", "mode"),
+    [
+        ("", "accumulating"),
+        ("  d: {input: out, map: {n: n}, output: q}\n", "accumulating"),
+        ("  d: {input: out, filter: n > 1, output: q}\n", "retracting"),
+        ("  d: {input: out, flat_map: 'detectors:by_user', output: q}\n", "retracting"),
+        ("  d: {input: out, branch: {few: n < 3, rest: otherwise}}\n", "retracting"),
+        ("  d: {input: out, callback: 'detectors:SpikeDetector', output: q}\n", "accumulating"),
+        ("  d: {input: {out: {key: n}}, aggregate: {users: count}, output: q}\n", "retracting"),
+        (
+            "  d: {input: out, filter: n > 1, output: q}\n"
+            "  e: {input: {q: {key: n}}, window: global, aggregate: {users: count}, output: r}\n",
+            "retracting",
+        ),
+    ],
+)
+def test_it_takes_back_what_a_consumer_would_count_twice(
+    check: Any, behind: str, mode: str
+) -> None:
+    spec = check(LOG + behind)
+    assert spec.computations[0].firing.accumulation == mode
+
+
+def test_behind_another_it_takes_back_too_since_groups_can_go(check: Any) -> None:
+    first, second = check(
+        LOG + "  d: {input: {out: {key: n}}, aggregate: {users: count}, output: q}\n"
+    ).computations
+    assert {first.firing.accumulation, second.firing.accumulation} == {"retracting"}
+
+
+def test_a_file_may_say_it_itself(check: Any) -> None:
+    text = LOG + "    accumulation: %s\n"
+    for mode in ("accumulating", "retracting"):
+        assert check(text % mode).computations[0].firing.accumulation == mode
+
+
+def test_its_consumers_stand_behind_steps_and_branches(check: Any) -> None:
+    spec = check(
+        LOG
+        + "  d: {input: out, branch: {some: n > 1, rest: otherwise}}\n"
+        + "  e: {input: {rest: {key: n}}, aggregate: {users: count}, output: r}\n"
+    )
+    assert [each.name for each in consumers(spec.computations[0], spec)] == ["e"]
