@@ -177,6 +177,8 @@ def _firing(work: WindowedSpec) -> dict[str, Any]:
         if isinstance(work, AggregationSpec) and work.queryable
         else {}
     )
+    if isinstance(work, AggregationSpec) and (work.then or work.having):
+        options |= {"then": dict(work.then), "having": work.having}
     return {**msgspec.to_builtins(work.firing), "where": work.condition, **options}
 
 

@@ -157,9 +157,13 @@ class NumberingSpec:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AggregationSpec(WindowedSpec):
     """Aggregates of the records of a window; without any, the result is the records. ``queryable``:
-    "latest" where the newest result of each key is kept to be asked."""
+    "latest" where the newest result of each key is kept to be asked. ``then`` are fields that are
+    made of the others of a result, by name, each an expression; ``having`` is the expression that a
+    result must satisfy, "" for all."""
 
     aggregates: tuple[AggregateSpec, ...] = ()
+    then: Mapping[str, str] = field(default_factory=dict)
+    having: str = ""
     queryable: str = ""
     numbered: NumberingSpec | None = None
 

@@ -43,6 +43,8 @@ class GroupedStreams:
         every: Duration | None = None,
         ttl: Duration | None = None,
         where: str = "",
+        then: Mapping[str, str] | None = None,
+        having: str = "",
         accumulation: Literal["accumulating", "retracting"] | None = None,
         queryable: Literal["latest"] | None = None,
         name: str = "",
@@ -53,7 +55,8 @@ class GroupedStreams:
         key and the aggregates is emitted whenever a bundle has changed a group, or ``every="1s"``.
 
         A group without a record for ``ttl`` (event time) is forgotten, and begins anew. Records
-        that do not satisfy the expression ``where`` are left out. ``accumulation``: whether a
+        that do not satisfy the expression ``where`` are left out; ``then`` and ``having`` as in
+        :meth:`WindowedStream.aggregate`. ``accumulation``: whether a
         version replaces the one before it (``accumulating``) or takes it back first
         (``retracting``). Without it, it takes back where a consumer would count both.
         ``queryable="latest"``: the newest version of each key is kept to be asked. See
@@ -64,6 +67,8 @@ class GroupedStreams:
             "trigger": None if every is None else {"every": every},
             "ttl": ttl,
             "where": where or None,
+            "then": dict(then) if then else None,
+            "having": having or None,
             "accumulation": accumulation,
             "queryable": queryable,
         }
@@ -119,6 +124,8 @@ class WindowedStream(Generic[T]):
         aggregates: Mapping[str, Aggregate | str] | None = None,
         *,
         where: str = "",
+        then: Mapping[str, str] | None = None,
+        having: str = "",
         name: str = "",
         output: str = "",
         **dials: Unpack[DialOptions],
@@ -128,15 +135,17 @@ class WindowedStream(Generic[T]):
 
         ``aggregates`` maps names of fields to aggregates: ``agg.count()``, ``agg.sum("size")``, or
         a function's name (``"count"``). Without them the field ``result`` is a list of the records.
-        Records that do not satisfy the expression ``where`` are left out.
+        Records that do not satisfy the expression ``where`` are left out. ``then={"mean": "total /
+        n"}`` makes fields of the fields of a result, and results that do not satisfy the expression
+        ``having`` are left out.
         """
         parts = self._parts
         node = parts.draft.name_for(name, output, f"{parts.inputs[0].stream}_windows")
         fields = self._windowing(node)
         if aggregates:
             fields["aggregate"] = aggregates_tree(parts.draft, node, aggregates)
-        if where:
-            fields["where"] = where
+        options = {"where": where, "then": dict(then or {}), "having": having}
+        fields.update({word: value for word, value in options.items() if value})
         fields["output"] = output or node
         parts.draft.add_computation(node, parts.inputs, {**fields, **given_dials(dials)})
         return parts.stream(output or node)

@@ -24,6 +24,7 @@ from millwheel.core.pipeline.spec import (
     StreamSpec,
 )
 from millwheel.core.pipeline.work import (
+    AggregationSpec,
     CallbackSpec,
     EnrichSpec,
     JoinSpec,
@@ -286,6 +287,10 @@ def _window(computation: ComputationSpec, work: WindowedSpec, delay_us: int) -> 
     if computation.condition:
         yield f"where {computation.condition}"
     yield from (words.aggregate_text(aggregate) for aggregate in computation.aggregates)
+    if isinstance(work, AggregationSpec):
+        yield from (f"then {name} = {text}" for name, text in work.then.items())
+        if work.having:
+            yield f"having {work.having}"
     if computation.stage is not AggregationStage.WHOLE:
         yield words.stage_text(computation.stage)
     if isinstance(work, WindowCallbackSpec):

@@ -171,6 +171,7 @@ def windowed(draft: Draft, name: str) -> Any:
     _timing(draft, tree, retracts)
     if window == "global" and "aggregate" in tree:
         _without_window(draft, tree)
+    made = _results(draft, tree)
     tree["output"] = name
     # without one the row says "key", whatever the producer took it from
     named = next(iter(given.values())).get("key")
@@ -182,7 +183,7 @@ def windowed(draft: Draft, name: str) -> Any:
         else ["key"]
     )
     bounds = ("window_start", "window_end") if "window" in tree else ()
-    fields = frozenset({*names, *bounds, *tree.get("aggregate", {})})
+    fields = frozenset({*names, *bounds, *tree.get("aggregate", {}), *made})
     draft.features.add("windowed")
     if tree.get("late") == {"side": "?"}:
         tree["late"] = {"side": f"{name}_late"}
@@ -205,6 +206,25 @@ def _without_window(draft: Draft, tree: dict[str, Any]) -> None:
     if own.random() < 0.3:
         tree["ttl"] = "1d"
     draft.features.add("change_log")
+
+
+def _results(draft: Draft, tree: dict[str, Any]) -> dict[str, str]:
+    """Something is made of the results of one in five. Drawn apart, as above."""
+    own = Random(repr(("results", tree)))
+    if "aggregate" not in tree or own.random() >= (0.9 if "results" in draft.wanted else 0.2):
+        return {}
+    then = {"t0": own.choice(["n * 2", "n + 1", "-n"])} if own.random() < 0.6 else {}
+    again = "trigger" in tree or "allowed_lateness" in tree
+    stays = again and tree.get("accumulation") == "accumulating"
+    if not stays and (not then or own.random() < 0.6):
+        tree["having"] = own.choice(
+            ["n > 3", "n < 8", "n % 2 == 0", *(["t0 != 6"] if then else [])]
+        )
+        draft.features.add("having")
+    if then:
+        tree["then"] = then
+    draft.features.add("results")
+    return then
 
 
 def spans(draft: Draft, name: str) -> Any:

@@ -1,4 +1,4 @@
-"""Deliberate mistakes about change logs."""
+"""Deliberate mistakes about change logs, and about what is made of results."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from typing import Any
 from millwheel.core.machines.change_logs import ChangeLogMachine
 from millwheel.core.machines.fixed import AlignedMachine
 from millwheel.core.windows.calls import Call
+from millwheel.core.windows.panes import RETRACTION_FIELD
 from millwheel.core.windows.state import WindowState
 from millwheel.core.windows.windows import GLOBAL_WINDOW, Window
+from millwheel.engine.workers.operators.windowed import WindowedOperator
 from tests.search.mistakes import Context, mistake, replaced
 
 
@@ -33,3 +35,16 @@ def groups_of_nothing_stay() -> Context:
         call.state[GLOBAL_WINDOW] = own
 
     return replaced(ChangeLogMachine, "_drop", wrong)
+
+
+@mistake(within=8, features="having change_log", variants="reference", first=4)
+def what_is_left_out_is_taken_back() -> Context:
+    """A record that takes back a result is shown although the result was not."""
+
+    def wrong(self: WindowedOperator, row: dict[str, Any], *others: Any) -> Any:
+        if RETRACTION_FIELD in row:
+            return row
+        return right(self, row, *others)
+
+    right = WindowedOperator.show
+    return replaced(WindowedOperator, "show", wrong)

@@ -115,9 +115,19 @@ class WindowNode(CallNode):
         if self._calls:
             self._call(pane)
             return
-        row = _row(pane, key_row(self._grouped_by, pane.key), self.rules.assign.ends)
+        row = self._shown(_row(pane, key_row(self._grouped_by, pane.key), self.rules.assign.ends))
+        if row is None:
+            return
         for stream in self.spec.outputs:
             self.world.send(stream, pane.key, plain(row), pane.timestamp, self.name)
+
+    def _shown(self, row: dict[str, Any]) -> dict[str, Any] | None:
+        """With the fields that are made of results, if it is shown. What is drawn here means in
+        Python what it means in a file."""
+        work = self.spec.work_as(AggregationSpec)
+        for name, text in work.then.items():
+            row[name] = eval(text, {}, dict(row))
+        return row if not work.having or eval(work.having, {}, dict(row)) else None
 
     def _call(self, pane: Pane) -> None:
         items: list[Item] = pane.result

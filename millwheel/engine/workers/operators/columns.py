@@ -435,7 +435,8 @@ class ColumnOperator(Operator, Validated):
     # --- results ----------------------------------------------------------------------------------
 
     def _emit(self, plan: ColumnPlan, closed: pl.DataFrame, bundle: Bundle) -> None:
-        if self._spec.stage is AggregationStage.PARTIAL:  # accumulators have no column form
+        # accumulators have no column form, and what is made of results is made of each
+        if self._spec.stage is AggregationStage.PARTIAL or self._rows.shows_each:
             self._emit_rows(plan, closed, bundle)
             return
         try:
@@ -461,8 +462,9 @@ class ColumnOperator(Operator, Validated):
             except Exception as ex:  # as in rows: this window cannot fire, the others can
                 self._rows.could_not_fire(bundle, key, tag_of(group.window), end - 1, ex)
                 continue
-            for stream in self._spec.outputs:
-                bundle.outputs.produce(stream, key, plan.typed(row), end - 1)
+            shown = self._rows.show(plan.typed(row), key, end - 1, None, bundle)
+            for stream in self._spec.outputs if shown is not None else ():
+                bundle.outputs.produce(stream, key, shown, end - 1)
 
 
 def _bundled(bundle: Bundle) -> list[AnyBatch]:

@@ -15,6 +15,7 @@ from typing import Any
 from millwheel.adapters.ports import StoreView
 from millwheel.connect.own_functions import language_of
 from millwheel.connect.python_objects import load_object
+from millwheel.core.aggregates.results import shown_by, shows_each
 from millwheel.core.columns.from_spec import float_sums
 from millwheel.core.formats.store_layout import WINDOW, key_prefix, unpack
 from millwheel.core.machines.counted import CountMachine
@@ -42,7 +43,7 @@ from millwheel.core.pipeline.spec import AggregationStage, ComputationSpec, Pipe
 from millwheel.core.pipeline.work import WindowedSpec
 from millwheel.core.windows.calls import Group, TakesGroups
 from millwheel.core.windows.contract import Effects, LateRecord, RejectedRecord, Times
-from millwheel.core.windows.panes import Pane, pane_row
+from millwheel.core.windows.panes import RETRACTION_FIELD, Pane, pane_row
 from millwheel.core.windows.tags import tag_of
 from millwheel.core.windows.windows import Window
 from millwheel.engine.queries.model import Finding, Query
@@ -59,7 +60,7 @@ from millwheel.engine.workers.operators.window_state import (
 )
 from millwheel.engine.workers.state.overlay import Overlay
 from millwheel.engine.workers.state.window_results import WindowAnswers, WindowResults
-from millwheel.errors import invariant
+from millwheel.errors import RecordError, invariant
 
 _OF_A_PERIOD = 4
 """A cumulative window that fires counts as so many timers: it may add up large sets."""
@@ -86,6 +87,8 @@ class WindowedOperator(Operator, Validated):
         self._cells = WindowCells(overlay, cache_entries, pipeline.limits.state, hashed)
         self._head = spec.inputs[0].key.naming()
         self._bounded = not spec.is_change_log
+        self.shown = shown_by(spec, language_of(pipeline).compile)
+        self.shows_each = shows_each(spec)
         self.finish_row: Callable[[dict[str, Any]], dict[str, Any]] = finisher(spec, pipeline)
         self._machine = machine_from_spec(
             spec,
@@ -416,6 +419,11 @@ class WindowedOperator(Operator, Validated):
 
     def _emit(self, pane: Pane, cause: Cause, bundle: Bundle) -> None:
         row = self.finish_row(pane_row(pane, self._head(pane.key), self._bounded))
+        if self.shows_each:
+            shown = self.show(row, pane.key, pane.timestamp, cause, bundle)
+            if shown is None:
+                return
+            row = shown
         try:
             if self._results is not None:
                 self._results.fired(pane, self.finish_row(dict(pane.result)))
@@ -426,6 +434,19 @@ class WindowedOperator(Operator, Validated):
         except UNCARRIABLE as ex:  # an aggregator of the user's made it
             reason = f"the result of a window cannot be carried: {ex}"
             self.letter(bundle, pane.key, row, pane.timestamp, reason, cause, TIMER)
+
+    def show(
+        self, row: dict[str, Any], key: Key, at: int, cause: Cause, bundle: Bundle
+    ) -> dict[str, Any] | None:
+        """The row of a result as it is emitted; None for one that is left out, or of which nothing
+        can be made. That is a dead letter."""
+        try:
+            return self.shown(row)
+        except RecordError as ex:
+            if RETRACTION_FIELD not in row:  # that of a result of which this was told already
+                reason = f"what then or having says cannot be made of a result: {ex}"
+                self.letter(bundle, key, row, max(at, bundle.floor), reason, cause, TIMER)
+            return None
 
     def _late(self, late: LateRecord, cause: Cause, bundle: Bundle) -> None:
         bundle.count("late")

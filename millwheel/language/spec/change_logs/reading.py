@@ -10,7 +10,6 @@ from typing import Any
 
 from millwheel.core.pipeline.work import (
     FOREVER,
-    AggregateSpec,
     AggregationSpec,
     FiringSpec,
     WindowSpec,
@@ -46,22 +45,14 @@ def check_change_log(reader: NodeReader, fields: Mapping[str, YamlNode]) -> None
 
 
 def change_log(
-    aggregates: tuple[AggregateSpec, ...],
-    condition: str,
-    trigger: Mapping[str, Any] | None,
-    ttl_us: int | None,
-    queryable: str,
-    fields: Mapping[str, YamlNode],
+    trigger: Mapping[str, Any] | None, ttl_us: int | None, fields: Mapping[str, YamlNode]
 ) -> AggregationSpec:
-    """The work of one. Whether it takes back what it replaces is decided later, unless it is
-    written."""
+    """The work of one, without its aggregates. Whether it takes back what it replaces is decided
+    later, unless it is written."""
     accumulation = fields["accumulation"].text if "accumulation" in fields else UNDECIDED
     return AggregationSpec(
         window=WindowSpec(FOREVER, {} if ttl_us is None else {"ttl_us": ttl_us}),
-        condition=condition,
         firing=FiringSpec(
             trigger=_EACH_BUNDLE if trigger is None else trigger, accumulation=accumulation
         ),
-        aggregates=aggregates,
-        queryable=queryable,
     )

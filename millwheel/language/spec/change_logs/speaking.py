@@ -44,6 +44,7 @@ def decided(spec: PipelineSpec) -> PipelineSpec:
     logs = [each for each in spec.computations if _is_open(each)]
     for log in logs:
         takes_back = any(map(_needs_both, _behind(log, spec)))
+        takes_back = takes_back or bool(log.work_as(AggregationSpec).having)
         spec = _with(spec, log, takes_back)
     # Whether groups can go depends on the logs above.
     for _ in logs:

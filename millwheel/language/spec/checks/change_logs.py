@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from millwheel.core.pipeline.spec import ComputationSpec, PipelineSpec
-from millwheel.core.pipeline.work import FOREVER, SlicesSpec
+from millwheel.core.pipeline.work import FOREVER, AggregationSpec, SlicesSpec
 from millwheel.core.windows.panes import Accumulation
 from millwheel.language.spec.change_logs.speaking import consumers, undoes
 from millwheel.language.spec.checks.topology import find
@@ -14,6 +14,7 @@ from millwheel.language.spec.reading.reader import NodeReader
 def check_change_logs(reader: NodeReader, spec: PipelineSpec, top: YamlNode) -> None:
     """Notes what would make of the versions of a change log something that depends on bundles."""
     for log in spec.computations:
+        _check_having(reader, log, top)
         if log.windowed is None or not _speaks_again(log):
             continue
         for each in consumers(log, spec):
@@ -57,3 +58,16 @@ def _goes_by_time(computation: ComputationSpec) -> bool:
         return True
     work = computation.windowed
     return work is not None and work.window.kind not in ("global", FOREVER)
+
+
+def _check_having(reader: NodeReader, log: ComputationSpec, top: YamlNode) -> None:
+    work = log.work
+    if not isinstance(work, AggregationSpec) or not work.having:
+        return
+    again = log.firing.trigger is not None or log.firing.allowed_lateness_us
+    if again and log.firing.accumulation == Accumulation.ACCUMULATING.value:
+        reader.bad(
+            find(top, "computations", log.name, "having"),
+            "a result that does not satisfy having any more would stand for ever, as nothing"
+            " replaces it; write accumulation: retracting",
+        )

@@ -92,8 +92,8 @@ def _made(
         case JoinSpec():
             streams = [each.stream for each in computation.inputs]
             return (*key_names(computation.inputs), *WINDOW_FIELDS, *streams)
-        case AggregationSpec(aggregates=aggregates):
-            results = [aggregate.name for aggregate in aggregates] or ["result"]
+        case AggregationSpec(aggregates=aggregates, then=then):
+            results = [*(aggregate.name for aggregate in aggregates), *then] or ["result"]
             bounds = () if computation.is_change_log else WINDOW_FIELDS
             return (*key_names(computation.inputs), *bounds, *results)
         case StepsSpec(steps):

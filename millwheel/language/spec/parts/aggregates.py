@@ -23,8 +23,8 @@ from millwheel.core.pipeline.spec import Divided, InputSpec
 from millwheel.core.pipeline.work import AggregateSpec
 from millwheel.language.spec.keys.notation import key_names
 from millwheel.language.spec.reading.nodes import YamlNode
-from millwheel.language.spec.reading.parts import Entries, Field, Own, Text
-from millwheel.language.spec.reading.problems import unknown
+from millwheel.language.spec.reading.parts import Entries, ExpressionText, Field, Own, Text
+from millwheel.language.spec.reading.problems import did_you_mean, unknown
 from millwheel.language.spec.reading.reader import NodeReader
 
 _EXAMPLE = "{hits: count, bytes: {sum: size}}"
@@ -43,6 +43,22 @@ AGGREGATE = Field(
     " its function",
     default="a list of the records",
 )
+RESULTS = {
+    "then": Field(
+        "",
+        Own((Entries(ExpressionText("total / n"), "{mean: total / n}", named=True),)),
+        "[fields made of other fields](pipeline.md#results) of a result: its key, its aggregates",
+        default="none",
+    ),
+    "having": Field(
+        "",
+        ExpressionText("n > 10"),
+        "an [expression](expressions.md) over the fields of a result; those that do not satisfy it"
+        " are [left out](pipeline.md#results)",
+        default="all",
+    ),
+}
+"""What becomes of the results of aggregates."""
 _WAYS = "|".join(each.value for each in Divided if each.by_tables)
 _NAMES = ", ".join(f"`{each.value}`" for each in Divided if each not in (Divided.ALL, Divided.HOT))
 SKEW = Field(
@@ -186,6 +202,49 @@ def _checked(reader: NodeReader, node: YamlNode, spec: AggregateSpec) -> Aggrega
         )
         return None
     return spec
+
+
+def read_results(
+    reader: NodeReader,
+    fields: Mapping[str, YamlNode],
+    row_fields: tuple[str, ...],
+    aggregates: tuple[AggregateSpec, ...],
+) -> tuple[dict[str, str], str]:
+    """``then`` and ``having``. ``row_fields`` are the fields that every row has beside the
+    aggregates; each field of ``then`` may also read those before it."""
+    for name in RESULTS:
+        if name in fields and "aggregate" not in fields:
+            reader.bad(
+                fields[name], f"{name} is about the results of aggregate; this computation has none"
+            )
+            return {}, ""
+        if name in fields and "queryable" in fields:
+            reader.bad(
+                fields[name],
+                f"questions are answered with the aggregates as they are; leave out {name} or"
+                " queryable",
+            )
+    names = [*row_fields, *(each.name for each in aggregates)]
+    then: dict[str, str] = {}
+    for name, child in reader.entries(fields.get("then"), "{mean: total / n}").items():
+        if _check_name(reader, name, child, tuple(names)):
+            then[name] = _over_results(reader, child, names)
+            names.append(name)
+    having = _over_results(reader, fields["having"], names) if "having" in fields else ""
+    return {name: text for name, text in then.items() if text}, having
+
+
+def _over_results(reader: NodeReader, node: YamlNode, names: list[str]) -> str:
+    """An expression over the fields ``names``."""
+    text = reader.expression(node, "n > 10")
+    for name in reader.language.compile(text).fields if text else ():
+        if name not in names:
+            reader.bad(
+                node,
+                f"a result has no field {name!r}{did_you_mean(name, names)}; it has"
+                f" {', '.join(names)}",
+            )
+    return text
 
 
 # --- divided keys ---------------------------------------------------------------------------------

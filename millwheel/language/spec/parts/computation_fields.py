@@ -6,7 +6,7 @@ from millwheel.core.pipeline.spec import ComputationSpec, Delivery, Productions
 from millwheel.core.pipeline.work import FiringSpec
 from millwheel.core.windows.panes import Accumulation, OutputTime
 from millwheel.language.spec.keys.notation import KEY
-from millwheel.language.spec.parts.aggregates import AGGREGATE, SKEW
+from millwheel.language.spec.parts.aggregates import AGGREGATE, RESULTS, SKEW
 from millwheel.language.spec.parts.branches import ORDER, SORTING
 from millwheel.language.spec.parts.joins import JOINS
 from millwheel.language.spec.parts.on_error import ON_ERROR
@@ -117,6 +117,7 @@ CALLBACK = {
 WINDOWED = {
     "window": WINDOW,
     "aggregate": AGGREGATE,
+    **RESULTS,
     "where": Field(
         "",
         ExpressionText("type == 'click'"),

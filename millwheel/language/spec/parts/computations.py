@@ -29,6 +29,7 @@ from millwheel.language.spec.parts.aggregates import (
     WINDOW_FIELDS,
     check_keys,
     read_aggregates,
+    read_results,
     read_skew,
 )
 from millwheel.language.spec.parts.branches import (
@@ -128,13 +129,17 @@ def _kept_work(
     window = _window(reader, fields, counted)
     ttl_us = OF_GROUPS["ttl"].value(reader, fields.get("ttl"), None)
     slices = read_slices(reader, node, fields)
-    aggregates = read_aggregates(reader, fields.get("aggregate"), _taken(fields, inputs))
+    taken = _taken(fields, inputs)
+    aggregates = read_aggregates(reader, fields.get("aggregate"), taken)
+    then, having = read_results(reader, fields, taken, aggregates)
+    results: Any = {"aggregates": aggregates, "then": then, "having": having}
     condition = WINDOWED["where"].value(reader, fields.get("where"), "")
     trigger = read_trigger(reader, fields.get("trigger"), load)
     queryable = _queryable(reader, fields)
     firing = FiringSpec(trigger=trigger, **FIRING.values(reader, fields))
     if window is None and is_change_log(fields):
-        return change_log(aggregates, condition, trigger, ttl_us, queryable, fields)
+        log = change_log(trigger, ttl_us, fields)
+        return replace(log, condition=condition, queryable=queryable, **results)
     if window is None:
         if slices is not None:
             return replace(slices, aggregates=aggregates, condition=condition, late=firing.late)
@@ -148,7 +153,7 @@ def _kept_work(
         return AggregationSpec(
             aggregates=(counted.aggregate,), numbered=counted.numbered, **arguments
         )
-    return AggregationSpec(aggregates=aggregates, queryable=queryable, **arguments)
+    return AggregationSpec(queryable=queryable, **results, **arguments)
 
 
 def _window(
@@ -284,8 +289,11 @@ def _check_steps(
     for name in WINDOWED:
         if name in fields:
             fix = (
-                f"leave out {steps[0]} and write its condition as where"
+                "leave out filter and write its condition as where if it is about records, as"
+                " having if it is about results"
                 if steps == ["filter"]
+                else f"{_TWO_COMPUTATIONS}; or write the fields as then if they are made of results"
+                if steps == ["map"]
                 else _TWO_COMPUTATIONS
             )
             reader.bad(

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from millwheel import AfterCount, AfterWatermark, Tumbling, agg
+from millwheel.core.pipeline.work import AggregationSpec
 from tests.unit.python.fluent.test_draft import small
 
 
@@ -35,3 +36,31 @@ def test_keys_are_divided_by_the_same_words_as_in_yaml() -> None:
         ("partial.out", 4),
         ("out", 4),
     ]
+
+
+def test_an_aggregation_without_a_window_is_a_change_log() -> None:
+    pipeline, hits = small()
+    hits.key_by("user").aggregate(
+        {"n": "count"}, every="1s", ttl="7d", where="x > 1", then={"m": "n * 2"}, having="m > 3"
+    )
+    hits.key_by("user").aggregate({"n": agg.count()}, output="plain")
+    shown, plain = pipeline.spec().computations
+    assert (shown.firing.trigger, shown.condition) == ({"every": "1s"}, "x > 1")
+    assert shown.firing.accumulation == "retracting"
+    work = shown.work_as(AggregationSpec)
+    assert (work.window.options, dict(work.then), work.having) == (
+        {"ttl_us": 604_800_000_000},
+        {"m": "n * 2"},
+        "m > 3",
+    )
+    assert (plain.name, plain.is_change_log) == ("plain", True)
+    assert plain.firing.accumulation == "accumulating"
+
+
+def test_results_of_windows_are_made_and_left_out() -> None:
+    pipeline, hits = small()
+    windows = hits.key_by("user").window(Tumbling("1m"))
+    windows.aggregate({"n": "count"}, then={"m": "n * 2"}, having="m > 3", output="out")
+    [computation] = pipeline.spec().computations
+    work = computation.work_as(AggregationSpec)
+    assert (dict(work.then), work.having) == ({"m": "n * 2"}, "m > 3")

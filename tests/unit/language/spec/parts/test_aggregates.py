@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from millwheel.core.pipeline.work import AggregateSpec
+from tests.unit.language.spec.parts.test_steps import computation
 
 
 def _pipeline(aggregate: str, key: str = "path") -> str:
@@ -100,3 +101,44 @@ def test_a_class_that_is_no_aggregator_is_named(problems: Any) -> None:
 def test_the_key_of_several_fields_takes_their_names(problems: Any) -> None:
     (found,) = problems(_pipeline("{b: count}", "[a, b]"))
     assert "(a, b, window_start, window_end)" in found
+
+
+RESULTS = {"aggregate": "{n: count, total: {sum: size}}", "window": "{tumbling: 1m}"}
+
+
+def test_fields_are_made_of_results_and_results_left_out(check: Any) -> None:
+    text = computation(**RESULTS, then="{mean: total / n, twice: mean * 2}", having="twice > n")
+    work = check(text).computations[0].work
+    assert (dict(work.then), work.having) == (
+        {"mean": "total / n", "twice": "mean * 2"},
+        "twice > n",
+    )
+
+
+@pytest.mark.parametrize(
+    ("fields", "sentence"),
+    [
+        ({"then": "{mean: totl / n}"}, "a result has no field 'totl'; did you mean 'total'?"),
+        ({"having": "size > 3"}, "a result has no field 'size'"),
+        ({"then": "{n: total}"}, "every row already has a field 'n'"),
+        ({"then": "{a: b, b: n}"}, "a result has no field 'b'"),
+        ({"having": "n > 1", "queryable": "latest"}, "leave out having or queryable"),
+        ({"having": "n > 1", "aggregate": ""}, "having is about the results of aggregate"),
+        (
+            {"having": "n > 1", "allowed_lateness": "1m", "accumulation": "accumulating"},
+            "would stand for ever, as nothing replaces it; write accumulation: retracting",
+        ),
+        ({"filter": "n > 1"}, "where if it is about records, as having if it is about results"),
+        ({"map": "{a: n}"}, "or write the fields as then if they are made of results"),
+    ],
+)
+def test_what_cannot_be_made_of_results_is_told(
+    problems: Any, fields: dict[str, str], sentence: str
+) -> None:
+    found = problems(computation(**{**RESULTS, **fields}))
+    assert any(sentence in each for each in found), found
+
+
+def test_a_change_log_with_a_condition_takes_back(check: Any) -> None:
+    text = computation(aggregate="{n: count}", having="n > 2")
+    assert check(text).computations[0].firing.accumulation == "retracting"
