@@ -15,6 +15,10 @@ _ARRIVAL = frozenset({"collect", "first", "last"})
 equal times."""
 
 
+_TIMED = _ARRIVAL | {"first_row", "last_row", "max_by", "min_by", "top_rows"}
+"""Aggregates that look at times, some among equal values only."""
+
+
 def windowed(base: Facts, c: ComputationSpec, spec: PipelineSpec, stated: bool, free: Free) -> Made:
     wants_late = c.firing.allowed_lateness_us > 0 or c.late != "drop"
     unpaced = free.racing is not None or free.deaf or (not stated and not _upstream(c, spec))
@@ -74,20 +78,33 @@ def windowed(base: Facts, c: ComputationSpec, spec: PipelineSpec, stated: bool, 
 
 
 def _change_log(base: Facts, c: ComputationSpec, spec: PipelineSpec, free: Free) -> Made:
-    """pipeline.md, Change logs: "The rows folded by key are a function of the input, their
-    timestamps included. How many versions come before, and which, is chance." No record is late,
-    so the watermark has no part in it; a version may be behind it."""
+    """pipeline.md, Change logs: "The rows folded by key are a function of the input, and so are
+    their timestamps, unless the input takes records back. How many versions come before, and which,
+    is chance." No record is late, so the watermark has no part in it; a version may be behind
+    it."""
     retracting = c.firing.accumulation == "retracting"
     level = min(base.level, Level.STANDING, _fired(base, c, spec, free))
     if not free.ended and "every" in str(c.firing.trigger):
         level = Level.NOTHING
-    if not base.timed or not _order_suffices(base, c):
+    assert c.windowed is not None
+    goes_by_time = "ttl_us" in c.windowed.window.options or any(
+        each.function in _TIMED for each in c.aggregates
+    )
+    if (goes_by_time and not base.timed) or not _order_suffices(base, c):
         level = Level.NOTHING
     if base.level is Level.STANDING and not (base.retracts and retracting):
         level = Level.NOTHING
     order = Order.NONE if free.crashing else Order.KEY
     facts = Facts(
-        level, order, base.keyed, False, False, False, True, retracting, doubled=base.doubled
+        level,
+        order,
+        base.keyed,
+        False,
+        False,
+        False,
+        base.timed and not base.retracts,
+        retracting,
+        doubled=base.doubled,
     )
     return Made(facts)
 

@@ -1,8 +1,9 @@
 """The machine of change logs: one group for each key, without an end, whose result is emitted as it
 changes.
 
-A version has the latest time of the records that its group has had. So the last version of a key,
-its time included, is a function of the records; which versions come before it depends on bundles.
+A version has the latest time of the records that its group has had. So the last version of a key
+is a function of the records, and so is its time, unless records are taken back: a group of which
+nothing is left is forgotten. Which versions come before it depends on bundles.
 """
 
 from __future__ import annotations

@@ -17,8 +17,9 @@ from millwheel.core.pipeline.spec import ComputationSpec, PipelineSpec, SinkSpec
 from millwheel.core.pipeline.visitors import numbered
 from millwheel.core.tables.planning import tabled
 from millwheel.core.windows.triggers import Default
+from millwheel.language.spec.change_logs.sinks import keyed
 from millwheel.language.spec.change_logs.speaking import decided
-from millwheel.language.spec.checks.change_logs import check_change_logs
+from millwheel.language.spec.checks.change_logs import check_change_logs, check_kept_versions
 from millwheel.language.spec.checks.code import CodeChecks
 from millwheel.language.spec.checks.field_names import check_field_names
 from millwheel.language.spec.checks.field_types import check_field_types
@@ -196,7 +197,7 @@ def check_document(
     functions = read_functions(reader, top, folder, check_code)
     reader = replace(reader, language=functions.language)
     parts = _read(reader, top, folder, document.origin or origin or folder, check_code)
-    parts.spec = decided(replace(parts.spec, functions=functions.targets))
+    parts.spec = keyed(decided(replace(parts.spec, functions=functions.targets)))
     _check(reader, top, parts, check_code)
     if check_code and origin is None:  # not for the copies that workers read when they start
         check_ship(reader, parts.spec, top)
@@ -303,4 +304,5 @@ def _check(reader: NodeReader, top: YamlNode, parts: _Parts, check_code: bool) -
     check_firing_again(
         reader, spec, top, checks.replacing, lambda name: load_object(name, spec.folder)
     )
+    check_kept_versions(reader, spec, top, checks.replacing)
     check_cycles(reader, spec, top, checks.has_timer)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
+
+from millwheel.core.pipeline.graph import retracting_streams
 from millwheel.core.pipeline.spec import ComputationSpec, PipelineSpec
 from millwheel.core.pipeline.work import FOREVER, AggregationSpec, SlicesSpec
 from millwheel.core.windows.panes import Accumulation
@@ -50,6 +53,26 @@ def _check_consumer(
             f" come; let {log.name!r} take back what it replaces: write accumulation: retracting"
             + (" there, or leave it out" if log.is_change_log else " there"),
         )
+
+
+def check_kept_versions(
+    reader: NodeReader, spec: PipelineSpec, top: YamlNode, replacing: Container[str]
+) -> None:
+    """Notes sinks that keep all versions of a group as rows. ``replacing``: the streams whose sinks
+    replace rows."""
+    back = retracting_streams(spec)
+    for log in filter(lambda each: each.is_change_log, spec.computations):
+        for sink in spec.sinks:
+            kept = sink.stream in log.outputs and sink.stream not in back
+            if not kept or sink.stream in replacing or sink.kind == "stdout":
+                continue
+            node = find(top, "sinks", sink.stream, sink.kind)
+            reader.problems.warn(
+                node.line,
+                node.path,
+                f"each version of the change log {log.name!r} becomes a row here, and the last of a"
+                " group counts; a sink with mode: upsert keeps that alone",
+            )
 
 
 def _goes_by_time(computation: ComputationSpec) -> bool:

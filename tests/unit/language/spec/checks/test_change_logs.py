@@ -48,3 +48,21 @@ def test_slices_behind_a_change_log_are_refused(problems: Any) -> None:
     slices = "slices: {every: 1m, keep: 1d}, aggregate: {m: count}"
     [found] = problems(text + f"  d: {{input: {{out: {{key: n}}}}, {slices}}}\n")
     assert "leave out slices, or give 'c' a window" in found
+
+
+@pytest.mark.parametrize(
+    ("sink", "told"),
+    [
+        ("{files: {path: out}}", 1),
+        ("{files: {path: out, mode: upsert}}", 0),
+        ("{files: {path: out, mode: changelog}}", 1),
+        ("{stdout: {}}", 0),
+    ],
+)
+def test_sinks_that_keep_all_versions_are_told_of(tmp_path: Path, sink: str, told: int) -> None:
+    file = tmp_path / "p.yaml"
+    file.write_text(computation(aggregate="{n: count}") + f"sinks: {{out: {sink}}}\n")
+    _, warnings = check_pipeline(file, {}, {})
+    assert (
+        sum("each version of the change log 'c' becomes a row here" in w for w in warnings) == told
+    )
