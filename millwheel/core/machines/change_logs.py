@@ -18,6 +18,7 @@ from millwheel.core.model.keys import Key
 from millwheel.core.model.records import Domain
 from millwheel.core.model.times import MAX_TIME
 from millwheel.core.windows.calls import Call, Group, Taken
+from millwheel.core.windows.combinations import Repeat
 from millwheel.core.windows.contract import (
     Effects,
     HoldEffect,
@@ -30,8 +31,12 @@ from millwheel.core.windows.contract import (
 from millwheel.core.windows.lateness import is_behind
 from millwheel.core.windows.state import WindowState, as_state
 from millwheel.core.windows.tags import tag_of, window_of
+from millwheel.core.windows.triggers import AfterCount
 from millwheel.core.windows.windows import GLOBAL_WINDOW, Forever, Window
 from millwheel.errors import RecordError
+
+_EACH_BUNDLE = Repeat(AfterCount(1))
+"""It is asked nothing, as it always says yes."""
 
 
 class ChangeLogMachine(AlignedMachine):
@@ -40,6 +45,7 @@ class ChangeLogMachine(AlignedMachine):
     def __init__(self, windowing: Windowing, aggregation: Aggregation, window: Forever) -> None:
         super().__init__(windowing, aggregation)
         self._ttl_us = window.ttl
+        self._plain = windowing.trigger == _EACH_BUNDLE
 
     def expired(self, window: Window, watermark: int) -> bool:
         """No group ends."""
@@ -163,7 +169,8 @@ class ChangeLogMachine(AlignedMachine):
         own.output_at_us = at
 
     def _settle(self, slot: Slot, own: WindowState, window: Window, call: Call) -> None:
-        if self._trigger.ready(own.trigger, call.moment(window)):
+        due = own.fresh if self._plain else self._trigger.ready(own.trigger, call.moment(window))
+        if due:
             self._fire(own, window, call, False)
         if self._undoes and not own.count and not own.fresh:
             self._drop(own, call)  # all that it had has been taken back
@@ -186,7 +193,8 @@ class ChangeLogMachine(AlignedMachine):
             own.timer_at_us = at
             tag = tag_of(GLOBAL_WINDOW)
             call.effects.timers.append(TimerEffect(call.key, tag, Domain.EVENT, at))
-        self._requests.renew_clock(GLOBAL_WINDOW, own, call)
+        if not self._plain or own.clock_at_us is not None:
+            self._requests.renew_clock(GLOBAL_WINDOW, own, call)
         held = own.output_at_us if own.fresh else None
         if held is not None and is_behind(held, call.times.watermark):
             held = None
