@@ -29,7 +29,7 @@ from millwheel.language.spec.parts.computation_fields import (
     OTHER_FORMS,
     WINDOWED,
 )
-from millwheel.language.spec.parts.joins import ENRICH
+from millwheel.language.spec.parts.joins import ENRICH, JOIN
 from millwheel.language.spec.parts.streams import STREAM, WATERMARK
 from millwheel.language.spec.reading.parts import Choice, Duration, Field, FilePart
 from tests import kinds
@@ -48,6 +48,7 @@ PARTS: Mapping[str, FilePart] = {
     "WINDOWED": FilePart("", {**WINDOWED, "skew": DIALS.fields["skew"]}, FIRING.defaults),
     "OTHERS": FilePart("", OTHER_FORMS),
     "ENRICH": ENRICH,
+    "JOIN": JOIN,
 }
 DOCS = Path(__file__).parents[1] / "docs"
 _HEAD = "| option | default | meaning |\n|---|---|---|\n"

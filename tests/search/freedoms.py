@@ -12,7 +12,7 @@ which of several ways to a computation is the quicker one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from millwheel.connect.python_objects import load_object
@@ -32,6 +32,8 @@ from millwheel.core.pipeline.work import (
     DictionarySpec,
     EnrichSpec,
     LookupSpec,
+    RegularJoinKind,
+    RegularJoinSpec,
     SlicesSpec,
 )
 from tests.search.facts import NOTHING, Facts, Free, Level, Made, Order, Placed
@@ -165,6 +167,8 @@ def _of(
     if isinstance(c.work, EnrichSpec):
         each = all(_kept(found[given.stream], given.key) for given in c.inputs)
         return Made(NOTHING if _races_its_version(c, spec, stated) else _enriched(base, c, each))
+    if isinstance(c.work, RegularJoinSpec):
+        return Made(_kept_join(base, c.work, [found[given.stream] for given in c.inputs]))
     if isinstance(c.work, DeduplicateSpec):
         return Made(_deduplicated(base, c))
     if isinstance(c.work, DictionarySpec):
@@ -310,6 +314,23 @@ def _deduplicated(base: Facts, c: ComputationSpec) -> Facts:
     if base.level is not Level.ALL or base.order is Order.NONE or not base.timely:
         return NOTHING
     return _stepped(base, c)
+
+
+def _kept_join(base: Facts, work: RegularJoinSpec, inputs: Sequence[Facts]) -> Facts:
+    """joins.md, Without a window: "the rows that stand in the end are those of the same join over
+    all records"; a pair has "the later of both times", and a row alone that of what changed it."""
+    if any(each.level is Level.STANDING and not each.retracts for each in inputs):
+        return NOTHING
+    changes = work.takes_back or base.retracts
+    pairs = work.kind is RegularJoinKind.INNER and not base.retracts
+    return replace(
+        base,
+        level=Level.STANDING if changes else Level.ALL,
+        order=Order.NONE,
+        single=False,
+        placed=Placed.BY_ARRIVAL,
+        timed=base.timed and pairs,
+    )
 
 
 def _races_its_version(c: ComputationSpec, spec: PipelineSpec, stated: bool) -> bool:

@@ -36,6 +36,7 @@ from millwheel.core.pipeline.work import (
     EnrichSpec,
     JoinSpec,
     LookupSpec,
+    RegularJoinSpec,
     SlicesSpec,
     StepsSpec,
     TableSpec,
@@ -164,6 +165,9 @@ def _facets(spec: ComputationSpec, pipeline: PipelineSpec) -> dict[str, Any]:
             }
         case DictionarySpec() as work:
             return {"dictionary": msgspec.to_builtins(work)}
+        case RegularJoinSpec(kind=kind, ttls_us=ttls_us):
+            streams = [each.stream for each in spec.inputs]
+            return {"pairing": [streams, kind.value, list(ttls_us)]}
         case TableSpec() as work:
             return {"pairing": [work.of, list(work.key)]}
     return {}
@@ -196,6 +200,7 @@ _FORMS: Mapping[type[Work], str] = {
     AggregationSpec: "aggregation",
     SlicesSpec: "slices",
     JoinSpec: "join",
+    RegularJoinSpec: "join without a window",
     EnrichSpec: "enrich",
     LookupSpec: "lookup",
     DeduplicateSpec: "deduplicate",

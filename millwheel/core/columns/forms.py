@@ -40,6 +40,7 @@ from millwheel.core.pipeline.work import (
     EnrichSpec,
     JoinSpec,
     LookupSpec,
+    RegularJoinSpec,
     SlicesSpec,
     StepsSpec,
     TableSpec,
@@ -104,6 +105,7 @@ _WHY_NOT: dict[type[Work], str] = {
     DictionarySpec: "a dictionary has no plan of its own",
     EnrichSpec: "each record is enriched",
     LookupSpec: "each record is enriched",
+    RegularJoinSpec: "each record is joined with those that came before",
     DeduplicateSpec: "each record is compared with earlier ones",
     TableSpec: "a table takes each change",
 }

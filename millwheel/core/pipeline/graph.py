@@ -18,7 +18,7 @@ from millwheel.core.pipeline.spec import (
     SinkSpec,
     StreamSpec,
 )
-from millwheel.core.pipeline.work import BranchesSpec, StepsSpec, TableSpec
+from millwheel.core.pipeline.work import BranchesSpec, RegularJoinSpec, StepsSpec, TableSpec
 from millwheel.core.slices.slots import WIDTH
 from millwheel.core.windows.panes import Accumulation
 
@@ -185,7 +185,8 @@ def takes_retractions(computation: ComputationSpec, spec: PipelineSpec) -> bool:
 
 def retracting_streams(spec: PipelineSpec) -> frozenset[str]:
     """Streams that may carry retractions: the streams of sources of change events and of retracting
-    windows, and the streams that pass retractions on: steps, branches and the late records of
+    windows, of joins without a window whose rows may lose or find their only partner, and the
+    streams that pass retractions on: steps, branches, such joins and the late records of
     windows."""
     retracting = {
         stream.name
@@ -197,9 +198,13 @@ def retracting_streams(spec: PipelineSpec) -> frozenset[str]:
         before = len(retracting)
         for computation in spec.computations:
             passed_on = any(each.stream in retracting for each in computation.inputs)
-            steps = passed_on and isinstance(computation.work, StepsSpec | BranchesSpec)
+            steps = passed_on and isinstance(
+                computation.work, StepsSpec | BranchesSpec | RegularJoinSpec
+            )
             again = computation.firing.accumulation == Accumulation.RETRACTING.value
-            retracts = again or isinstance(computation.work, TableSpec)
+            work = computation.work
+            joins = isinstance(work, RegularJoinSpec) and work.takes_back
+            retracts = again or joins or isinstance(work, TableSpec)
             if retracts or steps:
                 retracting.update(computation.outputs)
             side = computation.late_side

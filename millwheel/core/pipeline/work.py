@@ -202,6 +202,35 @@ class JoinSpec(WindowedSpec):
     kind: JoinKind
 
 
+class RegularJoinKind(Enum):
+    """Which rows of a join without a window stand in its result beside the pairs, or in place of
+    them."""
+
+    INNER = "inner"
+    LEFT = "left"
+    RIGHT = "right"
+    OUTER = "outer"
+    SEMI = "semi"
+    """No pairs: the rows of the first stream that have a partner."""
+    ANTI = "anti"
+    """No pairs: those that have none."""
+
+
+@dataclass(frozen=True, slots=True)
+class RegularJoinSpec:
+    """Pairs of all records of two streams that have equal keys, whenever they come. A record of the
+    first or second stream is forgotten ``ttls_us`` (event time; None: never) after its last
+    change."""
+
+    kind: RegularJoinKind
+    ttls_us: tuple[int | None, int | None] = (None, None)
+
+    @property
+    def takes_back(self) -> bool:
+        """Whether its results change, also where its inputs do not."""
+        return self.kind not in (RegularJoinKind.INNER, RegularJoinKind.SEMI)
+
+
 class Missing(Enum):
     """The treatment of a record that has no match to enrich it."""
 
@@ -276,6 +305,7 @@ Work = (
     | WindowCallbackSpec
     | AggregationSpec
     | JoinSpec
+    | RegularJoinSpec
     | SlicesSpec
     | EnrichSpec
     | LookupSpec

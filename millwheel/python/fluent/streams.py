@@ -36,7 +36,7 @@ from millwheel.python.fluent.windowed import (
     WindowedStream,
     aggregates_tree,
 )
-from millwheel.python.fluent.windowing import window_tree
+from millwheel.python.fluent.windowing import join_tree
 
 if TYPE_CHECKING:  # a type parameter with a default: ``Stream`` alone is a stream of anything
     from typing_extensions import TypeVar, Unpack
@@ -246,23 +246,23 @@ class Flow(GroupedStreams, Generic[T]):
     def join(
         self,
         other: Flow,
-        window: WindowFunction,
+        window: WindowFunction | None = None,
         *,
-        how: Literal["inner", "left", "outer"] = "inner",
+        how: Literal["inner", "left", "right", "outer", "semi", "anti"] = "inner",
+        ttl: str | Mapping[str, str] | None = None,
         name: str = "",
         output: str = "",
         **dials: Unpack[DialOptions],
     ) -> Stream[Row]:
-        """Pair the records of two streams that have the same key and window, when the window
-        closes.
+        """Pair the records with the same key: those of a ``window`` when it closes; without one
+        all, whenever they come within ``ttl`` (a duration, or one for each stream by name).
 
-        A result has the fields of the key, ``window_start``, ``window_end`` (µs), and the two
-        records, each under the name of its stream; None for one that has no partner
-        (``how="left"``: of this stream; ``"outer"``: of either).
+        A result has the fields of the key, ``window_start``, ``window_end`` (µs, with a window),
+        and the two records, each under the name of its stream, None for one without a partner; of
+        ``"semi"`` and ``"anti"`` it is the record of this stream with (without) one.
         """
         node = self._draft.name_for(name, output, f"{self._inputs[0].stream}_join")
-        tree = window_tree(window, lambda thing, what: self._draft.keep(thing, node, what))
-        options = {"window": tree, "join": how}
+        options = join_tree(window, how, ttl, lambda it, what: self._draft.keep(it, node, what))
         fields = {**options, "output": output or node, **given_dials(dials)}
         self._draft.add_computation(node, (*self._inputs, *other._inputs), fields)
         return self._stream(output or node)

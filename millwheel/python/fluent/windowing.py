@@ -19,6 +19,12 @@ def window_tree(window: Any, keep: Keep) -> Any:
     return kinds.window_tree(window) or {"custom": keep(lambda: window, "window")}
 
 
+def join_tree(window: Any, how: str, ttl: Any, keep: Keep) -> dict[str, Any]:
+    """The values of ``window:``, if there is one, and ``join:``."""
+    fields = {} if window is None else {"window": window_tree(window, keep)}
+    return {**fields, "join": how if ttl is None else {"kind": how, "ttl": ttl}}
+
+
 def trigger_tree(trigger: Trigger, keep: Keep) -> Any:
     """The value of ``trigger:``."""
     return trees.trigger_tree(trigger, lambda own: {"class": keep(lambda: own, "trigger")})

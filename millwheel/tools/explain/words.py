@@ -29,6 +29,7 @@ from millwheel.core.pipeline.work import (
     DictionarySpec,
     EnrichSpec,
     LookupSpec,
+    RegularJoinSpec,
     SlicesSpec,
     StepSpec,
     StepsSpec,
@@ -271,6 +272,14 @@ def work_texts(work: Work) -> Iterator[str]:
         case EnrichSpec():
             when = "as of its time" if work.waits else "as of now"
             yield f"{work.name} from {work.stream} {when}; without: {_MISSING[work.missing.value]}"
+        case RegularJoinSpec():
+            yield f"{work.kind.value} join of all records with equal keys"
+            lives = [
+                f"of the {which} input for {duration_text(ttl)}"
+                for which, ttl in zip(("first", "second"), work.ttls_us, strict=True)
+                if ttl is not None
+            ]
+            yield f"keeps them {' and '.join(lives)}" if lives else "keeps them for ever"
         case LookupSpec():
             yield lookup_text(work)
         case DictionarySpec():

@@ -20,6 +20,7 @@ from tests.search.generate.kinds import (
     enriched,
     free,
     joined,
+    kept_join,
     looked_up,
     orders,
     steps,
@@ -65,7 +66,7 @@ _KINDS: tuple[tuple[Any, int], ...] = (
     (joined, 3),
     (enriched, 3),
 )
-_APART = ((looked_up, 0.04), (numbered, 0.04), (visitors, 0.04))
+_APART = ((looked_up, 0.04), (numbered, 0.04), (visitors, 0.04), (kept_join, 0.03))
 
 
 _OF_WINDOWS = """windowed two_stages rows_in_order aggregate side refire lateness trigger retracting
@@ -83,6 +84,7 @@ _MAKERS: tuple[tuple[frozenset[str], Any], ...] = (
     (frozenset({"dictionary", "dictionary_ttl"}), numbered),
     (frozenset({"uv", "uv_ttl"}), visitors),
     (frozenset({"join"}), joined),
+    (frozenset({"kept_join", "kept_join_of_changes"}), kept_join),
     (frozenset({"deduplicate"}), deduplicated),
     (frozenset({"branch"}), branched),
     (frozenset({"steps", "steps_in_columns"}), steps),

@@ -66,9 +66,11 @@ def take_input(
     return given, chosen, key if key is not None else chosen[0].key
 
 
-def take_pair(draft: Draft) -> Any:
+def take_pair(draft: Draft, changing: bool = False) -> Any:
+    """Two streams with a key that both have. ``changing``: they may take back what they said."""
+
     def fits(flow: Flow) -> bool:
-        return not flow.retracts and not flow.typed and not flow.final
+        return (changing or not flow.retracts) and not flow.typed and not flow.final
 
     flows = [flow for flow in draft.flows.values() if fits(flow)]
     if len(flows) < 2:

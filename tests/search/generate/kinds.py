@@ -182,6 +182,19 @@ def joined(draft: Draft, name: str) -> Any:
     return tree, frozenset(key), key
 
 
+def kept_join(draft: Draft, name: str) -> Any:
+    found = take_pair(draft, changing=True)
+    if found is None:
+        return None
+    given, one, other, key = found
+    kind = draft.pick(["inner", "left", "right", "outer", "semi", "anti"])
+    fields = one.fields if kind in ("semi", "anti") else frozenset(key)
+    if one.retracts or other.retracts:
+        draft.features.add("kept_join_of_changes")
+    draft.features.add("kept_join")
+    return {"input": given, "join": kind, "output": name}, fields, key
+
+
 def enriched(draft: Draft, name: str) -> Any:
     found = take_pair(draft)
     if found is None:

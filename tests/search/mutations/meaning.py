@@ -14,6 +14,7 @@ from millwheel.core.model.times import MIN_TIME
 from millwheel.core.pipeline import joins
 from millwheel.core.windows.windows import Sessions, Window
 from millwheel.engine.workers.operators import joined
+from millwheel.engine.workers.operators.keyed_joins.regular import RegularJoined
 from millwheel.engine.workers.operators.record_computations import Deduplicated
 from millwheel.language.spec import key_extractors
 from tests.search.mistakes import Context, mistake, replaced
@@ -59,6 +60,25 @@ def an_outer_join_forgets_who_came_alone() -> Context:
 def a_record_is_enriched_by_an_older_version_that_came_later() -> Context:
     """The version that came last counts, whatever its time."""
     return replaced(joined, "newer", lambda at, version: True)
+
+
+@mistake(within=4, features="kept_join", variants="reference", first=12)
+def equal_rows_of_a_join_without_a_window_are_one() -> Context:
+    """A row that is there already is not kept once more. (Two equal records, then a partner.)"""
+    right = RegularJoined._keep
+
+    def wrong(self: Any, ctx: CallContext, side: int, identity: bytes, row: Any, at: int) -> None:
+        if not row.times:
+            right(self, ctx, side, identity, row, at)
+
+    return replaced(RegularJoined, "_keep", wrong)
+
+
+@mistake(within=4, features="kept_join", variants="reference")
+def a_row_that_has_found_a_partner_stands_alone_as_before() -> Context:
+    """Whether rows are alone is looked at when they come, and not again. (``left``, and a record
+    before its partner.)"""
+    return replaced(RegularJoined, "_count", lambda self, ctx, side, change, at: None)
 
 
 @mistake(within=120, features="deduplicate", variants="reference", first=42)

@@ -24,6 +24,7 @@ from millwheel.core.pipeline.work import (
     EnrichSpec,
     LookupSpec,
     Missing,
+    RegularJoinSpec,
     StepKind,
     StepSpec,
     StepsSpec,
@@ -33,6 +34,7 @@ from millwheel.errors import RecordError
 from tests.search.looked_up import answer_of
 from tests.search.reference.calls import CallNode
 from tests.search.reference.engine import World, plain
+from tests.search.reference.kept_joins import kept_join
 
 
 def _read(value: Any, name: str) -> Any:
@@ -234,6 +236,8 @@ def built(world: World, spec: ComputationSpec) -> CallNode:
     match spec.work:
         case EnrichSpec() as work:
             return CallNode(world, spec, Enriching(work, outputs), f"enrich with {work.stream}")
+        case RegularJoinSpec():
+            return kept_join(world, spec)
         case LookupSpec() as work:
             return CallNode(world, spec, LookingUp(work, outputs), f"lookup in {work.kind}")
         case DictionarySpec() as work:

@@ -16,10 +16,12 @@ from millwheel.core.pipeline.work import (
     BranchesSpec,
     CallbackSpec,
     DeduplicateSpec,
+    RegularJoinSpec,
     StepsSpec,
     TableSpec,
 )
-from millwheel.engine.workers.operators.joined import joined
+from millwheel.engine.workers.operators.joined import declared_fields, joined
+from millwheel.engine.workers.operators.keyed_joins.regular import regular_join
 from millwheel.engine.workers.operators.record_computations import (
     Branched,
     Stepped,
@@ -45,6 +47,8 @@ def computation_of(
             return Branched(compile_branches(branches, match_all, language_of(pipeline)))
         case StepsSpec(steps=steps):
             return Stepped(compile_steps(steps, load, language_of(pipeline)), spec.outputs)
+        case RegularJoinSpec():
+            return regular_join(spec, declared_fields(spec, pipeline))
     return joined(spec, pipeline)
 
 

@@ -35,6 +35,7 @@ from millwheel.core.pipeline.work import (
     DeduplicateSpec,
     EnrichSpec,
     LookupSpec,
+    RegularJoinSpec,
     StepsSpec,
     TableSpec,
     Work,
@@ -501,6 +502,8 @@ def _code(work: Work) -> str:
             return f"table of {of}"
         case DeduplicateSpec():
             return "deduplicate"
+        case RegularJoinSpec():
+            return "join"
         case BranchesSpec():
             return "branch"
         case StepsSpec(steps=steps):

@@ -62,12 +62,12 @@ class Joined(Computation):
         head["window_start"], head["window_end"] = window
         lefts, rights = self._fields
         for left, right in matches:
-            yield {**head, self._left: _ordered(left, lefts), self._right: _ordered(right, rights)}
+            yield {**head, self._left: ordered(left, lefts), self._right: ordered(right, rights)}
 
 
-def _ordered(value: Any, fields: tuple[str, ...]) -> Any:
-    """Columns have fields in the order of their declaration, the others by name, and whether
-    records come in columns must make no difference."""
+def ordered(value: Any, fields: tuple[str, ...]) -> Any:
+    """A value with its fields as columns have them: in the order of their declaration, the others
+    by name. Whether records come in columns must make no difference."""
     if not fields or type(value) is not dict or tuple(value) == fields:
         return value
     names = (*fields, *sorted(value.keys() - fields))
@@ -114,9 +114,13 @@ def plain(value: Any) -> Any:
 
 
 def joined(spec: ComputationSpec, pipeline: PipelineSpec) -> Computation:
-    """The computation of a spec with ``join`` or ``enrich``."""
+    """The computation of a spec with ``join`` and ``window``, or ``enrich``."""
     if isinstance(spec.work, JoinSpec):
-        streams = [pipeline.stream(each.stream) for each in spec.inputs]
-        fields = [() if stream.source is None else tuple(stream.fields) for stream in streams]
-        return Joined(spec.work.kind, spec.inputs, spec.outputs, fields)
+        return Joined(spec.work.kind, spec.inputs, spec.outputs, declared_fields(spec, pipeline))
     return Enriched(spec.work_as(EnrichSpec), spec.outputs)
+
+
+def declared_fields(spec: ComputationSpec, pipeline: PipelineSpec) -> list[tuple[str, ...]]:
+    """The fields that the source of each input declares, in their order; none for others."""
+    streams = [pipeline.stream(each.stream) for each in spec.inputs]
+    return [() if stream.source is None else tuple(stream.fields) for stream in streams]

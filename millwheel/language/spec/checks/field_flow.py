@@ -15,6 +15,8 @@ from millwheel.core.pipeline.work import (
     EnrichSpec,
     JoinSpec,
     LookupSpec,
+    RegularJoinKind,
+    RegularJoinSpec,
     SlicesSpec,
     StepKind,
     StepSpec,
@@ -75,8 +77,14 @@ def _outputs(
 
 def _taken(computation: ComputationSpec, fields: Fields) -> tuple[str, ...] | None:
     """The fields of its input. The other stream of an enrichment adds a field, and gives none of
-    its own."""
-    other = computation.work.stream if isinstance(computation.work, EnrichSpec) else ""
+    its own; nor does that of a join which gives no pairs."""
+    match computation.work:
+        case EnrichSpec(stream=other):
+            pass
+        case RegularJoinSpec(kind=RegularJoinKind.SEMI | RegularJoinKind.ANTI):
+            other = computation.inputs[-1].stream
+        case _:
+            other = ""
     streams = [each.stream for each in computation.inputs if each.stream != other]
     if not streams or any(stream not in fields for stream in streams):
         return None
@@ -92,6 +100,10 @@ def _made(
         case JoinSpec():
             streams = [each.stream for each in computation.inputs]
             return (*key_names(computation.inputs), *WINDOW_FIELDS, *streams)
+        case RegularJoinSpec(kind=RegularJoinKind.SEMI | RegularJoinKind.ANTI):
+            return input_fields
+        case RegularJoinSpec():
+            return (*key_names(computation.inputs), *(each.stream for each in computation.inputs))
         case AggregationSpec(aggregates=aggregates, then=then):
             results = [*(aggregate.name for aggregate in aggregates), *then] or ["result"]
             bounds = () if computation.is_change_log else WINDOW_FIELDS

@@ -4,11 +4,11 @@ cycles."""
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from millwheel.core.pipeline.graph import build_graph
-from millwheel.core.pipeline.spec import DEAD_LETTERS, PipelineSpec, SourceSpec
-from millwheel.core.pipeline.work import BranchesSpec
+from millwheel.core.pipeline.spec import DEAD_LETTERS, ComputationSpec, PipelineSpec, SourceSpec
+from millwheel.core.pipeline.work import BranchesSpec, RegularJoinSpec
 from millwheel.language.spec.reading.nodes import YamlNode
 from millwheel.language.spec.reading.problems import unknown
 from millwheel.language.spec.reading.reader import NodeReader
@@ -53,8 +53,8 @@ def check_streams(
 
 
 def check_endless(reader: NodeReader, spec: PipelineSpec, top: YamlNode) -> None:
-    """A ``global`` window of input that never ends emits nothing by itself: worth a warning, since
-    it may be asked."""
+    """Worth a warning where an input never ends: a ``global`` window, which emits nothing by
+    itself, but may be asked; and a join that keeps its records for ever."""
     if reader.problems.found:
         return
     graph = build_graph(spec)
@@ -64,10 +64,12 @@ def check_endless(reader: NodeReader, spec: PipelineSpec, top: YamlNode) -> None
         if stream.source and _never_ends(stream.source)
     }
     for computation in spec.computations:
+        held = sorted(endless & graph.roots(computation.name))
+        _check_kept(reader, computation, held, top)
         work = computation.windowed
         if work is None or work.window.kind != "global" or work.firing.trigger is not None:
             continue
-        if held := sorted(endless & graph.roots(computation.name)):
+        if held:
             node = find(top, "computations", computation.name, "window")
             reader.problems.warn(
                 node.line,
@@ -76,6 +78,24 @@ def check_endless(reader: NodeReader, spec: PipelineSpec, top: YamlNode) -> None
                 f" {held[0].removeprefix('source.')!r} has none: it emits nothing. Write a trigger,"
                 " such as {after_processing_time: 1m}, or a window of limited length",
             )
+
+
+def _check_kept(
+    reader: NodeReader, computation: ComputationSpec, held: Sequence[str], top: YamlNode
+) -> None:
+    work = computation.work
+    if not isinstance(work, RegularJoinSpec) or None not in work.ttls_us or not held:
+        return
+    node = find(top, "computations", computation.name, "join")
+    streams = zip(computation.inputs, work.ttls_us, strict=True)
+    kept = " and ".join(each.stream for each, ttl_us in streams if ttl_us is None)
+    reader.problems.warn(
+        node.line,
+        node.path,
+        f"keeps every record of {kept}, and {held[0].removeprefix('source.')!r} never ends, so its"
+        f" state grows for ever. Write how long a record may wait for its partner, such as {{kind:"
+        f" {work.kind.value}, ttl: 7d}}, or join in windows",
+    )
 
 
 def _never_ends(source: SourceSpec) -> bool:

@@ -16,7 +16,9 @@ from millwheel.core.pipeline.work import (
     BranchesSpec,
     CallbackSpec,
     FiringSpec,
+    JoinKind,
     JoinSpec,
+    RegularJoinSpec,
     StepsSpec,
     WindowCallbackSpec,
     WindowSpec,
@@ -141,11 +143,13 @@ def _kept_work(
         log = change_log(trigger, ttl_us, fields)
         return replace(log, condition=condition, queryable=queryable, **results)
     if window is None:
+        if isinstance(kind, RegularJoinSpec):
+            return kind
         if slices is not None:
             return replace(slices, aggregates=aggregates, condition=condition, late=firing.late)
         return CallbackSpec(name, options) if name else None
     arguments: Any = {"window": window, "condition": condition, "firing": firing}
-    if kind is not None:
+    if isinstance(kind, JoinKind):
         return JoinSpec(kind=kind, **arguments)
     if name:
         return WindowCallbackSpec(callback=CallbackSpec(name, options), **arguments)

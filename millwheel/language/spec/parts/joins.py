@@ -1,19 +1,38 @@
 """``join:`` and ``enrich:`` of a computation.
 
 join: left
+join: {kind: left, ttl: 7d}
 enrich: {with: prices, missing: drop}
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from millwheel.core.pipeline.spec import ComputationSpec, InputSpec, KeyKind, PipelineSpec
-from millwheel.core.pipeline.work import EnrichSpec, JoinKind, JoinSpec, Missing
+from millwheel.core.pipeline.work import (
+    EnrichSpec,
+    JoinKind,
+    JoinSpec,
+    Missing,
+    RegularJoinKind,
+    RegularJoinSpec,
+)
 from millwheel.language.spec.keys.notation import key_names
 from millwheel.language.spec.parts.aggregates import WINDOW_FIELDS
 from millwheel.language.spec.reading.nodes import YamlNode
-from millwheel.language.spec.reading.parts import Choice, Field, FilePart, NameText, Own, Text
+from millwheel.language.spec.reading.parts import (
+    Choice,
+    Duration,
+    Entries,
+    Field,
+    FilePart,
+    NameText,
+    Own,
+    Short,
+    Text,
+)
 from millwheel.language.spec.reading.problems import unknown
 from millwheel.language.spec.reading.reader import NodeReader
 
@@ -51,12 +70,44 @@ ENRICH = FilePart(
     },
     EnrichSpec("", ""),
 )
+_EXAMPLE = "{orders: 7d, prices: never}"
+_LIFE = Duration(1, never=True)
+_LIVES = Entries(_LIFE, _EXAMPLE, named=True)
+
+
+def _life_of(node: YamlNode) -> Duration | Entries:
+    return _LIVES if node.is_map else _LIFE
+
+
+JOIN = FilePart(
+    "{kind: left, ttl: 7d}",
+    {
+        "kind": Field(
+            "kind",
+            Choice(
+                tuple(kind.value for kind in RegularJoinKind),
+                RegularJoinKind,
+                {"full": "a full join is called outer; write outer"},
+            ),
+            "`inner`, `left`, `outer`; without a window also `right`, `semi` and `anti`",
+            "which records come without a partner; write for example kind: left",
+        ),
+        "ttl": Field(
+            "ttl",
+            Own((_LIFE, _LIVES), lambda reader, node: _life_of(node).read(reader, node)),
+            "without a window: a record is forgotten so long after its last change (event time);"
+            f" also one for each input, `{_EXAMPLE}`",
+            default="never",
+        ),
+    },
+)
+"""The settings of a join."""
 JOINS = {
     "join": Field(
-        "kind",
-        Choice(tuple(kind.value for kind in JoinKind), JoinKind),
-        "[pairs](pipeline.md#join) of the records of two inputs in a window: which come without a"
-        " partner",
+        "",
+        Short("kind", JOIN),
+        "[pairs](pipeline.md#join) of the records of two inputs, in a window or whenever they come:"
+        " which come without a partner",
     ),
     "enrich": Field(
         "",
@@ -80,29 +131,62 @@ _NOT_FOR_JOIN = (
 
 def read_join(
     reader: NodeReader, node: YamlNode, fields: Mapping[str, YamlNode], inputs: Sequence[InputSpec]
-) -> JoinKind | None:
-    """The kind of a windowed join; None if there is none."""
+) -> JoinKind | RegularJoinSpec | None:
+    """The kind of a join in windows, or a join without; None if there is none."""
     join_node = fields.get("join")
     if join_node is None:
         return None
     _check_two(reader, join_node, inputs)
-    if "window" not in fields:
-        reader.missing(
-            node,
-            "window",
-            "a join pairs the records of a window; write for example window: {tumbling: 1m}",
-        )
+    windowed = "window" in fields
     for name in _NOT_FOR_JOIN:
         if name in fields:
-            reader.bad(
-                fields[name],
-                f"a join emits its pairs once, when the window closes: leave out {name}, and filter"
-                " or aggregate in a computation before or behind it",
-            )
+            reader.bad(fields[name], _why_not(name, windowed))
     _check_window(reader, fields)
-    _check_names(reader, join_node, inputs)
-    kind: JoinKind = JOINS["join"].value(reader, join_node, JoinKind.INNER)
-    return kind
+    _check_names(reader, join_node, inputs, WINDOW_FIELDS if windowed else ())
+    values = JOINS["join"].value(reader, join_node, {})
+    kind: RegularJoinKind = values.get("kind", RegularJoinKind.INNER)
+    if not windowed:
+        return RegularJoinSpec(kind, _lives(reader, join_node, values.get("ttl"), inputs))
+    if "ttl" in values:
+        reader.bad(
+            join_node.value["ttl"],
+            "a window keeps its records until it closes; leave out ttl, or leave out window",
+        )
+    if kind.value not in [each.value for each in JoinKind]:
+        reader.bad(
+            join_node,
+            f"{kind.value} is for joins without a window; in windows write"
+            f" {', '.join(each.value for each in JoinKind)} (right is left with the inputs"
+            " exchanged)",
+        )
+        return JoinKind.INNER
+    return JoinKind(kind.value)
+
+
+def _why_not(name: str, windowed: bool) -> str:
+    says = (
+        "emits its pairs once, when the window closes"
+        if windowed
+        else "without a window says at once what each record changes"
+    )
+    return (
+        f"a join {says}: leave out {name}, and filter or aggregate in a computation before or"
+        " behind it"
+    )
+
+
+def _lives(
+    reader: NodeReader, node: YamlNode, given: Any, inputs: Sequence[InputSpec]
+) -> tuple[int | None, int | None]:
+    """How long records of the first and of the second input are kept, in µs."""
+    if not isinstance(given, dict):
+        return given, given
+    streams = [each.stream for each in inputs]
+    for name, child in node.value["ttl"].value.items():
+        if name not in streams:
+            reader.bad(child, unknown("input", name, streams, "Inputs"))
+    first, second = (given.get(stream) for stream in (*streams, "", "")[:2])
+    return first, second
 
 
 def read_enrich(
@@ -157,7 +241,7 @@ def key_fields(node_input: InputSpec) -> tuple[str, ...]:
 def keyless(computation: ComputationSpec, pipeline: PipelineSpec) -> str:
     """The input of a join or enrichment whose records have their partition as key; empty if there
     is none."""
-    if not isinstance(computation.work, JoinSpec | EnrichSpec):
+    if not isinstance(computation.work, JoinSpec | RegularJoinSpec | EnrichSpec):
         return ""
     own = {
         stream.name
@@ -216,10 +300,12 @@ def _check_window(reader: NodeReader, fields: Mapping[str, YamlNode]) -> None:
         )
 
 
-def _check_names(reader: NodeReader, node: YamlNode, inputs: Sequence[InputSpec]) -> None:
+def _check_names(
+    reader: NodeReader, node: YamlNode, inputs: Sequence[InputSpec], bounds: Sequence[str]
+) -> None:
     """A result has the key, the bounds of the window, and each record under the name of its
     stream."""
-    row_fields = [*key_names(tuple(inputs)), *WINDOW_FIELDS]
+    row_fields = [*key_names(tuple(inputs)), *bounds]
     for node_input in inputs:
         if node_input.stream in row_fields:
             reader.bad(

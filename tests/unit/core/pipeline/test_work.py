@@ -14,6 +14,7 @@ from millwheel.core.pipeline.work import (
     EnrichSpec,
     JoinSpec,
     LookupSpec,
+    RegularJoinSpec,
     SlicesSpec,
     StepsSpec,
     TableSpec,
@@ -37,6 +38,7 @@ KINDS = {
     ),
     "slices: {every: 1m, keep: 1h}, aggregate: {n: count}, where: n > 1": SlicesSpec,
     "join: left, window: {tumbling: 1m}, output: out": JoinSpec,
+    "join: {kind: semi, ttl: 7d}, output: out": RegularJoinSpec,
     "enrich: {with: users}, output: out": EnrichSpec,
     "enrich: {lookup: {redis: {url: 'redis://h', key: 'k:{user}'}}, as: info}, output: out": (
         LookupSpec

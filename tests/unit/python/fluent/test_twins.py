@@ -52,6 +52,10 @@ computations:
     window: {session: 5m}
     join: outer
     output: both
+  lone:
+    input: {big: {key: path}, rest: {key: path}}
+    join: {kind: anti, ttl: {big: 7d}}
+    output: lone
   priced:
     input: {big: {key: path}, once: {key: path}}
     enrich: {with: once, as: price, missing: drop, as_of: arrival}
@@ -166,6 +170,7 @@ big, rest = wide.branch({"big": "kb > 9", "rest": "otherwise"}, match="all", nam
   shards=2, standby=1)
 once = big.key_by("path").deduplicate("path", "kb", within="10m", name="once")
 both = big.key_by("path").join(rest.key_by("path"), Sessions("5m"), how="outer", name="both")
+lone = big.key_by("path").join(rest.key_by("path"), how="anti", ttl={"big": "7d"}, name="lone")
 priced = big.key_by("path").enrich(once.key_by("path"), field="price", missing="drop",
   as_of="arrival", name="priced")
 words = wide.key_by(key).flatten(made.key_by("key")).flat_map(split, name="words")

@@ -17,7 +17,7 @@ import msgspec
 import pytest
 
 from millwheel import Computation, InjectionSource, ListState, MapState, Pipeline, ValueState
-from millwheel.engine.workers.state.stored_types import StoredType, difference
+from millwheel.engine.workers.state.stored_types import Certain, StoredType, difference
 from millwheel.errors import RecordError
 from millwheel.testing import PipelineHarness
 
@@ -216,3 +216,16 @@ def test_each_field_of_a_struct_is_looked_at(count: int) -> None:
     assert not exact(tuple(right))
     for number in range(count):
         assert not exact(kind(*right[:number], number, *right[number + 1 :]))
+
+
+class Parts(Certain, array_like=True):
+    parts: dict[bytes, float]
+
+
+def test_a_type_that_promises_it_of_all_its_values_is_not_looked_at() -> None:
+    stored = StoredType(Parts, "s", "a value", 1_000)
+    value = Parts({b"a": 1.5})
+    assert stored.exact(value)
+    kept, data = stored.form(value)
+    assert kept is value
+    assert stored.decode(data) == value

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from millwheel.core.pipeline.work import EnrichSpec, JoinSpec
+from millwheel.core.pipeline.graph import retracting_streams
+from millwheel.core.pipeline.work import EnrichSpec, JoinSpec, RegularJoinKind, RegularJoinSpec
+from millwheel.language.spec import check_pipeline
 
 HEAD = """
 pipeline: p
@@ -45,7 +48,15 @@ def test_two_streams_with_like_keys_are_joined(check: Any, fields: tuple[str, ..
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ((TWO, "join: inner"), "a join pairs the records of a window"),
+        ((TWO, "join: full"), "a full join is called outer"),
+        ((TWO, "join: semi", "window: {tumbling: 1m}"), "semi is for joins without a window"),
+        (
+            (TWO, "join: {kind: inner, ttl: 1d}", "window: {tumbling: 1m}"),
+            "leave out ttl, or leave out window",
+        ),
+        ((TWO, "join: {ttl: 1d}"), "which records come without a partner"),
+        ((TWO, "join: {kind: inner, ttl: {order: 1d}}"), "did you mean 'orders'?"),
+        ((TWO, "join: inner", "where: a > 1"), "without a window says at once"),
         (
             ("input: {orders: {key: product}}", "join: inner", "window: {tumbling: 1m}"),
             "takes two inputs, not 1",
@@ -81,3 +92,50 @@ def test_what_cannot_find_each_other_is_told_with_the_fix(
     problems: Any, fields: tuple[str, ...], words: str
 ) -> None:
     assert any(words in problem for problem in problems(text(*fields)))
+
+
+CHANGES = TAIL.replace("out: {stdout: {}}", "out: {stdout: {mode: changelog}}")
+_DAY_US = 86_400_000_000
+
+
+@pytest.mark.parametrize(
+    ("written", "spec"),
+    [
+        ("semi", RegularJoinSpec(RegularJoinKind.SEMI)),
+        ("{kind: left}", RegularJoinSpec(RegularJoinKind.LEFT)),
+        ("{kind: inner, ttl: 1d}", RegularJoinSpec(RegularJoinKind.INNER, (_DAY_US, _DAY_US))),
+        (
+            "{kind: anti, ttl: {prices: 1d}}",
+            RegularJoinSpec(RegularJoinKind.ANTI, (None, _DAY_US)),
+        ),
+        (
+            "{kind: outer, ttl: {orders: 2d, prices: never}}",
+            RegularJoinSpec(RegularJoinKind.OUTER, (2 * _DAY_US, None)),
+        ),
+    ],
+)
+def test_two_streams_are_joined_without_a_window(
+    check: Any, written: str, spec: RegularJoinSpec
+) -> None:
+    read = check(text(TWO, f"join: {written}").replace(TAIL, CHANGES))
+    assert read.computations[0].work == spec
+    changes = spec.kind not in (RegularJoinKind.INNER, RegularJoinKind.SEMI)
+    assert ("out" in retracting_streams(read)) == changes
+
+
+@pytest.mark.parametrize(
+    ("written", "kept"),
+    [
+        ("inner", "keeps every record of orders and prices"),
+        ("{kind: left, ttl: {orders: 1d}}", "keeps every record of prices"),
+        ("{kind: left, ttl: 1d}", ""),
+    ],
+)
+def test_a_join_that_keeps_records_for_ever_is_told(
+    tmp_path: Path, written: str, kept: str
+) -> None:
+    file = tmp_path / "p.yaml"
+    file.write_text(text(TWO, f"join: {written}").replace(TAIL, CHANGES))
+    warnings = [each for each in check_pipeline(file)[1] if "never ends" in each]
+    assert len(warnings) == bool(kept)
+    assert all(kept in each and "ttl: 7d" in each for each in warnings)

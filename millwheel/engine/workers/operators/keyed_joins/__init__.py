@@ -1,0 +1,1 @@
+"""Joins without windows: both streams are kept by their keys."""

@@ -1,0 +1,274 @@
+"""The join of all records of two streams with equal keys, whenever they come.
+
+Each stream is a multiset of rows per key. What a record changes in the result is said at once: rows
+that come, and rows that are taken back. A row that stands alone in the result (``left``, …) says so
+itself, so that only what was said is taken back, also where rows are forgotten.
+
+A retraction may come before the record that it takes back, because these two may have taken two
+ways. Until that comes, the row counts minus one: so the rows, folded, are the same in either order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import msgspec
+import xxhash
+
+from millwheel.api import Computation, Context, MapHandle, MapState, ValueState
+from millwheel.core.formats.codec import decode_value, encode_value
+from millwheel.core.model.records import Record
+from millwheel.core.pipeline.spec import ComputationSpec, InputSpec
+from millwheel.core.pipeline.work import RegularJoinKind, RegularJoinSpec
+from millwheel.core.windows.panes import as_retraction, retracted
+from millwheel.engine.workers.operators.joined import ordered, plain
+from millwheel.engine.workers.state.stored_types import Certain
+
+FORGOTTEN = "forgotten"
+"""The counter of retractions of rows that are no longer kept."""
+_LEFT, _RIGHT = 0, 1
+_FEW = 8
+"""Rows of a key that lie in one entry with their count; more of them would make each new row of a
+busy key expensive."""
+_SHORT = 1_000  # bytes of such a row: with eight of them an entry still fits into a page of disk
+_encode = msgspec.msgpack.Encoder(order="deterministic").encode
+_LONGEST = 32  # Fixed: bytes of a row that names itself; state depends on it
+
+
+class Row(Certain, array_like=True):
+    """Equal rows of a key: their value as ``data``, and of each its time (µs), and whether it
+    stands alone in the result. ``owed``: they are retractions, and wait for the records that they
+    take back."""
+
+    data: bytes
+    times: list[int]
+    alone: list[bool]
+    owed: bool = False
+
+
+class Side(Certain, array_like=True):
+    """What a key has of one stream: how many rows, those of retractions taken off; some of them by
+    identity, ``few``; and how many entries the others have."""
+
+    count: int = 0
+    few: dict[bytes, Row] = msgspec.field(default_factory=dict)
+    entries: int = 0
+
+
+_NULL = encode_value(None)
+Shows = Callable[[bool], bool]
+"""Whether a row stands alone in the result, by whether it has a partner."""
+
+
+def _never(met: bool) -> bool:
+    return False
+
+
+def _without(met: bool) -> bool:
+    return not met
+
+
+def _with(met: bool) -> bool:
+    return met
+
+
+_SHOWS: dict[RegularJoinKind, tuple[Shows, Shows]] = {
+    RegularJoinKind.INNER: (_never, _never),
+    RegularJoinKind.LEFT: (_without, _never),
+    RegularJoinKind.RIGHT: (_never, _without),
+    RegularJoinKind.OUTER: (_without, _without),
+    RegularJoinKind.SEMI: (_with, _never),
+    RegularJoinKind.ANTI: (_without, _never),
+}
+"""Of the rows of either stream."""
+
+
+class RegularJoined(Computation):
+    """See the head of this file. Built by :func:`regular_join`."""
+
+    left: ValueState[Side]
+    right: ValueState[Side]
+    lefts: MapState[bytes, Row]
+    rights: MapState[bytes, Row]
+
+    def __init__(
+        self,
+        spec: RegularJoinSpec,
+        inputs: Sequence[InputSpec],
+        outputs: Sequence[str],
+        fields: Sequence[Sequence[str]] = ((), ()),
+    ) -> None:
+        """``fields``: those that either stream declares, in their order."""
+        self._shows = _SHOWS[spec.kind]
+        self._in_pairs = spec.kind not in (RegularJoinKind.SEMI, RegularJoinKind.ANTI)
+        self._forgets = tuple(ttl is not None for ttl in spec.ttls_us)
+        self._names = tuple(each.stream for each in inputs)
+        self._head = inputs[0].key.naming()
+        self._outputs = tuple(outputs)
+        self._fields = tuple(map(tuple, fields))
+        self._sides = Side(), Side()
+        """Those of the current key, to change in place."""
+
+    def process_record(self, ctx: Context, record: Record) -> None:
+        """A row comes, or is taken back."""
+        self._sides = self.left.get(), self.right.get()
+        back = as_retraction(record.value)
+        value = plain(record.value if back is None else back.value)
+        sign, side, at = (
+            1 if back is None else -1,
+            self._names.index(record.stream),
+            record.timestamp,
+        )
+        identity = _identity(value)
+        row = self._found(side, identity)
+        settles = row is not None and row.owed == (sign > 0)
+        if sign < 0 and not settles and self._forgets[side]:
+            ctx.count(FORGOTTEN)
+            return
+        data = encode_value(ordered(value, self._fields[side])) if row is None else row.data
+        if sign > 0:  # what goes is said before what comes
+            self._count(ctx, side, sign, at)
+        if self._in_pairs:
+            for _, partner in self._all(1 - side):
+                for its in partner.times:
+                    weight = -sign if partner.owed else sign
+                    self._say(ctx, side, data, partner.data, max(its, at), weight)
+        if settles:
+            assert row is not None
+            self._settle(ctx, side, identity, row, at)
+        else:
+            self._keep(ctx, side, identity, row or Row(data, [], [], sign < 0), at)
+        if sign < 0:
+            self._count(ctx, side, sign, at)
+
+    def _keep(self, ctx: Context, side: int, identity: bytes, row: Row, at: int) -> None:
+        """One more of equal rows."""
+        shows = self._shows[side]
+        alone = shows is not _never and shows(self._sides[1 - side].count > 0)
+        if alone:
+            self._say_alone(ctx, side, row.data, at, -1 if row.owed else 1)
+        row.times.append(at)
+        row.alone.append(alone)
+        self._put(side, identity, row)
+
+    def _settle(self, ctx: Context, side: int, identity: bytes, row: Row, at: int) -> None:
+        """One less: that of the same time if there is one."""
+        index = row.times.index(at) if at in row.times else 0
+        row.times.pop(index)
+        if row.alone.pop(index):
+            self._say_alone(ctx, side, row.data, at, 1 if row.owed else -1)
+        if row.times:
+            self._put(side, identity, row)
+        else:
+            self._drop(side, identity)
+
+    def _count(self, ctx: Context, side: int, change: int, at: int) -> None:
+        """The rows of a side have become one more or less: do those of the other still, or now,
+        stand alone?"""
+        own = self._sides[side]
+        before = own.count
+        own.count = before + change
+        if self._forgets[side]:
+            if change < 0:  # rows may have been forgotten since they were counted
+                own.count = sum(len(row.times) for _, row in self._all(side))
+            self._set(side, own)
+        shows = self._shows[1 - side]
+        if shows is _never or (before > 0) == (own.count > 0):
+            return
+        alone = shows(own.count > 0)
+        for identity, row in self._all(1 - side):
+            if all(said == alone for said in row.alone):
+                continue
+            for said, its in zip(row.alone, row.times, strict=True):
+                if said != alone:
+                    weight = -1 if row.owed is alone else 1
+                    self._say_alone(ctx, 1 - side, row.data, max(its, at), weight)
+            row.alone = [alone] * len(row.times)
+            self._put(1 - side, identity, row)
+
+    # --- what is said -----------------------------------------------------------------------------
+
+    def _say_alone(self, ctx: Context, side: int, data: bytes, at: int, weight: int) -> None:
+        if self._in_pairs:
+            self._say(ctx, side, data, _NULL, at, weight)
+        else:
+            value = decode_value(data) if weight < 0 else msgspec.Raw(data)
+            self._produce(ctx, value, at, weight)
+
+    def _say(
+        self, ctx: Context, side: int, data: bytes, partner: bytes, at: int, weight: int
+    ) -> None:
+        left, right = (data, partner) if side == _LEFT else (partner, data)
+        row = self._head(ctx.key)
+        row[self._names[_LEFT]], row[self._names[_RIGHT]] = msgspec.Raw(left), msgspec.Raw(right)
+        self._produce(ctx, row, at, weight)
+
+    def _produce(self, ctx: Context, row: Any, at: int, weight: int) -> None:
+        value = row if weight > 0 else retracted(row)
+        for stream in self._outputs:
+            ctx.produce(stream, value, at)
+
+    # --- what is kept -----------------------------------------------------------------------------
+
+    def _found(self, side: int, identity: bytes) -> Row | None:
+        own = self._sides[side]
+        if (row := own.few.get(identity)) is not None:
+            return row
+        found: Row | None = (
+            self._rows(side).get(identity) if own.entries or self._forgets[side] else None
+        )
+        return found
+
+    def _all(self, side: int) -> Iterable[tuple[bytes, Row]]:
+        own = self._sides[side]
+        rows = [*own.few.items()]
+        if own.entries or self._forgets[side]:
+            rows += self._rows(side).items()
+        return rows
+
+    def _put(self, side: int, identity: bytes, row: Row) -> None:
+        own = self._sides[side]
+        if self._forgets[side]:  # each row has a time to live of its own
+            self._rows(side)[identity] = row
+        elif identity in own.few:  # it was changed in place
+            return
+        elif own.entries and identity in self._rows(side):
+            self._rows(side)[identity] = row
+        elif len(own.few) < _FEW and len(row.data) <= _SHORT:
+            own.few[identity] = row
+        else:
+            own.entries += 1
+            self._rows(side)[identity] = row
+
+    def _drop(self, side: int, identity: bytes) -> None:
+        own = self._sides[side]
+        if own.few.pop(identity, None) is None:
+            del self._rows(side)[identity]
+            own.entries -= not self._forgets[side]
+
+    def _set(self, side: int, own: Side) -> None:
+        """Writing lengthens its life."""
+        (self.left if side == _LEFT else self.right).set(own)
+
+    def _rows(self, side: int) -> MapHandle[bytes, Row]:
+        return self.lefts if side == _LEFT else self.rights
+
+
+def regular_join(
+    spec: ComputationSpec, fields: Sequence[Sequence[str]] = ((), ())
+) -> RegularJoined:
+    """The computation for a spec. The rows of either stream live for its ``ttl``."""
+    work = spec.work_as(RegularJoinSpec)
+    states: dict[str, Any] = {}
+    for side, ttl in zip(("left", "right"), work.ttls_us, strict=True):
+        states[f"{side}s"] = MapState(bytes, Row, ttl=ttl)
+        states[side] = ValueState(Side, Side, ttl=ttl)
+    kind = type("RegularJoined", (RegularJoined,), states)
+    computation: RegularJoined = kind(work, spec.inputs, spec.outputs, fields)
+    return computation
+
+
+def _identity(value: Any) -> bytes:
+    data = _encode(value)
+    return data if len(data) <= _LONGEST else xxhash.xxh3_128_digest(data)

@@ -1,0 +1,82 @@
+"""Joins without windows: the whole result of a key is computed before and after each record, and
+the difference is said."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+from millwheel.api import Computation, ValueState
+from millwheel.core.formats.codec import decode_value, encode_value
+from millwheel.core.model.records import Record
+from millwheel.core.pipeline.spec import ComputationSpec
+from millwheel.core.pipeline.work import RegularJoinKind, RegularJoinSpec
+from millwheel.core.windows.panes import as_retraction, retracted
+from tests.search.reference.calls import CallNode
+from tests.search.reference.engine import World, plain
+from tests.search.reference.keys import key_row
+
+Said = tuple[bytes, int | None]
+"""A row of the result, and its time; None where that depends on what came first."""
+
+
+class Joining(Computation):
+    """``rows`` are those of both streams that are there, in the order in which they came: the
+    number of the stream, the value and the time."""
+
+    rows: Any = ValueState(list, default=list)
+
+    def __init__(self, spec: ComputationSpec) -> None:
+        self._kind = spec.work_as(RegularJoinSpec).kind
+        self._inputs = spec.inputs
+        self._outputs = spec.outputs
+
+    def process_record(self, ctx: Any, record: Record) -> None:
+        rows = self.rows.get()
+        before = Counter(self._result(ctx.key, rows))
+        back = as_retraction(record.value)
+        value = plain(record.value if back is None else back.value)
+        number = [each.stream for each in self._inputs].index(record.stream)
+        if back is None:
+            rows.append([number, value, record.timestamp])
+        else:
+            same = [each for each in rows if each[:2] == [number, value]]
+            rows.remove(next((each for each in same if each[2] == record.timestamp), same[0]))
+        self.rows.set(rows)
+        after = Counter(self._result(ctx.key, rows))
+        for (data, at), times in (before - after).items():
+            for _ in range(times):
+                self._say(ctx, retracted(decode_value(data)), at, record)
+        for (data, at), times in (after - before).items():
+            for _ in range(times):
+                self._say(ctx, decode_value(data), at, record)
+
+    def _say(self, ctx: Any, value: Any, at: int | None, record: Record) -> None:
+        for stream in self._outputs:
+            ctx.produce(stream, value, max(record.timestamp, at or record.timestamp))
+
+    def _result(self, key: Any, rows: list[Any]) -> Iterator[Said]:
+        lefts = [each for each in rows if each[0] == 0]
+        rights = [each for each in rows if each[0] == 1]
+        kind = self._kind
+        if kind in (RegularJoinKind.SEMI, RegularJoinKind.ANTI):
+            if bool(rights) == (kind is RegularJoinKind.SEMI):
+                yield from ((encode_value(left[1]), None) for left in lefts)
+            return
+        for left in lefts:
+            for right in rights:
+                yield self._pair(key, left[1], right[1]), max(left[2], right[2])
+        if not rights and kind in (RegularJoinKind.LEFT, RegularJoinKind.OUTER):
+            yield from ((self._pair(key, left[1], None), None) for left in lefts)
+        if not lefts and kind in (RegularJoinKind.RIGHT, RegularJoinKind.OUTER):
+            yield from ((self._pair(key, None, right[1]), None) for right in rights)
+
+    def _pair(self, key: Any, left: Any, right: Any) -> bytes:
+        one, other = self._inputs
+        return encode_value({**key_row(one.key, key), one.stream: left, other.stream: right})
+
+
+def kept_join(world: World, spec: ComputationSpec) -> CallNode:
+    """The node of a join without a window."""
+    return CallNode(world, spec, Joining(spec), "join")
