@@ -168,6 +168,9 @@ def _of(
         each = all(_kept(found[given.stream], given.key) for given in c.inputs)
         return Made(NOTHING if _races_its_version(c, spec, stated) else _enriched(base, c, each))
     if isinstance(c.work, RegularJoinSpec):
+        # joins.md: with weak productions "a crash may lose pairs and double others".
+        if c.productions is Productions.WEAK and free.crashing:
+            return Made(NOTHING)
         return Made(_kept_join(base, c.work, [found[given.stream] for given in c.inputs]))
     if isinstance(c.work, DeduplicateSpec):
         return Made(_deduplicated(base, c))
@@ -320,6 +323,9 @@ def _kept_join(base: Facts, work: RegularJoinSpec, inputs: Sequence[Facts]) -> F
     """joins.md, Without a window: "the rows that stand in the end are those of the same join over
     all records"; a pair has "the later of both times", and a row alone that of what changed it."""
     if any(each.level is Level.STANDING and not each.retracts for each in inputs):
+        return NOTHING
+    # What comes late may find nobody any more, and what is near depends on the times.
+    if work.within_us is not None and not (base.timely and base.timed):
         return NOTHING
     changes = work.takes_back or base.retracts
     pairs = work.kind is RegularJoinKind.INNER and not base.retracts

@@ -165,9 +165,8 @@ def _facets(spec: ComputationSpec, pipeline: PipelineSpec) -> dict[str, Any]:
             }
         case DictionarySpec() as work:
             return {"dictionary": msgspec.to_builtins(work)}
-        case RegularJoinSpec(kind=kind, ttls_us=ttls_us):
-            streams = [each.stream for each in spec.inputs]
-            return {"pairing": [streams, kind.value, list(ttls_us)]}
+        case RegularJoinSpec() as work:
+            return {"pairing": [[each.stream for each in spec.inputs], msgspec.to_builtins(work)]}
         case TableSpec() as work:
             return {"pairing": [work.of, list(work.key)]}
     return {}

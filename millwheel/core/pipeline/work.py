@@ -220,10 +220,12 @@ class RegularJoinKind(Enum):
 class RegularJoinSpec:
     """Pairs of all records of two streams that have equal keys, whenever they come. A record of the
     first or second stream is forgotten ``ttls_us`` (event time; None: never) after its last
-    change."""
+    change. ``within_us``: those of the second lie at most so far before and behind those of the
+    first; None: anywhere."""
 
     kind: RegularJoinKind
     ttls_us: tuple[int | None, int | None] = (None, None)
+    within_us: tuple[int, int] | None = None
 
     @property
     def takes_back(self) -> bool:

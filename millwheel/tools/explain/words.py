@@ -274,6 +274,10 @@ def work_texts(work: Work) -> Iterator[str]:
             yield f"{work.name} from {work.stream} {when}; without: {_MISSING[work.missing.value]}"
         case RegularJoinSpec():
             yield f"{work.kind.value} join of all records with equal keys"
+            if work.within_us is not None:
+                before, after = map(duration_text, work.within_us)
+                yield f"the second at most {before} before and {after} behind the first"
+                return
             lives = [
                 f"of the {which} input for {duration_text(ttl)}"
                 for which, ttl in zip(("first", "second"), work.ttls_us, strict=True)

@@ -84,7 +84,7 @@ _MAKERS: tuple[tuple[frozenset[str], Any], ...] = (
     (frozenset({"dictionary", "dictionary_ttl"}), numbered),
     (frozenset({"uv", "uv_ttl"}), visitors),
     (frozenset({"join"}), joined),
-    (frozenset({"kept_join", "kept_join_of_changes"}), kept_join),
+    (frozenset({"kept_join", "kept_join_of_changes", "interval_join"}), kept_join),
     (frozenset({"deduplicate"}), deduplicated),
     (frozenset({"branch"}), branched),
     (frozenset({"steps", "steps_in_columns"}), steps),

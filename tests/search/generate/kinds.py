@@ -191,8 +191,14 @@ def kept_join(draft: Draft, name: str) -> Any:
     fields = one.fields if kind in ("semi", "anti") else frozenset(key)
     if one.retracts or other.retracts:
         draft.features.add("kept_join_of_changes")
+    join: Any = kind
+    if kind == "inner" and not one.retracts and not other.retracts:
+        if draft.chance(0.5, "interval_join"):
+            within = {"before": draft.pick(["0s", "9s"]), "after": draft.pick(["4s", "40s"])}
+            join = {"kind": kind, "within": within}
+            draft.features.add("interval_join")
     draft.features.add("kept_join")
-    return {"input": given, "join": kind, "output": name}, fields, key
+    return {"input": given, "join": join, "output": name}, fields, key
 
 
 def enriched(draft: Draft, name: str) -> Any:

@@ -81,6 +81,14 @@ def a_row_that_has_found_a_partner_stands_alone_as_before() -> Context:
     return replaced(RegularJoined, "_count", lambda self, ctx, side, change, at: None)
 
 
+@mistake(within=4, features="interval_join", variants="reference", first=2)
+def a_join_within_an_interval_takes_its_bounds_the_other_way() -> Context:
+    """``before`` and ``after`` are those of the first stream. (``within`` with other times before
+    than after.)"""
+    right = RegularJoined._near
+    return replaced(RegularJoined, "_near", lambda self, side, at, its: right(self, side, its, at))
+
+
 @mistake(within=120, features="deduplicate", variants="reference", first=42)
 def copies_prolong_the_memory_of_the_first() -> Context:
     """What is equal to a record is dropped until it was silent for ``within``."""

@@ -31,6 +31,7 @@ from millwheel.core.pipeline.work import (
     EnrichSpec,
     JoinSpec,
     LookupSpec,
+    RegularJoinSpec,
     SlicesSpec,
     Work,
 )
@@ -225,7 +226,10 @@ class CodeChecks:
     def _no_retractions(self, computation: ComputationSpec) -> None:
         """Refuses retractions for computations that could not undo the effect of the retracted
         record."""
-        word = _CANNOT_UNDO.get(type(computation.work))
+        work = computation.work
+        word = _CANNOT_UNDO.get(type(work))
+        if isinstance(work, RegularJoinSpec) and work.within_us is not None:
+            word = "join"  # a row may be taken back when it is no longer kept
         if word is not None and takes_retractions(computation, self._spec):
             self._bad(
                 f"its input carries retractions (accumulation: retracting), which {word} cannot"

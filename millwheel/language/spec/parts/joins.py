@@ -79,6 +79,15 @@ def _life_of(node: YamlNode) -> Duration | Entries:
     return _LIVES if node.is_map else _LIFE
 
 
+_WITHIN = FilePart(
+    "{before: 10s, after: 0s}",
+    {
+        "before": Field(
+            "before", Duration(), "how far the second record may lie before the first", default="0s"
+        ),
+        "after": Field("after", Duration(), "how far behind it", default="0s"),
+    },
+)
 JOIN = FilePart(
     "{kind: left, ttl: 7d}",
     {
@@ -98,6 +107,13 @@ JOIN = FilePart(
             "without a window: a record is forgotten so long after its last change (event time);"
             f" also one for each input, `{_EXAMPLE}`",
             default="never",
+        ),
+        "within": Field(
+            "within",
+            _WITHIN,
+            "an `inner` join without a window: [how far apart](joins.md#within-an-interval) the"
+            " times of a pair may be",
+            default="any",
         ),
     },
 )
@@ -146,12 +162,16 @@ def read_join(
     values = JOINS["join"].value(reader, join_node, {})
     kind: RegularJoinKind = values.get("kind", RegularJoinKind.INNER)
     if not windowed:
+        if "within" in values:
+            return _interval(reader, join_node, kind, values["within"])
         return RegularJoinSpec(kind, _lives(reader, join_node, values.get("ttl"), inputs))
-    if "ttl" in values:
-        reader.bad(
-            join_node.value["ttl"],
-            "a window keeps its records until it closes; leave out ttl, or leave out window",
-        )
+    for name in ("ttl", "within"):
+        if name in values:
+            reader.bad(
+                join_node.value[name],
+                f"a window keeps its records until it closes; leave out {name}, or leave out"
+                " window",
+            )
     if kind.value not in [each.value for each in JoinKind]:
         reader.bad(
             join_node,
@@ -173,6 +193,26 @@ def _why_not(name: str, windowed: bool) -> str:
         f"a join {says}: leave out {name}, and filter or aggregate in a computation before or"
         " behind it"
     )
+
+
+def _interval(
+    reader: NodeReader, node: YamlNode, kind: RegularJoinKind, bounds: Mapping[str, int]
+) -> RegularJoinSpec:
+    """A join of what lies near each other in time. Records are kept as long as a partner may
+    come."""
+    if "ttl" in node.value:
+        reader.bad(
+            node.value["ttl"],
+            "within says how long records are kept: as long as a partner may come; leave out ttl",
+        )
+    if kind is not RegularJoinKind.INNER:
+        reader.bad(
+            node,
+            f"within is for inner joins, and {kind.value} also says what has no partner; write"
+            " kind: inner, or join in windows",
+        )
+    before, after = bounds.get("before", 0), bounds.get("after", 0)
+    return RegularJoinSpec(RegularJoinKind.INNER, (after + 1, before + 1), (before, after))
 
 
 def _lives(

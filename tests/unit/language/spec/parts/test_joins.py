@@ -54,6 +54,12 @@ def test_two_streams_with_like_keys_are_joined(check: Any, fields: tuple[str, ..
             (TWO, "join: {kind: inner, ttl: 1d}", "window: {tumbling: 1m}"),
             "leave out ttl, or leave out window",
         ),
+        ((TWO, "join: {kind: left, within: {after: 1m}}"), "within is for inner joins"),
+        ((TWO, "join: {kind: inner, ttl: 1d, within: {after: 1m}}"), "leave out ttl"),
+        (
+            (TWO, "join: {kind: inner, within: {after: 1m}}", "window: {tumbling: 1m}"),
+            "leave out within, or leave out window",
+        ),
         ((TWO, "join: {ttl: 1d}"), "which records come without a partner"),
         ((TWO, "join: {kind: inner, ttl: {order: 1d}}"), "did you mean 'orders'?"),
         ((TWO, "join: inner", "where: a > 1"), "without a window says at once"),
@@ -103,6 +109,10 @@ _DAY_US = 86_400_000_000
     [
         ("semi", RegularJoinSpec(RegularJoinKind.SEMI)),
         ("{kind: left}", RegularJoinSpec(RegularJoinKind.LEFT)),
+        (
+            "{kind: inner, within: {before: 10us, after: 3us}}",
+            RegularJoinSpec(RegularJoinKind.INNER, (4, 11), (10, 3)),
+        ),
         ("{kind: inner, ttl: 1d}", RegularJoinSpec(RegularJoinKind.INNER, (_DAY_US, _DAY_US))),
         (
             "{kind: anti, ttl: {prices: 1d}}",

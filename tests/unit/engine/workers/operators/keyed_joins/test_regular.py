@@ -209,3 +209,51 @@ def test_what_was_forgotten_is_not_taken_back(tmp_path: Path) -> None:
 def test_a_join_without_a_window_survives_crashes(tmp_path: Path, kind: str) -> None:
     records = {"shown": [row(1), row(12), row(3, ad=2)], "clicked": [row(2), row(25), row(14)]}
     assert assert_survives_crashes(joined(tmp_path, kind), records, every=13) > 2
+
+
+WITHIN = "{kind: inner, within: {before: 2us, after: 1us}}"
+
+
+@settings(max_examples=40)
+@given(pushes, st.integers(0, 9))
+def test_a_pair_within_an_interval_is_near_enough_in_time(
+    folder: Path, given_pushes: list[tuple[str, Row]], crash: int
+) -> None:
+    with PipelineHarness(joined(folder / "within", WITHIN)) as harness:
+        for number, (stream, value) in enumerate(given_pushes):
+            if number == crash:
+                harness.crash()
+            harness.push(stream, value)
+        rows = harness.take("matched")
+    names = ("shown", "clicked")
+    lefts, rights = ([value for of, value in given_pushes if of == name] for name in names)
+    near = Counter(
+        json.dumps({"ad": left["ad"], "shown": left, "clicked": right}, sort_keys=True)
+        for left in lefts
+        for right in rights
+        if left["ad"] == right["ad"] and -2 <= right["at"] - left["at"] <= 1
+    )
+    assert folded(rows) == near
+
+
+def test_the_last_partner_comes_when_the_watermark_is_there(tmp_path: Path) -> None:
+    with PipelineHarness(joined(tmp_path, WITHIN)) as harness:
+        harness.push("shown", row(10))
+        harness.advance_watermark(11)
+        harness.push("clicked", row(11))
+        assert len(harness.take("matched")) == 1
+        harness.push("clicked", row(14))
+        harness.push("shown", row(16))
+        assert len(harness.take("matched")) == 1
+        harness.push("shown", row(17))
+        assert harness.take("matched") == []
+
+
+def test_records_go_when_no_partner_can_come(tmp_path: Path) -> None:
+    with PipelineHarness(joined(tmp_path, WITHIN)) as harness:
+        for at in range(10):
+            harness.push("shown", row(at))
+            harness.push("clicked", row(at))
+        assert len(harness.remembered()["matched"]) > 20
+        harness.advance_watermark(1_000)
+        assert harness.remembered()["matched"] == {}
