@@ -18,12 +18,14 @@ Row = tuple[Any, ...]
 
 
 def judged(query: Query, events: Path, rows: Iterable[Mapping[str, Any]]) -> Check:
-    """Each row once, no other; of a change log the last row of each key."""
+    """Each row once, no other; of a change log the last row of each key, or what is left of rows
+    that are brought and taken back."""
     expected = Counter(tuple(map(_hashable, row)) for row in wanted(query, events))
-    actual = Counter(
-        tuple(_hashable(_field(row, name)) for name in query.columns)
-        for row in _folded(query, rows)
-    )
+    actual: Counter[Row] = Counter()
+    for row in _folded(query, rows):
+        brought = not query.marked or row["change"] == "+"
+        made = tuple(_hashable(_field(row, name)) for name in query.columns)
+        actual[made] += 1 if brought else -1
     wrong = list(((expected - actual) + (actual - expected)).elements())
     example = "" if not wrong else f"{'missing' if expected[wrong[0]] else 'surplus'}: {wrong[0]}"
     return Check(expected.total(), len(wrong), example)

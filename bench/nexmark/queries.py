@@ -25,14 +25,15 @@ _STREAM = """  {kind}s:
     watermark: {{max_delay: 4s}}
     fields: {{{fields}}}
 """
-_SINK = 'sinks: {rows: {files: {path: "${output}", format: jsonl}}}'
+_SINK = 'sinks: {{rows: {{files: {{path: "${{output}}", format: jsonl{mode}}}}}}}'
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
     """``computations`` produce the stream ``rows`` of the events of ``kinds``. ``sql`` are the
     rows that ``columns`` of them must be, over the tables bid, auction and person. ``key``: the
-    rows of a change log, of which the last counts: that with most of the field ``newest``."""
+    rows of a change log, of which the last counts: that with most of the field ``newest``.
+    ``marked``: each row brings or takes back one, and those that are left count."""
 
     title: str
     computations: str
@@ -41,12 +42,14 @@ class Query:
     kinds: tuple[str, ...] = ("bid",)
     key: tuple[str, ...] = ()
     newest: str = ""
+    marked: bool = False
 
     def pipeline(self, name: str) -> str:
         """The file."""
         streams = "".join(_STREAM.format(kind=kind, fields=FIELDS[kind]) for kind in self.kinds)
         computations = "\n".join(f"  {line}" for line in self.computations.strip().splitlines())
-        return f"pipeline: {name}\nstreams:\n{streams}computations:\n{computations}\n{_SINK}\n"
+        sink = _SINK.format(mode=", mode: changelog" if self.marked else "")
+        return f"pipeline: {name}\nstreams:\n{streams}computations:\n{computations}\n{sink}\n"
 
 
 _US = "* 1000"  # of ms
@@ -369,25 +372,24 @@ q17:
         """
 q18:
   input: {bids: {key: [bidder, auction]}}
-  aggregate: {bids: count, last: last_row}
+  deduplicate: {keep: last}
   output: rows""",
-        """select auction, bidder, max(dateTime), count(*) from bid group by 1, 2""",
-        ("last.auction", "last.bidder", "last.dateTime", "bids"),
-        key=("bidder", "auction"),
-        newest="bids",
+        """select auction, bidder, max(dateTime) from bid group by 1, 2""",
+        ("auction", "bidder", "dateTime"),
+        marked=True,
     ),
     "q19": Query(
         "the ten highest bids of each auction, as they change",
         """
 q19:
   input: {bids: {key: auction}}
-  aggregate: {bids: count, top: {top_rows: [price desc, dateTime], k: 10, rank: place}}
+  top: {by: [price desc, dateTime], k: 10, rank: place}
   output: rows""",
-        """select auction, count(*), list(price order by price desc, dateTime)[1:10],
-    list(dateTime order by price desc, dateTime)[1:10] from bid group by 1""",
-        ("auction", "bids", "top.price", "top.dateTime"),
-        key=("auction",),
-        newest="bids",
+        """select auction, price, dateTime,
+    row_number() over (partition by auction order by price desc, dateTime) as place
+  from bid qualify place <= 10""",
+        ("auction", "price", "dateTime", "place"),
+        marked=True,
     ),
     "q20": Query(
         "bids with their auctions, of one category",

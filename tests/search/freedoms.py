@@ -35,6 +35,7 @@ from millwheel.core.pipeline.work import (
     RegularJoinKind,
     RegularJoinSpec,
     SlicesSpec,
+    TopSpec,
 )
 from tests.search.facts import NOTHING, Facts, Free, Level, Made, Order, Placed
 from tests.search.window_freedoms import windowed
@@ -174,6 +175,8 @@ def _of(
         return Made(_kept_join(base, c.work, [found[given.stream] for given in c.inputs]))
     if isinstance(c.work, DeduplicateSpec):
         return Made(_deduplicated(base, c))
+    if isinstance(c.work, TopSpec):
+        return Made(_first_rows(base, free))
     if isinstance(c.work, DictionarySpec):
         # pipeline.md, dictionary: with a ttl "a matter of the times of its records and of their
         # order"; a record behind the watermark counts as of the watermark. That is as with copies.
@@ -317,6 +320,23 @@ def _deduplicated(base: Facts, c: ComputationSpec) -> Facts:
     if base.level is not Level.ALL or base.order is Order.NONE or not base.timely:
         return NOTHING
     return _stepped(base, c)
+
+
+def _first_rows(base: Facts, free: Free) -> Facts:
+    """pipeline.md, top: "The rows folded by key are a function of the input. How many changes come
+    before, and which, is chance"; "behind a change log the time has no say"."""
+    known = base.retracts or (base.level is Level.ALL and base.timed)
+    return Facts(
+        Level.STANDING if known else Level.NOTHING,
+        Order.NONE if free.crashing else Order.KEY,
+        base.keyed,
+        paced=False,
+        timely=False,
+        single=False,
+        timed=False,
+        retracts=True,
+        doubled=base.doubled,
+    )
 
 
 def _kept_join(base: Facts, work: RegularJoinSpec, inputs: Sequence[Facts]) -> Facts:

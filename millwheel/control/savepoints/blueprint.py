@@ -16,7 +16,7 @@ import msgspec
 from millwheel.api import Computation, ListState, MapState, State
 from millwheel.connect.python_objects import load_object
 from millwheel.control.savepoints.comparing.stored_forms import stored_form
-from millwheel.core.pipeline.graph import Node, NodeKind, build_graph
+from millwheel.core.pipeline.graph import Node, NodeKind, build_graph, takes_retractions
 from millwheel.core.pipeline.spec import (
     DEAD_LETTERS,
     ComputationSpec,
@@ -40,6 +40,7 @@ from millwheel.core.pipeline.work import (
     SlicesSpec,
     StepsSpec,
     TableSpec,
+    TopSpec,
     WindowCallbackSpec,
     WindowedSpec,
     Work,
@@ -167,6 +168,10 @@ def _facets(spec: ComputationSpec, pipeline: PipelineSpec) -> dict[str, Any]:
             return {"dictionary": msgspec.to_builtins(work)}
         case RegularJoinSpec() as work:
             return {"pairing": [[each.stream for each in spec.inputs], msgspec.to_builtins(work)]}
+        case TopSpec() as work:
+            # Only where rows are taken back, all of them are kept.
+            every = takes_retractions(spec, pipeline)
+            return {"pairing": msgspec.to_builtins([work, every, spec.ordered])}
         case TableSpec() as work:
             return {"pairing": [work.of, list(work.key)]}
     return {}
@@ -203,6 +208,7 @@ _FORMS: Mapping[type[Work], str] = {
     EnrichSpec: "enrich",
     LookupSpec: "lookup",
     DeduplicateSpec: "deduplicate",
+    TopSpec: "first rows",
     DictionarySpec: "dictionary",
     TableSpec: "table",
     BranchesSpec: "branches",

@@ -82,7 +82,7 @@ def _named(spec: AggregateSpec, compile_expression: Compile, load: Load | None) 
 def _of_rows(
     spec: AggregateSpec, aggregator: Aggregator[Any], compile_expression: Compile
 ) -> Named:
-    reads = [_value_reader(text, False, compile_expression) for text in aggregator.orders]
+    reads = [value_reader(text, False, compile_expression) for text in aggregator.orders]
     condition = compile_expression(spec.condition).evaluate if spec.condition else None
 
     def evaluate(record: Any) -> Any:
@@ -94,10 +94,12 @@ def _of_rows(
 
 
 def _argument(text: str, optional: bool, compile_expression: Compile) -> Evaluate | None:
-    return _value_reader(text, optional, compile_expression) if text else None
+    return value_reader(text, optional, compile_expression) if text else None
 
 
-def _value_reader(text: str, optional: bool, compile_expression: Compile) -> Evaluate:
+def value_reader(text: str, optional: bool, compile_expression: Compile) -> Evaluate:
+    """What reads a field or computes an expression. A missing field raises RecordError, or is None
+    if ``optional``."""
     if text.isidentifier():
         return field_reader(text, optional)
     evaluate: Evaluate = compile_expression(text).evaluate

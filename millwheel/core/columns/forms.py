@@ -44,6 +44,7 @@ from millwheel.core.pipeline.work import (
     SlicesSpec,
     StepsSpec,
     TableSpec,
+    TopSpec,
     WindowCallbackSpec,
     Work,
 )
@@ -107,6 +108,7 @@ _WHY_NOT: dict[type[Work], str] = {
     LookupSpec: "each record is enriched",
     RegularJoinSpec: "each record is joined with those that came before",
     DeduplicateSpec: "each record is compared with earlier ones",
+    TopSpec: "the first rows of each key are kept in order",
     TableSpec: "a table takes each change",
 }
 """Why work other than aggregations, steps and branches has no column form."""

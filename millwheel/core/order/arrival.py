@@ -15,6 +15,7 @@ from millwheel.core.pipeline.work import (
     DeduplicateSpec,
     EnrichSpec,
     LookupSpec,
+    TopSpec,
     WindowCallbackSpec,
     WindowedSpec,
 )
@@ -89,6 +90,8 @@ class _Search:
                 return "process_batch gets what has come together"
             case CallbackSpec():
                 return self._meets(node) or self._races_timers(node, spec)
+            case TopSpec():
+                return "it emits what has changed with each bundle"
             case DeduplicateSpec():
                 return self._meets(node)
         return ""

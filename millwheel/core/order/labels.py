@@ -9,7 +9,13 @@ from typing import Protocol
 
 from millwheel.core.pipeline.graph import Graph, Node, NodeKind
 from millwheel.core.pipeline.spec import DEAD_LETTERS, ComputationSpec, Productions
-from millwheel.core.pipeline.work import DictionarySpec, EnrichSpec, SlicesSpec, WindowedSpec
+from millwheel.core.pipeline.work import (
+    DictionarySpec,
+    EnrichSpec,
+    SlicesSpec,
+    TopSpec,
+    WindowedSpec,
+)
 
 _OWN_ORDER = ("injection", "http")
 """Sources whose records come in the order in which others send them."""
@@ -107,7 +113,8 @@ class _Search:
     def _in_order(self, spec: ComputationSpec) -> bool:
         """Whether a computation takes its records one by one as they come, and what it produces
         comes from one call. Records that wait for their order have waited for the watermark."""
-        plain = not isinstance(spec.work, WindowedSpec | SlicesSpec | DictionarySpec | EnrichSpec)
+        together = WindowedSpec | SlicesSpec | DictionarySpec | EnrichSpec | TopSpec
+        plain = not isinstance(spec.work, together)
         return plain and not spec.ordered and not self._code.takes_batches(spec)
 
     def _wants(self, name: str, above: tuple[str, ...]) -> bool:

@@ -18,7 +18,13 @@ from millwheel.core.pipeline.spec import (
     SinkSpec,
     StreamSpec,
 )
-from millwheel.core.pipeline.work import BranchesSpec, RegularJoinSpec, StepsSpec, TableSpec
+from millwheel.core.pipeline.work import (
+    BranchesSpec,
+    RegularJoinSpec,
+    StepsSpec,
+    TableSpec,
+    TopSpec,
+)
 from millwheel.core.slices.slots import WIDTH
 from millwheel.core.windows.panes import Accumulation
 
@@ -185,9 +191,9 @@ def takes_retractions(computation: ComputationSpec, spec: PipelineSpec) -> bool:
 
 def retracting_streams(spec: PipelineSpec) -> frozenset[str]:
     """Streams that may carry retractions: the streams of sources of change events and of retracting
-    windows, of joins without a window whose rows may lose or find their only partner, and the
-    streams that pass retractions on: steps, branches, such joins and the late records of
-    windows."""
+    windows and of first rows, of joins without a window whose rows may lose or find their only
+    partner, and the streams that pass retractions on: steps, branches, such joins and the late
+    records of windows."""
     retracting = {
         stream.name
         for stream in spec.streams
@@ -204,7 +210,7 @@ def retracting_streams(spec: PipelineSpec) -> frozenset[str]:
             again = computation.firing.accumulation == Accumulation.RETRACTING.value
             work = computation.work
             joins = isinstance(work, RegularJoinSpec) and work.takes_back
-            retracts = again or joins or isinstance(work, TableSpec)
+            retracts = again or joins or isinstance(work, TableSpec | TopSpec)
             if retracts or steps:
                 retracting.update(computation.outputs)
             side = computation.late_side

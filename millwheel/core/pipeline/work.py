@@ -59,6 +59,18 @@ class DeduplicateSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class TopSpec:
+    """The first ``k`` records of each key by the orders ``by``, each an expression with or without
+    a direction (``price desc``); behind them by their time, the earliest or the ``latest`` first.
+    ``rank``: the field that has the place of a record, from 1; "" for none."""
+
+    by: tuple[str, ...] = ()
+    k: int = 1
+    rank: str = ""
+    latest: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class BranchSpec:
     """One way out of a branching computation: the records for which ``condition`` holds ("": those
     that no other branch took)."""
@@ -303,6 +315,7 @@ Work = (
     CallbackSpec
     | StepsSpec
     | DeduplicateSpec
+    | TopSpec
     | BranchesSpec
     | WindowCallbackSpec
     | AggregationSpec

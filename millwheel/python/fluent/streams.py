@@ -33,6 +33,7 @@ from millwheel.python.fluent.windowed import (
     GroupedStreams,
     Late,
     Opened,
+    RankedStreams,
     WindowedStream,
     aggregates_tree,
 )
@@ -52,7 +53,7 @@ Row = dict[str, Any]
 """A value that is a map of fields."""
 
 
-class Flow(GroupedStreams, Generic[T]):
+class Flow(GroupedStreams, RankedStreams[T], Generic[T]):
     """The operations on one stream or several, keyed or not."""
 
     def __init__(self, draft: Draft, inputs: Sequence[Input]) -> None:
@@ -200,26 +201,6 @@ class Flow(GroupedStreams, Generic[T]):
         self._draft.add_computation(node, self._inputs, {**fields, **given_dials(dials)})
         streams = tuple(self._stream(each) for each in outputs)
         return streams[0] if isinstance(output, str) else streams
-
-    def deduplicate(
-        self,
-        *by: str,
-        within: Duration,
-        name: str = "",
-        output: str = "",
-        **dials: Unpack[DialOptions],
-    ) -> Stream[T]:
-        """Keep the first of the records of a key that are equal in the fields ``by`` (none: in all
-        fields).
-
-        Equal records are dropped and counted, until one is ``within`` later than the record passed
-        on.
-        """
-        node = self._draft.name_for(name, output, f"{self._inputs[0].stream}_deduplicate")
-        options = {"within": within, **({"by": list(by)} if by else {})}
-        fields = {"deduplicate": options, "output": output or node, **given_dials(dials)}
-        self._draft.add_computation(node, self._inputs, fields)
-        return self._stream(output or node)
 
     def branch(
         self,

@@ -85,6 +85,62 @@ class GroupedStreams:
         def _stream(self, name: str) -> Stream: ...
 
 
+class RankedStreams(Generic[T]):
+    """Streams of whose records some are chosen by key."""
+
+    _draft: Draft
+    _inputs: tuple[Input, ...]
+
+    def deduplicate(
+        self,
+        *by: str,
+        within: Duration | None = None,
+        keep: Literal["first", "last"] | None = None,
+        name: str = "",
+        output: str = "",
+        **dials: Unpack[DialOptions],
+    ) -> Stream[T]:
+        """Keep the first of the records of a key that are equal in the fields ``by`` (none: in all
+        fields).
+
+        Equal records are dropped and counted, until one is ``within`` later than the record passed
+        on. ``keep="last"``, or ``keep="first"`` without ``within``: of all records of a key the one
+        with the latest or the earliest time; the stream takes back the one before it.
+        """
+        node = self._draft.name_for(name, output, f"{self._inputs[0].stream}_deduplicate")
+        given = {"by": list(by) or None, "within": within, "keep": keep}
+        options = {option: value for option, value in given.items() if value is not None}
+        fields = {"deduplicate": options, "output": output or node, **given_dials(dials)}
+        self._draft.add_computation(node, self._inputs, fields)
+        return self._stream(output or node)
+
+    def top(
+        self,
+        *by: str,
+        k: int,
+        rank: str = "",
+        name: str = "",
+        output: str = "",
+        **dials: Unpack[DialOptions],
+    ) -> Stream[T]:
+        """The first ``k`` records of each key by an order: ``bids.key_by("auction").top("price
+        desc", "at", k=10)``.
+
+        ``by`` are fields or expressions, each with ``asc`` (the default) or ``desc``. A record that
+        comes among the first is emitted, and one that has left them is taken back. ``rank`` names a
+        field for the place, from 1; then records whose place has changed come anew as well.
+        """
+        node = self._draft.name_for(name, output, f"{self._inputs[0].stream}_top")
+        options = {"by": list(by), "k": k, **({"rank": rank} if rank else {})}
+        fields = {"top": options, "output": output or node, **given_dials(dials)}
+        self._draft.add_computation(node, self._inputs, fields)
+        return self._stream(output or node)
+
+    if TYPE_CHECKING:
+
+        def _stream(self, name: str) -> Stream: ...
+
+
 @dataclass(frozen=True)
 class Opened:
     """The parts of the computation so far; ``stream(name)`` makes the stream of its results."""

@@ -34,6 +34,7 @@ from millwheel.core.pipeline.work import (
     StepSpec,
     StepsSpec,
     TableSpec,
+    TopSpec,
     WindowSpec,
     Work,
 )
@@ -264,6 +265,11 @@ def work_texts(work: Work) -> Iterator[str]:
         case DeduplicateSpec():
             by = ", ".join(work.fields) or "value"
             yield f"deduplicate by {by} within {duration_text(work.within_us)}"
+        case TopSpec(by=()):
+            yield f"the {'latest' if work.latest else 'earliest'} record of each key, as it changes"
+        case TopSpec():
+            ranked = f", {work.rank}: the place" if work.rank else ""
+            yield f"the first {work.k} by {', '.join(work.by)}, as they change{ranked}"
         case BranchesSpec():
             for branch in work.branches:
                 yield f"{branch.stream}: {branch.condition or 'what no other takes'}"

@@ -23,6 +23,7 @@ from tests.search.generate.kinds import (
     kept_join,
     looked_up,
     orders,
+    ranked,
     steps,
 )
 from tests.search.generate.visitors import numbered, visitors
@@ -66,7 +67,13 @@ _KINDS: tuple[tuple[Any, int], ...] = (
     (joined, 3),
     (enriched, 3),
 )
-_APART = ((looked_up, 0.04), (numbered, 0.04), (visitors, 0.04), (kept_join, 0.03))
+_APART = (
+    (looked_up, 0.04),
+    (numbered, 0.04),
+    (visitors, 0.04),
+    (kept_join, 0.03),
+    (ranked, 0.05),
+)
 
 
 _OF_WINDOWS = """windowed two_stages rows_in_order aggregate side refire lateness trigger retracting
@@ -86,6 +93,7 @@ _MAKERS: tuple[tuple[frozenset[str], Any], ...] = (
     (frozenset({"join"}), joined),
     (frozenset({"kept_join", "kept_join_of_changes", "interval_join"}), kept_join),
     (frozenset({"deduplicate"}), deduplicated),
+    (frozenset({"top", "places", "top_of_changes", "keep"}), ranked),
     (frozenset({"branch"}), branched),
     (frozenset({"steps", "steps_in_columns"}), steps),
     (frozenset({"window_callback"}), spans),
@@ -257,7 +265,8 @@ def _weak_words(tree: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _dials(draft: Draft, tree: dict[str, Any]) -> None:
-    strong = "dictionary" in tree or "uv" in tree
+    keeps = "keep" in tree.get("deduplicate", {})
+    strong = "dictionary" in tree or "uv" in tree or "top" in tree or keeps
     if not strong and draft.chance(0.3, *_weak_words(tree)):
         tree["productions"] = "weak"
     # Of weak productions an at-least-once consumer knows neither number nor id.

@@ -25,8 +25,10 @@ def _keys(draft: Draft, flow: Flow) -> list[Any]:
 
 def _is_likely(draft: Draft, flow: Flow) -> bool:
     """Whether a computation that is wanted must have such an input."""
-    return (flow.last and "behind_global" in draft.wanted) or (
-        flow.weak and "loose_order" in draft.wanted
+    return (
+        (flow.last and "behind_global" in draft.wanted)
+        or (flow.weak and "loose_order" in draft.wanted)
+        or (flow.facts.retracts and "top_of_changes" in draft.wanted)
     )
 
 

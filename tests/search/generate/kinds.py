@@ -145,6 +145,27 @@ def deduplicated(draft: Draft, name: str) -> Any:
     return tree, fields, key
 
 
+def ranked(draft: Draft, name: str) -> Any:
+    """The first rows of a key by an order, or the first or the last by time."""
+    found = take_input(draft, lambda flow: not flow.typed and "n" in flow.fields)
+    if found is None:
+        return None
+    given, (flow,), key = found
+    if not flow.retracts and draft.chance(0.3, "keep"):
+        draft.features.add("keep")
+        tree = {"input": given, "deduplicate": {"keep": draft.pick(["first", "last"])}}
+        return {**tree, "output": name}, flow.fields, key
+    by = draft.pick([["n desc"], ["n"]])
+    if "u" in flow.fields:
+        by = draft.pick([by, ["n", "u desc"], ["u"], ["n + u desc", "u"]])
+    top: dict[str, Any] = {"by": by, "k": draft.pick([1, 2, 3])}
+    if draft.chance(0.5, "places"):
+        top["rank"] = "place"
+        draft.features.add("places")
+    draft.features.update({"top"} | ({"top_of_changes"} if flow.retracts else set()))
+    return {"input": given, "top": top, "output": name}, flow.fields, key
+
+
 def branched(draft: Draft, name: str) -> Any:
     found = take_input(draft, lambda flow: not flow.typed and "n" in flow.fields, 2)
     if found is None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 
 from millwheel.api import Computation, MapState, ValueState
@@ -15,6 +16,7 @@ from millwheel.connect.lookups.base import NoAnswer
 from millwheel.core.expressions.language import compile_expression
 from millwheel.core.formats.codec import encode_value
 from millwheel.core.model.records import Record
+from millwheel.core.pipeline.graph import takes_retractions
 from millwheel.core.pipeline.spec import ComputationSpec, PipelineSpec
 from millwheel.core.pipeline.work import (
     BranchesSpec,
@@ -28,6 +30,7 @@ from millwheel.core.pipeline.work import (
     StepKind,
     StepSpec,
     StepsSpec,
+    TopSpec,
 )
 from millwheel.core.windows.panes import as_retraction, retracted
 from millwheel.errors import RecordError
@@ -35,6 +38,8 @@ from tests.search.looked_up import answer_of
 from tests.search.reference.calls import CallNode
 from tests.search.reference.engine import World, plain
 from tests.search.reference.kept_joins import kept_join
+
+_content = msgspec.msgpack.Encoder(order="deterministic").encode
 
 
 def _read(value: Any, name: str) -> Any:
@@ -132,6 +137,75 @@ def copies_of(spec: DeduplicateSpec, outputs: tuple[str, ...]) -> Computation:
                 ctx.produce(stream, record.value)
 
     return Copies()
+
+
+class FirstRows(Computation):
+    """All rows that came and were not taken back; after each record, all of them in order."""
+
+    kept: Any = ValueState(list)
+    owed: Any = ValueState(list)
+
+    def __init__(self, spec: TopSpec, outputs: tuple[str, ...], takes_back: bool) -> None:
+        self._spec = spec
+        self._outputs = outputs
+        self._takes_back = takes_back
+
+    def process_record(self, ctx: Any, record: Record) -> None:
+        back = as_retraction(record.value)
+        row = plain(record.value if back is None else back.value)
+        values = [self._value(row, text) for text in self._spec.by]
+        entry = [values, 0 if self._takes_back else record.timestamp, row]
+        kept, owed = list(self.kept.get() or []), list(self.owed.get() or [])
+        before = self._first(kept)
+        there = kept if back is not None else owed
+        same = [each for each in there if text_of(each[2]) == text_of(row)]
+        if same:
+            there.remove(same[0])
+        else:
+            (owed if back is not None else kept).append(entry)
+        self.kept.set(kept)
+        self.owed.set(owed)
+        after = self._first(kept)
+        for stream in self._outputs:
+            for row in _without(before, after):
+                ctx.produce(stream, retracted(row))
+            for row in _without(after, before):
+                ctx.produce(stream, row)
+
+    def _value(self, row: Any, text: str) -> Any:
+        named = text.removesuffix(" desc").removesuffix(" asc").strip()
+        value = compile_expression(named).evaluate(row)
+        if type(value) not in (int, float, str):
+            raise RecordError(f"{value!r} has no place in an order")
+        return value
+
+    def _first(self, kept: list[Any]) -> list[Any]:
+        spec = self._spec
+        rows = sorted(kept, key=lambda entry: text_of(entry[2]))
+        rows.sort(key=lambda entry: entry[1], reverse=spec.latest)
+        for number in reversed(range(len(spec.by))):
+            rows.sort(
+                key=lambda entry: (type(entry[0][number]) is str, entry[0][number]),
+                reverse=spec.by[number].endswith(" desc"),
+            )
+        first = [entry[2] for entry in rows[: spec.k]]
+        if not spec.rank:
+            return first
+        return [{**row, spec.rank: place} for place, row in enumerate(first, 1)]
+
+
+def _without(rows: list[Any], others: list[Any]) -> list[Any]:
+    """The rows that are left when each of the others takes an equal one with it."""
+    left = list(rows)
+    for each in others:
+        if each in left:
+            left.remove(each)
+    return left
+
+
+def text_of(row: Any) -> bytes:
+    """A record by its content."""
+    return _content(row)
 
 
 class Enriching(Computation):
@@ -244,6 +318,11 @@ def built(world: World, spec: ComputationSpec) -> CallNode:
             return CallNode(world, spec, Numbering(work, outputs, world.spec), "dictionary")
         case DeduplicateSpec() as work:
             return CallNode(world, spec, copies_of(work, outputs), "deduplicate")
+        case TopSpec() as work:
+            back = takes_retractions(spec, world.spec)
+            return CallNode(
+                world, spec, FirstRows(work, outputs, back), "top" if work.by else "deduplicate"
+            )
         case BranchesSpec() as work:
             return CallNode(world, spec, Branches(work), "branch")
         case StepsSpec(steps=steps):

@@ -21,7 +21,7 @@ from millwheel.core.aggregates.plain_data import copied
 from millwheel.errors import RecordError
 
 _DIRECTION = re.compile(r"(?P<text>.*\S)\s+(?P<way>asc|desc)\s*", re.DOTALL)
-_content = msgspec.msgpack.Encoder(order="deterministic").encode
+content = msgspec.msgpack.Encoder(order="deterministic").encode
 _as_it_stands = msgspec.msgpack.Encoder().encode
 Entry = list[Any]
 """[the values that the order reads, timestamp (µs), record]."""
@@ -67,7 +67,7 @@ class _Bytes:
 
     @cached_property
     def data(self) -> tuple[bytes, bytes]:
-        return _content(self._row), _as_it_stands(self._row)
+        return content(self._row), _as_it_stands(self._row)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Bytes) and self.data == other.data
@@ -121,7 +121,7 @@ class ChosenRows(Aggregator[list[Entry]]):
 
     def add(self, acc: list[Entry], value: Any, timestamp: int) -> list[Entry]:
         entry = [value[0], timestamp, value[1]]
-        if len(acc) == self._k and not self._sort_key(entry) < self._sort_key(acc[-1]):
+        if len(acc) == self._k and not self.sort_key(entry) < self.sort_key(acc[-1]):
             return acc
         return self._first([*acc, entry])
 
@@ -145,9 +145,10 @@ class ChosenRows(Aggregator[list[Entry]]):
         return [entry[2] for entry in acc]
 
     def _first(self, entries: list[Entry]) -> list[Entry]:
-        return sorted(entries, key=self._sort_key)[: self._k]
+        return sorted(entries, key=self.sort_key)[: self._k]
 
-    def _sort_key(self, entry: Entry) -> tuple[Any, ...]:
+    def sort_key(self, entry: Entry) -> tuple[Any, ...]:
+        """What is less the earlier an entry comes."""
         values, timestamp, row = entry
         parts = (
             _Descending(rank(value)) if descending else rank(value)

@@ -10,6 +10,7 @@ from millwheel.adapters.secret_values import revealed
 from millwheel.api import Computation
 from millwheel.connect.own_functions import language_of
 from millwheel.connect.python_objects import missing_file_hint
+from millwheel.core.pipeline.graph import takes_retractions
 from millwheel.core.pipeline.spec import ComputationSpec, PipelineSpec
 from millwheel.core.pipeline.steps import compile_branches, compile_steps
 from millwheel.core.pipeline.work import (
@@ -19,9 +20,12 @@ from millwheel.core.pipeline.work import (
     RegularJoinSpec,
     StepsSpec,
     TableSpec,
+    TopSpec,
 )
+from millwheel.core.ranked.ranking import Ranking
 from millwheel.engine.workers.operators.joined import declared_fields, joined
 from millwheel.engine.workers.operators.keyed_joins.regular import regular_join
+from millwheel.engine.workers.operators.ranked.top import FirstRows
 from millwheel.engine.workers.operators.record_computations import (
     Branched,
     Stepped,
@@ -41,6 +45,9 @@ def computation_of(
     match spec.work:
         case DeduplicateSpec() as work:
             return deduplicated(work, spec.outputs)
+        case TopSpec() as work:
+            ranking = Ranking(work, language_of(pipeline).compile)
+            return FirstRows(ranking, spec.outputs, takes_retractions(spec, pipeline))
         case TableSpec() as work:
             return Tabled(work, spec.outputs)
         case BranchesSpec(branches=branches, match_all=match_all):

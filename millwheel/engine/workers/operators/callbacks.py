@@ -38,6 +38,7 @@ from millwheel.core.pipeline.work import (
     RegularJoinSpec,
     StepsSpec,
     TableSpec,
+    TopSpec,
     Work,
 )
 from millwheel.core.windows.lateness import late_among
@@ -504,6 +505,8 @@ def _code(work: Work) -> str:
             return "deduplicate"
         case RegularJoinSpec():
             return "join"
+        case TopSpec(by=by):
+            return "top" if by else "deduplicate"
         case BranchesSpec():
             return "branch"
         case StepsSpec(steps=steps):

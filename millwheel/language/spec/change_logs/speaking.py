@@ -23,6 +23,7 @@ from millwheel.core.pipeline.work import (
     LookupSpec,
     StepKind,
     StepsSpec,
+    TopSpec,
 )
 from millwheel.core.windows.panes import Accumulation
 
@@ -61,7 +62,8 @@ def _is_open(computation: ComputationSpec) -> bool:
 
 def undoes(computation: ComputationSpec) -> bool:
     """Whether it can undo the effect of a record that is taken back."""
-    return not isinstance(computation.work, _TAKES_VERSIONS)
+    by_time = isinstance(computation.work, TopSpec) and not computation.work.by
+    return not by_time and not isinstance(computation.work, _TAKES_VERSIONS)
 
 
 def _with(spec: PipelineSpec, log: ComputationSpec, takes_back: bool) -> PipelineSpec:

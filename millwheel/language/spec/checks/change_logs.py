@@ -6,7 +6,7 @@ from collections.abc import Container
 
 from millwheel.core.pipeline.graph import retracting_streams
 from millwheel.core.pipeline.spec import ComputationSpec, PipelineSpec
-from millwheel.core.pipeline.work import FOREVER, AggregationSpec, SlicesSpec
+from millwheel.core.pipeline.work import FOREVER, AggregationSpec, SlicesSpec, TopSpec
 from millwheel.core.windows.panes import Accumulation
 from millwheel.language.spec.change_logs.speaking import consumers, undoes
 from millwheel.language.spec.checks.topology import find
@@ -18,7 +18,7 @@ def check_change_logs(reader: NodeReader, spec: PipelineSpec, top: YamlNode) -> 
     """Notes what would make of the versions of a change log something that depends on bundles."""
     for log in spec.computations:
         _check_having(reader, log, top)
-        if log.windowed is None or not _speaks_again(log):
+        if not _changes_rows(log) and (log.windowed is None or not _speaks_again(log)):
             continue
         for each in consumers(log, spec):
             _check_consumer(reader, log, each, top)
@@ -32,6 +32,10 @@ def _speaks_again(computation: ComputationSpec) -> bool:
     )
 
 
+def _changes_rows(computation: ComputationSpec) -> bool:
+    return isinstance(computation.work, TopSpec)
+
+
 def _check_consumer(
     reader: NodeReader, log: ComputationSpec, consumer: ComputationSpec, top: YamlNode
 ) -> None:
@@ -39,11 +43,12 @@ def _check_consumer(
         return
     word = "slices" if isinstance(consumer.work, SlicesSpec) else "window"
     node = find(top, "computations", consumer.name, word)
-    if log.is_change_log and _goes_by_time(consumer):
+    if (log.is_change_log or _changes_rows(log)) and _goes_by_time(consumer):
         reader.bad(
             node,
             f"its input comes from the change log {log.name!r}, of whose versions chance decides"
-            f" which there are, and when; leave out {word}, or give {log.name!r} a window",
+            f" which there are, and when; leave out {word}"
+            + (f", or give {log.name!r} a window" if log.is_change_log else ""),
         )
     elif log.firing.accumulation == Accumulation.ACCUMULATING.value and undoes(consumer):
         reader.problems.warn(

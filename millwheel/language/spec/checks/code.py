@@ -33,6 +33,7 @@ from millwheel.core.pipeline.work import (
     LookupSpec,
     RegularJoinSpec,
     SlicesSpec,
+    TopSpec,
     Work,
 )
 from millwheel.core.windows.contract import Machine
@@ -230,6 +231,14 @@ class CodeChecks:
         word = _CANNOT_UNDO.get(type(work))
         if isinstance(work, RegularJoinSpec) and work.within_us is not None:
             word = "join"  # a row may be taken back when it is no longer kept
+        by_time = isinstance(work, TopSpec) and not work.by
+        if by_time and takes_retractions(computation, self._spec):
+            self._bad(
+                "its input carries retractions, whose rows have the times of their changes, so that"
+                " none is the first or the last; write top with an order of its own, such as"
+                " {by: [version desc], k: 1}",
+                *("computations", computation.name, "deduplicate"),
+            )
         if word is not None and takes_retractions(computation, self._spec):
             self._bad(
                 f"its input carries retractions (accumulation: retracting), which {word} cannot"

@@ -14,9 +14,16 @@ from difflib import get_close_matches
 from typing import Any
 
 from millwheel.connect.own_functions import named_alone
+from millwheel.core.aggregates.families.rows import order_of
 from millwheel.core.aggregates.functions import FUNCTIONS, orders_of
 from millwheel.core.pipeline.spec import ComputationSpec, KeySpec, PipelineSpec, SinkSpec
-from millwheel.core.pipeline.work import BranchesSpec, DeduplicateSpec, LookupSpec, StepsSpec
+from millwheel.core.pipeline.work import (
+    BranchesSpec,
+    DeduplicateSpec,
+    LookupSpec,
+    StepsSpec,
+    TopSpec,
+)
 from millwheel.language.spec.checks.field_flow import exact_fields
 from millwheel.language.spec.checks.topology import find
 from millwheel.language.spec.reading.nodes import YamlNode
@@ -138,6 +145,14 @@ def _of_expressions(
     match computation.work:
         case DeduplicateSpec(fields=fields):
             yield from (_Use(name, streams, (*path, "deduplicate")) for name in fields)
+        case TopSpec(by=by):
+            for text in (order_of(each).text for each in by):
+                plain, where = text.isidentifier(), (*path, "top", "by")
+                yield from (
+                    [_Use(text, streams, where)]
+                    if plain
+                    else _named(compile_text, text, streams, where)
+                )
         case BranchesSpec(branches=branches):
             for branch in branches:
                 yield from _named(

@@ -19,6 +19,7 @@ from millwheel.core.pipeline.work import (
     DeduplicateSpec,
     JoinSpec,
     SlicesSpec,
+    TopSpec,
     WindowedSpec,
 )
 from millwheel.core.windows.contract import LatePolicy, Windowing
@@ -94,5 +95,5 @@ def _reached(outputs: tuple[str, ...], spec: PipelineSpec) -> set[str]:
 def passes_on(computation: ComputationSpec) -> bool:
     """Whether what comes of a record depends on that record alone."""
     return not isinstance(
-        computation.work, CallbackSpec | WindowedSpec | SlicesSpec | DeduplicateSpec
+        computation.work, CallbackSpec | WindowedSpec | SlicesSpec | DeduplicateSpec | TopSpec
     )

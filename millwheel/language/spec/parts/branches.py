@@ -1,6 +1,5 @@
-"""``deduplicate:``, ``branch:`` and ``order_by:`` of a computation.
+"""``branch:`` and ``order_by:`` of a computation.
 
-deduplicate: {by: [client, path], within: 10m}
 branch: {errors: status >= 500, slow: duration > 2, others: otherwise}
 order_by: timestamp
 """
@@ -10,40 +9,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from millwheel.core.pipeline.spec import DEAD_LETTERS
-from millwheel.core.pipeline.work import BranchSpec, DeduplicateSpec
+from millwheel.core.pipeline.work import BranchSpec
+from millwheel.language.spec.ranked.reading import RANKED
 from millwheel.language.spec.reading.nodes import YamlNode
 from millwheel.language.spec.reading.parts import (
     Choice,
-    Duration,
     Entries,
     ExpressionText,
     Field,
-    FilePart,
-    Items,
     Own,
-    Text,
 )
 from millwheel.language.spec.reading.reader import NodeReader
 
 OTHERWISE = "otherwise"
 _BRANCH = "{errors: status >= 500, others: otherwise}"
-_DEDUPLICATE = FilePart(
-    "{by: [client, path], within: 10m}",
-    {
-        "by": Field(
-            "fields", Items(Text("client")), "the fields that copies share; without it, the value"
-        ),
-        "within": Field(
-            "within_us",
-            Duration(1),
-            "for how long copies are expected, in event time",
-            "for how long copies are expected; write for example within: 10m",
-        ),
-    },
-    DeduplicateSpec(0),
-)
 SORTING = {
-    "deduplicate": Field("", _DEDUPLICATE, "[which records are copies](pipeline.md#deduplicate)"),
+    **RANKED,
     "branch": Field(
         "",
         Own((Entries(ExpressionText("status >= 500"), _BRANCH, named=True),)),
@@ -64,12 +45,6 @@ ORDER = Field(
     "`timestamp`: the records of a key come [in the order of their times](pipeline.md#order_by)",
     default="as they come",
 )
-
-
-def read_deduplicate(reader: NodeReader, node: YamlNode | None) -> DeduplicateSpec | None:
-    """None if there is none, or it cannot be read."""
-    values = _DEDUPLICATE.read(reader, node)
-    return DeduplicateSpec(**values) if "within_us" in values else None
 
 
 def read_branches(reader: NodeReader, node: YamlNode | None) -> tuple[BranchSpec, ...]:

@@ -39,7 +39,6 @@ from millwheel.language.spec.parts.branches import (
     SORTING,
     check_sorting,
     read_branches,
-    read_deduplicate,
 )
 from millwheel.language.spec.parts.computation_fields import (
     CALLBACK,
@@ -56,6 +55,7 @@ from millwheel.language.spec.parts.lookups import read_lookup
 from millwheel.language.spec.parts.slices import ANSWER_FIELDS, check_slices, read_slices
 from millwheel.language.spec.parts.steps import STEPS, read_steps
 from millwheel.language.spec.parts.windows import read_trigger, read_window
+from millwheel.language.spec.ranked.reading import check_ranked, read_deduplicate, read_top
 from millwheel.language.spec.reading.nodes import YamlNode
 from millwheel.language.spec.reading.reader import NodeReader
 from millwheel.language.spec.visitors.counts import (
@@ -85,6 +85,7 @@ def read_computation(
     dictionary = read_dictionary(reader, fields.get("dictionary"))
     scatter, divided = read_skew(reader, fields, inputs)
     check_sorting(reader, fields)
+    check_ranked(reader, fields)
     match_all = SORTING["match"].value(reader, fields.get("match"), False)
     outputs = (
         _outputs(reader, node, fields)
@@ -95,6 +96,7 @@ def read_computation(
         read_enrich(reader, fields, inputs),
         read_lookup(reader, fields, inputs),
         read_deduplicate(reader, fields.get("deduplicate")),
+        read_top(reader, fields.get("top")),
         dictionary,
         BranchesSpec(branches, match_all) if branches else None,
     )
@@ -251,7 +253,7 @@ def _check_form(
         reader.bad(
             node,
             "does nothing; write callback: module:Class, or window: {tumbling: 1m} and"
-            " aggregate: {hits: count}, or map, flat_map, filter, deduplicate, branch, join,"
+            " aggregate: {hits: count}, or map, flat_map, filter, deduplicate, top, branch, join,"
             " enrich, slices, dictionary or uv",
         )
 
@@ -304,7 +306,7 @@ def _check_steps(
                 fields[name],
                 f"{name} is for computations with a window, not for {', '.join(steps)}; {fix}",
             )
-    kinds = [name for name in ("deduplicate", "branch") if name in fields]
+    kinds = [name for name in ("deduplicate", "top", "branch") if name in fields]
     others = [name for name in steps if name not in (*kinds, "match")]
     if len(kinds) > 1 or (kinds and others):
         first, second = [*kinds, *others][:2]

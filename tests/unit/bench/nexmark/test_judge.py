@@ -56,6 +56,22 @@ def test_of_a_change_log_the_newest_row_of_each_key_counts(
     assert judged(CHANGES, events, rows).wrong == wrong
 
 
+@pytest.mark.parametrize(
+    ("changes", "wrong"),
+    [
+        ([("+", 1), ("+", 2), ("-", 1), ("+", 7), ("-", 2), ("+", 9)], 1),
+        ([("+", 7), ("+", 7), ("+", 9)], 0),
+        ([("+", 7), ("+", 7), ("+", 9), ("-", 8)], 1),
+    ],
+)
+def test_of_marked_rows_those_that_are_left_count(
+    changes: list[tuple[str, int]], wrong: int, events: Path
+) -> None:
+    query = Query("", "", "select price from bid", ("price",), marked=True)
+    rows = [{"change": mark, "price": price} for mark, price in changes]
+    assert judged(query, events, rows).wrong == wrong
+
+
 def test_rows_are_read_from_all_files_below_a_folder(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "1.jsonl").write_text('{"x": 1}\n{"x": 2}\n')

@@ -18,6 +18,7 @@ from millwheel.core.pipeline.work import (
     SlicesSpec,
     StepsSpec,
     TableSpec,
+    TopSpec,
     WindowCallbackSpec,
     WindowedSpec,
     Work,
@@ -31,6 +32,7 @@ KINDS = {
     "callback: 'm:C', options: {n: 1}, window: {tumbling: 1m}, where: n > 1": WindowCallbackSpec,
     "filter: n > 1, map: {n: n}, output: out": StepsSpec,
     "deduplicate: {within: 1m}, output: out": DeduplicateSpec,
+    "top: {by: [n desc, ts], k: 3, rank: place}, output: out": TopSpec,
     "branch: {out: n > 1}, match: all": BranchesSpec,
     "window: {tumbling: 1m}, output: out": AggregationSpec,
     "window: {tumbling: 1m}, aggregate: {n: count}, trigger: {after_count: 2}, output: out": (

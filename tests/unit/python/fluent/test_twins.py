@@ -47,6 +47,14 @@ computations:
     input: {big: {key: path}}
     deduplicate: {within: 10m, by: [path, kb]}
     output: once
+  best:
+    input: {rest: {key: path}}
+    top: {by: [kb desc, path], k: 3, rank: place}
+    output: best
+  newest:
+    input: {rest: {key: path}}
+    deduplicate: {keep: last}
+    output: newest
   both:
     input: {big: {key: path}, rest: {key: path}}
     window: {session: 5m}
@@ -169,6 +177,8 @@ wide = slim.filter("kb > 2", output="wide")
 big, rest = wide.branch({"big": "kb > 9", "rest": "otherwise"}, match="all", name="sort",
   shards=2, standby=1)
 once = big.key_by("path").deduplicate("path", "kb", within="10m", name="once")
+best = rest.key_by("path").top("kb desc", "path", k=3, rank="place", name="best")
+newest = rest.key_by("path").deduplicate(keep="last", name="newest")
 both = big.key_by("path").join(rest.key_by("path"), Sessions("5m"), how="outer", name="both")
 lone = big.key_by("path").join(rest.key_by("path"), how="anti", ttl={"big": "7d"}, name="lone")
 priced = big.key_by("path").enrich(once.key_by("path"), field="price", missing="drop",

@@ -1,0 +1,1 @@
+"""Rows in order: the first so many records of each key."""

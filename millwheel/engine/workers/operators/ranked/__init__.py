@@ -1,0 +1,1 @@
+"""Computations that keep the records of each key in order."""

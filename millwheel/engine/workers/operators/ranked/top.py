@@ -1,0 +1,70 @@
+"""The first records of each key, as a change log: ``top:``, and ``deduplicate:`` with ``keep``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from millwheel.api import Computation, Context, ValueHandle, ValueState
+from millwheel.core.aggregates.families.rows import Entry
+from millwheel.core.formats.codec import decode_value, encode_value
+from millwheel.core.model.records import Record
+from millwheel.core.ranked.ranking import Ranking
+from millwheel.core.windows.panes import retracted
+
+
+class FirstRows(Computation):
+    """Passes on how the first rows of a key have changed with what came together: first all rows
+    that are not among them any more, each taken back, then those that are new. All have the latest
+    time of what came, but a new row whose record is among it has its own."""
+
+    first: ValueState[list[Any]] = ValueState(list)
+    owed: ValueState[list[Any]] = ValueState(list)
+
+    def __init__(self, ranking: Ranking, outputs: tuple[str, ...], takes_back: bool) -> None:
+        self._ranking = ranking
+        self._outputs = outputs
+        self._takes_back = takes_back
+
+    def process_batch(self, ctx: Context, records: Sequence[Record]) -> None:
+        """The records of a key."""
+        records = [_plain(record) for record in records]
+        before = self.first.get() or []
+        after = self._after(before, records)
+        if after is before:
+            return
+        _keep(self.first, after)
+        gone, new = self._ranking.differences(before, after)
+        if not gone and not new:
+            return
+        times = [record.timestamp for record in records]
+        earliest, latest = min(times), max(times)
+        for stream in self._outputs:
+            for row in gone:
+                ctx.produce(stream, retracted(row), timestamp=latest)
+            for row, at in new:
+                ctx.produce(stream, row, timestamp=at if at >= earliest else latest)
+
+    def _after(self, before: list[Entry], records: Sequence[Record]) -> list[Entry]:
+        if not self._takes_back:
+            return self._ranking.added(before, records)
+        owed = self.owed.get() or []
+        after, still = self._ranking.changed(before, owed, records)
+        if still or owed:
+            _keep(self.owed, still)
+        return after
+
+
+def _keep(state: ValueHandle[list[Any]], entries: list[Entry]) -> None:
+    if entries:
+        state.set(entries)
+    else:
+        state.clear()
+
+
+def _plain(record: Record) -> Record:
+    """The record with a value as it comes back from state: an object is a map."""
+    if isinstance(record.value, dict):
+        return record
+    value = decode_value(encode_value(record.value))
+    return Record(record.key, value, record.timestamp, record.stream)

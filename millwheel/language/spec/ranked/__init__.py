@@ -1,0 +1,1 @@
+"""How rows in order are written: ``top:``, and ``deduplicate:`` with ``keep``."""

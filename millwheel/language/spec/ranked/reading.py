@@ -1,0 +1,148 @@
+"""``top:``, and ``deduplicate:`` with ``keep`` and without a time.
+
+top: {by: [price desc, at], k: 10, rank: place}
+deduplicate: {keep: last}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from millwheel.core.aggregates.families.rows import order_of
+from millwheel.core.pipeline.work import DeduplicateSpec, TopSpec
+from millwheel.language.spec.reading.nodes import YamlNode
+from millwheel.language.spec.reading.parts import (
+    Choice,
+    Duration,
+    Field,
+    FilePart,
+    Items,
+    Number,
+    Own,
+    Text,
+)
+from millwheel.language.spec.reading.reader import NodeReader
+
+_MOST = 1_000_000
+"""The most rows of a key: they are written together at each change."""
+_EXAMPLE = "{by: [price desc, at], k: 10}"
+
+
+def _rank(reader: NodeReader, node: YamlNode) -> str:
+    text = reader.text(node, "place")
+    if text and not text.isidentifier():
+        reader.bad(node, f"is the name of a field, not {text[:40]!r}; write rank: place")
+        return ""
+    return text
+
+
+_TOP = FilePart(
+    _EXAMPLE,
+    {
+        "by": Field(
+            "by",
+            Items(Text("price desc")),
+            "fields or expressions, each with `asc` (the default) or `desc`; among equals the"
+            " earliest comes first",
+            "what the order is; write for example by: [price desc, at]",
+        ),
+        "k": Field(
+            "k",
+            Number(1, _MOST),
+            "how many records of each key",
+            "how many records of each key; write for example k: 10",
+        ),
+        "rank": Field(
+            "rank",
+            Own((Text("place"),), _rank),
+            "a field for the place of each record, from 1",
+            default="none",
+        ),
+    },
+    TopSpec(),
+)
+_DEDUPLICATE = FilePart(
+    "{by: [client, path], within: 10m}",
+    {
+        "by": Field(
+            "fields", Items(Text("client")), "the fields that copies share; without it, the value"
+        ),
+        "within": Field(
+            "within_us",
+            Duration(1),
+            "for how long copies are expected, in event time; without it, `keep` says which record"
+            " of each key stays",
+        ),
+        "keep": Field(
+            "",
+            Choice(("first", "last")),
+            "`last` or, without `within`, `first`: of all records of a key the one with the latest"
+            " or the earliest time, [as it changes](pipeline.md#keep)",
+            default="`first`",
+        ),
+    },
+    DeduplicateSpec(0),
+)
+RANKED = {
+    "deduplicate": Field("", _DEDUPLICATE, "[which records are copies](pipeline.md#deduplicate)"),
+    "top": Field("", _TOP, "[the first records of each key by an order](pipeline.md#top)"),
+}
+"""The fields of a computation that chooses among the records of a key."""
+
+
+def check_ranked(reader: NodeReader, fields: Mapping[str, YamlNode]) -> None:
+    """Notes weak productions: after a crash the changes would be others, and some have counted."""
+    copies = fields.get("deduplicate")
+    kept = copies is not None and copies.is_map and "within" not in copies.value
+    if ("top" in fields or kept) and "productions" in fields:
+        if fields["productions"].value == "weak":
+            reader.bad(
+                fields["productions"],
+                "weak productions leave before they are durable, and after a crash other rows could"
+                " be taken back than those that have left; leave it out",
+            )
+
+
+def read_deduplicate(reader: NodeReader, node: YamlNode | None) -> DeduplicateSpec | TopSpec | None:
+    """None if there is none, or it cannot be read."""
+    values = _DEDUPLICATE.read(reader, node)
+    if node is None or not node.is_map:
+        return None
+    keep = _DEDUPLICATE.fields["keep"].value(reader, node.value.get("keep"), "")
+    if keep == "last" and "within_us" in values:
+        reader.bad(
+            node.value["within"],
+            "keep: last is the last record of a key for ever; leave within out",
+        )
+    elif keep and "within_us" not in values and "fields" in values:
+        reader.bad(
+            node.value["by"],
+            f"keep: {keep} is one record of each key; leave by out, and name its fields in the key"
+            " as well",
+        )
+    elif keep and "within_us" not in values:
+        return TopSpec(latest=keep == "last")
+    elif "within_us" in values:
+        return DeduplicateSpec(**values)
+    elif "within" not in node.value and "keep" not in node.value:
+        reader.missing(
+            node,
+            "within",
+            "for how long copies are expected; write for example within: 10m, or keep: first for"
+            " one record of each key",
+        )
+    return None
+
+
+def read_top(reader: NodeReader, node: YamlNode | None) -> TopSpec | None:
+    """None if there is none, or it cannot be read."""
+    values: dict[str, Any] = _TOP.read(reader, node)
+    if node is None or not {"by", "k"} <= values.keys():
+        return None
+    compiled = [
+        reader.attempt(node.value["by"], partial(reader.language.compile, order_of(text).text))
+        for text in values["by"]
+    ]
+    return TopSpec(**values) if compiled and None not in compiled else None

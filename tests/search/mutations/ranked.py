@@ -1,0 +1,55 @@
+"""Deliberate mistakes about the first rows of a key."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from millwheel.core.model.records import Record
+from millwheel.core.ranked.ranking import Ranking
+from tests.search.mistakes import Context, mistake, replaced
+
+
+@mistake(within=10, features="top", variants="reference")
+def rows_that_are_no_more_among_the_first_stay() -> Context:
+    """What has left is not taken back."""
+    right = Ranking.differences
+    return replaced(Ranking, "differences", lambda *parts: ([], right(*parts)[1]))
+
+
+@mistake(within=10, features="top places", variants="reference")
+def rows_keep_the_place_that_they_came_to() -> Context:
+    """Of those that others have moved down, nothing is said."""
+
+    def wrong(self: Ranking, before: Sequence[Any], after: Sequence[Any]) -> Any:
+        came = [each for each in after if all(each is not one for one in before)]
+        gone = [each for each in before if all(each is not one for one in after)]
+        return (
+            [self._placed(each, before.index(each)) for each in gone],
+            [(self._placed(each, after.index(each)), each[1]) for each in came],
+        )
+
+    return replaced(Ranking, "_shifted", wrong)
+
+
+@mistake(within=30, features="top top_of_changes", variants="reference")
+def no_row_waits_behind_the_first() -> Context:
+    """Where rows are taken back, the next one is not known."""
+    right = Ranking.changed
+
+    def wrong(self: Ranking, *parts: Any) -> Any:
+        kept, owed = right(self, *parts)
+        return kept[: self._k], owed
+
+    return replaced(Ranking, "changed", wrong)
+
+
+@mistake(within=20, features="keep", variants="reference")
+def the_last_record_is_the_one_that_came_last() -> Context:
+    """Whatever its time."""
+    right = Ranking.added
+
+    def wrong(self: Ranking, kept: list[Any], records: Sequence[Record]) -> Any:
+        return right(self, [] if self._latest else kept, records)
+
+    return replaced(Ranking, "added", wrong)
