@@ -32,7 +32,7 @@ def rows_keep_the_place_that_they_came_to() -> Context:
     return replaced(Ranking, "_shifted", wrong)
 
 
-@mistake(within=30, features="top top_of_changes", variants="reference")
+@mistake(within=30, features="top top_of_changes", variants="reference", first=114)
 def no_row_waits_behind_the_first() -> Context:
     """Where rows are taken back, the next one is not known."""
     right = Ranking.changed
