@@ -194,22 +194,14 @@ counts:
   window: {sliding: 10s, every: 2s}
   aggregate: {num: count}
   output: counted
-at:
-  input: counted
-  map: {auction: auction, num: num, at: window_end}
-  output: counts
 most:
-  input: {counts: {key: at}}
-  window: {tumbling: 2s}
+  input: {counted: {key: all}}
+  window: {of: input}
   aggregate: {num: {max: num}}
-  output: largest
-ends:
-  input: largest
-  map: {at: at, num: num}
   output: most
 hot:
-  input: {counts: {key: [at, num]}, most: {key: [at, num]}}
-  window: {tumbling: 2s}
+  input: {counted: {key: num}, most: {key: num}}
+  window: {of: input}
   join: inner
   output: rows""",
         f"""with slid as (
@@ -217,7 +209,7 @@ hot:
     from bid, range(1, 6) as steps(step) group by all)
   select auction, num, last {_US} from slid
   qualify num = max(num) over (partition by last)""",
-        ("counts.auction", "counts.num", "counts.at"),
+        ("counted.auction", "counted.num", "window_end"),
     ),
     "q7": Query(
         "the highest bids of each ten seconds",

@@ -11,10 +11,11 @@ import numpy.typing as npt
 from millwheel.core.columns.batch import key_column, key_list
 from millwheel.core.lazy_polars import pl
 from millwheel.core.model.keys import Key
-from millwheel.core.model.times import MAX_TIME
+from millwheel.core.model.times import MAX_TIME, MIN_TIME
 from millwheel.core.windows.windows import (
     Cumulative,
     Global,
+    OfInput,
     Sessions,
     Sliding,
     Tumbling,
@@ -68,6 +69,20 @@ def assign_array(function: WindowFunction, timestamps: Times) -> Assigned:
             np.full_like(timestamps, window.start), np.full_like(timestamps, window.end)
         )
     raise ValueError(f"{type(function).__name__} windows are not assigned by column")
+
+
+def stated_array(function: OfInput, frame: pl.DataFrame) -> Assigned | None:
+    """The windows that ``function.window_of`` finds in each record, None where one has no bounds of
+    a window."""
+    if not {function.start, function.end} <= set(frame.columns):
+        return None
+    columns = frame[function.start], frame[function.end]
+    if any(column.dtype != pl.Int64 or column.null_count() for column in columns):
+        return None
+    starts, ends = (column.to_numpy() for column in columns)
+    if ((starts < MIN_TIME) | (starts >= ends) | (ends > MAX_TIME)).any():
+        return None
+    return _each_once(starts, ends)
 
 
 def sessions_of(keys: pl.Series, timestamps: Times, gap: int, pieces: bool = False) -> Assigned:

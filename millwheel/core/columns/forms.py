@@ -50,6 +50,7 @@ from millwheel.core.pipeline.work import (
 )
 from millwheel.core.windows.panes import OutputTime
 from millwheel.core.windows.windows import (
+    OfInput,
     Tumbling,
 )
 
@@ -198,25 +199,23 @@ def _why_no_aggregation(computation: ComputationSpec, pipeline: PipelineSpec) ->
             return _WHY_NOT[type(work)]
 
 
-def window_of_join(spec: ComputationSpec, pipeline: PipelineSpec) -> Tumbling | None:
+_JOINED_WHOLE = ("tumbling", "of")
+"""Kinds of windows of which a record has one."""
+
+
+def window_of_join(spec: ComputationSpec, pipeline: PipelineSpec) -> Tumbling | OfInput | None:
     """The windows of a join that can do without an entry for each key and window; None for what
     cannot. Weak productions are named by single records."""
     back = takes_retractions(spec, pipeline)
     join = spec.work
-    if not isinstance(join, JoinSpec) or join.window.kind != "tumbling" or back:
+    if not isinstance(join, JoinSpec) or join.window.kind not in _JOINED_WHOLE or back:
         return None
     windowing = windowing_from_spec(spec)
     window = windowing.window
-    plain = (
-        isinstance(window, Tumbling)
-        and not window.empty
-        and windowing.output_time is OutputTime.END_OF_WINDOW
-    )
-    return (
-        window
-        if isinstance(window, Tumbling) and plain and not spec.identified and not join.condition
-        else None
-    )
+    plain = windowing.output_time is OutputTime.END_OF_WINDOW and not join.condition
+    if not plain or spec.identified or (isinstance(window, Tumbling) and window.empty):
+        return None
+    return window if isinstance(window, Tumbling | OfInput) else None
 
 
 def joins_in_columns(

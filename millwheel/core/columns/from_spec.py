@@ -15,7 +15,7 @@ from millwheel.core.expressions.terms import NoColumns
 from millwheel.core.lazy_polars import dtype, pl
 from millwheel.core.pipeline.spec import INSTANCE, AggregationStage, ComputationSpec
 from millwheel.core.pipeline.work import AggregateSpec
-from millwheel.core.windows.windows import Sliding, Tumbling, WindowFunction
+from millwheel.core.windows.windows import OfInput, Sliding, Tumbling, WindowFunction
 
 
 def typed_plan(
@@ -34,13 +34,16 @@ def typed_plan(
         return str(ex)
 
 
-def fields_used(spec: ComputationSpec, compile_expression: Callable[[str], Any]) -> set[str]:
-    """The fields that conditions and aggregates read."""
+def fields_used(
+    spec: ComputationSpec, window: WindowFunction, compile_expression: Callable[[str], Any]
+) -> set[str]:
+    """The fields that conditions and aggregates read, and windows that are in their records."""
     texts = [
         spec.condition,
         *(text for part in spec.aggregates for text in (part.condition, part.argument)),
     ]
-    return {name for text in texts if text for name in compile_expression(text).fields}
+    used = {name for text in texts if text for name in compile_expression(text).fields}
+    return used | ({window.start, window.end} if isinstance(window, OfInput) else set())
 
 
 def _plan(
@@ -57,11 +60,16 @@ def _plan(
     ]
     key = spec.inputs[0].key
     reads = fields_read(key, compile_expression)
-    used = fields_used(spec, compile_expression) or {*reads[:1]} or ({beside} & fields.keys())
+    used = (
+        fields_used(spec, window, compile_expression) or {*reads[:1]} or ({beside} & fields.keys())
+    )
     if not used:
         raise NoColumns("it reads no field of its records")
     if spec.late_side:  # late records are passed on with all of their fields
         used = {*fields} - {INSTANCE}
+    bounds = (window.start, window.end) if isinstance(window, OfInput) else ()
+    if unknown := [name for name in bounds if fields.get(name) != "int"]:
+        raise NoColumns(f"the field {unknown[0]} of its windows is not known to be int")
     if patterns := sorted(filter(is_pattern, {*key_kinds, *reads, *used})):
         raise NoColumns(
             f"the library of columns takes the name of the field {patterns[0]} for a pattern"

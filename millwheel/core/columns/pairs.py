@@ -11,18 +11,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import numpy as np
-import numpy.typing as npt
-
-from millwheel.core.columns.arrays import assign_array
+from millwheel.core.columns.arrays import Times, assign_array, stated_array
 from millwheel.core.columns.batch import ColumnBatch, key_column, key_list
 from millwheel.core.columns.plan import END, KEY, START, key_parts
-from millwheel.core.formats.codec import encode_value
+from millwheel.core.formats.codec import decode_value, encode_value
 from millwheel.core.lazy_polars import dtype, pl
 from millwheel.core.model.keys import key_bytes
 from millwheel.core.pipeline.spec import ComputationSpec, PipelineSpec
 from millwheel.core.pipeline.work import JoinKind, JoinSpec
-from millwheel.core.windows.windows import Tumbling
+from millwheel.core.windows.windows import OfInput, Tumbling
+from millwheel.errors import RecordError
 
 INPUT, AT, VALUE = "input", "at", "value"
 _SIDES = ("0", "1")
@@ -53,24 +51,37 @@ class Pairing:
     and the names under which the parts of a key are in the results."""
 
     kind: JoinKind
-    window: Tumbling
+    window: Tumbling | OfInput
     streams: tuple[str, str]
     fields: tuple[Mapping[str, str], Mapping[str, str]]
     key_names: tuple[str, ...]
 
-    def bounds(
-        self, timestamps: npt.NDArray[np.int64]
-    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None:
+    def bounds(self, timestamps: Times, values: pl.DataFrame) -> tuple[Times, Times] | None:
         """Start and end of the windows of records; None for times that no column of bounds can
-        hold."""
+        hold, and records that name no window. ``values`` have the fields that are known of
+        them."""
+        if isinstance(self.window, OfInput):
+            stated = stated_array(self.window, values)
+            return None if stated is None else (stated.starts, stated.ends)
         if len(timestamps) and not -_FAR < timestamps.min() <= timestamps.max() < _FAR:
             return None
         assigned = assign_array(self.window, timestamps)
         return assigned.starts, assigned.ends
 
+    def named(self, values: Sequence[bytes]) -> pl.DataFrame:
+        """The fields of encoded values that tell their windows; none where one tells none."""
+        if not isinstance(self.window, OfInput):
+            return pl.DataFrame()
+        try:
+            windows = [self.window.window_of(decode_value(value)) for value in values]
+        except RecordError:
+            return pl.DataFrame()
+        names = self.window.start, self.window.end
+        return pl.DataFrame(windows, dict.fromkeys(names, pl.Int64), orient="row")
+
     def taken(self, batch: ColumnBatch) -> pl.DataFrame | None:
         """The records of one input, to be kept as columns; None where they must be encoded."""
-        bounds, parts = self.bounds(batch.timestamps), key_parts(batch.keys)
+        bounds, parts = self.bounds(batch.timestamps, batch.frame), key_parts(batch.keys)
         keys_fit = batch.keys.dtype in (pl.Int64, pl.String) or isinstance(
             batch.keys.dtype, pl.Struct
         )
@@ -184,7 +195,9 @@ def by_end(groups: pl.DataFrame) -> pl.DataFrame:
     return groups if groups[END].is_sorted() else groups.sort(END, maintain_order=True)
 
 
-def pairing_of(spec: ComputationSpec, pipeline: PipelineSpec, window: Tumbling) -> Pairing:
+def pairing_of(
+    spec: ComputationSpec, pipeline: PipelineSpec, window: Tumbling | OfInput
+) -> Pairing:
     """How a join in tumbling windows pairs columns."""
     left, right = spec.inputs
     streams = [pipeline.stream(each.stream) for each in spec.inputs]

@@ -21,6 +21,7 @@ from millwheel.core.columns.arrays import (
     first_steps,
     none_filled,
     sessions_of,
+    stated_array,
 )
 from millwheel.core.columns.batch import (
     AnyBatch,
@@ -40,6 +41,7 @@ from millwheel.core.windows.windows import (
     Count,
     Cumulative,
     Forever,
+    OfInput,
     SessionPieces,
     Sessions,
     Sliding,
@@ -155,7 +157,7 @@ class ColumnPlan:
             )
         if isinstance(self.window, Forever):
             return self._of_keys(keys, stamps, bundle)
-        assigned = self._assign(keys, stamps)
+        assigned = self._assign(keys, stamps, frame)
         if len(assigned.rows) != len(stamps) or isinstance(self.window, Sliding):
             keys, bundle = keys[assigned.rows], bundle[assigned.rows]
         columns = [
@@ -247,7 +249,7 @@ class ColumnPlan:
             lazy = lazy.with_columns(staged)
         return lazy.with_columns(prepared).select(names).collect(engine="in-memory")
 
-    def _assign(self, keys: pl.Series, timestamps: Int64s) -> Assigned:
+    def _assign(self, keys: pl.Series, timestamps: Int64s, frame: pl.DataFrame) -> Assigned:
         if isinstance(self.window, Sessions):
             return sessions_of(
                 keys, timestamps, self.window.gap, isinstance(self.window, SessionPieces)
@@ -255,13 +257,22 @@ class ColumnPlan:
         try:
             if isinstance(self.window, Cumulative):  # its machine adds the steps up
                 return first_steps(self.window, timestamps)
-            return assign_array(self.window, timestamps)
+            return self._each_alone(timestamps, frame)
         except RecordError:  # a year that the time zone does not know; one by one it shows whose
             raise Unfit from None
 
+    def _each_alone(self, timestamps: Int64s, frame: pl.DataFrame) -> Assigned:
+        """The windows of each record, whatever the others are."""
+        if not isinstance(self.window, OfInput):
+            return assign_array(self.window, timestamps)
+        assigned = stated_array(self.window, frame)
+        if assigned is None:
+            raise Unfit
+        return assigned
+
     def too_late(self, batch: ColumnBatch, watermark: int) -> npt.NDArray[np.bool_]:
         """Which of the records that count have no window that ends after ``watermark``."""
-        assigned = assign_array(self.window, batch.timestamps)
+        assigned = self._each_alone(batch.timestamps, batch.frame)
         late = np.ones(len(batch), np.bool_)
         late[assigned.rows[still_open(assigned.ends, watermark)]] = False
         if self.condition is not None:
@@ -270,14 +281,14 @@ class ColumnPlan:
 
     def late(self, batch: ColumnBatch, watermark: int) -> npt.NDArray[np.bool_] | None:
         """Which records are of a window that ends at or before ``watermark``. None when there is
-        none, and where a record has several windows, or one that does not depend on its time."""
-        if batch.earliest >= watermark or isinstance(
-            self.window, (Sliding, Cumulative, Count, Forever)
-        ):
+        none, and where a record has several windows, or one that does not depend on its time.
+        Raises Unfit as :meth:`group`."""
+        if isinstance(self.window, (Sliding, Cumulative, Count, Forever)):
             return None
-        late = np.logical_not(
-            still_open(assign_array(self.window, batch.timestamps).ends, watermark)
-        )
+        if batch.earliest >= watermark and not isinstance(self.window, OfInput):
+            return None
+        ends = self._each_alone(batch.timestamps, batch.frame).ends
+        late = np.logical_not(still_open(ends, watermark))
         return late if late.any() else None
 
     def merge(self, groups: Sequence[pl.DataFrame]) -> pl.DataFrame:

@@ -85,10 +85,12 @@ class SlicePlan(ColumnPlan):
         does."""
         if batch.earliest >= by_us:
             return None
-        open_still = still_open(self._assign(batch.keys, batch.timestamps).ends, by_us)
+        open_still = still_open(self._assign(batch.keys, batch.timestamps, batch.frame).ends, by_us)
         return None if open_still.all() else ~open_still
 
-    def _assign(self, keys: pl.Series, timestamps: npt.NDArray[np.int64]) -> Assigned:
+    def _assign(
+        self, keys: pl.Series, timestamps: npt.NDArray[np.int64], frame: pl.DataFrame
+    ) -> Assigned:
         """Assign each distinct slice once, not each record: most ``timestamps`` are near to each
         other."""
         starts, ends = np.empty_like(timestamps), np.empty_like(timestamps)

@@ -29,6 +29,7 @@ from millwheel.core.windows.windows import (
     Cumulative,
     Forever,
     Global,
+    OfInput,
     SessionPieces,
     Sessions,
     Sliding,
@@ -136,7 +137,7 @@ def _fires_again(windowing: Windowing) -> str:
     window, trigger = windowing.window, windowing.trigger
     if isinstance(window, Forever):
         return "each group is merged with what its key has"
-    stays = isinstance(window, Tumbling | Global) or (
+    stays = isinstance(window, Tumbling | Global | OfInput) or (
         isinstance(window, Sliding) and not window.changes
     )
     late = isinstance(trigger, AfterWatermark) and trigger.early is None and not trigger.shares()
@@ -172,7 +173,7 @@ def _why_no_groups(windowing: Windowing) -> str:
         return f"sessions look at each record where {why}"
     if isinstance(window, WindowPieces):
         return "a part of a divided key looks at each record"
-    if not can_assign(window) and not isinstance(window, Count | Sessions | Forever):
+    if not can_assign(window) and not isinstance(window, Count | OfInput | Sessions | Forever):
         return "its windows are code of your own"
     if isinstance(window, Cumulative) and not _adds_steps(windowing):
         return "cumulative windows with a trigger or late: refire look at each record"

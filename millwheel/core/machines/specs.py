@@ -10,11 +10,11 @@ from millwheel.core.aggregates.aggregation import Buffered, Evaluate
 from millwheel.core.aggregates.specs import compile_aggregation
 from millwheel.core.machines.choice import make_machine
 from millwheel.core.pipeline.spec import AggregationStage, ComputationSpec
-from millwheel.core.pipeline.work import FOREVER, WindowCallbackSpec, WindowSpec
+from millwheel.core.pipeline.work import FOREVER, JoinSpec, WindowCallbackSpec, WindowSpec
 from millwheel.core.slices.levels import slice_levels
 from millwheel.core.windows.contract import LatePolicy, Machine, Windowing
 from millwheel.core.windows.kinds import WINDOW_KINDS
-from millwheel.core.windows.panes import Accumulation, OutputTime
+from millwheel.core.windows.panes import Accumulation, OutputTime, stated_window
 from millwheel.core.windows.trees import trigger_from_tree
 from millwheel.core.windows.windows import (
     Count,
@@ -22,10 +22,12 @@ from millwheel.core.windows.windows import (
     Custom,
     Forever,
     Global,
+    OfInput,
     SessionPieces,
     Sessions,
     Sliding,
     Tumbling,
+    Window,
     WindowFunction,
     WindowPieces,
 )
@@ -75,7 +77,7 @@ def _custom(options: Mapping[str, Any], load: Load | None) -> WindowFunction:
     settings = {name: value for name, value in options.items() if name != "factory"}
     window_function = load(options["factory"])(**settings)
     if isinstance(
-        window_function, (Tumbling, Sliding, Sessions, Global, Count, Cumulative, Custom)
+        window_function, (Tumbling, Sliding, Sessions, Global, Count, Cumulative, OfInput, Custom)
     ):
         return window_function
     assign = getattr(window_function, "assign", None)
@@ -96,16 +98,27 @@ def windowing_from_spec(
     if windowed is None:
         raise ValueError(f"{spec.name} has no window; write for example window: {{tumbling: 1m}}")
     firing = windowed.firing
+    window = window_from_spec(windowed.window, load)
     return Windowing(
-        window=_of_stage(window_from_spec(windowed.window, load), spec.stage),
+        window=_of_stage(window, spec.stage),
         trigger=trigger_from_tree(firing.trigger, load),
         accumulation=_choice(Accumulation, firing.accumulation, "accumulation"),
         allowed_lateness=firing.allowed_lateness_us,
         output_time=_choice(OutputTime, firing.output_time, "output_time"),
         late=LatePolicy.REFIRE if firing.late == LatePolicy.REFIRE.value else LatePolicy.DROP,
         takes_retractions=takes_retractions,
-        stated=spec.stage is AggregationStage.FINAL,
+        stated_in=_stated_in(spec, window),
     )
+
+
+def _stated_in(spec: ComputationSpec, window: WindowFunction) -> Callable[[Any], Window] | None:
+    """What finds the window in a value, where the values are not those that a window of the input
+    knows."""
+    if spec.stage is AggregationStage.FINAL:
+        return stated_window
+    if isinstance(window, OfInput) and isinstance(spec.work, WindowCallbackSpec | JoinSpec):
+        return lambda numbered: window.window_of(numbered[1])
+    return None
 
 
 def _of_stage(window: WindowFunction, stage: AggregationStage) -> WindowFunction:

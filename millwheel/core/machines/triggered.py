@@ -34,12 +34,11 @@ from millwheel.core.windows.panes import (
     pane_of,
     remember_pane,
     retract_pane,
-    stated_window,
 )
 from millwheel.core.windows.requests import Requests
 from millwheel.core.windows.state import CLOSED, SPOKEN, WindowState
 from millwheel.core.windows.triggers import Default
-from millwheel.core.windows.windows import Window
+from millwheel.core.windows.windows import OfInput, Window
 from millwheel.errors import RecordError
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -57,6 +56,9 @@ class TriggeredMachine:
         self._sized = windowing.trigger.needs_bytes
         self._undoes = windowing.takes_retractions
         self._keeps = windowing.takes_retractions and not aggregation.subtracts
+        window = windowing.window
+        stated_in = window.window_of if isinstance(window, OfInput) else None
+        self._stated_in = windowing.stated_in or stated_in
 
     # --- records ----------------------------------------------------------------------------------
 
@@ -73,9 +75,9 @@ class TriggeredMachine:
             prepared = self.aggregation.prepare(value)
             if prepared is FILTERED:
                 return None
-            return prepared, [
-                stated_window(value)
-            ] if self.windowing.stated else self.windowing.window.assign(timestamp)
+            if self._stated_in is not None:
+                return prepared, (self._stated_in(value),)
+            return prepared, self.windowing.window.assign(timestamp)
         except RecordError as ex:
             call.effects.rejected.append(rejected(call.key, value, timestamp, ex))
             return None

@@ -11,7 +11,7 @@ fires: while it stands, the output watermark must not pass its time.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Protocol
@@ -54,8 +54,8 @@ class Windowing:
     """Where, when and how: everything about windows but the aggregation.
 
     ``takes_retractions`` is set when the input may contain retractions: then the data that undoes a
-    record is kept. ``stated``: the records are the results of windows, and say themselves to which
-    window they belong.
+    record is kept. ``stated_in`` is set where the values are results of windows in a form of their
+    own: it gives the window of a value, or raises RecordError.
     """
 
     window: WindowFunction
@@ -65,7 +65,7 @@ class Windowing:
     output_time: OutputTime = OutputTime.END_OF_WINDOW
     late: LatePolicy = LatePolicy.DROP
     takes_retractions: bool = False
-    stated: bool = False
+    stated_in: Callable[[Any], Window] | None = None
 
 
 class TimerEffect(msgspec.Struct, frozen=True):

@@ -16,6 +16,7 @@ from millwheel.core.windows.windows import (
     Count,
     Cumulative,
     Global,
+    OfInput,
     Sessions,
     Sliding,
     Tumbling,
@@ -29,6 +30,7 @@ class OptionForm(Enum):
     DURATION = auto()
     NUMBER = auto()
     TIME_ZONE = auto()
+    FIELD = auto()
     EMIT = auto()
     """One of two words: ``all``, which is false, or the attribute itself."""
 
@@ -36,7 +38,8 @@ class OptionForm(Enum):
 @dataclass(frozen=True, slots=True)
 class WindowOption:
     """An option of a kind of windows: its ``word`` in the file, the ``attribute`` of a window that
-    it is, the least value it may have (a number also has a most), and one sentence."""
+    it is, the least value it may have (a number also has a most), one sentence, and the text that
+    it is where a file leaves it out."""
 
     word: str
     attribute: str
@@ -45,6 +48,7 @@ class WindowOption:
     required: bool = False
     most: int = 2**31
     text: str = ""
+    default: str = ""
 
     @property
     def setting(self) -> str:
@@ -54,7 +58,7 @@ class WindowOption:
     def written(self, window: Any) -> Any:
         """The value in a file; None where it is left out."""
         value = getattr(window, self.attribute)
-        if not value:
+        if not value or value == self.default:
             return None
         if self.form is OptionForm.EMIT:
             return self.attribute
@@ -64,12 +68,15 @@ class WindowOption:
 @dataclass(frozen=True, slots=True)
 class WindowKind:
     """A kind of windows. ``size`` is the option that is written with the word of the kind (None:
-    there is none)."""
+    there is none). ``behind`` is then what stands behind the word ("": ``true``, or nothing), and
+    ``text`` one sentence."""
 
     word: str
     make: Callable[..., WindowFunction]
     size: WindowOption | None = None
     more: tuple[WindowOption, ...] = ()
+    behind: str = ""
+    text: str = ""
 
     @property
     def options(self) -> tuple[WindowOption, ...]:
@@ -108,7 +115,7 @@ _ROWS = (
     _sized("tumbling", Tumbling, "size", "one after the other", _OFFSET, _TIME_ZONE, _EMPTY),
     _sized("sliding", Sliding, "size", "overlapping", _EVERY, _OFFSET, _CHANGES),
     _sized("session", Sessions, "gap", "as long as records come closer than this"),
-    WindowKind("global", Global),
+    WindowKind("global", Global, text="one window for all of time"),
     WindowKind(
         "count",
         Count,
@@ -126,6 +133,28 @@ _ROWS = (
         _TIME_ZONE,
         _CHANGES,
     ),
+    WindowKind(
+        "of",
+        OfInput,
+        more=(
+            WindowOption(
+                "start",
+                "start",
+                OptionForm.FIELD,
+                text="the field with the start of the window",
+                default="window_start",
+            ),
+            WindowOption(
+                "end",
+                "end",
+                OptionForm.FIELD,
+                text="the field with the end of the window",
+                default="window_end",
+            ),
+        ),
+        behind="input",
+        text="the windows that the records are results of",
+    ),
 )
 WINDOW_KINDS: Mapping[str, WindowKind] = {kind.word: kind for kind in _ROWS}
 
@@ -135,7 +164,6 @@ def window_tree(window: Any) -> Any:
     for kind in _ROWS:
         if type(window) is kind.make:
             written = {option.word: option.written(window) for option in kind.options}
-            return {
-                word: value for word, value in written.items() if value is not None
-            } or kind.word
+            settings = {word: value for word, value in written.items() if value is not None}
+            return {kind.word: kind.behind, **settings} if kind.behind else settings or kind.word
     return None

@@ -8,12 +8,13 @@ record a window of its own first, and windows of one key that belong together be
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from millwheel.core.model.times import MAX_TIME, MIN_TIME, duration_text, duration_us
 from millwheel.core.windows.zones import Days
+from millwheel.errors import RecordError
 
 DAY = 86_400_000_000  # Fixed: µs
 
@@ -320,6 +321,44 @@ class Cumulative:
         base = self.base(timestamp)
         ends = range(self.step(base, timestamp), base.end, self.every)
         return [Window(base.start, end) for end in ends] + [base]
+
+
+@dataclass(frozen=True, slots=True)
+class OfInput:
+    """The windows of results: a record that is the result of a window is in that very window, be it
+    a session. ``start`` and ``end`` are the fields that have its bounds, in µs."""
+
+    start: str = "window_start"
+    end: str = "window_end"
+
+    merging = False
+
+    def assign(self, timestamp: int) -> Sequence[Window]:
+        """Raises ValueError: only the whole record knows, see :meth:`window_of`."""
+        raise ValueError("the windows of results are in their records, not in their timestamps")
+
+    def window_of(self, record: Any) -> Window:
+        """The window of a record. RecordError where its fields are no bounds of a window."""
+        if not isinstance(record, Mapping):
+            raise RecordError(
+                f"window: {{of: input}} takes results of windows, with the fields {self.start} and"
+                f" {self.end}; a {type(record).__name__} has no fields"
+            )
+        bounds = record.get(self.start), record.get(self.end)
+        for name, bound in zip((self.start, self.end), bounds, strict=True):
+            if type(bound) is not int:
+                has = f"{name} {bound!r:.80}" if name in record else f"no field {name!r}"
+                raise RecordError(
+                    "window: {of: input} takes results of windows, whose bounds are whole numbers"
+                    f" of µs; the record has {has}"
+                )
+        start, end = bounds
+        if not MIN_TIME <= start < end <= MAX_TIME:
+            raise RecordError(
+                f"window: {{of: input}}: {self.start} {start} and {self.end} {end} are no window,"
+                " which starts before it ends, within all of time"
+            )
+        return Window(start, end)
 
 
 @dataclass(frozen=True, slots=True)

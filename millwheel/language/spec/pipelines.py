@@ -30,6 +30,7 @@ from millwheel.language.spec.checks.topology import (
     check_cycles,
     check_endless,
     check_streams,
+    check_windows_of_input,
     uncertain_names,
 )
 from millwheel.language.spec.functions import FUNCTIONS, read_functions
@@ -289,6 +290,7 @@ def _check(reader: NodeReader, top: YamlNode, parts: _Parts, check_code: bool) -
     check_streams(reader, spec, top, uncertain_names(reader, top))
     check_endless(reader, spec, top)
     check_change_logs(reader, spec, top)
+    check_windows_of_input(reader, spec, top)
     check_field_types(reader, spec, top)
     check_queries(reader, spec, top)
     if not check_code:

@@ -91,6 +91,8 @@ def window_text(window: WindowSpec) -> str:
         return f"sessions, gap {duration_text(options['gap_us'])}"
     if window.kind == "count":
         return f"{options['count']} records"
+    if window.kind == "of":
+        return "windows of the input's results"
     words = [window.kind]
     if "size_us" in options:
         words.append(duration_text(options["size_us"]))

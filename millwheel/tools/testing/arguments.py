@@ -16,6 +16,7 @@ from millwheel.core.windows.windows import (
     Custom,
     Forever,
     Global,
+    OfInput,
     Sessions,
     Sliding,
     Tumbling,
@@ -23,7 +24,7 @@ from millwheel.core.windows.windows import (
 )
 
 E_ = TypeVar("E_", bound=Enum)
-_WINDOWS = (Tumbling, Sliding, Sessions, Global, Count, Cumulative, Custom, Forever)
+_WINDOWS = (Tumbling, Sliding, Sessions, Global, Count, Cumulative, OfInput, Custom, Forever)
 _FAR = MAX_TIME // 2  # Fixed: later times are mistakes
 
 

@@ -77,8 +77,8 @@ _APART = (
 
 
 _OF_WINDOWS = """windowed two_stages rows_in_order aggregate side refire lateness trigger retracting
-    accumulating discarding early behind_global weak_count missing_field count_of_field sum min
-    max mean count_distinct top_k collect first last stddev count_distinct_in_columns
+    of_window accumulating discarding early behind_global weak_count missing_field count_of_field
+    sum min max mean count_distinct top_k collect first last stddev count_distinct_in_columns
     approx_count_distinct_in_columns output_time processing_time_trigger tumbling_window
     sliding_window changes_window session_window cumulative_window count_window global_window
     change_log results having"""
@@ -138,6 +138,8 @@ def _suits_columns(draft: Draft, tree: dict[str, Any]) -> bool:
         return False
     names = [name for name in tree["aggregate"] if name != "n"]
     tree["aggregate"].update({name: _of_columns(draft, name, tree) for name in names})
+    if "of_window" in draft.wanted:
+        tree.pop("output_time", None)
     if draft.rng.random() < 0.7:
         for name, words in (
             ("trigger", ()),
@@ -196,6 +198,7 @@ REFUSED = (
     "take back",
     "emit: changes",
     "comes from the change log",  # pipeline.md, Change logs: windows behind one
+    "which the watermark may overtake",  # windows.md: windows of results
 )
 """What the pages refuse, and the generator does not foresee."""
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from tests.search.generate.draft import Draft
 from tests.search.generate.inputs import take_input, take_pair
-from tests.search.generate.windows import draw_window
+from tests.search.generate.windows import draw_window, of_input
 from tests.search.script import Action, Push
 
 _TOGETHER = ("callbacks:Orders", "callbacks:Brief", "callbacks:Mixed", "callbacks:Free")
@@ -187,13 +187,13 @@ def joined(draft: Draft, name: str) -> Any:
     found = take_pair(draft)
     if found is None:
         return None
-    given, _, _, key = found
+    given, one, other, key = found
     window = draw_window(
         draft, {"sliding", "tumbling", "session", "cumulative", "count", "global"}, changes=False
     )
     tree = {
         "input": given,
-        "window": window,
+        "window": of_input(draft, (one, other), window),
         "join": draft.pick(["inner", "left", "outer"]),
         "output": name,
     }

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Any
 
 from millwheel.core.aggregates.functions import FUNCTIONS
-from tests.search.generate.draft import Draft
+from tests.search.generate.draft import Draft, Flow
 from tests.search.generate.inputs import take_input
 from tests.search.reference import expressions
 
@@ -56,6 +56,18 @@ def draw_window(draft: Draft, kinds: set[str], changes: bool = True) -> Any:
     window = draft.pick(w for w in _WINDOWS[kind] if changes or "emit" not in w or kind == "empty")
     draft.features.add(f"{kind}_window")
     return window
+
+
+def of_input(draft: Draft, flows: Sequence[Flow], window: Any) -> Any:
+    """The windows of results, in place of others that were drawn. Drawn apart, so that the rest of
+    the pipeline is what it was."""
+    share = 0.9 if "of_window" in draft.wanted else 0.25
+    bounds = {"window_start", "window_end"}
+    suits = all(bounds <= flow.fields for flow in flows) and "emit" not in str(window)
+    if not suits or Random(repr((draft.tree, "of"))).random() >= share:
+        return window
+    draft.features.add("of_window")
+    return {"of": "input"}
 
 
 def _coin(draft: Draft) -> bool:
@@ -161,6 +173,7 @@ def windowed(draft: Draft, name: str) -> Any:
         kinds = {"global"}
         draft.features.add("behind_change_log")
     window = draw_window(draft, kinds, changes=not retracts)
+    window = of_input(draft, flows, window)
     tree: dict[str, Any] = {"input": given, "window": window}
     if draft.chance(0.9, "aggregate"):
         tree["aggregate"] = _aggregate(
@@ -169,6 +182,12 @@ def windowed(draft: Draft, name: str) -> Any:
         if draft.chance(0.2):
             tree["where"] = "n != 5"
     _timing(draft, tree, retracts)
+    if draft.columnar and "of" in window and Random(repr((tree, "plain"))).random() < 0.6:
+        for word in ("trigger", "allowed_lateness", "late", "output_time", "accumulation"):
+            tree.pop(word, None)  # so that it may be in columns
+        for flow in flows:
+            if isinstance(flow.key, str) and flow.key in flow.fields and not given[flow.name]:
+                given[flow.name] = {"key": flow.key}
     if window == "global" and "aggregate" in tree:
         _without_window(draft, tree)
     made = _results(draft, tree)
@@ -231,9 +250,10 @@ def spans(draft: Draft, name: str) -> Any:
     found = take_input(draft, lambda flow: not flow.retracts, 2)
     if found is None:
         return None
-    given, _, key = found
+    given, flows, key = found
     kinds = {"tumbling", "sliding", "session", "cumulative", "global", "count", "empty"}
-    tree: dict[str, Any] = {"input": given, "window": draw_window(draft, kinds, changes=False)}
+    window = of_input(draft, flows, draw_window(draft, kinds, changes=False))
+    tree: dict[str, Any] = {"input": given, "window": window}
     tree["callback"] = "callbacks:Spans"
     tree["options"] = {"out": name, "sort": draft.chance(0.5)}
     _timing(draft, tree, True)

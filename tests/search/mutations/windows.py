@@ -40,6 +40,7 @@ from millwheel.core.windows.panes import Pane
 from millwheel.core.windows.state import WindowState
 from millwheel.core.windows.windows import (
     Cumulative,
+    OfInput,
     SessionPieces,
     Sliding,
     Tumbling,
@@ -388,6 +389,15 @@ def sketches_in_columns_that_know_one_bundle() -> Context:
 def pieces_of_cumulative_windows_are_whole_periods() -> Context:
     """A part of a divided key makes one piece of a period, which comes when its steps are over."""
     return replaced(Cumulative, "step_bounds", lambda self, timestamp: tuple(self.base(timestamp)))
+
+
+@mistake(within=10, features="of_window windowed", variants="reference")
+def windows_of_results_are_named_by_their_end() -> Context:
+    """Results of windows that end together are put into one, wherever these began."""
+    named = OfInput.window_of
+    return replaced(
+        OfInput, "window_of", lambda self, value: Window(MIN_TIME, named(self, value).end)
+    )
 
 
 @mistake(within=10, features="slices", variants="divided", first=11)

@@ -10,7 +10,9 @@ from zoneinfo import ZoneInfo
 from millwheel.core.model.times import MAX_TIME, MIN_TIME
 from millwheel.core.pipeline.work import WindowSpec
 from millwheel.core.windows.windows import Window
+from millwheel.errors import RecordError
 
+_BOUNDS = ("window_start", "window_end")
 _EPOCH = datetime(1970, 1, 1)
 _HOUR = 3_600_000_000
 _DAY = 24 * _HOUR
@@ -30,6 +32,7 @@ class Assigner:
         self.changes = bool(spec.options.get("changes"))
         self.empty = bool(spec.options.get("empty"))
         self.size: int = self._size
+        self._bounds = _BOUNDS if spec.kind == "of" else ()
         self._custom = None
         if spec.kind == "custom":
             self._custom = load(spec.options["factory"])(
@@ -39,8 +42,11 @@ class Assigner:
         self.ttl: int = spec.options.get("ttl_us") or MAX_TIME
         self.merges = spec.kind == "session" or callable(getattr(self._custom, "merge", None))
 
-    def windows(self, t: int) -> list[Window]:
-        """The windows of a record alone, earliest end first; none reaches beyond time."""
+    def windows(self, t: int, value: Any) -> list[Window]:
+        """The windows of a record alone, earliest end first; none reaches beyond time. Those of
+        results are what the results say."""
+        if self._bounds:
+            return [self._stated(value)]
         found = [
             Window(max(start, MIN_TIME), min(end, MAX_TIME)) for start, end in self._windows(t)
         ]
@@ -61,6 +67,13 @@ class Assigner:
             groups = [group for group in groups if group not in near]
             groups.append([window, *(a for group in near for a in group)])
         return groups
+
+    def _stated(self, value: Any) -> Window:
+        fields = value if isinstance(value, dict) else {}
+        start, end = (fields.get(name) for name in self._bounds)
+        if type(start) is int and type(end) is int and MIN_TIME <= start < end <= MAX_TIME:
+            return Window(start, end)
+        raise RecordError("window: {of: input}: no bounds of a window")
 
     def _windows(self, t: int) -> list[tuple[int, int]]:
         if self._custom is not None:

@@ -39,7 +39,7 @@ class KeyChanges:
         """A record behind the watermark corrects what was said, as far as its windows are not
         gone."""
         for item, _ in records:
-            windows = self._rules.assign.windows(item.timestamp)
+            windows = self._rules.assign.windows(item.timestamp, item.value)
             live = [
                 window.end for window in windows if not self._rules.over(window, clocks.watermark)
             ]
@@ -88,7 +88,11 @@ class KeyChanges:
         """The result at each end, up to the watermark, at which a record enters, has just left, or
         was said."""
         assign, found = self._rules.assign, {}
-        ends = {window.end for item, _ in self._items for window in assign.windows(item.timestamp)}
+        ends = {
+            window.end
+            for item, _ in self._items
+            for window in assign.windows(item.timestamp, item.value)
+        }
         ends |= {end + assign.every for end in ends} | set(self._emitted)
         for end in sorted(end for end in ends if end <= watermark):
             inside = [

@@ -59,7 +59,7 @@ class WindowNode(CallNode):
             arguments = self.rules.aggregates.read(about)
             if arguments is None:
                 return
-            self.rules.assign.windows(arrival.timestamp)
+            self.rules.assign.windows(arrival.timestamp, about)
         except (RecordError, ValueError, TypeError) as ex:
             part = getattr(ex, "aggregate", "")
             who = f" (aggregate {part!r} of stream {arrival.stream!r})" if part else ""

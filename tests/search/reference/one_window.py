@@ -37,6 +37,7 @@ _KINDS = {
     "Forever": ("forever", {"ttl": "ttl_us"}),
     "Count": ("count", {"count": "count"}),
     "Custom": ("custom", {}),
+    "OfInput": ("of", {}),
     "Cumulative": (
         "cumulative",
         {
@@ -95,7 +96,7 @@ class ReferenceWindow:
             about = value if back is None else back.value
             try:
                 arguments = self._aggregates.read(about)
-                self._rules.assign.windows(timestamp)
+                self._rules.assign.windows(timestamp, about)
             except RecordError as ex:
                 self.rejected.append(rejected(key, about, timestamp, ex))
                 continue

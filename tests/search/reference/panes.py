@@ -117,7 +117,7 @@ class KeyWindows:
     def _sort_in(
         self, item: Item, back: bool, clocks: Clocks, refired: dict[Window, list[Item]]
     ) -> list[Open]:
-        rules, windows = self._rules, self._rules.assign.windows(item.timestamp)
+        rules, windows = self._rules, self._rules.assign.windows(item.timestamp, item.value)
         for each in list(self.open) if not rules.assign.ends else ():
             if item.timestamp - each.newest > rules.assign.ttl:
                 if each.news:
@@ -244,7 +244,9 @@ class KeyWindows:
         each.items.remove(gone)
         each.news.append((-1, gone))
         alone = [
-            window for left in each.items for window in self._rules.assign.windows(left.timestamp)
+            window
+            for left in each.items
+            for window in self._rules.assign.windows(left.timestamp, left.value)
         ]
         groups = self._rules.assign.groups(sorted(set(alone))) if alone else []
         spans = sorted(
@@ -297,7 +299,7 @@ class KeyWindows:
         as well."""
         if window.end == MAX_TIME:
             return
-        (following,) = self._rules.assign.windows(window.end)
+        (following,) = self._rules.assign.windows(window.end, None)
         if all(each.window != following for each in self.open):
             self.open.append(Open(following, self._rules.trigger.fresh(), told=False))
             if clocks.watermark >= following.end:

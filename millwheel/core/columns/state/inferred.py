@@ -17,6 +17,7 @@ from millwheel.core.columns.windows import Types
 from millwheel.core.lazy_polars import kind_of, pl
 from millwheel.core.pipeline.spec import ComputationSpec
 from millwheel.core.windows.contract import Windowing
+from millwheel.core.windows.windows import Tumbling
 
 _MARK = "types "
 """The column of groups whose name tells the types begins so; no aggregate's column does."""
@@ -58,13 +59,20 @@ class PlansByType:
         self._plans: dict[tuple[tuple[str, str], ...], ColumnPlan | None] = {}
         self._key = spec.inputs[0].key
         self._beside = beside if beside.isidentifier() else ""
-        used = {*fields_read(self._key, compile_expression), *fields_used(spec, compile_expression)}
+        used = fields_used(spec, windowing.window, compile_expression)
+        used |= {*fields_read(self._key, compile_expression)}
         self.needs = frozenset(used or filter(None, [self._beside]))
 
     @property
     def held(self) -> bool:
         """Whether columns hold the state while types do not change."""
         return not self.why_in_rows(None)
+
+    @property
+    def combines(self) -> bool:
+        """Whether senders may group records by any of the plans: see
+        :attr:`.ColumnPlan.combines`."""
+        return isinstance(self._windowing.window, Tumbling) and self.held
 
     def plan(self, fields: Mapping[str, str]) -> ColumnPlan | None:
         """The plan for fields of these types, None when it has no column form."""

@@ -25,7 +25,7 @@ from millwheel.core.model.records import Batch
 from millwheel.core.windows.calls import Group
 from millwheel.core.windows.contract import RejectedRecord, rejected
 from millwheel.core.windows.lateness import is_complete, open_windows, still_open
-from millwheel.core.windows.windows import Sessions, Window
+from millwheel.core.windows.windows import OfInput, Sessions, Window
 from millwheel.engine.workers.bundle.bundle import Bundle
 from millwheel.engine.workers.delivery.inbox import Arrival
 from millwheel.engine.workers.delivery.row_groups import Decode
@@ -118,14 +118,19 @@ class RecordGroups:
         for key, value, timestamp in zip(batch.keys, values, batch.timestamps, strict=True):
             try:
                 ready = self._aggregation.prepare(value)
+                if ready is FILTERED:
+                    continue
+                windows = (
+                    [plan.window.window_of(value)]
+                    if isinstance(plan.window, OfInput)
+                    else plan.window.assign(timestamp)
+                )
             except RecordError as ex:
                 reports.append(
                     partial(self._refuse, rejected(key, value, timestamp, ex), None, bundle)
                 )
                 continue
-            if ready is FILTERED:
-                continue
-            windows = open_windows(plan.window.assign(timestamp), late_until)
+            windows = open_windows(windows, late_until)
             for window in windows:
                 cell = prepared.setdefault((key, window), ([], []))
                 cell[0].append(ready)

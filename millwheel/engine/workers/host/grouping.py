@@ -32,7 +32,7 @@ def groupings_of(
     groupings = {}
     for computation in spec.computations:
         plan = plans.get(computation.name)
-        columns = None if isinstance(plan, ColumnPlan) and not plan.combines else plan
+        columns = plan if plan is not None and plan.combines else None
         rows = _rows(computation, spec, plan, load, decode)
         if columns is not None or rows is not None:
             groupings[NodeName(computation.name)] = ConsumerGroups(columns, rows)

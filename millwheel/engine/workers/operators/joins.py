@@ -205,7 +205,7 @@ class JoinOperator(WindowCallbackOperator):
                 for value in batch.values
             ]
         at = np.array(stamps, np.int64)
-        bounds = self._pairing.bounds(at)
+        bounds = self._pairing.bounds(at, self._pairing.named(values))
         if bounds is None:
             raise Unfit
         columns = (keys, *bounds, inputs, at, values)

@@ -20,7 +20,7 @@ from millwheel.core.pipeline.skew import hash_of_keys
 from millwheel.core.pipeline.spec import ComputationSpec
 from millwheel.core.windows.contract import Machine, Slot
 from millwheel.core.windows.panes import Pane
-from millwheel.core.windows.windows import Custom, Window
+from millwheel.core.windows.windows import Custom, OfInput, Window
 from millwheel.engine.queries.model import Finding, Mode, Query, QueryError
 from millwheel.engine.workers.state.overlay import Overlay
 from millwheel.engine.workers.state.window_sets import read_window
@@ -221,7 +221,7 @@ def _slots(
     window = machine.windowing.window
     if query.until_us is None:
         return ()
-    if isinstance(window, Custom):
+    if isinstance(window, Custom | OfInput):  # not found by a time
         return stored.slots()
     if not MIN_TIME <= query.until_us <= LAST_TIME:
         raise QueryError(

@@ -16,6 +16,7 @@ from typing import Any
 from millwheel.connect.own_functions import named_alone
 from millwheel.core.aggregates.families.rows import order_of
 from millwheel.core.aggregates.functions import FUNCTIONS, orders_of
+from millwheel.core.machines.specs import window_from_spec
 from millwheel.core.pipeline.spec import ComputationSpec, KeySpec, PipelineSpec, SinkSpec
 from millwheel.core.pipeline.work import (
     BranchesSpec,
@@ -24,6 +25,7 @@ from millwheel.core.pipeline.work import (
     StepsSpec,
     TopSpec,
 )
+from millwheel.core.windows.windows import OfInput
 from millwheel.language.spec.checks.field_flow import exact_fields
 from millwheel.language.spec.checks.topology import find
 from millwheel.language.spec.reading.nodes import YamlNode
@@ -102,6 +104,7 @@ def _uses(spec: PipelineSpec) -> Iterator[_Use]:
         streams = tuple(each.stream for each in computation.inputs)
         yield from _of_aggregates(compile_text, computation, streams)
         yield from _of_expressions(compile_text, computation, streams)
+        yield from _of_window(computation)
     for sink in spec.sinks:
         yield from _of_key(
             compile_text, sink.key, sink.stream, ("sinks", sink.stream, sink.kind, "by")
@@ -164,6 +167,19 @@ def _of_expressions(
         case StepsSpec(steps=(step, *_)):  # the next one gets what this one makes
             for text in (step.expression, *step.fields.values()):
                 yield from _named(compile_text, text, streams, (*path, step.kind.value))
+
+
+def _of_window(computation: ComputationSpec) -> Iterator[_Use]:
+    """The bounds that ``window: {of: input}`` reads of each input."""
+    work = computation.windowed
+    if work is None or work.window.kind != "of":
+        return
+    window = window_from_spec(work.window)
+    if isinstance(window, OfInput):
+        path = ("computations", computation.name, "window")
+        for each in computation.inputs:
+            yield _Use(window.start, (each.stream,), path)
+            yield _Use(window.end, (each.stream,), path)
 
 
 def _named(

@@ -4,11 +4,11 @@ cycles."""
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from millwheel.core.pipeline.graph import build_graph
 from millwheel.core.pipeline.spec import DEAD_LETTERS, ComputationSpec, PipelineSpec, SourceSpec
-from millwheel.core.pipeline.work import BranchesSpec, RegularJoinSpec
+from millwheel.core.pipeline.work import BranchesSpec, RegularJoinSpec, WindowedSpec
 from millwheel.language.spec.reading.nodes import YamlNode
 from millwheel.language.spec.reading.problems import unknown
 from millwheel.language.spec.reading.reader import NodeReader
@@ -96,6 +96,45 @@ def _check_kept(
         f" state grows for ever. Write how long a record may wait for its partner, such as {{kind:"
         f" {work.kind.value}, ttl: 7d}}, or join in windows",
     )
+
+
+def check_windows_of_input(reader: NodeReader, spec: PipelineSpec, top: YamlNode) -> None:
+    """``window: {of: input}`` behind count windows, which the watermark may overtake: whether the
+    input's window is over when its result comes would depend on the speed of the watermark."""
+    producers: dict[str, list[ComputationSpec]] = {}
+    for computation in spec.computations:
+        for stream in computation.outputs:
+            producers.setdefault(stream, []).append(computation)
+    for computation in spec.computations:
+        work = computation.windowed
+        if work is None or work.window.kind != "of":
+            continue
+        for each in computation.inputs:
+            for maker in _windows_of(each.stream, producers, set()):
+                made_in = maker.work_as(WindowedSpec)
+                if made_in.window.kind == "count" and made_in.firing.output_time != "earliest":
+                    reader.bad(
+                        find(top, "computations", computation.name, "window"),
+                        f"{maker.name} has count windows, which the watermark may overtake before"
+                        " they are full: whether their results came too late for their own window"
+                        f" would be chance; write output_time: earliest there ({maker.name}"
+                        " then holds the watermark), or another window here",
+                    )
+
+
+def _windows_of(
+    stream: str, producers: Mapping[str, Sequence[ComputationSpec]], seen: set[str]
+) -> Iterator[ComputationSpec]:
+    """The computations whose windows the records of a stream are results of."""
+    for each in producers.get(stream, ()):
+        if each.name in seen:
+            continue
+        seen.add(each.name)
+        if each.windowed is not None:
+            yield each
+            continue
+        for node_input in each.inputs:
+            yield from _windows_of(node_input.stream, producers, seen)
 
 
 def _never_ends(source: SourceSpec) -> bool:

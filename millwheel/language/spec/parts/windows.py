@@ -44,12 +44,12 @@ def part_of(kind: WindowKind) -> FilePart:
     """The fields of a kind of windows, as its row has them."""
     needed = [option for option in kind.options if option.required]
     example = ", ".join(f"{each.word}: {_EXAMPLES[each.form]}" for each in needed)
+    example = example or f"{kind.word}: {kind.behind or 'true'}"
     fields = {option.word: _field_of(kind.word, option) for option in kind.options}
     if kind.size is None:
-        fields[kind.word] = Field(
-            MERGED, Own((Flag(),), _true), "one window for all of time", _NEEDED
-        )
-    return FilePart(f"{{{example or f'{kind.word}: true'}}}", fields)
+        choice = Own((Flag(),), _true) if not kind.behind else Choice((kind.behind,), lambda _: {})
+        fields = {kind.word: Field(MERGED, choice, kind.text, _NEEDED), **fields}
+    return FilePart(f"{{{example}}}", fields)
 
 
 def _field_of(kind: str, option: WindowOption) -> Field:
@@ -63,6 +63,8 @@ def _field_of(kind: str, option: WindowOption) -> Field:
             return Field(option.setting, Number(option.least, option.most), option.text, needed)
         case OptionForm.TIME_ZONE:
             return Field(option.setting, Text("Europe/Paris"), option.text, needed)
+        case OptionForm.FIELD:
+            return Field(option.setting, Text(option.default), option.text, needed, option.default)
         case OptionForm.EMIT:
             return Field(MERGED, _emit(kind, option.attribute), option.text, needed)
 

@@ -11,19 +11,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millwheel.core.columns.arrays import assign_array, count_windows, sessions_of
+from millwheel.core.columns.arrays import (
+    assign_array,
+    count_windows,
+    sessions_of,
+    stated_array,
+)
 from millwheel.core.columns.batch import key_column, key_list
 from millwheel.core.model.keys import Key
 from millwheel.core.model.times import MAX_TIME
 from millwheel.core.windows.windows import (
     Cumulative,
     Global,
+    OfInput,
     SessionPieces,
     Sessions,
     Sliding,
     Tumbling,
     WindowFunction,
 )
+from millwheel.errors import RecordError
 
 functions = st.sampled_from(
     [
@@ -122,3 +129,29 @@ def test_each_window_is_a_run_of_records_of_one_key(
         cuts = [0, *range(size - count, len(rows), size), len(rows)]
         expected += [rows[start:end] for start, end in pairwise(cuts) if start < end]
     assert [found[window] for window in sorted(found)] == expected
+
+
+bounds = st.tuples(st.none() | st.integers(-3, 3), st.none() | st.integers(-3, 3))
+
+
+@given(drawn=st.lists(bounds, max_size=6))
+def test_windows_of_results_are_those_of_each_record_or_none_of_a_column(
+    drawn: list[tuple[int | None, int | None]],
+) -> None:
+    function = OfInput()
+    rows = [{"window_start": start, "window_end": end} for start, end in drawn]
+    schema = {"window_start": pl.Int64, "window_end": pl.Int64}
+    assigned = stated_array(function, pl.DataFrame(rows, schema))
+    try:
+        windows = [function.window_of(row) for row in rows]
+    except RecordError:
+        assert assigned is None
+        return
+    assert assigned is not None
+    assert list(zip(assigned.starts.tolist(), assigned.ends.tolist(), strict=True)) == windows
+    assert assigned.rows.tolist() == [*range(len(rows))]
+
+
+def test_bounds_that_are_not_whole_numbers_have_no_column() -> None:
+    frame = pl.DataFrame({"window_start": [1.0], "window_end": [2.0]})
+    assert stated_array(OfInput(), frame) is None

@@ -12,6 +12,7 @@ from millwheel.core.expressions.language import compile_expression
 from millwheel.core.machines.specs import windowing_from_spec
 from millwheel.core.pipeline.spec import InputSpec, KeyKind, KeySpec
 from millwheel.core.pipeline.work import AggregateSpec
+from millwheel.core.windows.windows import OfInput, Tumbling
 from tests.unit.core.columns.test_windows import spec_of
 
 
@@ -41,4 +42,6 @@ def test_a_spec_without_a_plan_says_why(changes: dict[str, Any], why: str) -> No
 def test_the_fields_of_conditions_and_aggregates_are_used() -> None:
     aggregates = (AggregateSpec("s", "sum", "cost / size", condition="kind == 'click'"),)
     spec, _ = spec_of(aggregates=aggregates, condition="ad > 3")
-    assert fields_used(spec, compile_expression) == {"ad", "cost", "kind", "size"}
+    assert fields_used(spec, Tumbling(10), compile_expression) == {"ad", "cost", "kind", "size"}
+    of_results = fields_used(spec, OfInput("opened", "ad"), compile_expression)
+    assert of_results == {"ad", "cost", "kind", "size", "opened"}

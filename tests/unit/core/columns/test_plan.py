@@ -83,3 +83,30 @@ def test_a_key_that_no_column_has_is_not_made_a_null(fields: tuple[str, ...]) ->
     for other in (NULL, "click", (1, NULL), (1, "click", 2)):
         with pytest.raises(Unfit):
             plan.from_row_groups([(key, group), (other, group)])
+
+
+OF_INPUT = WindowSpec("of", {"start": "size", "end": "ad"})
+
+
+def test_windows_of_results_are_grouped_by_their_bounds_and_judged_by_their_end() -> None:
+    plan = plan_of(OF_INPUT, aggregates=(AggregateSpec("total", "sum", "size"),))
+    assert plan is not None
+    # its time lies behind the end of the third: only the bounds count
+    made = [Row(9, "", 1.0, 3, 5), Row(8, "", 1.0, 3, 6), Row(9, "", 1.0, 4, 90)]
+    made.append(Row(9, "", 1.0, 3, 7))
+    groups = plan.group(batch_of(made))
+    bounds = zip(groups["start"].to_list(), groups["end"].to_list(), strict=True)
+    assert list(bounds) == [(3, 9), (3, 8), (4, 9)]
+    assert plan.results(groups)["total"].to_list() == [6, 3, 4]
+    late = plan.late(batch_of(made), 8)
+    assert late is not None
+    assert late.tolist() == [False, True, False, False]
+    assert plan.too_late(batch_of(made), 9).tolist() == [True] * 4
+
+
+@pytest.mark.parametrize("end", [3, 2])
+def test_a_batch_with_a_record_that_names_no_window_goes_by_rows(end: int) -> None:
+    plan = plan_of(OF_INPUT)
+    assert plan is not None
+    with pytest.raises(Unfit):
+        plan.group(batch_of([Row(9, "", 1.0, 3, 5), Row(end, "", 1.0, 3, 5)]))

@@ -43,7 +43,9 @@ def test_each_record_lies_in_the_slice_of_its_time(zone: str, times: list[int]) 
     plan = plan_of(SlicesSpec(tuple(level.size_us for level in levels), 30 * DAY, zone))
     assert plan is not None
     for level in levels:
-        found = plan.of_level(level)._assign(pl.Series(times), np.array(times, np.int64))
+        found = plan.of_level(level)._assign(
+            pl.Series(times), np.array(times, np.int64), pl.DataFrame()
+        )
         assert list(zip(found.starts.tolist(), found.ends.tolist(), strict=True)) == [
             level.bounds(at) for at in times
         ]

@@ -25,6 +25,7 @@ from millwheel.core.windows.windows import (
     Cumulative,
     Custom,
     Global,
+    OfInput,
     Sessions,
     Sliding,
     Tumbling,
@@ -54,6 +55,8 @@ EXAMPLES = [
     (Sessions("30m"), {"session": "30m"}),
     (Global(), "global"),
     (Count(7), {"count": 7}),
+    (OfInput(), {"of": "input"}),
+    (OfInput("opened", "closed"), {"of": "input", "start": "opened", "end": "closed"}),
     (Cumulative("1h", "1m"), {"cumulative": "1h", "every": "1m"}),
     (
         Cumulative("1d", "1h", "2h", "Europe/Paris", changes=True),
@@ -88,7 +91,8 @@ def test_the_examples_have_every_kind_and_every_option() -> None:
     written = [tree for _, tree in EXAMPLES if isinstance(tree, dict)]
     for kind in WINDOW_KINDS.values():
         mine = [tree for tree in written if kind.word in tree]
-        assert {option.word for option in kind.options} == {word for tree in mine for word in tree}
+        words = {option.word for option in kind.options} | ({kind.word} if kind.behind else set())
+        assert words == {word for tree in mine for word in tree}
 
 
 def test_windows_of_the_users_own_have_no_word() -> None:

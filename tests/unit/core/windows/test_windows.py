@@ -15,6 +15,7 @@ from millwheel.core.windows.windows import (
     Cumulative,
     Custom,
     Global,
+    OfInput,
     SessionPieces,
     Sessions,
     Sliding,
@@ -22,6 +23,7 @@ from millwheel.core.windows.windows import (
     Window,
     WindowFunction,
 )
+from millwheel.errors import RecordError
 
 timestamps = st.integers(-(10**15), 4 * 10**15)
 
@@ -165,3 +167,27 @@ def test_windows_end_with_time(function: WindowFunction, timestamp: int) -> None
 def test_a_custom_window_outside_of_time_is_refused() -> None:
     with pytest.raises(ValueError, match="outside of all time"):
         Custom(lambda t: [(2**63, 2**64)]).assign(0)
+
+
+def test_a_result_is_in_the_window_that_it_names() -> None:
+    row = {"window_start": 3, "window_end": 9, "opened": 4, "closed": 5}
+    assert OfInput().window_of(row) == Window(3, 9)
+    assert OfInput("opened", "closed").window_of(row) == Window(4, 5)
+    with pytest.raises(ValueError, match="are in their records"):
+        OfInput().assign(3)
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        (7, "a int has no fields"),
+        ({"window_start": 3}, "the record has no field 'window_end'"),
+        ({"window_start": 3, "window_end": 4.0}, "the record has window_end 4.0"),
+        ({"window_start": True, "window_end": 4}, "the record has window_start True"),
+        ({"window_start": 4, "window_end": 4}, "window_start 4 and window_end 4 are no window"),
+        ({"window_start": 4, "window_end": MAX_TIME + 1}, "are no window"),
+    ],
+)
+def test_a_record_without_the_bounds_of_a_window_says_what_it_has(value: Any, why: str) -> None:
+    with pytest.raises(RecordError, match=why):
+        OfInput().window_of(value)

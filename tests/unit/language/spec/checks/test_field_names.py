@@ -86,11 +86,13 @@ computations:
   once: {input: {big: {key: page}}, deduplicate: {by: [user], within: 1m}, output: once}
   sums: {input: {once: {key: page}}, window: {tumbling: 1m}, aggregate: {total: {sum: size}},
     output: sums}
+  tops: {input: {sums: {key: total}}, window: {of: input}, aggregate: {pages: count}, output: tops}
   pairs: {input: {big: {key: page}, others: {key: page}}, window: {tumbling: 1m}, join: inner,
     output: pairs}
   rich: {input: {big: {key: page}, others: {key: page}}, enrich: {with: others, as: other},
     output: rich}
 sinks:
+  tops: {stdout: {}}
   sums: {files: {path: out, format: csv, mode: upsert, by: page, fields: {page: str, total: int}}}
   rich: {files: {path: rich, partition_by: [page]}}
   pairs: {files: {path: pairs, partition_by: [page], with_key: true}}
@@ -126,6 +128,8 @@ def more(folder: Path, right: str, wrong: str) -> str:
         "the stream 'rich' has no field 'othr'"),
         ("pairs, partition_by: [page]", "pairs, partition_by: [pge]",
         "the stream 'pairs' has no field 'pge'"),
+        ("of: input", "of: input, start: window_starts",
+        "error .*computations.tops.window: the stream 'sums' has no field 'window_starts'"),
         ("others: {key: page}}, window", "others: {key: paeg}}, window",
         "error .*pairs.input.others.key: .*'paeg'"),
         ("others: {key: page}}, enrich", "others: {key: paeg}}, enrich",

@@ -118,3 +118,29 @@ sinks: {{out: {{stdout: {{}}}}}}
         any("a global window fires at the end of its input" in line for line in caplog.messages)
         == warns
     )
+
+
+OF_INPUT = """
+pipeline: p
+streams: {hits: {source: injection, timestamp: ts}}
+computations:
+  counted: {input: {hits: {key: k}}, window: {count: 3}, aggregate: {n: count}, output: counts}
+  few: {input: counts, filter: "n < 3", output: small}
+  again:
+    input: {small: {key: n}}
+    window: {of: input}
+    aggregate: {keys: count}
+    output: out
+sinks: {out: {stdout: {}}}
+"""
+
+
+def test_windows_of_results_do_not_follow_windows_that_the_watermark_overtakes(
+    check: Any, problems: Any
+) -> None:
+    (found,) = problems(OF_INPUT)
+    assert found.startswith("pipeline.yaml:9: computations.again.window: counted has count windows")
+    assert "write output_time: earliest there" in found
+    held = OF_INPUT.replace("{n: count}, output", "{n: count}, output_time: earliest, output")
+    assert check(held).computations[2].windowed.window.kind == "of"
+    assert check(OF_INPUT.replace("{count: 3}", "{session: 3s}"))
