@@ -180,7 +180,7 @@ def _facets(spec: ComputationSpec, pipeline: PipelineSpec) -> dict[str, Any]:
 def _firing(work: WindowedSpec) -> dict[str, Any]:
     # Open windows that columns hold are in rows where results are kept. Left out without it: older
     # blueprints do not know it.
-    options = (
+    options: dict[str, Any] = (
         {"queryable": work.queryable}
         if isinstance(work, AggregationSpec) and work.queryable
         else {}

@@ -344,7 +344,7 @@ class OfInput:
                 f"window: {{of: input}} takes results of windows, with the fields {self.start} and"
                 f" {self.end}; a {type(record).__name__} has no fields"
             )
-        bounds = record.get(self.start), record.get(self.end)
+        bounds: tuple[Any, Any] = record.get(self.start), record.get(self.end)
         for name, bound in zip((self.start, self.end), bounds, strict=True):
             if type(bound) is not int:
                 has = f"{name} {bound!r:.80}" if name in record else f"no field {name!r}"

@@ -60,7 +60,7 @@ class GroupedStreams:
         version replaces the one before it (``accumulating``) or takes it back first
         (``retracting``). Without it, it takes back where a consumer would count both.
         ``queryable="latest"``: the newest version of each key is kept to be asked. See
-        docs/change-logs.md.
+        docs/pipeline.md, "Change logs".
         """
         node = self._draft.name_for(name, output, f"{self._inputs[0].stream}_groups")
         options = {
