@@ -21,6 +21,7 @@ from millwheel.language.spec.reading.reader import NodeReader
 _OTHERS = ("window", "callback", "slices", "uv", "dictionary")
 """With one of these an ``aggregate`` is of something else, or is refused there."""
 _EACH_BUNDLE = {"repeat": {"after_count": 1}}
+"""Fixed: the trigger that is ready after each bundle."""
 _NOT_HERE = {
     "allowed_lateness": "takes late records at any time",
     "late": "takes late records at any time",
