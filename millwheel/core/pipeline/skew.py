@@ -43,6 +43,7 @@ from millwheel.core.pipeline.spec import (
     KeyKind,
     KeySpec,
     PipelineSpec,
+    Productions,
     StreamSpec,
 )
 from millwheel.core.pipeline.work import AggregationSpec, FiringSpec, SlicesSpec, WindowSpec
@@ -84,6 +85,7 @@ def _stages(whole: ComputationSpec) -> Iterator[ComputationSpec]:
         outputs=(stream,),
         work=_pieces(work),
         stage=AggregationStage.PARTIAL,
+        productions=Productions.STRONG if _fires_again(work) else whole.productions,
     )
     key = node_input.key
     if key.kind is not KeyKind.ALL:
@@ -96,6 +98,15 @@ def _stages(whole: ComputationSpec) -> Iterator[ComputationSpec]:
         work=replace(work, condition=""),
         stage=AggregationStage.FINAL,
     )
+
+
+def _fires_again(work: AggregationSpec | SlicesSpec) -> bool:
+    """Whether a part emits more than once of a piece: at its end, and what comes after that. Weak
+    productions have ids by their order, and after a crash the first may have what came after, which
+    would then be dropped as if it were known. See mistake weak_pieces_of_windows."""
+    if isinstance(work, SlicesSpec):
+        return True
+    return work.window.kind in ("cumulative", "session") or bool(work.window.options.get("changes"))
 
 
 def _pieces(work: AggregationSpec | SlicesSpec) -> AggregationSpec:

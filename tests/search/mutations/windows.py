@@ -30,6 +30,7 @@ from millwheel.core.model.keys import Key
 from millwheel.core.model.records import Batch
 from millwheel.core.model.timers import Due
 from millwheel.core.model.times import MIN_TIME
+from millwheel.core.pipeline import skew
 from millwheel.core.pipeline.production_ids import Cause
 from millwheel.core.pipeline.work import JoinKind
 from millwheel.core.windows import windows
@@ -398,6 +399,13 @@ def windows_of_results_are_named_by_their_end() -> Context:
     return replaced(
         OfInput, "window_of", lambda self, value: Window(MIN_TIME, named(self, value).end)
     )
+
+
+@mistake(within=10, features="of_window columns two_stages", variants="divided-crashes", first=14)
+def weak_pieces_of_windows() -> Context:
+    """Weak pieces have ids by their order. After a crash the first one may have what came in the
+    second one before, which is dropped then as if it were known."""
+    return replaced(skew, "_fires_again", lambda work: False)
 
 
 @mistake(within=10, features="slices", variants="divided", first=11)
