@@ -231,19 +231,23 @@ class Flow(GroupedStreams, RankedStreams[T], Generic[T]):
         *,
         how: Literal["inner", "left", "right", "outer", "semi", "anti"] = "inner",
         ttl: str | Mapping[str, str] | None = None,
+        within: Mapping[str, str] | None = None,
         name: str = "",
         output: str = "",
         **dials: Unpack[DialOptions],
     ) -> Stream[Row]:
         """Pair the records with the same key: those of a ``window`` when it closes; without one
-        all, whenever they come within ``ttl`` (a duration, or one for each stream by name).
+        all, whenever they come within ``ttl`` (a duration, or one for each stream by name), or
+        those whose times are near each other: ``within={"before": "10s", "after": "2s"}``.
 
         A result has the fields of the key, ``window_start``, ``window_end`` (µs, with a window),
         and the two records, each under the name of its stream, None for one without a partner; of
         ``"semi"`` and ``"anti"`` it is the record of this stream with (without) one.
         """
         node = self._draft.name_for(name, output, f"{self._inputs[0].stream}_join")
-        options = join_tree(window, how, ttl, lambda it, what: self._draft.keep(it, node, what))
+        options = join_tree(
+            window, how, ttl, within, lambda it, what: self._draft.keep(it, node, what)
+        )
         fields = {**options, "output": output or node, **given_dials(dials)}
         self._draft.add_computation(node, (*self._inputs, *other._inputs), fields)
         return self._stream(output or node)

@@ -19,10 +19,12 @@ def window_tree(window: Any, keep: Keep) -> Any:
     return kinds.window_tree(window) or {"custom": keep(lambda: window, "window")}
 
 
-def join_tree(window: Any, how: str, ttl: Any, keep: Keep) -> dict[str, Any]:
+def join_tree(window: Any, how: str, ttl: Any, within: Any, keep: Keep) -> dict[str, Any]:
     """The values of ``window:``, if there is one, and ``join:``."""
     fields = {} if window is None else {"window": window_tree(window, keep)}
-    return {**fields, "join": how if ttl is None else {"kind": how, "ttl": ttl}}
+    given = {"ttl": ttl, "within": within}
+    settings = {name: value for name, value in given.items() if value is not None}
+    return {**fields, "join": {"kind": how, **settings} if settings else how}
 
 
 def trigger_tree(trigger: Trigger, keep: Keep) -> Any:

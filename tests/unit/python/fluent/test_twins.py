@@ -64,6 +64,10 @@ computations:
     input: {big: {key: path}, rest: {key: path}}
     join: {kind: anti, ttl: {big: 7d}}
     output: lone
+  near:
+    input: {big: {key: path}, rest: {key: path}}
+    join: {kind: inner, within: {before: 10s, after: 2s}}
+    output: near
   priced:
     input: {big: {key: path}, once: {key: path}}
     enrich: {with: once, as: price, missing: drop, as_of: arrival}
@@ -181,6 +185,9 @@ best = rest.key_by("path").top("kb desc", "path", k=3, rank="place", name="best"
 newest = rest.key_by("path").deduplicate(keep="last", name="newest")
 both = big.key_by("path").join(rest.key_by("path"), Sessions("5m"), how="outer", name="both")
 lone = big.key_by("path").join(rest.key_by("path"), how="anti", ttl={"big": "7d"}, name="lone")
+near = big.key_by("path").join(
+    rest.key_by("path"), within={"before": "10s", "after": "2s"}, name="near"
+)
 priced = big.key_by("path").enrich(once.key_by("path"), field="price", missing="drop",
   as_of="arrival", name="priced")
 words = wide.key_by(key).flatten(made.key_by("key")).flat_map(split, name="words")
