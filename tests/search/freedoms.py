@@ -169,9 +169,6 @@ def _of(
         each = all(_kept(found[given.stream], given.key) for given in c.inputs)
         return Made(NOTHING if _races_its_version(c, spec, stated) else _enriched(base, c, each))
     if isinstance(c.work, RegularJoinSpec):
-        # joins.md: with weak productions "a crash may lose pairs and double others".
-        if c.productions is Productions.WEAK and free.crashing:
-            return Made(NOTHING)
         return Made(_kept_join(base, c.work, [found[given.stream] for given in c.inputs]))
     if isinstance(c.work, DeduplicateSpec):
         return Made(_deduplicated(base, c))

@@ -270,7 +270,8 @@ def _weak_words(tree: Mapping[str, Any]) -> Iterator[str]:
 def _dials(draft: Draft, tree: dict[str, Any]) -> None:
     keeps = "keep" in tree.get("deduplicate", {})
     strong = "dictionary" in tree or "uv" in tree or "top" in tree or keeps
-    if not strong and draft.chance(0.3, *_weak_words(tree)):
+    kept_join = "join" in tree and "window" not in tree
+    if not strong and draft.chance(0.3, *_weak_words(tree)) and not kept_join:
         tree["productions"] = "weak"
     # Of weak productions an at-least-once consumer knows neither number nor id.
     loose = "order_by" in tree and any(draft.flows[name].weak for name in tree["input"])

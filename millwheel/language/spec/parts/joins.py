@@ -162,6 +162,7 @@ def read_join(
     values = JOINS["join"].value(reader, join_node, {})
     kind: RegularJoinKind = values.get("kind", RegularJoinKind.INNER)
     if not windowed:
+        _check_weak(reader, fields.get("productions"))
         if "within" in values:
             return _interval(reader, join_node, kind, values["within"])
         return RegularJoinSpec(kind, _lives(reader, join_node, values.get("ttl"), inputs))
@@ -181,6 +182,16 @@ def read_join(
         )
         return JoinKind.INNER
     return JoinKind(kind.value)
+
+
+def _check_weak(reader: NodeReader, node: YamlNode | None) -> None:
+    """Which record makes a pair depends on which came first."""
+    if node is not None and node.value == "weak":
+        reader.bad(
+            node,
+            "weak productions leave before they are durable, and after a crash the other record of"
+            " a pair could make it, so that it is lost or counted twice; leave it out",
+        )
 
 
 def _why_not(name: str, windowed: bool) -> str:

@@ -56,6 +56,7 @@ def test_two_streams_with_like_keys_are_joined(check: Any, fields: tuple[str, ..
         ),
         ((TWO, "join: {kind: left, within: {after: 1m}}"), "within is for inner joins"),
         ((TWO, "join: {kind: inner, ttl: 1d, within: {after: 1m}}"), "leave out ttl"),
+        ((TWO, "join: left", "productions: weak"), "lost or counted twice; leave it out"),
         (
             (TWO, "join: {kind: inner, within: {after: 1m}}", "window: {tumbling: 1m}"),
             "leave out within, or leave out window",
