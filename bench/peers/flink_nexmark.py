@@ -25,6 +25,8 @@ HOUR = "EXTRACT(HOUR FROM ts)"
 SLIDING = "TABLE(HOP(TABLE bid, DESCRIPTOR(ts), INTERVAL '2' SECOND, INTERVAL '10' SECOND))"
 COUNTS = f"""(SELECT auction, COUNT(*) AS num, window_start, window_end FROM {SLIDING}
   GROUP BY auction, window_start, window_end)"""
+OFFERS = """auction a JOIN bid b ON a.id = auction
+  AND b.`dateTime` BETWEEN a.`dateTime` AND expires"""
 
 
 def tumbling(table):
@@ -44,6 +46,11 @@ QUERIES = {
     "q0": "SELECT auction, bidder, price, `dateTime`, extra FROM bid",
     "q1": "SELECT auction, bidder, CAST(0.908 AS DOUBLE) * price, `dateTime`, extra FROM bid",
     "q2": "SELECT auction, price FROM bid WHERE MOD(auction, 123) = 0",
+    "q3": """SELECT name, city, state, a.id FROM auction a JOIN person p ON seller = p.id
+      WHERE category = 10 AND state IN ('OR', 'ID', 'CA')""",
+    "q4": f"""SELECT category, COUNT(*), SUM(final), AVG(CAST(final AS DOUBLE))
+      FROM (SELECT a.id, category, MAX(price) AS final FROM {OFFERS} GROUP BY a.id, category)
+      GROUP BY category""",
     "q5": f"""SELECT x.auction, x.num, {ms("x.window_end")} FROM {COUNTS} x
       JOIN (SELECT MAX(num) AS num, window_start, window_end FROM {COUNTS}
         GROUP BY window_start, window_end) y
@@ -58,6 +65,9 @@ QUERIES = {
       JOIN (SELECT seller, window_start, window_end FROM {tumbling("auction")}
         GROUP BY seller, window_start, window_end) a
       ON p.id = a.seller AND p.window_start = a.window_start AND p.window_end = a.window_end""",
+    "q9": f"""SELECT * FROM (SELECT a.id, price, bidder, b.`dateTime`, ROW_NUMBER() OVER (
+      PARTITION BY a.id ORDER BY price DESC, b.`dateTime`) AS place FROM {OFFERS})
+      WHERE place <= 1""",
     "q11": """SELECT bidder, COUNT(*) FROM TABLE(SESSION(TABLE bid PARTITION BY bidder,
       DESCRIPTOR(ts), INTERVAL '10' SECOND)) GROUP BY bidder, window_start, window_end""",
     "q14": f"""SELECT auction, bidder, CAST(0.908 AS DOUBLE) * price,
@@ -78,6 +88,9 @@ QUERIES = {
     "q19": """SELECT * FROM (SELECT auction, bidder, price, channel, url, `dateTime`, extra,
       ROW_NUMBER() OVER (PARTITION BY auction ORDER BY price DESC) AS place FROM bid)
       WHERE place <= 10""",
+    "q20": """SELECT auction, bidder, price, channel, url, b.`dateTime`, b.extra, itemName,
+      description, initialBid, reserve, a.`dateTime`, expires, seller, category, a.extra
+      FROM bid b JOIN auction a ON auction = a.id WHERE category = 10""",
     "q21": """SELECT auction, bidder, price, channel, CASE LOWER(channel) WHEN 'apple' THEN '0'
       WHEN 'google' THEN '1' WHEN 'facebook' THEN '2' WHEN 'baidu' THEN '3'
       ELSE REGEXP_EXTRACT(url, '(&|^)channel_id=([^&]*)', 2) END FROM bid
@@ -85,8 +98,10 @@ QUERIES = {
       OR LOWER(channel) IN ('apple', 'google', 'facebook', 'baidu')""",
     "q22": """SELECT auction, bidder, price, channel, SPLIT_INDEX(url, '/', 3),
       SPLIT_INDEX(url, '/', 4), SPLIT_INDEX(url, '/', 5) FROM bid""",
+    "q23": """SELECT auction, price, itemName, name FROM bid b JOIN auction a ON auction = a.id
+      JOIN person p ON seller = p.id""",
 }
-CHANGING = {"q15", "q16", "q17", "q18", "q19"}
+CHANGING = {"q4", "q9", "q15", "q16", "q17", "q18", "q19"}
 
 
 def environment():
