@@ -26,6 +26,7 @@ from millwheel.language.spec.parts.computation_fields import (
     DIALS,
     ENDS,
     FIRING,
+    OF_GROUPS,
     OTHER_FORMS,
     WINDOWED,
 )
@@ -45,7 +46,9 @@ PARTS: Mapping[str, FilePart] = {
     "WATERMARK": WATERMARK,
     "ALL": FilePart("", {**ENDS, **_without(DIALS.fields, "skew")}, DIALS.defaults),
     "CALLBACK": FilePart("", {**CALLBACK, "order_by": COMPUTATION.fields["order_by"]}),
-    "WINDOWED": FilePart("", {**WINDOWED, "skew": DIALS.fields["skew"]}, FIRING.defaults),
+    "WINDOWED": FilePart(
+        "", {**WINDOWED, **OF_GROUPS, "skew": DIALS.fields["skew"]}, FIRING.defaults
+    ),
     "OTHERS": FilePart("", OTHER_FORMS),
     "ENRICH": ENRICH,
     "JOIN": JOIN,

@@ -47,7 +47,7 @@ REGRESSIONS = {
     # A weak production, checkpointed because its consumer was slow, sent again after the watermark
     # had passed it.
     30: ("kill", "numbers"),
-    # A window that fires late for a key whose first record is late: its pane is late as well.
+    # A group of a change log that had yet to be spoken of, and a late record of it: the hold went.
     48276: ("none", ""),
 }
 

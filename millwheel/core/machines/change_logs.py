@@ -183,6 +183,15 @@ class ChangeLogMachine(AlignedMachine):
         if call.state.get(GLOBAL_WINDOW) is not None:
             del call.state[GLOBAL_WINDOW]
 
+    def _held_at(self, own: WindowState, watermark: int) -> int | None:
+        """What is yet to be said has the latest time of its group. Where that is late when it
+        comes nothing can be held; a hold that stands stays, though its time is past: the output
+        watermark has not passed it. See mistake holds_of_groups_go_as_late_records_come."""
+        at = own.output_at_us if own.fresh else None
+        if at is None or (own.held_at_us is None and is_behind(at, watermark)):
+            return None
+        return at
+
     def _renew(self, own: WindowState, call: Call) -> None:
         """Ask to be called when the group is forgotten, when its trigger wants it, and, with
         something to say, at the end of the input."""
@@ -195,9 +204,7 @@ class ChangeLogMachine(AlignedMachine):
             call.effects.timers.append(TimerEffect(call.key, tag, Domain.EVENT, at))
         if not self._plain or own.clock_at_us is not None:
             self._requests.renew_clock(GLOBAL_WINDOW, own, call)
-        held = own.output_at_us if own.fresh else None
-        if held is not None and is_behind(held, call.times.watermark):
-            held = None
+        held = self._held_at(own, call.times.watermark)
         if held != own.held_at_us:
             own.held_at_us = held
             call.effects.holds.append(HoldEffect(call.key, tag_of(GLOBAL_WINDOW), held))
