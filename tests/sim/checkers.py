@@ -138,12 +138,17 @@ class WatermarksNeverPassPendingWork:
 
     A source that was silent has let the watermark pass, and takes what comes then
     (docs/guarantees.md: windows judge it, callbacks get it). What is made of such a record may be
-    as early as the record, and no earlier.
+    as early as the record, and no earlier. Change logs count late records of any source.
     """
 
     def __init__(self, model: CommitModel, graph: Graph) -> None:
         self._model, self._graph = model, graph
         self._held = frozenset(name for name, node in graph.nodes.items() if _is_held(graph, node))
+        self._takes_late = frozenset(
+            name
+            for name, node in graph.nodes.items()
+            if node.computation is not None and node.computation.is_change_log
+        )
         self.published: dict[str, int] = {}
         self._silent: set[str] = set()
         self._overtaken: dict[str, int] = {}
@@ -159,12 +164,18 @@ class WatermarksNeverPassPendingWork:
             if not len(arrival.batch) or arrival.batch.stream == DEAD_LETTERS:
                 continue
             feeder, earliest = producer_of(arrival.channel), arrival.batch.earliest
+            if (
+                feeder not in self._held
+                and identity.node in self._takes_late
+                and earliest < bundle.watermark
+            ):
+                self._overtake(identity.node, earliest)
+                continue
             published = self.published.get(feeder or "")
             if published is None or published == IDLE_TIME or earliest >= published:
                 continue
             if feeder in self._silent or earliest >= self._overtaken.get(feeder, IDLE_TIME):
-                node = identity.node
-                self._overtaken[node] = min(earliest, self._overtaken.get(node, earliest))
+                self._overtake(identity.node, earliest)
                 continue
             if feeder not in self._held:  # no watermark of it is promised
                 continue
@@ -172,6 +183,9 @@ class WatermarksNeverPassPendingWork:
                 f"watermarks never pass pending work: {feeder} is at {published}, but"
                 f" {identity.shard} applies a record of it at {earliest}"
             )
+
+    def _overtake(self, node: str, earliest: int) -> None:
+        self._overtaken[node] = min(earliest, self._overtaken.get(node, earliest))
 
     def ended(self, shard: Shard, bundle: Any) -> None:
         """A bundle has run: whether its source is silent."""

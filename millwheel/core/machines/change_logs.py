@@ -186,7 +186,7 @@ class ChangeLogMachine(AlignedMachine):
     def _held_at(self, own: WindowState, watermark: int) -> int | None:
         """What is yet to be said has the latest time of its group. Where that is late when it
         comes nothing can be held; a hold that stands stays, though its time is past: the output
-        watermark has not passed it. See mistake holds_of_groups_go_as_late_records_come."""
+        watermark has not passed it."""
         at = own.output_at_us if own.fresh else None
         if at is None or (own.held_at_us is None and is_behind(at, watermark)):
             return None

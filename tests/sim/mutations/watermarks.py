@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from millwheel.adapters.clock import SteadyClock
 from millwheel.control.injector.range_index import RangeIndex
-from millwheel.core.machines.change_logs import ChangeLogMachine
 from millwheel.core.model.times import MAX_TIME
-from millwheel.core.windows.lateness import is_behind
-from millwheel.core.windows.state import WindowState
 from millwheel.engine.workers.bundle.bundle import Hold
 from millwheel.engine.workers.delivery.outbox import Outbox
 from millwheel.engine.workers.shard.watermark import ShardWatermark
@@ -24,18 +21,6 @@ def watermark_ahead_of_work() -> Context:
 def watermark_ahead_of_productions() -> Context:
     """Productions on their way do not hold the watermark."""
     return replaced(Outbox, "min_timestamp", lambda self: MAX_TIME)
-
-
-@mistake(within=1, faults="none", first=48_276)
-def holds_of_groups_go_as_late_records_come() -> Context:
-    """A change log that has yet to speak of a group lets its hold go as a late record joins the
-    group."""
-
-    def held_at(self: ChangeLogMachine, own: WindowState, watermark: int) -> int | None:
-        at = own.output_at_us if own.fresh else None
-        return None if at is None or is_behind(at, watermark) else at
-
-    return replaced(ChangeLogMachine, "_held_at", held_at)
 
 
 @mistake(within=40)

@@ -201,3 +201,18 @@ def test_what_would_end_a_group_or_give_a_part_of_it_is_refused(
     with pytest.raises(ValueError, match=sentence):
         log(trigger, mode)
     assert WindowHarness(Tumbling(5), Default(), "discarding")
+
+
+def test_a_late_record_does_not_end_the_hold_of_what_is_yet_to_be_said() -> None:
+    harness = log(EVERY)
+    harness.advance_processing_time(1)
+    harness.push("a", {"v": 1}, 8)
+    assert list(harness.holds.values()) == [8]
+    harness.advance_watermark(11)
+    harness.push("a", {"v": 2}, 1)
+    assert list(harness.holds.values()) == [8], "the output watermark stands there"
+    harness.push("b", {"v": 3}, 2)
+    assert list(harness.holds.values()) == [8], "what is late when it comes holds nothing"
+    harness.advance_processing_time(11)
+    assert not harness.holds
+    assert {pane.key: pane.timestamp for pane in harness.take()} == {"a": 8, "b": 2}
