@@ -66,4 +66,4 @@ KafkaSource("b:1")  # error
 CsvFormat(column=["a"])  # error
 KafkaSink("b:1", "t", keys="k")  # error
 agg.top_k("x")  # error
-kept.key_by("a").aggregate({})  # error
+kept.key_by("a").aggregate({}, evry="1s")  # error
