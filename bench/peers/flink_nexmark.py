@@ -89,7 +89,8 @@ QUERIES = {
       ROW_NUMBER() OVER (PARTITION BY auction ORDER BY price DESC) AS place FROM bid)
       WHERE place <= 10""",
     "q20": """SELECT auction, bidder, price, channel, url, b.`dateTime`, b.extra, itemName,
-      description, initialBid, reserve, a.`dateTime`, expires, seller, category, a.extra
+      description, initialBid, reserve, a.`dateTime` AS began, expires, seller, category,
+      a.extra AS more
       FROM bid b JOIN auction a ON auction = a.id WHERE category = 10""",
     "q21": """SELECT auction, bidder, price, channel, CASE LOWER(channel) WHEN 'apple' THEN '0'
       WHEN 'google' THEN '1' WHEN 'facebook' THEN '2' WHEN 'baidu' THEN '3'
