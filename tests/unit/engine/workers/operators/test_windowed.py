@@ -350,3 +350,38 @@ def test_a_dead_letter_names_the_stream_and_the_aggregate_that_cannot_use_the_va
         ("views", "aggregate 'size' of stream 'views')"),
         ("views", "aggregate 'top' of stream 'views')"),
     ]
+
+
+OF_INPUT = """
+pipeline: p
+streams:
+  a: {source: injection, timestamp: at, fields: %s}
+  b: {source: injection, timestamp: at, fields: %s}
+computations:
+  sums: {input: {a: {key: k}}, window: {of: input}, aggregate: {n: {sum: n}}, output: sums}
+  both: {input: {a: {key: k}, b: {key: k}}, window: {of: input}, join: inner, output: both}
+sinks: {sums: {stdout: {}}, both: {stdout: {}}}
+"""
+
+
+@pytest.mark.parametrize(
+    "fields", ["{at: int}", "{at: int, k: str, n: int, window_start: int, window_end: int}"]
+)
+def test_a_record_that_names_no_window_is_a_letter_and_the_others_count(
+    tmp_path: Path, fields: str
+) -> None:
+    (tmp_path / "p.yaml").write_text(OF_INPUT % (fields, fields))
+    right = {"at": 5, "k": "x", "n": 1, "window_start": 0, "window_end": 10}
+    nameless = {name: value for name, value in right.items() if name != "window_end"}
+    wrong = [{**right, "window_end": 0}, {**right, "window_start": None}, nameless]
+    with PipelineHarness(tmp_path / "p.yaml") as harness:
+        for value in (right, *wrong, right):
+            harness.push("a", value)
+        for value in (*wrong, right):
+            harness.push("b", value)
+        harness.finish()
+        assert harness.take("sums") == [{"k": "x", "window_start": 0, "window_end": 10, "n": 2}]
+        assert len(harness.take("both")) == 2
+        letters = harness.take("dead_letters")
+    assert len(letters) == 9
+    assert all("window: {of: input}" in letter["reason"] for letter in letters)
