@@ -195,7 +195,8 @@ class FollowedPage:
         owners = {str(entry.shard): str(entry.owner) for entry in table.shards}
         former = () if before is None else before.shards
         gone = {str(entry.shard) for entry in former if entry.shard not in owners}
-        self.shown.timeline.table(owners, gone, _now_ms())
+        planned = {str(entry.shard) for entry in former if entry.next_owner}
+        self.shown.timeline.table(owners, gone, _now_ms(), planned)
         self.shown.tell()
 
     def _ask(self, graph: Graph, pipeline: str) -> None:

@@ -11,6 +11,7 @@ import msgspec
 KEPT = 200
 """Events that are kept: the newest."""
 _TOGETHER_MS = 5_000  # between moves that are told as one
+_NEWS_MS = 10_000  # by which news of the death of a worker may come behind that of its shards
 
 
 class Happening(msgspec.Struct, frozen=True):
@@ -32,6 +33,9 @@ class Timeline:
         self._owners: dict[str, str] = {}
         self._lost: dict[str, tuple[str, int]] = {}
         """Shards without a living owner: the former owner, and the time of its loss."""
+        self._taken: dict[str, tuple[str, int]] = {}
+        """Shards that have left a member without a plan: it may be dead already. The former owner,
+        and when."""
         self._moving: tuple[tuple[Happening, str, str] | None, int, int] = None, 0, 0
         """The last event, if it is a move, with its source and target; when, and of how many
         shards."""
@@ -47,6 +51,11 @@ class Timeline:
             return
         for name in sorted(before.keys() - slots.keys()):
             shards = [shard for shard, owner in self._owners.items() if owner == name]
+            shards += [
+                shard
+                for shard, (owner, since_ms) in self._taken.items()
+                if owner == name and at_ms - since_ms <= _NEWS_MS
+            ]
             self._lost.update(dict.fromkeys(shards, (name, at_ms)))
             waiting = f"; {_shards(len(shards))} wait for another owner" if shards else ""
             self.say("gone", f"worker {before[name]} is gone ({name}){waiting}", at_ms)
@@ -54,20 +63,29 @@ class Timeline:
             self.say("joined", f"worker {slots[name]} has joined ({name})", at_ms)
         self._settle(at_ms)
 
-    def table(self, owners: Mapping[str, str], gone: Collection[str], at_ms: int) -> None:
+    def table(
+        self,
+        owners: Mapping[str, str],
+        gone: Collection[str],
+        at_ms: int,
+        planned: Collection[str] = (),
+    ) -> None:
         """The owners of the shards of one node now; ``gone`` are shards that were split or merged
-        away."""
+        away, ``planned`` those of which a move was announced."""
         moves: Counter[tuple[str, str]] = Counter()
         for shard, owner in owners.items():
             before = self._owners.get(shard, "")
             if before and owner and before != owner and shard not in self._lost:
                 moves[before, owner] += 1
+                if shard not in planned:
+                    self._taken[shard] = before, at_ms
         for (source, target), count in sorted(moves.items()):
             self._move(source, target, count, at_ms)
         self._owners.update(owners)
         for shard in gone:
             self._owners.pop(shard, None)
             self._lost.pop(shard, None)
+            self._taken.pop(shard, None)
         self._settle(at_ms)
 
     def _move(self, source: str, target: str, count: int, at_ms: int) -> None:
@@ -105,6 +123,7 @@ class Timeline:
             )
             for shard in lost_shards:
                 del self._lost[shard]
+                self._taken.pop(shard, None)
 
 
 def _shards(count: int) -> str:

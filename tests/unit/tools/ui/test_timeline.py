@@ -30,6 +30,27 @@ def test_a_worker_that_dies_is_told_with_its_shards_and_their_recovery() -> None
     assert kinds(line) == ["gone", "recovered", "joined"]
 
 
+def test_a_death_is_told_too_when_its_shards_were_heard_of_first() -> None:
+    line = begun()
+    line.table({"n-0": "w1-b", "n-1": "w1-b", "n-2": "w1-b"}, (), 1_000)
+    line.workers({"w1-b": 1}, 1_400)
+    assert kinds(line) == ["moved", "gone", "recovered"]
+    assert line.events[1].words == "worker 0 is gone (w0-a); 2 shards wait for another owner"
+    assert line.events[2].words == "2 shards of w0-a went to w1-b within 0.0 s"
+
+
+def test_a_worker_that_leaves_after_planned_moves_leaves_nothing_to_recover() -> None:
+    line = begun()
+    everywhere = {"n-0": "w1-b", "n-1": "w1-b", "n-2": "w1-b"}
+    line.table(everywhere, (), 1_000, planned=("n-0", "n-1"))
+    line.workers({"w1-b": 1}, 1_400)
+    assert [event.words for event in line.events][1:] == ["worker 0 is gone (w0-a)"]
+    long_ago = begun()
+    long_ago.table(everywhere, (), 1_000)
+    long_ago.workers({"w1-b": 1}, 60_000)
+    assert kinds(long_ago) == ["moved", "gone"]
+
+
 def test_a_new_owner_that_dies_before_it_serves_is_no_recovery() -> None:
     line = begun()
     line.workers({"w1-b": 1}, 1_000)
