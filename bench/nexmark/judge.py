@@ -59,6 +59,8 @@ def _hashable(value: Any) -> Any:
 
 
 def _folded(query: Query, rows: Iterable[Mapping[str, Any]]) -> Iterable[Mapping[str, Any]]:
+    if query.added:
+        return _added(query, rows)
     if not query.key:
         return rows
     last: dict[Row, Mapping[str, Any]] = {}
@@ -67,3 +69,12 @@ def _folded(query: Query, rows: Iterable[Mapping[str, Any]]) -> Iterable[Mapping
         if key not in last or last[key][query.newest] <= row[query.newest]:
             last[key] = row
     return last.values()
+
+
+def _added(query: Query, rows: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    names = [name for name in query.columns if name != query.added]
+    sums: Counter[Row] = Counter()
+    for row in rows:
+        sums[tuple(row[name] for name in names)] += row[query.added]
+    for key, value in sums.items():
+        yield {**dict(zip(names, key, strict=True)), query.added: value}

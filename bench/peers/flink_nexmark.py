@@ -70,6 +70,9 @@ QUERIES = {
       WHERE place <= 1""",
     "q11": """SELECT bidder, COUNT(*) FROM TABLE(SESSION(TABLE bid PARTITION BY bidder,
       DESCRIPTOR(ts), INTERVAL '10' SECOND)) GROUP BY bidder, window_start, window_end""",
+    "q12": """SELECT bidder, COUNT(*) FROM
+      TABLE(TUMBLE(TABLE bid, DESCRIPTOR(arrived), INTERVAL '10' SECOND))
+      GROUP BY bidder, window_start, window_end""",
     "q14": f"""SELECT auction, bidder, CAST(0.908 AS DOUBLE) * price,
       CASE WHEN {HOUR} BETWEEN 8 AND 18 THEN 'dayTime'
         WHEN {HOUR} <= 6 OR {HOUR} >= 20 THEN 'nightTime' ELSE 'otherTime' END,
@@ -129,7 +132,8 @@ def environment():
 def run(tables):
     for name, columns in COLUMNS.items():
         tables.execute_sql(
-            f"""CREATE TABLE {name} ({columns}, ts AS TO_TIMESTAMP_LTZ(`dateTime`, 3),
+            f"""CREATE TABLE {name} ({columns}, arrived AS PROCTIME(),
+            ts AS TO_TIMESTAMP_LTZ(`dateTime`, 3),
             WATERMARK FOR ts AS ts - INTERVAL '4' SECOND) WITH ('connector' = 'filesystem',
             'path' = 'file://{INPUT}/', 'format' = 'json',
             'source.path.regex-pattern' = '.*/{name}-.*')"""

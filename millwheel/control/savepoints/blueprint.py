@@ -88,7 +88,9 @@ def _source(stream: StreamSpec) -> dict[str, Any]:
     return {
         "kind": stream.source.kind,
         "options": dict(stream.source.options),
-        "timestamp": [stream.timestamp, stream.timestamp_unit_us],
+        "timestamp": ["of arrival"]
+        if stream.arrival
+        else [stream.timestamp, stream.timestamp_unit_us],
         "id": stream.id,
         "schema": stream.schema,
         "fields": dict(stream.fields),

@@ -256,19 +256,19 @@ def source_form(
     consumer_plans = [plans.get(name) for name in consumers]
     by_type = [plan for plan in consumer_plans if isinstance(plan, PlansByType | StatelessPlans)]
     if by_type and not stream.fields:
-        names = {stream.timestamp, stream.id or stream.timestamp}.union(
+        names = _time_and_id(stream).union(
             *(plan.needs for plan in by_type),
             *(plan.key_fields for plan in by_type if isinstance(plan, StatelessPlans)),
         )
 
         def accepts(fields: Mapping[str, str]) -> bool:
-            typed = fields[stream.timestamp] == "int" and (
+            typed = (stream.arrival or fields[stream.timestamp] == "int") and (
                 not stream.id or fields[stream.id] in ID_TYPES
             )
             return typed and all(plan.plan(fields) is not None for plan in by_type)
 
         return SourceForm(inferred=frozenset(names), accepts=accepts, made=made_columns)
-    needs = {stream.timestamp}
+    needs = {stream.timestamp} - {""}
     for name, plan in zip(consumers, consumer_plans, strict=True):
         computation = graph.nodes[name].computation
         if isinstance(plan, ColumnPlan | StatelessPlans):
@@ -276,6 +276,10 @@ def source_form(
         elif computation is not None and isinstance(computation.work, DictionarySpec):
             needs |= {computation.work.of, *(computation.work.keep or stream.fields)}
     return SourceForm(needs=frozenset(needs), made=made_columns)
+
+
+def _time_and_id(stream: StreamSpec) -> set[str]:
+    return {stream.timestamp, stream.id} - {""}
 
 
 def _made_columns(
@@ -340,11 +344,11 @@ def _why_rows_of(
     ):
         if any(plans.get(name) is None for name in consumers):
             return "a dictionary or a join needs declared fields"
-        if not stream.timestamp or ":" in stream.timestamp:
+        if not stream.arrival and (not stream.timestamp or ":" in stream.timestamp):
             return "its timestamp is no field"
     elif stream.schema:
         return "a schema makes an object of each record"
-    elif stream.fields.get(stream.timestamp) != "int":
+    elif not stream.arrival and stream.fields.get(stream.timestamp) != "int":
         return "its timestamp is not declared as int"
     elif stream.id and stream.fields.get(stream.id) not in ID_TYPES:
         return f"the id {stream.id} is not declared as int or str"

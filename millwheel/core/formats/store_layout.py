@@ -18,6 +18,9 @@ by hash, so that a split is a range of every family.
     j <partition> <position>            source: how keys are divided among what follows a position,
                                         and up to where
     f <partition> <position>            source: input that was judged by the clock and dead-lettered
+    A                                   source: nothing arrives before this time
+    A <partition> <position>            source: up to which position what follows this one arrived,
+                                        and when
     n                                   sink: number of the next batch
     u <hash> <key> [<window>]           sink: the current rows, by identity
     r <batch>                           sink: committables of batches committed, perhaps not yet
@@ -65,7 +68,7 @@ CHANNEL, STATE, TIMER, SEEN, PENDING, POSITION, JUDGED, COMMITTABLE = (
     b"f",
     b"r",
 )
-DECIDED, KEY_EPOCHS = b"g", b"j"
+DECIDED, KEY_EPOCHS, ARRIVED = b"g", b"j", b"A"
 RUNS = b"v"
 NUMBERS = b"z"
 SLICE, EXPIRED, CLEARED, SLICE_KEY, SLICE_IDLE = b"a", b"k", b"ki", b"l", b"i"

@@ -73,9 +73,12 @@ def held_at(at_us: int) -> int:
     return at_us - 1 if at_us == IDLE_TIME else at_us
 
 
+def clock_step_us(silent_us: int) -> int:
+    """In which steps the watermark of a silent source follows the wall clock."""
+    return _IDLE_STEP_US if silent_us < _LONG_SILENCE_US else _LONG_IDLE_STEP_US
+
+
 def idle_progress(silent_us: int) -> int:
     """How far the silence of a source has moved its watermark: in steps, longer ones when it has
     lasted."""
-    return silent_us - silent_us % (
-        _IDLE_STEP_US if silent_us < _LONG_SILENCE_US else _LONG_IDLE_STEP_US
-    )
+    return silent_us - silent_us % clock_step_us(silent_us)

@@ -174,7 +174,8 @@ class StreamSpec:
 
     ``timestamp`` is a field name or ``module:function``; ``timestamp_unit_us`` is the µs that one
     unit of a number there is worth (1 for µs, 1000 for ms); text is read as ISO 8601. Unless the
-    pipeline ``states_unit``, numbers that are very likely of another one are refused. ``id`` is the
+    pipeline ``states_unit``, numbers that are very likely of another one are refused. ``arrival``:
+    the timestamp is the time at which a record was read. ``id`` is the
     field of the external id that duplicates share. ``schema`` is ``module:Class``, a msgspec Struct
     the values are decoded into. ``fields`` are declared field types (name to "int", "float", "str",
     "bool"), which let declarative aggregations run on columns. ``idle_after_us`` None means a
@@ -186,6 +187,7 @@ class StreamSpec:
     timestamp: str = ""
     timestamp_unit_us: int = 1
     states_unit: bool = True
+    arrival: bool = False
     id: str = ""
     id_horizon_us: int = 3_600_000_000
     schema: str = ""

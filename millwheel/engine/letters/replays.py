@@ -35,7 +35,7 @@ from millwheel.core.pipeline.spec import PipelineSpec
 from millwheel.engine.letters.letters import Letter
 from millwheel.engine.workers.delivery.instances import AnyInstances
 from millwheel.engine.workers.delivery.routing import Fanout
-from millwheel.engine.workers.delivery.timestamps import Timestamps
+from millwheel.engine.workers.delivery.timestamps import TimesOf, Timestamps
 from millwheel.engine.workers.sources.sorting import Sorting
 from millwheel.engine.workers.sources.source_parts import SourceParts
 from millwheel.language.spec.key_extractors import load_extractor
@@ -162,7 +162,11 @@ class Binding:
             timestamps=Timestamps(stream, function, stream.states_unit),
             limits=self._spec.limits,
         )
-        sorting = Sorting(parts, _EVER, set(), 0, AnyInstances())
+        at = requested.timestamp or 0
+        times: TimesOf | None = (
+            (lambda positions: [at] * len(positions)) if stream.arrival else None
+        )
+        sorting = Sorting(parts, _EVER, set(), 0, AnyInstances(), times=times)
         outcome = sorting.sort(requested.letter, _read(requested.value, schema))
         records = [
             self._again(

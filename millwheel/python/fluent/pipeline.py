@@ -156,7 +156,8 @@ class Pipeline:
         """A stream from outside.
 
         ``timestamp``: the field with the time at which a record happened (a number of
-        ``timestamp_unit`` since 1970 UTC, or ISO 8601), or a function of the value. Without a unit
+        ``timestamp_unit`` since 1970 UTC, or ISO 8601), a function of the value, or ``"arrival"``:
+        the time at which it is read. Without a unit
         numbers are µs, and those that are very likely of another unit are refused. ``id``: the
         field that identifies copies, which may be up to ``id_horizon`` apart (1h). ``max_delay``:
         how far a record may lie behind the newest of its file (0s). ``idle_after``: a silent

@@ -77,6 +77,10 @@ def lateness_of(spec: PipelineSpec, samples: Sequence[Sample]) -> tuple[list[Lat
             left_out.append(
                 f"{stream.name}: its records would be {sample.origin}; give some with --input"
             )
+        elif stream.arrival:
+            left_out.append(
+                f"{stream.name}: no record is late, since its timestamps are times of arrival"
+            )
         elif sample.count:
             results.append(_lateness(stream, sample, spec.folder))
     return results, left_out

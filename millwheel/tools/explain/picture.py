@@ -159,7 +159,9 @@ def _box(node: Node, graph: Graph, spec: PipelineSpec) -> Box:
 def _source(name: str, stream: StreamSpec, spec: PipelineSpec) -> Box:
     assert stream.source is not None
     lines = [_end(stream.source.kind, stream.source.options, spec.folder)]
-    if stream.timestamp:
+    if stream.arrival:
+        lines.append("timestamp: time of arrival")
+    elif stream.timestamp:
         units = [name for name, us in UNITS.items() if us == stream.timestamp_unit_us]
         lines.append(
             f"timestamp {stream.timestamp}"

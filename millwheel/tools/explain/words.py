@@ -213,6 +213,8 @@ def guarantee_text(computation: ComputationSpec) -> str:
 
 def watermark_text(stream: StreamSpec) -> str:
     """``watermark 2m behind the newest``, and all settings that differ from the defaults."""
+    if stream.arrival:
+        return "watermark by the clock"
     behind = (
         f"{duration_text(stream.max_delay_us)} behind the newest"
         if stream.max_delay_us

@@ -85,6 +85,11 @@ def check_partition(key: Any) -> str:
 
 def stamped(value: Any, stream: StreamSpec, timestamp: int) -> Any:
     """A copy of ``value`` with ``timestamp`` in its timestamp field, in the unit of the stream."""
+    if stream.arrival:
+        raise ValueError(
+            f"the timestamp of a record of {stream.name} is the time at which it arrives; move the"
+            " clock with advance_processing_time, and leave timestamp= out"
+        )
     if ":" in stream.timestamp:
         raise ValueError(
             f"{stream.name} reads timestamps with {stream.timestamp}; put into the record what that"

@@ -163,6 +163,8 @@ class PipelineHarness:
         if check_time(t, "the clock") < now:
             raise ValueError(f"the clock is at {now} and cannot go back to {t}")
         self._cluster.advance_clock(t)
+        by_clock = [stream.name for stream in self.spec.streams if stream.arrival]
+        self._cluster.read([name for name in by_clock if name in self._inputs.by_name])
 
     def replay(self) -> int:
         """Retry the dead letters that were not retried yet, as ``millwheel replay`` does. Returns

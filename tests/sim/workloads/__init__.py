@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tests.sim.workloads.accounts import Accounts
+from tests.sim.workloads.arriving import Arriving
 from tests.sim.workloads.base import Workload
 from tests.sim.workloads.crowded import Crowded
 from tests.sim.workloads.dying import Dying
@@ -62,6 +63,7 @@ WORKLOADS: dict[str, Callable[[int, float], Workload]] = {
     "placed": Placed,
     "straggling": Straggling,
     "injected": Injected,
+    "arriving": Arriving,
 }
 """(seed, size from 0 to 1) -> a workload."""
 

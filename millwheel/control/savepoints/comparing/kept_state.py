@@ -27,6 +27,7 @@ _FREE = frozenset(
         layout.PENDING,
         layout.POSITION,
         layout.JUDGED,
+        layout.ARRIVED,
     )
 )
 """What a store has whatever a computation does."""

@@ -33,6 +33,8 @@ _FEW = 64
 
 
 Stamps = npt.NDArray[np.int64]
+TimesOf = Callable[[Sequence[int] | Stamps], Stamps | list[int]]
+"""Positions of a partition, which rise -> when those records arrived."""
 
 
 def field_of(value: Any, name: str) -> Any:

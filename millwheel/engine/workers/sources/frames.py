@@ -20,7 +20,7 @@ from millwheel.core.model.names import NodeName
 from millwheel.core.pipeline.spec import StreamSpec
 from millwheel.core.windows.lateness import is_too_far, late_mask
 from millwheel.engine.workers.delivery.consumer_keys import Keyless
-from millwheel.engine.workers.delivery.timestamps import are_plain
+from millwheel.engine.workers.delivery.timestamps import TimesOf, are_plain
 
 _FIRST_BYTES = 1 << 20  # of a read while little comes
 _MOST_BYTES = 1 << 23  # of a read while there is always more
@@ -63,22 +63,20 @@ def sort_frame(
     now_us: int,
     split: Split,
     partition: str = "",
+    times: TimesOf | None = None,
 ) -> SortedFrame | None:
     """The records of a ``partition``, which is their key for consumers without one of their own.
-    None when the input must be looked at record by record."""
+    ``times``: those of arrival, where these are the timestamps. None when the input must be looked
+    at record by record."""
     if read.rejects or not is_clean(
         read.frame, {name: spec.fields[name] for name in sorted(needs)}
     ):
         return None
     if not len(read):
         return SortedFrame([], 0, max_timestamp)
-    stamps = read.frame[spec.timestamp].to_numpy()
-    if not are_plain(
-        int(stamps.min()), int(stamps.max()), spec.timestamp_unit_us, spec.states_unit
-    ):
+    stamps = _stamps(read, spec) if times is None else np.asarray(times(read.positions), np.int64)
+    if stamps is None:
         return None
-    if spec.timestamp_unit_us != 1:
-        stamps = stamps * spec.timestamp_unit_us
     highest = int(stamps.max())
     if is_too_far(highest, now_us, spec.max_future_us):
         return None
@@ -89,3 +87,13 @@ def sort_frame(
     count = int(np.count_nonzero(late))
     batches, keyless = split(batch, late if count else None)
     return None if keyless else SortedFrame(batches, count, max(max_timestamp, highest))
+
+
+def _stamps(read: FrameChunk, spec: StreamSpec) -> npt.NDArray[np.int64] | None:
+    """The timestamps by their field; None when each must be looked at."""
+    stamps: npt.NDArray[np.int64] = read.frame[spec.timestamp].to_numpy()
+    if not are_plain(
+        int(stamps.min()), int(stamps.max()), spec.timestamp_unit_us, spec.states_unit
+    ):
+        return None
+    return stamps if spec.timestamp_unit_us == 1 else stamps * spec.timestamp_unit_us

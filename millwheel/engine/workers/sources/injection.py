@@ -16,7 +16,7 @@ from millwheel.core.model.failures import UNIT
 from millwheel.core.model.limits import DEFAULTS, Limits
 from millwheel.core.model.names import NodeName
 from millwheel.core.model.records import DeadLetter
-from millwheel.core.model.times import IDLE_TIME, MAX_TIME, MIN_TIME
+from millwheel.core.model.times import IDLE_TIME, MAX_TIME, MIN_TIME, clock_step_us
 from millwheel.core.model.watermark import Fellows
 from millwheel.core.pipeline.spec import StreamSpec
 from millwheel.core.windows.lateness import is_behind, is_too_far, too_far, watermark_after
@@ -76,7 +76,11 @@ class InjectionOperator(Operator):
     def wakes_at(self, now_us: int) -> int:
         if self._end.due(True):
             return now_us
-        if self.paused or self._spec.idle_after_us is None:
+        if self.paused:
+            return MAX_TIME
+        if self._spec.arrival:
+            return self._clock_moves_at_us
+        if self._spec.idle_after_us is None:
             return MAX_TIME
         return self._silence.looked_at_us + _LOOK_EVERY_US
 
@@ -84,6 +88,8 @@ class InjectionOperator(Operator):
         before = self._own_hold()
         if self._end.due(True):
             self._end.commit(bundle)
+        if self._spec.arrival and not self.paused:
+            self._move_clock(bundle)
         if bundle.arrivals:
             self._silence.heard(bundle.now_us)
         elif not self.paused:
@@ -118,6 +124,17 @@ class InjectionOperator(Operator):
         if bundle.arrivals:
             bundle.overlay.put(_STORE_KEY, pack(Position(0, self._max_timestamp, False)))
 
+    @property
+    def _clock_moves_at_us(self) -> int:
+        return self._max_timestamp + clock_step_us(self._max_timestamp - self._silence.heard_at_us)
+
+    def _move_clock(self, bundle: Bundle) -> None:
+        """The highest timestamp is the clock where records get the time of their arrival."""
+        if bundle.arrivals or bundle.now_us >= self._clock_moves_at_us:
+            # Never back, as in millwheel/engine/workers/sources/arrivals.py.
+            self._max_timestamp = max(self._max_timestamp, bundle.now_us)
+            bundle.overlay.put(_STORE_KEY, pack(Position(0, self._max_timestamp, False)))
+
     def _take(self, bundle: Bundle, key: Any, raw: bytes) -> str:
         """Why the record cannot be used ("": it was produced, or it is late and counted)."""
         bundle.count("records_in")
@@ -125,7 +142,9 @@ class InjectionOperator(Operator):
             value = self._decode(raw)
         except DAMAGE as ex:
             return f"no valid JSON record: {ex}"
-        stamps, problems = self._timestamps.of([value])
+        stamps, problems = (
+            ([self._max_timestamp], {}) if self._spec.arrival else self._timestamps.of([value])
+        )
         problems.update(carried([value], self._most)[1])
         if problems:
             return problems[0]
@@ -172,6 +191,8 @@ class InjectionOperator(Operator):
         """The hold that other streams have no part in."""
         if self._end.ended:
             return Hold()
+        if self._spec.arrival:
+            return Hold(self._max_timestamp, "nothing has arrived since")
         idle = self._silence.idle or (self._closed and self._spec.idle_after_us is not None)
         if self._max_timestamp == MIN_TIME:
             return Hold(IDLE_TIME if idle else MIN_TIME, "nothing injected yet")

@@ -29,6 +29,7 @@ from millwheel.core.windows.lateness import watermark_after
 from millwheel.engine.workers.bundle.bundle import Bundle
 from millwheel.engine.workers.delivery.outbox import OutputChunk
 from millwheel.engine.workers.shard.productions import earliest_of
+from millwheel.engine.workers.sources.arrivals import ArrivalClock, Arrivals
 from millwheel.engine.workers.sources.combining import Combine
 from millwheel.engine.workers.sources.completion import CompletionTimes, ReadAhead
 from millwheel.engine.workers.sources.frames import ReadSize
@@ -70,7 +71,8 @@ class Part:
     ``certain`` once it has, and then idle if ``idles``. ``epochs``: how keys are divided, where a
     consumer divides them by tables, with measurements of ``completion`` if any goes by them; then
     it is read ``ahead`` of the consumers by a limited time only. ``combine``: whether groups are
-    sent in place of records. ``wait`` is there while it cannot be read."""
+    sent in place of records. ``arrivals``: the times of its records, where those are their
+    timestamps. ``wait`` is there while it cannot be read."""
 
     partition: Partition
     channel: ChannelName
@@ -100,6 +102,7 @@ class Part:
     ahead: ReadAhead | None = None
     record_bytes: int = 1 << 20
     combine: Combine = field(default_factory=lambda: Combine(False))
+    arrivals: Arrivals | None = None
     wait: Wait | None = None
 
     @property
@@ -127,6 +130,8 @@ class Part:
 
     def watermark(self, max_delay_us: int) -> int:
         """Nothing before this is expected."""
+        if self.arrivals is not None:
+            return self.arrivals.reached_us(self.position)
         return watermark_after(self.max_timestamp, max_delay_us)
 
     def notes(self) -> list[tuple[int, bytes]]:
@@ -261,6 +266,8 @@ class Part:
             del self.decided[position]
         if self.epochs is not None:
             delete_epochs(self.epochs.forget(self.committed.position), self.partition.name, overlay)
+        if self.arrivals is not None:
+            self.arrivals.forget(self.committed.position, overlay)
 
 
 def open_part(
@@ -270,9 +277,11 @@ def open_part(
     silence: Silence,
     certain: bool,
     rules: Mapping[str, Rule] | None = None,
+    clock: ArrivalClock | None = None,
 ) -> Part:
     """A partition as the store knows it. ``certain``: no owner can have read further than that.
-    ``rules``: those of the consumers that divide keys by tables."""
+    ``rules``: those of the consumers that divide keys by tables. ``clock``: where the timestamps
+    are times of arrival."""
     data = store.get(POSITION + partition.name.encode())
     at = Position() if data is None else decode_position(data)
     judged = _prefix(JUDGED, partition)
@@ -294,6 +303,7 @@ def open_part(
         certain or at.finished,
         epochs=open_key_epochs(rules or {}, partition.name, store, at.position, at.counts),
         combine=Combine(at.combined),
+        arrivals=None if clock is None else Arrivals(partition.name, store, clock),
     )
 
 

@@ -19,6 +19,7 @@ from millwheel.core.model.names import partition_channel
 from millwheel.core.model.ranges import SPACE
 from millwheel.core.model.times import IDLE_TIME, MIN_TIME, SECOND
 from millwheel.engine.workers.bundle.bundle import Hold
+from millwheel.engine.workers.sources.arrivals import ArrivalClock
 from millwheel.engine.workers.sources.completion import ReadAhead
 from millwheel.engine.workers.sources.partition import Part, open_part
 from millwheel.engine.workers.sources.silence import Silence
@@ -68,6 +69,8 @@ class Partitions:
         self._unopened: dict[str, Partition] = {}
         self._asleep_stand = _Stand()
         self._said_at_us = -_SILENT_ABOUT_US
+        self.clock = ArrivalClock(store, parts.clock_runs) if parts.stream.arrival else None
+        """Where timestamps are times of arrival."""
         parts.fellows.began_us = now_us
 
     @property
@@ -127,7 +130,7 @@ class Partitions:
             channel = partition_channel(self._parts.node, name)
             rules = self._parts.rules
             part = self.awake[name] = open_part(
-                self._unopened.pop(name), channel, self._store, silence, certain, rules
+                self._unopened.pop(name), channel, self._store, silence, certain, rules, self.clock
             )
             if self._parts.completion is not None:
                 part.completion, part.ahead = self._parts.completion(), ReadAhead()
@@ -252,6 +255,8 @@ class Partitions:
         # is late before it is read.
         if self._unopened:
             return Hold(MIN_TIME, f"partition {next(iter(self._unopened))}: not opened yet")
+        if self.clock is not None:
+            return self._arrival_hold(self.clock)
         stand = self._stand_of(self.awake.values(), self._asleep_stand)
         if stand.live is not None:
             return stand.live
@@ -259,6 +264,16 @@ class Partitions:
             return stand.idle or Hold()
         idle = stand.idle or Hold(IDLE_TIME, "no partition yet, or nothing in any")
         return idle._replace(idle_us=max(idle.idle_us, self._fellows_us(now_us)))
+
+    def _arrival_hold(self, clock: ArrivalClock) -> Hold:
+        """Where timestamps are times of arrival: what is read again has an earlier one."""
+        unread = [
+            part for part in self.awake.values() if not (part.read_all and part.committed.finished)
+        ]
+        if self._bounded and not unread:
+            return Hold()
+        at = min((part.watermark(0) for part in unread), default=clock.at_us)
+        return Hold(at, "nothing has arrived since")
 
     def _fellows_us(self, now_us: int) -> int:
         """How far the other streams let event time pass here, now that no partition is awake."""

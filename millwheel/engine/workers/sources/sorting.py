@@ -36,7 +36,7 @@ from millwheel.engine.workers.bundle.bundle import (
 )
 from millwheel.engine.workers.bundle.value_sizes import carried
 from millwheel.engine.workers.delivery.consumer_keys import Dividing, Keyless
-from millwheel.engine.workers.delivery.timestamps import Stamps, column_of, extent
+from millwheel.engine.workers.delivery.timestamps import Stamps, TimesOf, column_of, extent
 from millwheel.engine.workers.sources.source_parts import SourceParts
 
 Batches = list[tuple[NodeName, AnyBatch]]
@@ -65,14 +65,17 @@ class Sorting:
         now_us: int,
         epochs: Dividing = None,
         labelled: bool = False,
+        times: TimesOf | None = None,
     ) -> None:
-        """``labelled``: the records get labels."""
+        """``labelled``: the records get labels. ``times``: those of arrival, where these are the
+        timestamps."""
         self._parts = parts
         self._spec = parts.stream
         self._judged = judged
         self._now = now_us
         self._epochs = epochs
         self._labelled = labelled
+        self._times = times
         self._letters: list[tuple[int, DeadLetter]] = []
         self._stated = False
         self._size = 0
@@ -82,10 +85,14 @@ class Sorting:
     def sort(self, partition: str, read: Read) -> Sorted:
         """Deterministic but for judgements by the clock."""
         counters = {"records_in": len(read) + len(read.rejects)}
-        self._stated = read.watermark is not None
+        self._stated = read.watermark is not None and self._times is None
         for reject in read.rejects:
             self._letter(reject.position, partition, reject.reason, reject.raw)
-        stamps, problems = self._parts.timestamps.stamps(read.values)
+        stamps, problems = (
+            self._parts.timestamps.stamps(read.values)
+            if self._times is None
+            else (self._times(read.positions), {})
+        )
         self._size, uncarried = carried(read.values, self._parts.limits.record)
         problems.update(uncarried)
         for index, reason in problems.items():
@@ -120,7 +127,7 @@ class Sorting:
                 kind = KINDS + kind_in(letter)
                 counters[kind] = counters.get(kind, 0) + 1
             letters = self._dead_letters(self._floors(first, read.positions, stamps, bad))
-        if read.watermark is not None and read.watermark > MIN_TIME:
+        if self._stated and read.watermark is not None and read.watermark > MIN_TIME:
             self.max_timestamp = max(self.max_timestamp, read.watermark + self._spec.max_delay_us)
         return Sorted(out, letters, counters)
 
@@ -235,6 +242,8 @@ class Sorting:
         # Not the watermark before the read: that begins elsewhere after a crash. See mistake
         # letters_stamped_with_the_read.
         self._letters.sort(key=lambda pair: pair[0])
+        if self._times is not None:
+            return _listed(self._times([position for position, _ in self._letters]))
         highest = first
         floors: list[int] = []
         index = 0

@@ -82,6 +82,7 @@ class SourceOperator(Operator):
             return now_us
         polls = [part.next_poll_us for part in self._readable()]
         polls.append(self._settles_at(now_us))
+        polls.append(self._clock_moves_at())
         if self._lists():
             polls.append(self.partitions.lists_at())
         return min(polls)
@@ -99,6 +100,7 @@ class SourceOperator(Operator):
             self.partitions.look(bundle.now_us)
         self.partitions.open(bundle.now_us)
         ready = [part for part in self._readable() if part.next_poll_us <= bundle.now_us]
+        self._move_clock(bundle)
         if ready:
             self._look_at(self.partitions.choose(ready), bundle)
 
@@ -177,6 +179,8 @@ class SourceOperator(Operator):
         that was planned for later."""
         self.partitions.look(now_us)
         self.partitions.wake_all(now_us)
+        if self.partitions.clock is not None:
+            self.partitions.clock.look(now_us)
 
     # --- reading ----------------------------------------------------------------------------------
 
@@ -218,11 +222,18 @@ class SourceOperator(Operator):
             part.next_poll_us = bundle.now_us + self._poll_us
         part.is_full = len(read) >= self._parts.max_records
         self._extend_epochs(part, read, bundle)
+        self._extend_arrivals(part, read, bundle)
         # With other partitions on their way, the watermark of one is not that of all. See mistake
         # each_partition_of_several_has_the_watermark.
         labelled = self._parts.labelled and self.partitions.alone
         sorting = Sorting(
-            self._parts, part.max_timestamp, part.judged, bundle.now_us, part.epochs, labelled
+            self._parts,
+            part.max_timestamp,
+            part.judged,
+            bundle.now_us,
+            part.epochs,
+            labelled,
+            None if part.arrivals is None else part.arrivals.times,
         )
         outcome = sorting.sort(part.partition.name, read)
         plain = not outcome.letters and not sorting.newly_judged and bundle.traced is None
@@ -283,6 +294,27 @@ class SourceOperator(Operator):
         if part.extend_epochs(read.next_position, bundle.overlay, bundle.now_us):
             part.await_commit(bundle)
 
+    def _extend_arrivals(self, part: Part, read: Read | FrameChunk, bundle: Bundle) -> None:
+        """Give a time to what has never been read, where that is the timestamp."""
+        # Were it sent before that is durable, one consumer could have it with this time, and
+        # another, after a crash, with a later one: see mistake
+        # arrivals_sent_before_they_are_stored.
+        if part.arrivals is not None and part.arrivals.extend(
+            part.position, read.next_position, bundle.now_us, bundle.overlay
+        ):
+            part.await_commit(bundle)
+
+    def _clock_moves_at(self) -> int:
+        clock = self.partitions.clock
+        return MAX_TIME if clock is None or self._end.reads_nothing else clock.moves_at_us
+
+    def _move_clock(self, bundle: Bundle) -> None:
+        """A silent source goes with the wall clock, as durably as with its records."""
+        clock = self.partitions.clock
+        if clock is not None and bundle.now_us >= self._clock_moves_at():
+            clock.move(bundle.now_us, bundle.overlay)
+            bundle.positions_only = False
+
     def _read_frame(self, part: Part, reader: Reader, bundle: Bundle) -> bool:
         """Read columns. False when there are none, or when each record must be examined."""
         guessed = self._parts.guessed
@@ -305,11 +337,20 @@ class SourceOperator(Operator):
             part.size.told(False)
             return True
         self._extend_epochs(part, read, bundle)
+        self._extend_arrivals(part, read, bundle)
+        times = None if part.arrivals is None else part.arrivals.times
         split = partial(self._parts.fanout.split_columns, epochs=part.epochs)
         spec, outcome = replace(self._spec, fields=fields), None
         with suppress(Unfit), self._boundary.inside(bundle.count):
             outcome = sort_frame(
-                read, spec, needs, part.max_timestamp, bundle.now_us, split, part.partition.name
+                read,
+                spec,
+                needs,
+                part.max_timestamp,
+                bundle.now_us,
+                split,
+                part.partition.name,
+                times,
             )
         if outcome is None:
             part.rows_until = read.next_position

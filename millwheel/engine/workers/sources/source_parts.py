@@ -12,6 +12,7 @@ from millwheel.core.formats.store_layout import ENDED
 from millwheel.core.grouping.epochs import Rule
 from millwheel.core.model.limits import DEFAULTS, Limits
 from millwheel.core.model.names import NodeName
+from millwheel.core.model.times import MAX_TIME
 from millwheel.core.model.watermark import Fellows
 from millwheel.core.pipeline.spec import StreamSpec
 from millwheel.engine.workers.bundle.bundle import Bundle
@@ -92,6 +93,13 @@ class SourceParts:
                 return False
             part.columns = whole.fields
         return True
+
+    @property
+    def clock_runs(self) -> bool:
+        """Whether the time of arrival passes in silence. Not where the end of the input ends it,
+        nor where somebody tells when to look."""
+        source = self.source
+        return not source.bounded and not self.to_the_ends and source.poll_us < MAX_TIME
 
     @property
     def infers(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -94,7 +95,8 @@ STREAM = FilePart(
         "timestamp": Field(
             "",
             Short("field", _TIMESTAMP),
-            "the field with [the time when a record happened](pipeline.md#timestamp)",
+            "the field with [the time when a record happened](pipeline.md#timestamp), or `arrival`:"
+            " the time at which it is read",
             default="required with a source (`ts` for the generator)",
         ),
         "id": Field(
@@ -129,6 +131,8 @@ _ONLY_WITH_SOURCE = ("timestamp", "id", "watermark", "on_error")
 _NO_EXPRESSION = (
     "name a field (with its unit: {field: ts, unit: ms}), or a function of yours, module:function"
 )
+ARRIVAL = "arrival"
+"""In place of a field: the time at which a record is read."""
 _GENERATOR_TIMESTAMP = "ts"
 """The built-in generator's timestamp field."""
 
@@ -149,7 +153,26 @@ def read_stream(
         **_timestamp(reader, node, fields, kind),
         **STREAM.values(reader, fields),
     )
-    return spec, kind
+    return (_in_order_of_arrival(reader, fields, spec) if spec.arrival else spec), kind
+
+
+def _in_order_of_arrival(
+    reader: NodeReader, fields: Mapping[str, YamlNode], spec: StreamSpec
+) -> StreamSpec:
+    """The same stream: no record is late, none lies in the future, and the clock never idles."""
+    if "watermark" in fields:
+        reader.bad(
+            fields["watermark"],
+            "with timestamp: arrival no record is late, and the watermark follows the clock; remove"
+            " watermark",
+        )
+    if ARRIVAL in spec.fields:
+        reader.bad(
+            fields["timestamp"],
+            "the stream has a field arrival: write timestamp: {field: arrival} for that field, or"
+            " rename it",
+        )
+    return replace(spec, max_delay_us=0, idle_after_us=None, max_future_us=None)
 
 
 def _check_stream_name(reader: NodeReader, name: str, node: YamlNode) -> None:
@@ -209,6 +232,8 @@ def _timestamp(
             text = "name the field with a record's event time: write timestamp: FIELD"
             reader.missing(node, "timestamp", text)
         return {"states_unit": False}
+    if not timestamp_node.is_map and timestamp_node.value == ARRIVAL:
+        return {"arrival": True}
     values = Short("field", _TIMESTAMP).read(reader, timestamp_node)
     text = values.get("timestamp", "")
     field = (

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,13 @@ def test_each_row_counts_as_often_as_it_is_there(rows: list, wrong: int, events:
     check = judged(PLAIN, events, rows)
     assert (check.rows, check.wrong) == (3, wrong)
     assert bool(check.example) == bool(wrong)
+
+
+def test_counts_of_windows_that_nobody_can_know_are_added_up(events: Path) -> None:
+    query = replace(CHANGES, key=(), newest="", added="n")
+    rows = [{"auction": 1, "n": 1}, {"auction": 2, "n": 1}, {"auction": 1, "n": 1}]
+    assert judged(query, events, rows).correct
+    assert not judged(query, events, rows[1:]).correct
 
 
 @pytest.mark.parametrize(

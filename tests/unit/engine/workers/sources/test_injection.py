@@ -287,3 +287,26 @@ def test_how_long_nothing_was_injected_does_not_decide_what_is_late(
         world.pass_time(seconds * SECOND)
         world.send(lines([91, 89]), Identified(""))
         assert times_of(world, "out") == [100, 91]
+
+
+def test_injected_records_have_the_time_of_their_arrival_if_that_is_asked(tmp_path: Path) -> None:
+    """With other copies of a record, and after a crash, the first time counts."""
+    timed = TIMELY.replace("timestamp: {field: t, unit: us}", "timestamp: arrival")
+    timed = timed.replace(
+        "    watermark: {max_future: never, max_delay: 10us, idle_after: 5s}\n", ""
+    )
+    timed = timed.replace("map: {k: k, t: t}", "window: {tumbling: 10s}, aggregate: {n: count}")
+    world = World(tmp_path, pipeline=timed, shards=1, workers=1)
+    with world.harness:
+        began_us = world.cluster.clock.now
+        world.send(lines([1, 2]), Identified(""))
+        world.pass_time(4 * SECOND)
+        world.send(lines([3]), Identified(""))
+        world.harness.crash()
+        world.pass_time(5 * SECOND)
+        assert world.harness.read("out") == []
+        world.pass_time(2 * SECOND)
+        assert [(row["window_start"], row["n"]) for row in world.harness.read("out")] == [
+            (began_us, 3)
+        ]
+        assert world.harness.counters.get("late", 0) == 0
