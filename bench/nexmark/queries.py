@@ -1,7 +1,7 @@
 """The queries of Nexmark as pipelines of YAML, without Python, and as the text for DuckDB that
 judges them.
 
-Those that need rows in order or a table (q6, q10, q13) are not among them yet.
+Those that need rows in order or a table (q6, q13) are not among them yet.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _STREAM = """  {kind}s:
     fields: {{{fields}}}
 """
 _OWN_TIME = "{field: dateTime, unit: ms}\n    watermark: {max_delay: 4s}"
-_SINK = 'sinks: {{rows: {{files: {{path: "${{output}}", format: jsonl{mode}}}}}}}'
+_SINK = 'sinks: {{rows: {{files: {{path: "${{output}}", format: jsonl{options}}}}}}}'
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,8 @@ class Query:
     """``computations`` produce the stream ``rows`` of the events of ``kinds``. ``sql`` are the
     rows that ``columns`` of them must be, over the tables bid, auction and person. ``key``: the
     rows of a change log, of which the last counts: that with most of the field ``newest``.
-    ``marked``: each row brings or takes back one, and those that are left count. ``added``: the
+    ``marked``: each row brings or takes back one, and those that are left count. ``folders``: the
+    fields by which rows are laid into folders. ``added``: the
     field whose values are added up, since nobody knows which windows the records of a key are in.
     ``arrival``: event time is the time at which a record is read."""
 
@@ -44,6 +45,7 @@ class Query:
     key: tuple[str, ...] = ()
     newest: str = ""
     marked: bool = False
+    folders: tuple[str, ...] = ()
     added: str = ""
     arrival: bool = False
 
@@ -54,7 +56,9 @@ class Query:
             _STREAM.format(kind=kind, fields=FIELDS[kind], time=time) for kind in self.kinds
         )
         computations = "\n".join(f"  {line}" for line in self.computations.strip().splitlines())
-        sink = _SINK.format(mode=", mode: changelog" if self.marked else "")
+        options = ", mode: changelog" if self.marked else ""
+        options += f", partition_by: [{', '.join(self.folders)}]" if self.folders else ""
+        sink = _SINK.format(options=options)
         return f"pipeline: {name}\nstreams:\n{streams}computations:\n{computations}\n{sink}\n"
 
 
@@ -83,6 +87,8 @@ _STATISTICS_COLUMNS = (
     "high_auctions",
 )
 _DAY = "date_format(time_of(dateTime, 'ms'), '%Y-%m-%d')"
+_MINUTE = "date_format(time_of(dateTime, 'ms'), '%H:%M')"
+_MINUTE_SQL = "strftime(make_timestamp(dateTime * 1000), '%H:%M')"
 _DAY_SQL = "strftime(make_timestamp(dateTime * 1000), '%Y-%m-%d')"
 
 _OFFERS = """
@@ -271,6 +277,24 @@ q9:
         ("auction", "bid"),
         key=("id",),
         newest="bids",
+    ),
+    "q10": Query(
+        "bids in folders by day and minute",
+        f"""
+q10:
+  input: bids
+  map:
+    auction: auction
+    bidder: bidder
+    price: price
+    dateTime: dateTime
+    extra: extra
+    dt: {_DAY}
+    hm: {_MINUTE}
+  output: rows""",
+        f"select auction, bidder, price, dateTime, extra, {_DAY_SQL}, {_MINUTE_SQL} from bid",
+        ("auction", "bidder", "price", "dateTime", "extra", "dt", "hm"),
+        folders=("dt", "hm"),
     ),
     "q11": Query(
         "bids of each session of a bidder",

@@ -68,6 +68,8 @@ QUERIES = {
     "q9": f"""SELECT * FROM (SELECT a.id, price, bidder, b.`dateTime`, ROW_NUMBER() OVER (
       PARTITION BY a.id ORDER BY price DESC, b.`dateTime`) AS place FROM {OFFERS})
       WHERE place <= 1""",
+    "q10": """SELECT auction, bidder, price, `dateTime`, extra,
+      DATE_FORMAT(ts, 'yyyy-MM-dd') AS dt, DATE_FORMAT(ts, 'HH:mm') AS hm FROM bid""",
     "q11": """SELECT bidder, COUNT(*) FROM TABLE(SESSION(TABLE bid PARTITION BY bidder,
       DESCRIPTOR(ts), INTERVAL '10' SECOND)) GROUP BY bidder, window_start, window_end""",
     "q12": """SELECT bidder, COUNT(*) FROM
@@ -144,7 +146,8 @@ def run(tables):
     sink = f"'connector' = 'filesystem', 'path' = 'file://{OUTPUT}/rows', 'format' = 'json'"
     if QUERY in CHANGING:
         sink = "'connector' = 'blackhole'"
-    tables.execute_sql(f"CREATE TABLE rows_out ({columns}) WITH ({sink})")
+    parted = "PARTITIONED BY (c5, c6)" if QUERY == "q10" else ""
+    tables.execute_sql(f"CREATE TABLE rows_out ({columns}) {parted} WITH ({sink})")
     tables.execute_sql("INSERT INTO rows_out SELECT * FROM answer").wait()
     Path(OUTPUT).mkdir(parents=True, exist_ok=True)
     Path(OUTPUT, "done").write_text("")

@@ -11,6 +11,7 @@ import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Protocol
 
 import xxhash
@@ -19,6 +20,8 @@ from millwheel.connect.sinks.base import LostError, Refused, SinkBatch, SinkReco
 from millwheel.connect.sinks.files.open_files import OpenFile, OpenFiles, Roll
 from millwheel.connect.sinks.files.paths import Partitioning
 from millwheel.connect.sinks.files.pieces import Piece, Pieces, pack, unpack
+from millwheel.connect.sinks.rows import records_of
+from millwheel.core.columns.batch import ColumnBatch
 from millwheel.core.model.lease import Lease
 from millwheel.errors import CorruptionError, RecordError
 
@@ -149,12 +152,22 @@ class LayoutWriter(Writer):
 
     def _divided(self, batch: SinkBatch) -> Sequence[tuple[str, SinkBatch]]:
         """The batch, divided by folder. Records without a folder are refused."""
-        if self._layout.partitioning is None:
+        partitioning = self._layout.partitioning
+        if partitioning is None:
             return [("", batch)]
+        divided = [partitioning.divided(columns) for columns in batch.columns]
+        if batch.columns and None not in divided:
+            folders: dict[str, list[ColumnBatch]] = {}
+            for folder, part in chain.from_iterable(filter(None, divided)):
+                folders.setdefault(folder, []).append(part)
+            return [
+                (folder, SinkBatch(batch.number, batch.attempt, [], columns))
+                for folder, columns in folders.items()
+            ]
         parts: dict[str, list[SinkRecord]] = {}
-        for record in batch.records:
+        for record in chain(batch.records, *map(records_of, batch.columns)):
             try:
-                parts.setdefault(self._layout.partitioning.folder(record), []).append(record)
+                parts.setdefault(partitioning.folder(record), []).append(record)
             except RecordError as ex:
                 self._refused.append(Refused(record, str(ex)))
         return [

@@ -213,5 +213,9 @@ def shape(options: FilesSinkOptions) -> Shape:
 
 def takes_columns(options: FilesSinkOptions) -> bool:
     """Whether records in columns become a file without becoming objects first."""
-    plain = options.mode == Mode.APPEND and not options.partition_by
-    return plain and options.form().name in ("jsonl", "parquet")
+    levels = options.levels()
+    return (
+        options.mode == Mode.APPEND
+        and options.form().name in ("jsonl", "parquet")
+        and (not levels or Partitioning(levels).by_columns)
+    )

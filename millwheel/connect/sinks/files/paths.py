@@ -10,8 +10,12 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 from urllib.parse import quote
 
+import numpy as np
+
 from millwheel.connect.sinks.base import SinkRecord
+from millwheel.core.columns.batch import ColumnBatch
 from millwheel.core.expressions.language import compile_expression
+from millwheel.core.lazy_polars import pl
 from millwheel.errors import RecordError
 
 _TIMES = {"year": "%Y", "month": "%Y-%m", "day": "%Y-%m-%d", "hour": "%Y-%m-%d-%H"}
@@ -20,14 +24,36 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 NONE = "__HIVE_DEFAULT_PARTITION__"
 """The folder of records without a value, by the convention of Hive."""
+_HOUR_US = 3_600_000_000  # Fixed: the shortest of the times above
+_ROW = "row"
 _MOST_LETTERS = 200  # in a folder's name: file systems take 255 bytes
 _EXAMPLE = "partition_by: [day(window_start), country]"
 
 
 @dataclass(frozen=True, slots=True)
 class _Level:
+    """``field``: the one that it is made of, "" for any other expression; ``is_time``: a time of
+    the calendar is made of it."""
+
     name: str
     value_of: Callable[[Any], Any]
+    field: str
+    is_time: bool
+
+    def fits(self, column: pl.Series) -> bool:
+        """Whether :meth:`key` has its values."""
+        return column.dtype == pl.Int64 or (
+            not self.is_time and column.dtype in (pl.String, pl.Boolean)
+        )
+
+    def key(self, column: pl.Series) -> pl.Series:
+        """What decides the folder: one value for many records."""
+        return column // _HOUR_US if self.is_time else column
+
+    def text(self, key: Any) -> str:
+        """The folder of the records with a key. Raises RecordError."""
+        value = key * _HOUR_US if self.is_time and key is not None else key
+        return f"{self.name}={_text(self.name, self.value_of({self.field: value}))}"
 
 
 class Partitioning:
@@ -41,6 +67,36 @@ class Partitioning:
         if len(set(names)) < len(names):
             twice = max(names, key=names.count)
             raise ValueError(f"option 'partition_by' names {twice!r} twice; give each its own name")
+
+    @property
+    def by_columns(self) -> bool:
+        """Whether :meth:`divided` can divide records in columns."""
+        return all(level.field for level in self._levels)
+
+    def divided(self, batch: ColumnBatch) -> list[tuple[str, ColumnBatch]] | None:
+        """The records by folder, as :meth:`folder` has them; None where each must be looked at."""
+        frame, levels = batch.frame, self._levels
+        if not all(each.field in frame.columns and each.fits(frame[each.field]) for each in levels):
+            return None
+        names = [str(number) for number in range(len(levels))]
+        keys = [
+            level.key(frame[level.field]).alias(name)
+            for level, name in zip(levels, names, strict=True)
+        ]
+        groups = (
+            pl.DataFrame(keys).with_row_index(_ROW).group_by(names, maintain_order=True).agg(_ROW)
+        )
+        try:
+            folders = [
+                "/".join(level.text(key) for level, key in zip(levels, row, strict=True))
+                for row in groups.select(names).rows()
+            ]
+        except RecordError:
+            return None
+        numbers = np.empty(len(batch), np.int32)
+        for number, rows in enumerate(groups[_ROW]):
+            numbers[rows.to_numpy()] = number
+        return [(folders[number], part) for number, part in batch.split(numbers)]
 
     def folder(self, record: SinkRecord) -> str:
         """The folder of a record, "" if there are no parts. Raises RecordError when an expression
@@ -75,7 +131,10 @@ def _level(part: str | dict[str, str]) -> _Level:
             f"option 'partition_by': {name!r} is no name of letters, digits and _; {_EXAMPLE}"
         )
     return _Level(
-        name, expression.evaluate if call is None else _time(call.group(1), expression.evaluate)
+        name,
+        expression.evaluate if call is None else _time(call.group(1), expression.evaluate),
+        inner.strip() if expression.is_field else "",
+        call is not None,
     )
 
 
