@@ -80,6 +80,11 @@ TOOLS = dict(
             "Nexmark's queries as pipelines without Python, judged by DuckDB",
             "nexmark.tool",
         ),
+        _tool(
+            "nexmark-kills",
+            "the same queries while processes are killed, judged by DuckDB",
+            "nexmark.kills",
+        ),
         _tool("projections", "what steps cost a record, beside another version"),
         _tool("metrics_cost", "what metrics cost a worker"),
         _tool("tracing_cost", "what traces cost a worker"),
