@@ -5,23 +5,26 @@ from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from millwheel.core.expressions.declared import Nulls
 from millwheel.core.expressions.functions import FUNCTIONS
 from millwheel.core.expressions.nodes import CONSTANTS
 from millwheel.core.expressions.terms import (
     EXACT_INT,
+    NULL,
     SAFE_INT,
     NoColumns,
     Term,
     by_numpy,
     chosen,
     exact_of,
+    null_term,
     number_term,
 )
-from millwheel.core.lazy_polars import pl
+from millwheel.core.lazy_polars import dtype, pl
 
 _INT64 = 2**63  # Fixed: integers from here on are no int64
 _COMPARE: dict[type[ast.cmpop], Callable[[pl.Expr, pl.Expr], pl.Expr]] = {
@@ -40,6 +43,8 @@ _ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Mult: operator.mul,
     ast.Div: operator.truediv,
 }
+_PASSES = "coalesce"
+"""The function that computes nothing with its arguments."""
 _FLOORED = {ast.FloorDiv: "floor_divide", ast.Mod: "mod"}
 
 
@@ -104,7 +109,10 @@ def truth_over_columns(tree: ast.expr, fields: Mapping[str, str]) -> Term:
 def value_over_columns(tree: ast.expr, fields: Mapping[str, str]) -> Term:
     """Any expression over declared fields, of which those that :func:`fields_computed_with` names
     hold no nulls and no NaN; or a constant. Its value may be null. Raises NoColumns."""
-    return _passed_on(tree, fields)
+    term = _passed_on(tree, fields)
+    if term.kind == NULL:
+        raise NoColumns
+    return term
 
 
 def fields_computed_with(tree: ast.expr) -> set[str]:
@@ -114,17 +122,21 @@ def fields_computed_with(tree: ast.expr) -> set[str]:
         return set()
     if isinstance(tree, ast.Compare) and len(tree.ops) == 1 and _is_null(tree.comparators[0]):
         return fields_computed_with(tree.left)
-    if isinstance(tree, ast.BoolOp):
-        return {name for part in tree.values for name in _read(part)}
     return _read(tree)
 
 
 def _read(tree: ast.expr) -> set[str]:
     """The fields that an expression within another one computes with."""
-    compared = isinstance(tree, ast.Compare) and len(tree.ops) == 1
-    if isinstance(tree, ast.Compare) and compared and _is_null(tree.comparators[0]):
+    if isinstance(tree, ast.Name):
+        return {tree.id} - CONSTANTS.keys()
+    if isinstance(tree, ast.Compare) and len(tree.ops) == 1 and _is_null(tree.comparators[0]):
         return fields_computed_with(tree.left)
-    return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    inner = ast.iter_child_nodes(tree)
+    if isinstance(tree, ast.Call):
+        passes = isinstance(tree.func, ast.Name) and tree.func.id == _PASSES
+        parts = map(fields_computed_with if passes else _read, tree.args)
+        return {name for part in parts for name in part}
+    return {name for part in inner for name in _read(part)}
 
 
 def _translate(tree: ast.expr, fields: Mapping[str, str]) -> Term:
@@ -135,6 +147,8 @@ def _translate(tree: ast.expr, fields: Mapping[str, str]) -> Term:
 def _term(tree: ast.expr, fields: Mapping[str, str]) -> Term:
     if isinstance(tree, ast.Name) and tree.id not in CONSTANTS and tree.id in fields:
         return Term(pl.col(tree.id), fields[tree.id])
+    if isinstance(tree, ast.Name) and type(CONSTANTS.get(tree.id)) is bool:
+        return Term(pl.lit(CONSTANTS[tree.id]), "bool", CONSTANTS[tree.id])
     if isinstance(tree, ast.Constant) and type(tree.value) in _KIND_OF:
         return Term(pl.lit(tree.value), _KIND_OF[type(tree.value)], tree.value)
     if isinstance(tree, ast.BoolOp):
@@ -144,14 +158,10 @@ def _term(tree: ast.expr, fields: Mapping[str, str]) -> Term:
         return Term(~inner.column, "bool", exact=inner.exact)
     if isinstance(tree, ast.Compare) and len(tree.ops) == 1 and _is_null(tree.comparators[0]):
         return _compared_with_null(tree.ops[0], _term(tree.left, fields))
-    if isinstance(tree, ast.Compare) and len(tree.ops) == 1 and type(tree.ops[0]) in _COMPARE:
-        return _compared(
-            type(tree.ops[0]),
-            _translate(tree.left, fields),
-            _translate(tree.comparators[0], fields),
-        )
+    if isinstance(tree, ast.Compare):
+        return _chained(tree, fields)
     if isinstance(tree, ast.IfExp):
-        yes, no = (_passed_on(part, fields) for part in (tree.body, tree.orelse))
+        yes, no = (_null_or(part, fields) for part in (tree.body, tree.orelse))
         return chosen(truth_over_columns(tree.test, fields), yes, no)
     if isinstance(tree, ast.Call):
         return _called(tree, fields)
@@ -164,7 +174,10 @@ def _called(tree: ast.Call, fields: Mapping[str, str]) -> Term:
     function = FUNCTIONS.get(tree.func.id) if isinstance(tree.func, ast.Name) else None
     if function is None or function.columns is None:
         raise NoColumns
-    terms = [_passed_on(part, fields) for part in tree.args]
+    takes_null = function.nulls is Nulls.TAKEN
+    terms = [
+        _null_or(part, fields) if takes_null else _passed_on(part, fields) for part in tree.args
+    ]
     return function.columns(terms if function.lazy else [term.settled for term in terms])
 
 
@@ -172,6 +185,11 @@ def _passed_on(tree: ast.expr, fields: Mapping[str, str]) -> Term:
     """The term of an expression whose value may be null."""
     number = isinstance(tree, ast.Constant) and type(tree.value) in (int, float)
     return _calculated(tree, fields) if number else _term(tree, fields)
+
+
+def _null_or(tree: ast.expr, fields: Mapping[str, str]) -> Term:
+    """:func:`_passed_on`, or null itself."""
+    return null_term() if _is_null(tree) else _passed_on(tree, fields)
 
 
 def _finite(term: Term) -> Term:
@@ -190,6 +208,46 @@ def _combined(tree: ast.BoolOp, fields: Mapping[str, str]) -> Term:
         exact += [decided | each for each in part.exact]
         column = column & part.column if isinstance(tree.op, ast.And) else column | part.column
     return Term(column, "bool", exact=tuple(exact))
+
+
+def _chained(tree: ast.Compare, fields: Mapping[str, str]) -> Term:
+    """One comparison, or several of neighbours, of which those behind a false one are not made."""
+    sides = [tree.left, *tree.comparators]
+    if len(tree.ops) > 1:
+        links = zip(sides, tree.ops, sides[1:], strict=False)
+        pairs: list[ast.expr] = [ast.Compare(left, [op], [right]) for left, op, right in links]
+        if any(_is_null(each) for each in sides):
+            raise NoColumns
+        return _combined(ast.BoolOp(ast.And(), pairs), fields)
+    [op], [right] = tree.ops, tree.comparators
+    if isinstance(op, ast.In | ast.NotIn):
+        term = _within(_translate(tree.left, fields), right, fields)
+        return replace(term, column=~term.column) if isinstance(op, ast.NotIn) else term
+    if type(op) not in _COMPARE:
+        raise NoColumns
+    return _compared(type(op), _translate(tree.left, fields), _translate(right, fields))
+
+
+def _within(left: Term, right: ast.expr, fields: Mapping[str, str]) -> Term:
+    """Whether a value is one of several constants, or a constant text is a part of a text."""
+    if isinstance(right, ast.List | ast.Tuple):
+        if left.constant is not None or left.kind not in ("int", "str"):
+            raise NoColumns
+        values = [each.value for each in right.elts if isinstance(each, ast.Constant)]
+        same = all(_KIND_OF.get(type(value)) == left.kind for value in values)
+        if len(values) < len(right.elts) or not same or not _are_held(values):
+            raise NoColumns
+        found = left.column.is_in(pl.Series(values, dtype=dtype(left.kind)).implode())
+        return Term(found, "bool", exact=left.exact)
+    text = _translate(right, fields)
+    if type(left.constant) is not str or text.kind != "str" or text.constant is not None:
+        raise NoColumns
+    found = text.column.str.contains(left.constant, literal=True)
+    return Term(found, "bool", exact=text.exact)
+
+
+def _are_held(values: Sequence[Any]) -> bool:
+    return all(type(value) is not int or -_INT64 <= value < _INT64 for value in values)
 
 
 def _is_null(tree: ast.expr) -> bool:
@@ -214,10 +272,7 @@ def _compared(op: type[ast.cmpop], left: Term, right: Term) -> Term:
         raise NoColumns
     if left.constant is not None and right.constant is not None:
         raise NoColumns
-    if any(
-        type(term.constant) is int and not -_INT64 <= term.constant < _INT64
-        for term in (left, right)
-    ):
+    if not _are_held([left.constant, right.constant]):
         raise NoColumns
     return Term(_COMPARE[op](left.column, right.column), "bool", exact=exact_of([left, right]))
 

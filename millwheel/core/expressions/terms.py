@@ -10,6 +10,8 @@ from typing import Any
 
 from millwheel.core.lazy_polars import dtype, pl
 
+NULL = "null"
+"""The kind of null itself. It is no column: only what chooses among values takes it."""
 EXACT_INT = 2**53  # Fixed: a double holds every integer up to here
 SAFE_INT = 2.0**62
 """A whole result whose float is smaller fits 64 bits, however the float was rounded."""
@@ -47,6 +49,11 @@ class Term:
         return self.column.cast(pl.Float64)
 
 
+def null_term() -> Term:
+    """Null itself."""
+    return Term(pl.lit(None), NULL, present=(pl.lit(False),))
+
+
 def number_term(value: Any) -> Term:
     """The term of a constant number. Raises NoColumns for one that a column cannot hold exactly."""
     if type(value) is int and abs(value) <= EXACT_INT:
@@ -78,8 +85,14 @@ def exact_of(terms: Sequence[Term]) -> tuple[pl.Expr, ...]:
 
 def chosen(test: Term, yes: Term, no: Term) -> Term:
     """The value of ``yes`` where ``test`` holds, else that of ``no``: only that one is computed.
-    Raises NoColumns where their kinds differ."""
-    if yes.kind != no.kind or test.kind != "bool" or test.constant is not None:
+    One may be null itself. Raises NoColumns where their kinds differ."""
+    kind = no.kind if yes.kind == NULL else yes.kind
+    if (
+        {yes.kind, no.kind} - {kind, NULL}
+        or kind == NULL
+        or test.kind != "bool"
+        or test.constant is not None
+    ):
         raise NoColumns
     column = pl.when(test.column).then(yes.column).otherwise(no.column)
     exact, present = (
@@ -89,7 +102,7 @@ def chosen(test: Term, yes: Term, no: Term) -> Term:
         )
         for of_yes, of_no in ((yes.exact, no.exact), (yes.present, no.present))
     )
-    return Term(column, yes.kind, exact=(*test.settled.exact, *exact), present=present)
+    return Term(column, kind, exact=(*test.settled.exact, *exact), present=present)
 
 
 def by_text(act: Callable[[str], Any], texts: pl.Expr, kind: str) -> pl.Expr:

@@ -12,13 +12,30 @@ import msgspec
 from millwheel.core.expressions.declared import Function, Nulls, table
 from millwheel.core.expressions.fields import field_or_none
 from millwheel.core.expressions.operators import MAX_TEXT
-from millwheel.core.expressions.terms import NoColumns, Term, chosen, exact_of, kinds
-from millwheel.core.lazy_polars import pl
+from millwheel.core.expressions.terms import (
+    NULL,
+    SAFE_INT,
+    NoColumns,
+    Term,
+    chosen,
+    constant_of,
+    exact_of,
+    kinds,
+    null_term,
+)
+from millwheel.core.lazy_polars import dtype, pl
 
 MAX_WHOLE_DIGITS = 4_300
 """The longest text that ``int`` reads, as in Python."""
 _WHOLE = re.compile(r"[+-]?[0-9]+")
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_KINDS = {"int": "int", "float": "float", "text": "str", "bool": "bool"}
+_PLAIN_TEXTS = {
+    "int": r"^[+-]?[0-9]{1,18}$",
+    "float": r"^[+-]?[0-9]{1,15}(\.[0-9]{1,15})?$",
+}
+"""Texts that Polars reads as Python does: of at most so many digits, without spaces."""
+_BY_POLARS = {("int", "float"), ("int", "str"), ("bool", "int"), ("bool", "float"), ("bool", "str")}
 _BOOLS = {"true": True, "false": False, "1": True, "0": False}
 Thunk = Callable[[], Any]
 
@@ -188,12 +205,55 @@ def _text_columns(terms: Sequence[Term]) -> Term:
 
 
 def _case_columns(terms: Sequence[Term]) -> Term:
-    if len(terms) % 2 == 0:  # without a default some are null
-        raise NoColumns
-    found = terms[-1]
-    for index in range(len(terms) - 3, -1, -2):
+    found = terms[-1] if len(terms) % 2 else null_term()
+    for index in range(len(terms) // 2 * 2 - 2, -1, -2):
         found = chosen(terms[index], terms[index + 1], found)
     return found
+
+
+def _coalesce_columns(terms: Sequence[Term]) -> Term:
+    """Each is computed only where all before it are null."""
+    terms = [term for term in terms if term.kind != NULL]
+    if len({term.kind for term in terms}) != 1 or terms[0].constant is not None:
+        raise NoColumns
+    found, exact = terms[0].column, list(terms[0].exact)
+    for term in terms[1:]:
+        exact += [found.is_not_null() | each for each in term.exact]
+        found = pl.coalesce(found, term.column)
+    return Term(found, terms[0].kind, exact=tuple(exact), present=(found.is_not_null(),))
+
+
+def _nullif_columns(terms: Sequence[Term]) -> Term:
+    value, other = terms
+    kinds(terms, value.kind, value.kind)
+    column = pl.when(value.column == other.column).then(None).otherwise(value.column)
+    return Term(column, value.kind, exact=exact_of(terms), present=(column.is_not_null(),))
+
+
+def _cast_columns(terms: Sequence[Term]) -> Term:
+    """What does not look like a plain number goes by rows."""
+    value, to = terms[0], constant_of(terms[1])
+    kind = _KINDS.get(to, "")
+    if value.constant is not None or value.kind == NULL:
+        raise NoColumns
+    if any(term.kind not in (NULL, kind) for term in terms[2:]):
+        raise NoColumns
+    column, exact = value.column, value.exact
+    if value.kind == kind:
+        return Term(column, kind, exact=exact)
+    if value.kind == "str" and kind in _PLAIN_TEXTS:
+        plain = column.str.contains(_PLAIN_TEXTS[kind])
+        made = pl.when(plain).then(column).cast(dtype(kind), strict=False)
+        return Term(made, kind, exact=(*exact, plain))
+    if value.kind == "float" and kind == "int":
+        fits = column.abs() < SAFE_INT
+        made = pl.when(fits).then(column).cast(pl.Int64)
+        return Term(made, kind, exact=(*exact, fits))
+    if kind == "bool" and value.kind in ("int", "float"):
+        return Term(column != 0, kind, exact=exact)
+    if (value.kind, kind) in _BY_POLARS:
+        return Term(column.cast(dtype(kind)), kind, exact=exact)
+    raise NoColumns
 
 
 def _between_columns(terms: Sequence[Term]) -> Term:
@@ -215,6 +275,7 @@ FUNCTIONS = table(
         (("coalesce(null, 0, 1)", 0), ("coalesce(null, null)", None)),
         nulls=Nulls.TAKEN,
         lazy=True,
+        columns=_coalesce_columns,
     ),
     Function(
         "nullif(value: any, other: any) -> any",
@@ -222,6 +283,7 @@ FUNCTIONS = table(
         "null if both are equal, else the first",
         (("nullif('-', '-')", None), ("nullif('a', '-')", "a")),
         nulls=Nulls.TAKEN,
+        columns=_nullif_columns,
     ),
     Function(
         "case(test: any, value: any, more...: any) -> any",
@@ -253,6 +315,7 @@ FUNCTIONS = table(
         ),
         nulls=Nulls.TAKEN,
         checks={"to": _kind},
+        columns=_cast_columns,
     ),
     Function(
         "int(value: any) -> int",

@@ -58,7 +58,7 @@ def test_they_are_those_of_the_rows(texts: dict[str, str], rows: list[tuple[str,
         ("n / 2", {"n": [1]}),  # no key at all
         ("n > 2", {"n": [1]}),
         ("lower(k)", {"k": [1]}),
-        ("null if n == 1 else n", {"n": [2]}),
+        ("null if n == 1 else n", {"n": [2, 1]}),
     ],
 )
 def test_what_columns_cannot_tell_is_left_to_rows(text: str, frame: dict[str, Any]) -> None:

@@ -12,11 +12,14 @@ from hypothesis import strategies as st
 
 from millwheel.core.expressions.columns import (
     condition_over_columns,
+    fields_computed_with,
     kind_of_number,
     number_over_columns,
+    value_over_columns,
 )
 from millwheel.core.expressions.language import compile_expression
 from millwheel.core.expressions.terms import NoColumns
+from millwheel.core.lazy_polars import dtype
 
 FIELDS = {"i": "int", "f": "float", "s": "str", "b": "bool"}
 ROWS = st.fixed_dictionaries(
@@ -39,6 +42,8 @@ LEAVES = st.one_of(
     st.builds("min(f, 0.0, 2.5) {} -0.0".format, OPS),
     st.builds("i {} -2".format, OPS),
     st.sampled_from(["i != null", "s == None", "f is not None", "b is null"]),
+    st.sampled_from(["i in [1, -2]", "s not in ('a', 'ab')", "s in ['']", "'a' in s", "i in []"]),
+    st.sampled_from(["0 <= i < 3", "0 < i != 2 <= 5", "'a' < s <= 'b'", "1.5 > f >= -0.0"]),
 )
 TREES = st.recursive(
     LEAVES,
@@ -71,7 +76,7 @@ def test_columns_say_what_rows_say(text: str, rows: list[dict[str, object]]) -> 
         f"f == {2**53 + 1}",
         "i + 1 == 2",
         "i",
-        "1 < i < 3",
+        "1 < f < i",  # as any of its comparisons
         "other == 1",
         "str(f) == '1.0'",  # another text
         "lower(b) == 'a'",
@@ -82,7 +87,12 @@ def test_columns_say_what_rows_say(text: str, rows: list[dict[str, object]]) -> 
         "substr(s, i) == 'a'",
         "startswith('a', 'b')",
         "min(i, f) == 1",
-        "i in [1, 2]",
+        "i in [1, 2.0]",
+        "i in ['1']",
+        "f in [0.0]",  # a set has another zero
+        "s in s",
+        "b in [true]",
+        "i not in [9223372036854775808]",
     ],
 )
 def test_what_columns_could_say_otherwise_has_no_column_form(text: str) -> None:
@@ -190,3 +200,100 @@ def test_the_kind_of_a_number_is_known_from_its_fields() -> None:
         for text in ("i", "i * j", "i / j", "i + f", "")
     }
     assert kinds == {"i": "int", "i * j": "int", "i / j": "float", "i + f": "float", "": ""}
+
+
+TEXTS = st.text(max_size=3) | st.sampled_from(
+    [
+        "7",
+        "-12",
+        "+3",
+        " 7 ",
+        "1.5",
+        "-0.0",
+        "1e3",
+        "007",
+        "9" * 18,
+        "9" * 20,
+        "\u0667",
+        "true",
+        "7\n",
+    ]
+)
+NULLABLE = st.fixed_dictionaries(
+    {
+        "i": st.none() | WHOLE,
+        "j": st.none() | WHOLE,
+        "f": st.none() | REAL,
+        "s": st.none() | TEXTS,
+        "u": st.none() | TEXTS,
+        "b": st.none() | st.booleans(),
+    }
+)
+OF_NULLS = [
+    "coalesce(i, 0)",
+    "coalesce(i, j)",
+    "coalesce(i, j, 7) + 1",
+    "coalesce(s, u, '-')",
+    "upper(coalesce(s, 'none'))",
+    "coalesce(nullif(s, ''), u)",
+    "coalesce(i / j, 0.5)",
+    "coalesce(f, null, 1.5)",
+    "coalesce(b, false) and i > 0",
+    "nullif(i, 3)",
+    "nullif(s, u)",
+    "nullif('a', s)",
+    "nullif(i, 3) == null",
+    "case(i > 0, s)",
+    "case(i > 0, s, b, u)",
+    "case(i > 0, null, j > 0, i, j)",
+    "s if b else null",
+    "null if i == 1 else f",
+    "coalesce(s if b else null, u)",
+    *(f"cast(i, '{kind}')" for kind in ("int", "float", "text", "bool")),
+    *(f"cast(f, '{kind}')" for kind in ("int", "float", "bool")),
+    *(f"cast(b, '{kind}')" for kind in ("int", "float", "text", "bool")),
+    *(f"cast(s, '{kind}')" for kind in ("int", "float", "text")),
+    "cast(s, 'int', null)",
+    "cast(s, 'int', -1)",
+    "coalesce(cast(s, 'int', null), i)",
+]
+
+
+@pytest.mark.parametrize("text", OF_NULLS)
+@settings(max_examples=40)
+@given(st.lists(NULLABLE, min_size=1, max_size=8))
+def test_values_that_may_be_null_are_those_of_rows_where_columns_say_that_they_have_them(
+    text: str, rows: list[dict[str, Any]]
+) -> None:
+    compiled = compile_expression(text)
+    kinds = {"i": "int", "j": "int", "f": "float", "s": "str", "u": "str", "b": "bool"}
+    term = value_over_columns(compiled.tree, kinds)
+    types = {name: dtype(kind) for name, kind in kinds.items()}
+    exact = [each.alias(str(number)) for number, each in enumerate(term.exact)]
+    found = pl.DataFrame(rows, types).select(term.column.alias("x"), *exact).to_dicts()
+    computed = fields_computed_with(compiled.tree)
+    for row, values in zip(rows, found, strict=True):
+        value = values.pop("x")
+        if all(values.values()) and all(row[name] is not None for name in computed):
+            wanted = compiled.evaluate(row)
+            assert (type(value), repr(value)) == (type(wanted), repr(wanted))
+
+
+@pytest.mark.parametrize(
+    ("text", "fields"),
+    [
+        ("coalesce(i, j) + f", {"f"}),
+        ("coalesce(i + 1, j)", {"i"}),
+        ("upper(coalesce(s, 'x')) == u", {"u"}),
+        ("i == null and j > 0", {"j"}),
+        ("s", set()),
+    ],
+)
+def test_a_field_that_is_only_chosen_may_be_null(text: str, fields: set[str]) -> None:
+    assert fields_computed_with(compile_expression(text).tree) == fields
+
+
+@pytest.mark.parametrize("text", ["coalesce(i, 0.5)", "case(b, i, s)", "null", "cast(f, 'text')"])
+def test_values_of_several_kinds_have_no_column(text: str) -> None:
+    with pytest.raises(NoColumns):
+        value_over_columns(compile_expression(text).tree, FIELDS)

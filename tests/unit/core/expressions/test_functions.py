@@ -209,6 +209,7 @@ def test_each_column_form_is_one(name: str) -> None:
         "date_format": "date_format(i0, '%Y')",
         "matches": "matches(s0, 'a+')",
         "regexp_extract": "regexp_extract(s0, '(a+)|b')",
+        "cast": "cast(i0, 'float')",
     }
     kinds = (name_of for name_of in ("s0", "i0", "f0"))
     calls = [texts[name]] if name in texts else [
