@@ -125,7 +125,7 @@ def fields_computed_with(tree: ast.expr) -> set[str]:
     return _read(tree)
 
 
-def _read(tree: ast.expr) -> set[str]:
+def _read(tree: ast.AST) -> set[str]:
     """The fields that an expression within another one computes with."""
     if isinstance(tree, ast.Name):
         return {tree.id} - CONSTANTS.keys()
