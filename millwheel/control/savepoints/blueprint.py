@@ -34,6 +34,7 @@ from millwheel.core.pipeline.work import (
     DeduplicateSpec,
     DictionarySpec,
     EnrichSpec,
+    IntervalJoinSpec,
     JoinSpec,
     LookupSpec,
     RegularJoinSpec,
@@ -168,7 +169,7 @@ def _facets(spec: ComputationSpec, pipeline: PipelineSpec) -> dict[str, Any]:
             }
         case DictionarySpec() as work:
             return {"dictionary": msgspec.to_builtins(work)}
-        case RegularJoinSpec() as work:
+        case RegularJoinSpec() | IntervalJoinSpec() as work:
             return {"pairing": [[each.stream for each in spec.inputs], msgspec.to_builtins(work)]}
         case TopSpec() as work:
             # Only where rows are taken back, all of them are kept.
@@ -207,6 +208,7 @@ _FORMS: Mapping[type[Work], str] = {
     SlicesSpec: "slices",
     JoinSpec: "join",
     RegularJoinSpec: "join without a window",
+    IntervalJoinSpec: "join within an interval",
     EnrichSpec: "enrich",
     LookupSpec: "lookup",
     DeduplicateSpec: "deduplicate",

@@ -12,6 +12,7 @@ from millwheel.core.pipeline.spec import DEAD_LETTERS, ComputationSpec, Producti
 from millwheel.core.pipeline.work import (
     DictionarySpec,
     EnrichSpec,
+    IntervalJoinSpec,
     SlicesSpec,
     TopSpec,
     WindowedSpec,
@@ -113,8 +114,8 @@ class _Search:
     def _in_order(self, spec: ComputationSpec) -> bool:
         """Whether a computation takes its records one by one as they come, and what it produces
         comes from one call. Records that wait for their order have waited for the watermark."""
-        together = WindowedSpec | SlicesSpec | DictionarySpec | EnrichSpec | TopSpec
-        plain = not isinstance(spec.work, together)
+        together = WindowedSpec | SlicesSpec | DictionarySpec | EnrichSpec
+        plain = not isinstance(spec.work, together | IntervalJoinSpec | TopSpec)
         return plain and not spec.ordered and not self._code.takes_batches(spec)
 
     def _wants(self, name: str, above: tuple[str, ...]) -> bool:

@@ -232,17 +232,36 @@ class RegularJoinKind(Enum):
 class RegularJoinSpec:
     """Pairs of all records of two streams that have equal keys, whenever they come. A record of the
     first or second stream is forgotten ``ttls_us`` (event time; None: never) after its last
-    change. ``within_us``: those of the second lie at most so far before and behind those of the
-    first; None: anywhere."""
+    change."""
 
     kind: RegularJoinKind
     ttls_us: tuple[int | None, int | None] = (None, None)
-    within_us: tuple[int, int] | None = None
 
     @property
     def takes_back(self) -> bool:
         """Whether its results change, also where its inputs do not."""
         return self.kind not in (RegularJoinKind.INNER, RegularJoinKind.SEMI)
+
+
+@dataclass(frozen=True, slots=True)
+class BoundSpec:
+    """A time that each record of a stream names: an ``expression`` over ``{stream: value}``."""
+
+    stream: str
+    expression: str
+
+
+@dataclass(frozen=True, slots=True)
+class IntervalJoinSpec:
+    """Pairs of the records of two streams that have equal keys and lie near each other in time: the
+    second at most ``before_us`` before and ``after_us`` behind the first (None: any), and neither
+    before the times ``froms`` nor behind the times ``untils`` of the other."""
+
+    kind: RegularJoinKind
+    before_us: int | None = 0
+    after_us: int | None = 0
+    froms: tuple[BoundSpec, ...] = ()
+    untils: tuple[BoundSpec, ...] = ()
 
 
 class Missing(Enum):
@@ -321,6 +340,7 @@ Work = (
     | AggregationSpec
     | JoinSpec
     | RegularJoinSpec
+    | IntervalJoinSpec
     | SlicesSpec
     | EnrichSpec
     | LookupSpec

@@ -28,6 +28,7 @@ from millwheel.core.pipeline.work import (
     DeduplicateSpec,
     DictionarySpec,
     EnrichSpec,
+    IntervalJoinSpec,
     LookupSpec,
     RegularJoinSpec,
     SlicesSpec,
@@ -261,6 +262,22 @@ def lookup_text(lookup: LookupSpec) -> str:
     return f"{added} looked up in {lookup.kind}{by}{cache_text}; without: {missing}"
 
 
+def _interval_texts(work: IntervalJoinSpec) -> Iterator[str]:
+    yield f"{work.kind.value} join of records that lie near each other in time"
+    apart = [
+        f"{duration_text(most)} {word}"
+        for most, word in ((work.before_us, "before"), (work.after_us, "behind"))
+        if most is not None
+    ]
+    if apart:
+        yield f"the second at most {' and '.join(apart)} the first"
+    if work.froms:
+        yield f"a partner not before {', '.join(each.expression for each in work.froms)}"
+    if work.untils:
+        yield f"a partner not behind {', '.join(each.expression for each in work.untils)}"
+    yield "keeps a record until the watermark has passed the last partner that it may have"
+
+
 def work_texts(work: Work) -> Iterator[str]:
     """The parts of a computation without window and callback, one line each."""
     match work:
@@ -284,16 +301,14 @@ def work_texts(work: Work) -> Iterator[str]:
             yield f"{work.name} from {work.stream} {when}; without: {_MISSING[work.missing.value]}"
         case RegularJoinSpec():
             yield f"{work.kind.value} join of all records with equal keys"
-            if work.within_us is not None:
-                before, after = map(duration_text, work.within_us)
-                yield f"the second at most {before} before and {after} behind the first"
-                return
             lives = [
                 f"of the {which} input for {duration_text(ttl)}"
                 for which, ttl in zip(("first", "second"), work.ttls_us, strict=True)
                 if ttl is not None
             ]
             yield f"keeps them {' and '.join(lives)}" if lives else "keeps them for ever"
+        case IntervalJoinSpec():
+            yield from _interval_texts(work)
         case LookupSpec():
             yield lookup_text(work)
         case DictionarySpec():

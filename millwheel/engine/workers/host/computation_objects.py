@@ -17,6 +17,7 @@ from millwheel.core.pipeline.work import (
     BranchesSpec,
     CallbackSpec,
     DeduplicateSpec,
+    IntervalJoinSpec,
     RegularJoinSpec,
     StepsSpec,
     TableSpec,
@@ -24,6 +25,7 @@ from millwheel.core.pipeline.work import (
 )
 from millwheel.core.ranked.ranking import Ranking
 from millwheel.engine.workers.operators.joined import declared_fields, joined
+from millwheel.engine.workers.operators.keyed_joins.interval import interval_join
 from millwheel.engine.workers.operators.keyed_joins.regular import regular_join
 from millwheel.engine.workers.operators.ranked.top import FirstRows
 from millwheel.engine.workers.operators.record_computations import (
@@ -56,6 +58,9 @@ def computation_of(
             return Stepped(compile_steps(steps, load, language_of(pipeline)), spec.outputs)
         case RegularJoinSpec():
             return regular_join(spec, declared_fields(spec, pipeline))
+        case IntervalJoinSpec():
+            compiled = language_of(pipeline).compile
+            return interval_join(spec, compiled, declared_fields(spec, pipeline))
     return joined(spec, pipeline)
 
 

@@ -34,6 +34,7 @@ from millwheel.core.pipeline.work import (
     CallbackSpec,
     DeduplicateSpec,
     EnrichSpec,
+    IntervalJoinSpec,
     LookupSpec,
     RegularJoinSpec,
     StepsSpec,
@@ -503,7 +504,7 @@ def _code(work: Work) -> str:
             return f"table of {of}"
         case DeduplicateSpec():
             return "deduplicate"
-        case RegularJoinSpec():
+        case RegularJoinSpec() | IntervalJoinSpec():
             return "join"
         case TopSpec(by=by):
             return "top" if by else "deduplicate"

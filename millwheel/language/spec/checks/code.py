@@ -29,9 +29,9 @@ from millwheel.core.pipeline.work import (
     DeduplicateSpec,
     DictionarySpec,
     EnrichSpec,
+    IntervalJoinSpec,
     JoinSpec,
     LookupSpec,
-    RegularJoinSpec,
     SlicesSpec,
     TopSpec,
     Work,
@@ -64,6 +64,7 @@ _CANNOT_UNDO: Mapping[type[Work], str] = {
     DeduplicateSpec: "deduplicate",
     DictionarySpec: "dictionary",
     JoinSpec: "join",
+    IntervalJoinSpec: "join",  # a row may be taken back when it is no longer kept
     EnrichSpec: "enrich",
     LookupSpec: "enrich",
 }
@@ -229,8 +230,6 @@ class CodeChecks:
         record."""
         work = computation.work
         word = _CANNOT_UNDO.get(type(work))
-        if isinstance(work, RegularJoinSpec) and work.within_us is not None:
-            word = "join"  # a row may be taken back when it is no longer kept
         by_time = isinstance(work, TopSpec) and not work.by
         if by_time and takes_retractions(computation, self._spec):
             self._bad(

@@ -13,6 +13,7 @@ from millwheel.core.pipeline.work import (
     AggregationSpec,
     CallbackSpec,
     EnrichSpec,
+    IntervalJoinSpec,
     JoinSpec,
     LookupSpec,
     RegularJoinKind,
@@ -81,7 +82,7 @@ def _taken(computation: ComputationSpec, fields: Fields) -> tuple[str, ...] | No
     match computation.work:
         case EnrichSpec(stream=other):
             pass
-        case RegularJoinSpec(kind=RegularJoinKind.SEMI | RegularJoinKind.ANTI):
+        case RegularJoinSpec(kind=kind) | IntervalJoinSpec(kind=kind) if _passes(kind):
             other = computation.inputs[-1].stream
         case _:
             other = ""
@@ -89,6 +90,11 @@ def _taken(computation: ComputationSpec, fields: Fields) -> tuple[str, ...] | No
     if not streams or any(stream not in fields for stream in streams):
         return None
     return tuple(dict.fromkeys(name for stream in streams for name in fields[stream]))
+
+
+def _passes(kind: RegularJoinKind) -> bool:
+    """Whether a join passes on records of its first input, and makes no pairs."""
+    return kind in (RegularJoinKind.SEMI, RegularJoinKind.ANTI)
 
 
 def _made(
@@ -100,9 +106,9 @@ def _made(
         case JoinSpec():
             streams = [each.stream for each in computation.inputs]
             return (*key_names(computation.inputs), *WINDOW_FIELDS, *streams)
-        case RegularJoinSpec(kind=RegularJoinKind.SEMI | RegularJoinKind.ANTI):
+        case RegularJoinSpec(kind=kind) | IntervalJoinSpec(kind=kind) if _passes(kind):
             return input_fields
-        case RegularJoinSpec():
+        case RegularJoinSpec() | IntervalJoinSpec():
             return (*key_names(computation.inputs), *(each.stream for each in computation.inputs))
         case AggregationSpec(aggregates=aggregates, then=then):
             results = [*(aggregate.name for aggregate in aggregates), *then] or ["result"]

@@ -8,6 +8,7 @@ column of a sink, which may be empty.
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -21,6 +22,7 @@ from millwheel.core.pipeline.spec import ComputationSpec, KeySpec, PipelineSpec,
 from millwheel.core.pipeline.work import (
     BranchesSpec,
     DeduplicateSpec,
+    IntervalJoinSpec,
     LookupSpec,
     StepsSpec,
     TopSpec,
@@ -156,6 +158,12 @@ def _of_expressions(
                     if plain
                     else _named(compile_text, text, streams, where)
                 )
+        case IntervalJoinSpec(froms=froms, untils=untils):
+            for bound in (*froms, *untils):
+                for node in ast.walk(compile_text(bound.expression).tree):
+                    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+                        where = (*path, "join", "within")
+                        yield _Use(node.attr, (bound.stream,), where, sure=False)
         case BranchesSpec(branches=branches):
             for branch in branches:
                 yield from _named(

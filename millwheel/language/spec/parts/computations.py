@@ -16,6 +16,7 @@ from millwheel.core.pipeline.work import (
     BranchesSpec,
     CallbackSpec,
     FiringSpec,
+    IntervalJoinSpec,
     JoinKind,
     JoinSpec,
     RegularJoinSpec,
@@ -145,7 +146,7 @@ def _kept_work(
         log = change_log(trigger, ttl_us, fields)
         return replace(log, condition=condition, queryable=queryable, **results)
     if window is None:
-        if isinstance(kind, RegularJoinSpec):
+        if isinstance(kind, RegularJoinSpec | IntervalJoinSpec):
             return kind
         if slices is not None:
             return replace(slices, aggregates=aggregates, condition=condition, late=firing.late)

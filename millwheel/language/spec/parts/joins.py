@@ -12,7 +12,9 @@ from typing import Any
 
 from millwheel.core.pipeline.spec import ComputationSpec, InputSpec, KeyKind, PipelineSpec
 from millwheel.core.pipeline.work import (
+    BoundSpec,
     EnrichSpec,
+    IntervalJoinSpec,
     JoinKind,
     JoinSpec,
     Missing,
@@ -26,8 +28,10 @@ from millwheel.language.spec.reading.parts import (
     Choice,
     Duration,
     Entries,
+    ExpressionText,
     Field,
     FilePart,
+    Items,
     NameText,
     Own,
     Short,
@@ -79,6 +83,7 @@ def _life_of(node: YamlNode) -> Duration | Entries:
     return _LIVES if node.is_map else _LIFE
 
 
+_BOUNDS = Items(ExpressionText("orders.expires"))
 _WITHIN = FilePart(
     "{before: 10s, after: 0s}",
     {
@@ -86,6 +91,15 @@ _WITHIN = FilePart(
             "before", Duration(), "how far the second record may lie before the first", default="0s"
         ),
         "after": Field("after", Duration(), "how far behind it", default="0s"),
+        "from": Field(
+            "from", _BOUNDS, "a time that a record names; its partner does not lie before it"
+        ),
+        "until": Field(
+            "until",
+            _BOUNDS,
+            "a time that a record names, in place of `after` (of the first input) or `before`; its"
+            " partner does not lie behind it",
+        ),
     },
 )
 JOIN = FilePart(
@@ -111,7 +125,7 @@ JOIN = FilePart(
         "within": Field(
             "within",
             _WITHIN,
-            "an `inner` join without a window: [how far apart](joins.md#within-an-interval) the"
+            "without a window: [how far apart](joins.md#within-an-interval) the"
             " times of a pair may be",
             default="any",
         ),
@@ -133,6 +147,7 @@ JOINS = {
     ),
 }
 """The fields of a computation that brings two things together."""
+_BOUND = "write fields of one input with its name, for example until: orders.expires"
 _ANOTHER_AS = "choose another name, for example as: found"
 _NOT_FOR_JOIN = (
     "aggregate",
@@ -147,7 +162,7 @@ _NOT_FOR_JOIN = (
 
 def read_join(
     reader: NodeReader, node: YamlNode, fields: Mapping[str, YamlNode], inputs: Sequence[InputSpec]
-) -> JoinKind | RegularJoinSpec | None:
+) -> JoinKind | RegularJoinSpec | IntervalJoinSpec | None:
     """The kind of a join in windows, or a join without; None if there is none."""
     join_node = fields.get("join")
     if join_node is None:
@@ -164,7 +179,7 @@ def read_join(
     if not windowed:
         _check_weak(reader, fields.get("productions"))
         if "within" in values:
-            return _interval(reader, join_node, kind, values["within"])
+            return _interval(reader, join_node, kind, values["within"], inputs)
         return RegularJoinSpec(kind, _lives(reader, join_node, values.get("ttl"), inputs))
     for name in ("ttl", "within"):
         if name in values:
@@ -207,8 +222,12 @@ def _why_not(name: str, windowed: bool) -> str:
 
 
 def _interval(
-    reader: NodeReader, node: YamlNode, kind: RegularJoinKind, bounds: Mapping[str, int]
-) -> RegularJoinSpec:
+    reader: NodeReader,
+    node: YamlNode,
+    kind: RegularJoinKind,
+    given: Mapping[str, Any],
+    inputs: Sequence[InputSpec],
+) -> IntervalJoinSpec:
     """A join of what lies near each other in time. Records are kept as long as a partner may
     come."""
     if "ttl" in node.value:
@@ -216,14 +235,38 @@ def _interval(
             node.value["ttl"],
             "within says how long records are kept: as long as a partner may come; leave out ttl",
         )
-    if kind is not RegularJoinKind.INNER:
+    streams = [each.stream for each in inputs]
+    froms, untils = (
+        tuple(
+            BoundSpec(stream, text)
+            for text in given.get(name, ())
+            if (stream := _owner(reader, node.value["within"].value[name], text, streams))
+        )
+        for name in ("from", "until")
+    )
+    named = {each.stream for each in untils}
+    before, after = (
+        given.get(name, None if stream in named else 0)
+        for name, stream in zip(("before", "after"), (streams[-1], streams[0]), strict=True)
+    )
+    return IntervalJoinSpec(kind, before, after, froms, untils)
+
+
+def _owner(reader: NodeReader, node: YamlNode, text: str, streams: Sequence[str]) -> str:
+    """The input whose records say a bound; "" for none, which is noted."""
+    named = reader.language.compile(text).fields
+    for name in named:
+        if name not in streams:
+            reader.bad(node, f"{unknown('input', name, streams, 'Inputs')}; {_BOUND}")
+            return ""
+    if len(named) != 1:
         reader.bad(
             node,
-            f"within is for inner joins, and {kind.value} also says what has no partner; write"
-            " kind: inner, or join in windows",
+            f"{text} is computed of {len(named) or 'no'} inputs, and each record says its own bound"
+            f" before it knows its partner; {_BOUND}",
         )
-    before, after = bounds.get("before", 0), bounds.get("after", 0)
-    return RegularJoinSpec(RegularJoinKind.INNER, (after + 1, before + 1), (before, after))
+        return ""
+    return named[0]
 
 
 def _lives(
@@ -292,7 +335,7 @@ def key_fields(node_input: InputSpec) -> tuple[str, ...]:
 def keyless(computation: ComputationSpec, pipeline: PipelineSpec) -> str:
     """The input of a join or enrichment whose records have their partition as key; empty if there
     is none."""
-    if not isinstance(computation.work, JoinSpec | RegularJoinSpec | EnrichSpec):
+    if not isinstance(computation.work, JoinSpec | RegularJoinSpec | IntervalJoinSpec | EnrichSpec):
         return ""
     own = {
         stream.name

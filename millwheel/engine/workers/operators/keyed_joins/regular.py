@@ -103,7 +103,6 @@ class RegularJoined(Computation):
         self._shows = _SHOWS[spec.kind]
         self._in_pairs = spec.kind not in (RegularJoinKind.SEMI, RegularJoinKind.ANTI)
         self._forgets = tuple(ttl is not None for ttl in spec.ttls_us)
-        self._within = spec.within_us
         self._names = tuple(each.stream for each in inputs)
         self._head = inputs[0].key.naming()
         self._outputs = tuple(outputs)
@@ -133,8 +132,6 @@ class RegularJoined(Computation):
         if self._in_pairs:
             for _, partner in self._all(1 - side):
                 for its in partner.times:
-                    if self._within is not None and not self._near(side, at, its):
-                        continue
                     weight = -sign if partner.owed else sign
                     self._say(ctx, side, data, partner.data, max(its, at), weight)
         if settles:
@@ -144,13 +141,6 @@ class RegularJoined(Computation):
             self._keep(ctx, side, identity, row or Row(data, [], [], sign < 0), at)
         if sign < 0:
             self._count(ctx, side, sign, at)
-
-    def _near(self, side: int, at: int, its: int) -> bool:
-        """Whether a row of a side and one of the other side are near enough in time."""
-        assert self._within is not None
-        before, after = self._within
-        distance = its - at if side == _LEFT else at - its
-        return -before <= distance <= after
 
     def _keep(self, ctx: Context, side: int, identity: bytes, row: Row, at: int) -> None:
         """One more of equal rows."""

@@ -1,0 +1,330 @@
+"""The join of records of two streams with equal keys that lie near each other in time.
+
+Each record names the times between which its partners lie, and is kept until the watermark has
+passed the last of them: what comes then is behind the watermark. A pair is said when its second
+record comes. What has no partner by then is said as its record goes.
+
+The records of a key come together, so its state is read and written once a bundle. A few rows of a
+stream lie in one entry; more of them become segments, which are written once, are left alone by
+records that no row of them may meet, and go as a whole.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import attrgetter
+from typing import Any
+
+import msgspec
+
+from millwheel.api import Computation, Context, MapHandle, MapState, ValueState
+from millwheel.core.formats.codec import encode_value
+from millwheel.core.model.records import Record, Timer
+from millwheel.core.model.times import LAST_TIME, MAX_TIME, MIN_TIME
+from millwheel.core.pipeline.spec import ComputationSpec, InputSpec
+from millwheel.core.pipeline.work import BoundSpec, IntervalJoinSpec, RegularJoinKind
+from millwheel.core.windows.lateness import is_behind
+from millwheel.engine.workers.operators.joined import ordered, plain
+from millwheel.engine.workers.state.stored_types import Certain
+from millwheel.errors import RecordError
+
+_LEFT, _RIGHT = 0, 1
+_FEW = 64
+"""Rows of a stream that lie in the entry of their key: each bundle with the key writes them
+again."""
+_FEW_BYTES = 32 << 10
+"""Bytes of them, likewise."""
+_SEGMENT_BYTES = 1 << 20
+"""Of a segment: one is read whole."""
+_ALONE = {
+    RegularJoinKind.INNER: (False, False),
+    RegularJoinKind.LEFT: (True, False),
+    RegularJoinKind.RIGHT: (False, True),
+    RegularJoinKind.OUTER: (True, True),
+    RegularJoinKind.SEMI: (False, False),
+    RegularJoinKind.ANTI: (True, False),
+}
+"""Of which stream a record is a result if it finds no partner."""
+
+
+class Row(Certain, array_like=True):
+    """A record: its time, the first and last time (µs) of a partner, its value, and whether it has
+    found one."""
+
+    at: int
+    first: int
+    last: int
+    data: bytes
+    met: bool = False
+
+    @property
+    def end(self) -> int:
+        """Once the watermark has passed this, the row goes."""
+        return min(max(self.at, self.last), LAST_TIME)
+
+
+class Segment(Certain, array_like=True):
+    """What is known of the rows of a segment, which are in the order of their times: the times of
+    the first and the last, when all of them may go, and when the first may that still waits for a
+    partner in order to be said or not."""
+
+    first: int
+    last: int
+    end: int
+    waits: int
+
+
+class Side(Certain, array_like=True):
+    """What a key has of one stream: a few rows, segments by their numbers, the next number, and for
+    when its timer is set."""
+
+    rows: list[Row] = msgspec.field(default_factory=list)
+    segments: dict[int, Segment] = msgspec.field(default_factory=dict)
+    number: int = 0
+    wakes: int = MAX_TIME
+
+
+_NULL = encode_value(None)
+_time_of = attrgetter("at")
+Bound = Callable[[Any], Any]
+
+
+class IntervalJoined(Computation):
+    """See the head of this file."""
+
+    left: ValueState[Side] = ValueState(Side)
+    right: ValueState[Side] = ValueState(Side)
+    lefts: MapState[int, list[Row]] = MapState(int, list[Row])
+    rights: MapState[int, list[Row]] = MapState(int, list[Row])
+
+    def __init__(
+        self,
+        spec: IntervalJoinSpec,
+        inputs: Sequence[InputSpec],
+        outputs: Sequence[str],
+        compile_expression: Callable[[str], Any],
+        fields: Sequence[Sequence[str]] = ((), ()),
+    ) -> None:
+        """``fields``: those that either stream declares, in their order."""
+        self._kind = spec.kind
+        self._alone = _ALONE[spec.kind]
+        self._in_pairs = spec.kind not in (RegularJoinKind.SEMI, RegularJoinKind.ANTI)
+        self._apart = (spec.before_us, spec.after_us), (spec.after_us, spec.before_us)
+        self._names = tuple(each.stream for each in inputs)
+        self._head = inputs[0].key.naming()
+        self._outputs = tuple(outputs)
+        self._fields = tuple(map(tuple, fields))
+
+        def compiled(bounds: Sequence[BoundSpec], stream: str) -> list[Bound]:
+            own = (each for each in bounds if each.stream == stream)
+            return [compile_expression(each.expression).evaluate for each in own]
+
+        self._froms = [compiled(spec.froms, name) for name in self._names]
+        self._untils = [compiled(spec.untils, name) for name in self._names]
+
+    def process_batch(self, ctx: Context, records: Sequence[Record]) -> None:
+        """The records of a key."""
+        new: tuple[list[Row], list[Row]] = ([], [])
+        for record in records:
+            side = self._names.index(record.stream)
+            new[side].append(self._row(side, record))
+        for rows in new:
+            rows.sort(key=_time_of)
+        for side in (_LEFT, _RIGHT):
+            if new[side]:
+                self._meet(ctx, side, new[side], self._kept(ctx, 1 - side, new[side]))
+        if new[_LEFT] and new[_RIGHT]:
+            self._meet(ctx, _LEFT, new[_LEFT], [new[_RIGHT]])
+        for side in (_LEFT, _RIGHT):
+            if new[side]:
+                self._keep(ctx, side, new[side])
+
+    def process_timer(self, ctx: Context, timer: Timer) -> None:
+        """Rows may go."""
+        side = int(timer.tag)
+        own = self._side(side)
+        own.wakes = MAX_TIME
+        for number, segment in list(own.segments.items()):
+            if is_behind(segment.waits, ctx.watermark):
+                rows = self._segments(side)[number]
+                self._part(ctx, side, rows)
+                segment.waits = self._waits(side, rows)
+        self._part(ctx, side, own.rows)
+        self._clean(ctx, side, own)
+        self._put(ctx, side, own)
+
+    def _row(self, side: int, record: Record) -> Row:
+        """The row of a record. Raises RecordError where a bound is no time."""
+        value, at = plain(record.value), record.timestamp
+        before, after = self._apart[side]
+        first = MIN_TIME if before is None else at - before
+        last = MAX_TIME if after is None else at + after
+        if self._froms[side] or self._untils[side]:
+            named = {self._names[side]: value}
+            first = max([first, *(_time(bound(named), MAX_TIME) for bound in self._froms[side])])
+            last = min([last, *(_time(bound(named), MIN_TIME) for bound in self._untils[side])])
+        return Row(at, first, last, encode_value(ordered(value, self._fields[side])))
+
+    # --- what is said -----------------------------------------------------------------------------
+
+    def _meet(self, ctx: Context, side: int, new: list[Row], kept: Iterable[list[Row]]) -> None:
+        """Pair new rows with lists of rows of the other side, each in the order of time."""
+        for rows in kept:
+            for one in new:
+                start = bisect_left(rows, one.first, key=_time_of)
+                stop = bisect_right(rows, one.last, start, key=_time_of)
+                for other in rows[start:stop]:
+                    if other.first <= one.at <= other.last:
+                        self._pair(ctx, side, one, other)
+
+    def _pair(self, ctx: Context, side: int, one: Row, other: Row) -> None:
+        left, right = (one, other) if side == _LEFT else (other, one)
+        at = max(one.at, other.at)
+        if self._in_pairs:
+            self._say(ctx, left.data, right.data, at)
+        elif self._kind is RegularJoinKind.SEMI and not left.met:
+            self._produce(ctx, msgspec.Raw(left.data), at)
+        left.met = right.met = True
+
+    def _part(self, ctx: Context, side: int, rows: list[Row]) -> None:
+        """Rows that no partner can reach any more are results, if they have none."""
+        if not self._alone[side]:
+            return
+        for row in rows:
+            if not row.met and is_behind(row.end, ctx.watermark):
+                row.met = True  # it has been said
+                if not self._in_pairs:
+                    self._produce(ctx, msgspec.Raw(row.data), row.end)
+                elif side == _LEFT:
+                    self._say(ctx, row.data, _NULL, row.end)
+                else:
+                    self._say(ctx, _NULL, row.data, row.end)
+
+    def _say(self, ctx: Context, left: bytes, right: bytes, at: int) -> None:
+        row = self._head(ctx.key)
+        row[self._names[_LEFT]], row[self._names[_RIGHT]] = msgspec.Raw(left), msgspec.Raw(right)
+        self._produce(ctx, row, at)
+
+    def _produce(self, ctx: Context, row: Any, at: int) -> None:
+        for stream in self._outputs:
+            ctx.produce(stream, row, at)
+
+    # --- what is kept -----------------------------------------------------------------------------
+
+    def _kept(self, ctx: Context, side: int, new: list[Row]) -> Iterator[list[Row]]:
+        """The rows of a side that new ones of the other side may meet. Those that the watermark has
+        passed are gone, whether they have been removed or not."""
+        own, now = self._side(side), ctx.watermark
+        late = is_behind(new[0].at, now)
+        earliest = min([row.first for row in new])
+        latest = max([row.last for row in new])
+        for number, segment in own.segments.items():
+            if segment.first <= latest and segment.last >= earliest:
+                yield (
+                    _there(self._segments(side)[number], now)
+                    if late
+                    else (self._segments(side)[number])
+                )
+        yield _there(own.rows, now) if late else own.rows
+
+    def _keep(self, ctx: Context, side: int, new: list[Row]) -> None:
+        own = self._side(side)
+        if is_behind(new[0].at, ctx.watermark):
+            self._part(ctx, side, new)
+        self._clean(ctx, side, own)
+        own.rows += [row for row in new if not self._is_done(side, row, ctx.watermark)]
+        own.rows.sort(key=_time_of)
+        if len(own.rows) > _FEW or sum(len(row.data) for row in own.rows) > _FEW_BYTES:
+            self._cut(side, own)
+        self._put(ctx, side, own)
+
+    def _cut(self, side: int, own: Side) -> None:
+        """The rows become segments."""
+        part: list[Row] = []
+        size = 0
+        for row in own.rows:
+            if part and size + len(row.data) > _SEGMENT_BYTES:
+                self._add_segment(side, own, part)
+                part, size = [], 0
+            part.append(row)
+            size += len(row.data)
+        self._add_segment(side, own, part)
+        own.rows = []
+
+    def _add_segment(self, side: int, own: Side, rows: list[Row]) -> None:
+        end = max(row.end for row in rows)
+        own.segments[own.number] = Segment(rows[0].at, rows[-1].at, end, self._waits(side, rows))
+        self._segments(side)[own.number] = rows
+        own.number += 1
+
+    def _clean(self, ctx: Context, side: int, own: Side) -> None:
+        """Remove what is done."""
+        own.rows = [row for row in own.rows if not self._is_done(side, row, ctx.watermark)]
+        for number, segment in list(own.segments.items()):
+            if is_behind(segment.end, ctx.watermark) and not is_behind(
+                segment.waits, ctx.watermark
+            ):
+                del own.segments[number]
+                del self._segments(side)[number]
+
+    def _is_done(self, side: int, row: Row, watermark: int) -> bool:
+        """Whether a row can neither meet nor be said any more."""
+        if row.met and side == _LEFT and not self._in_pairs:
+            return True
+        return (row.met or not self._alone[side]) and is_behind(row.end, watermark)
+
+    def _waits(self, side: int, rows: list[Row]) -> int:
+        if not self._alone[side]:
+            return MAX_TIME
+        return min((row.end for row in rows if not row.met), default=MAX_TIME)
+
+    def _put(self, ctx: Context, side: int, own: Side) -> None:
+        """Keep a side. Its timer comes in time to say what has no partner; rows that only go do so
+        together."""
+        at = min(self._waits(side, own.rows), max((row.end for row in own.rows), default=MAX_TIME))
+        for segment in own.segments.values():
+            at = min(at, segment.end, segment.waits)
+        if at < own.wakes:
+            own.wakes = at
+            ctx.set_timer(str(side), at)
+        self._set(side, own)
+
+    def _side(self, side: int) -> Side:
+        return (self.left if side == _LEFT else self.right).get() or Side()
+
+    def _set(self, side: int, own: Side) -> None:
+        state = self.left if side == _LEFT else self.right
+        if own.rows or own.segments:
+            state.set(own)
+        else:
+            state.clear()
+
+    def _segments(self, side: int) -> MapHandle[int, list[Row]]:
+        return self.lefts if side == _LEFT else self.rights
+
+
+def interval_join(
+    spec: ComputationSpec,
+    compile_expression: Callable[[str], Any],
+    fields: Sequence[Sequence[str]] = ((), ()),
+) -> IntervalJoined:
+    """The computation for a spec."""
+    work = spec.work_as(IntervalJoinSpec)
+    return IntervalJoined(work, spec.inputs, spec.outputs, compile_expression, fields)
+
+
+def _there(rows: list[Row], watermark: int) -> list[Row]:
+    return [row for row in rows if not is_behind(row.end, watermark)]
+
+
+def _time(value: Any, never: int) -> int:
+    """A bound in µs; a null bounds everything."""
+    if type(value) is int:
+        return value
+    if value is None:
+        return never
+    raise RecordError(
+        f"a bound of within is a whole number of µs, not {type(value).__name__} {value!r:.80};"
+        " time_of(field, 'ms') makes one"
+    )
