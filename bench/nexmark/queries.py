@@ -94,18 +94,16 @@ _DAY_SQL = "strftime(make_timestamp(dateTime * 1000), '%Y-%m-%d')"
 _OFFERS = """
 offers:
   input: {auctions: {key: id}, bids: {key: auction}}
-  join: inner
+  join: {kind: inner, within: {until: "time_of(auctions.expires, 'ms')"}}
   output: offers
 valid:
   input: offers
-  steps:
-    - filter: bids.dateTime >= auctions.dateTime and bids.dateTime <= auctions.expires
-    - map:
-        id: auctions.id
-        category: auctions.category
-        price: bids.price
-        bidder: bids.bidder
-        at: bids.dateTime
+  map:
+    id: auctions.id
+    category: auctions.category
+    price: bids.price
+    bidder: bids.bidder
+    at: bids.dateTime
   output: valid"""
 _OFFERS_SQL = """from auction join bid
   on auction = id and bid.dateTime between auction.dateTime and expires"""

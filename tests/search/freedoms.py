@@ -31,6 +31,7 @@ from millwheel.core.pipeline.work import (
     DeduplicateSpec,
     DictionarySpec,
     EnrichSpec,
+    IntervalJoinSpec,
     LookupSpec,
     RegularJoinKind,
     RegularJoinSpec,
@@ -170,6 +171,8 @@ def _of(
         return Made(NOTHING if _races_its_version(c, spec, stated) else _enriched(base, c, each))
     if isinstance(c.work, RegularJoinSpec):
         return Made(_kept_join(base, c.work, [found[given.stream] for given in c.inputs]))
+    if isinstance(c.work, IntervalJoinSpec):
+        return Made(_near_join(base, c.work))
     if isinstance(c.work, DeduplicateSpec):
         return Made(_deduplicated(base, c))
     if isinstance(c.work, TopSpec):
@@ -341,9 +344,6 @@ def _kept_join(base: Facts, work: RegularJoinSpec, inputs: Sequence[Facts]) -> F
     all records"; a pair has "the later of both times", and a row alone that of what changed it."""
     if any(each.level is Level.STANDING and not each.retracts for each in inputs):
         return NOTHING
-    # What comes late may find nobody any more, and what is near depends on the times.
-    if work.within_us is not None and not (base.timely and base.timed):
-        return NOTHING
     changes = work.takes_back or base.retracts
     pairs = work.kind is RegularJoinKind.INNER and not base.retracts
     return replace(
@@ -353,6 +353,21 @@ def _kept_join(base: Facts, work: RegularJoinSpec, inputs: Sequence[Facts]) -> F
         single=False,
         placed=Placed.BY_ARRIVAL,
         timed=base.timed and pairs,
+    )
+
+
+def _near_join(base: Facts, work: IntervalJoinSpec) -> Facts:
+    """joins.md, Within an interval: "A record behind the watermark finds the partners that are
+    still there"; a record of ``semi`` has the time of the pair that came first."""
+    if base.level is not Level.ALL or not (base.timely and base.timed):
+        return NOTHING
+    return replace(
+        base,
+        order=Order.NONE,
+        single=False,
+        placed=Placed.BY_ARRIVAL,
+        timed=work.kind is not RegularJoinKind.SEMI,
+        paced=work.kind in (RegularJoinKind.INNER, RegularJoinKind.SEMI) and base.paced,
     )
 
 

@@ -231,14 +231,15 @@ class Flow(GroupedStreams, RankedStreams[T], Generic[T]):
         *,
         how: Literal["inner", "left", "right", "outer", "semi", "anti"] = "inner",
         ttl: str | Mapping[str, str] | None = None,
-        within: Mapping[str, str] | None = None,
+        within: Mapping[str, str | Sequence[str]] | None = None,
         name: str = "",
         output: str = "",
         **dials: Unpack[DialOptions],
     ) -> Stream[Row]:
         """Pair the records with the same key: those of a ``window`` when it closes; without one
         all, whenever they come within ``ttl`` (a duration, or one for each stream by name), or
-        those whose times are near each other: ``within={"before": "10s", "after": "2s"}``.
+        those whose times are near each other: ``within={"before": "10s", "after": "2s"}``, up to a
+        time that a record names with ``within={"until": "orders.expires"}``.
 
         A result has the fields of the key, ``window_start``, ``window_end`` (µs, with a window),
         and the two records, each under the name of its stream, None for one without a partner; of

@@ -91,7 +91,7 @@ _MAKERS: tuple[tuple[frozenset[str], Any], ...] = (
     (frozenset({"dictionary", "dictionary_ttl"}), numbered),
     (frozenset({"uv", "uv_ttl"}), visitors),
     (frozenset({"join"}), joined),
-    (frozenset({"kept_join", "kept_join_of_changes", "interval_join"}), kept_join),
+    (frozenset({"kept_join", "kept_join_of_changes", "interval_join", "named_bounds"}), kept_join),
     (frozenset({"deduplicate"}), deduplicated),
     (frozenset({"top", "places", "top_of_changes", "keep"}), ranked),
     (frozenset({"branch"}), branched),

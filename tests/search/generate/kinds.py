@@ -9,9 +9,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from tests.search.generate.draft import Draft
+from tests.search.generate.draft import Draft, Flow
 from tests.search.generate.inputs import take_input, take_pair
 from tests.search.generate.windows import draw_window, of_input
+from tests.search.probes import SECOND, START
 from tests.search.script import Action, Push
 
 _TOGETHER = ("callbacks:Orders", "callbacks:Brief", "callbacks:Mixed", "callbacks:Free")
@@ -203,6 +204,20 @@ def joined(draft: Draft, name: str) -> Any:
     return tree, frozenset(key), key
 
 
+def _within(draft: Draft, one: Flow, other: Flow) -> dict[str, Any]:
+    """Bounds of one length, and times that records name."""
+    within = {"before": draft.pick(["0s", "9s"]), "after": draft.pick(["4s", "40s"])}
+    for flow, replaced in ((one, "after"), (other, "before")):
+        if "n" in flow.fields and draft.chance(0.3, "named_bounds"):
+            draft.features.add("named_bounds")
+            name, step = draft.pick(["until", "until", "from"]), draft.pick([4, 30]) * SECOND
+            within[name] = f"{START} + {flow.name}.n * {step}"
+            if name == "until" and draft.chance(0.5):
+                del within[replaced]
+            break
+    return within
+
+
 def kept_join(draft: Draft, name: str) -> Any:
     found = take_pair(draft, changing=True)
     if found is None:
@@ -213,11 +228,9 @@ def kept_join(draft: Draft, name: str) -> Any:
     if one.retracts or other.retracts:
         draft.features.add("kept_join_of_changes")
     join: Any = kind
-    if kind == "inner" and not one.retracts and not other.retracts:
-        if draft.chance(0.5, "interval_join"):
-            within = {"before": draft.pick(["0s", "9s"]), "after": draft.pick(["4s", "40s"])}
-            join = {"kind": kind, "within": within}
-            draft.features.add("interval_join")
+    if not one.retracts and not other.retracts and draft.chance(0.5, "interval_join"):
+        join = {"kind": kind, "within": _within(draft, one, other)}
+        draft.features.add("interval_join")
     draft.features.add("kept_join")
     return {"input": given, "join": join, "output": name}, fields, key
 

@@ -10,10 +10,11 @@ from millwheel.api import Context as CallContext
 from millwheel.core.columns.key_columns import KeyColumns
 from millwheel.core.model.records import Record
 from millwheel.core.model.timers import TimerQueue
-from millwheel.core.model.times import MIN_TIME
+from millwheel.core.model.times import MAX_TIME, MIN_TIME
 from millwheel.core.pipeline import joins
 from millwheel.core.windows.windows import Sessions, Window
 from millwheel.engine.workers.operators import joined
+from millwheel.engine.workers.operators.keyed_joins.interval import IntervalJoined, Row, Side
 from millwheel.engine.workers.operators.keyed_joins.regular import RegularJoined
 from millwheel.engine.workers.operators.record_computations import Deduplicated
 from millwheel.language.spec import key_extractors
@@ -81,12 +82,43 @@ def a_row_that_has_found_a_partner_stands_alone_as_before() -> Context:
     return replaced(RegularJoined, "_count", lambda self, ctx, side, change, at: None)
 
 
-@mistake(within=4, features="interval_join", variants="reference", first=2)
-def a_join_within_an_interval_takes_its_bounds_the_other_way() -> Context:
-    """``before`` and ``after`` are those of the first stream. (``within`` with other times before
-    than after.)"""
-    right = RegularJoined._near
-    return replaced(RegularJoined, "_near", lambda self, side, at, its: right(self, side, its, at))
+@mistake(within=4, features="named_bounds", variants="reference")
+def a_join_within_an_interval_looks_only_at_the_bounds_of_what_comes() -> Context:
+    """The times that a kept row names do not count. (``until`` of a record that is there.)"""
+
+    def wrong(self: Any, ctx: CallContext, side: int, new: list[Row], kept: Any) -> None:
+        for rows in kept:
+            for one in new:
+                for other in rows:
+                    if one.first <= other.at <= one.last:
+                        self._pair(ctx, side, one, other)
+
+    return replaced(IntervalJoined, "_meet", wrong)
+
+
+@mistake(within=4, features="interval_join", variants="reference")
+def a_record_that_has_found_a_partner_is_said_alone_as_it_goes() -> Context:
+    """That a kept row has met is not remembered. (``left``, and the partner comes later.)"""
+    right = IntervalJoined._part
+
+    def wrong(self: Any, ctx: CallContext, side: int, rows: list[Row]) -> None:
+        for row in rows:
+            row.met = False
+        right(self, ctx, side, rows)
+
+    return replaced(IntervalJoined, "_part", wrong)
+
+
+@mistake(within=40, features="interval_join", variants="reference")
+def a_join_within_an_interval_lets_go_of_what_no_timer_is_set_for() -> Context:
+    """The timer of a key stays where the first row has set it. (A later row that ends before the
+    first.)"""
+    right = IntervalJoined._put
+
+    def wrong(self: Any, ctx: CallContext, side: int, own: Side) -> None:
+        right(self, ctx, side, own) if own.wakes == MAX_TIME else self._set(side, own)
+
+    return replaced(IntervalJoined, "_put", wrong)
 
 
 @mistake(within=120, features="deduplicate", variants="reference", first=42)

@@ -1,5 +1,5 @@
 """Joins without windows: the whole result of a key is computed before and after each record, and
-the difference is said. Within an interval: each record meets what came before."""
+the difference is said."""
 
 from __future__ import annotations
 
@@ -23,13 +23,12 @@ Said = tuple[bytes, int | None]
 
 class Joining(Computation):
     """``rows`` are those of both streams that are there, in the order in which they came: the
-    number of the stream, the value, the time, and as of which time it counts."""
+    number of the stream, the value and the time."""
 
     rows: Any = ValueState(list, default=list)
 
     def __init__(self, spec: ComputationSpec) -> None:
         self._kind = spec.work_as(RegularJoinSpec).kind
-        self._within: Any = spec.work_as(RegularJoinSpec).within_us
         self._inputs = spec.inputs
         self._outputs = spec.outputs
 
@@ -39,16 +38,12 @@ class Joining(Computation):
         back = as_retraction(record.value)
         value = plain(record.value if back is None else back.value)
         number = [each.stream for each in self._inputs].index(record.stream)
-        if self._within is not None:
-            self._meet(ctx, record, number, value, rows)
         if back is None:
-            rows.append([number, value, record.timestamp, ctx._node.moment])
+            rows.append([number, value, record.timestamp])
         else:
             same = [each for each in rows if each[:2] == [number, value]]
             rows.remove(next((each for each in same if each[2] == record.timestamp), same[0]))
         self.rows.set(rows)
-        if self._within is not None:
-            return
         after = Counter(self._result(ctx.key, rows))
         for (data, at), times in (before - after).items():
             for _ in range(times):
@@ -76,20 +71,6 @@ class Joining(Computation):
             yield from ((self._pair(key, left[1], None), None) for left in lefts)
         if not lefts and kind in (RegularJoinKind.RIGHT, RegularJoinKind.OUTER):
             yield from ((self._pair(key, None, right[1]), None) for right in rights)
-
-    def _meet(self, ctx: Any, record: Record, number: int, value: Any, rows: list[Any]) -> None:
-        """Within an interval: what is near, and has not been forgotten by the time of the call."""
-        before, after = self._within
-        for other in [each for each in rows if each[0] != number]:
-            came = max(each[3] for each in rows if each[:2] == other[:2])
-            if came + (before if number == 0 else after) < ctx._node.moment:
-                continue
-            times = (record.timestamp, other[2])
-            left, right = times if number == 0 else times[::-1]
-            if left - before <= right <= left + after:
-                sides = (value, other[1]) if number == 0 else (other[1], value)
-                pair = decode_value(self._pair(ctx.key, *sides))
-                self._say(ctx, pair, max(left, right), record)
 
     def _pair(self, key: Any, left: Any, right: Any) -> bytes:
         one, other = self._inputs

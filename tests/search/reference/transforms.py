@@ -24,6 +24,7 @@ from millwheel.core.pipeline.work import (
     DeduplicateSpec,
     DictionarySpec,
     EnrichSpec,
+    IntervalJoinSpec,
     LookupSpec,
     Missing,
     RegularJoinSpec,
@@ -38,6 +39,7 @@ from tests.search.looked_up import answer_of
 from tests.search.reference.calls import CallNode
 from tests.search.reference.engine import World, plain
 from tests.search.reference.kept_joins import kept_join
+from tests.search.reference.near_joins import near_join
 
 _content = msgspec.msgpack.Encoder(order="deterministic").encode
 
@@ -312,6 +314,8 @@ def built(world: World, spec: ComputationSpec) -> CallNode:
             return CallNode(world, spec, Enriching(work, outputs), f"enrich with {work.stream}")
         case RegularJoinSpec():
             return kept_join(world, spec)
+        case IntervalJoinSpec():
+            return near_join(world, spec)
         case LookupSpec() as work:
             return CallNode(world, spec, LookingUp(work, outputs), f"lookup in {work.kind}")
         case DictionarySpec() as work:

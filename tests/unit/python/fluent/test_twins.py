@@ -66,7 +66,7 @@ computations:
     output: lone
   near:
     input: {big: {key: path}, rest: {key: path}}
-    join: {kind: inner, within: {before: 10s, after: 2s}}
+    join: {kind: left, within: {before: 10s, until: big.until}}
     output: near
   priced:
     input: {big: {key: path}, once: {key: path}}
@@ -186,7 +186,7 @@ newest = rest.key_by("path").deduplicate(keep="last", name="newest")
 both = big.key_by("path").join(rest.key_by("path"), Sessions("5m"), how="outer", name="both")
 lone = big.key_by("path").join(rest.key_by("path"), how="anti", ttl={"big": "7d"}, name="lone")
 near = big.key_by("path").join(
-    rest.key_by("path"), within={"before": "10s", "after": "2s"}, name="near"
+    rest.key_by("path"), how="left", within={"before": "10s", "until": "big.until"}, name="near"
 )
 priced = big.key_by("path").enrich(once.key_by("path"), field="price", missing="drop",
   as_of="arrival", name="priced")

@@ -8,7 +8,14 @@ from typing import Any
 import pytest
 
 from millwheel.core.pipeline.graph import retracting_streams
-from millwheel.core.pipeline.work import EnrichSpec, JoinSpec, RegularJoinKind, RegularJoinSpec
+from millwheel.core.pipeline.work import (
+    BoundSpec,
+    EnrichSpec,
+    IntervalJoinSpec,
+    JoinSpec,
+    RegularJoinKind,
+    RegularJoinSpec,
+)
 from millwheel.language.spec import check_pipeline
 
 HEAD = """
@@ -54,7 +61,15 @@ def test_two_streams_with_like_keys_are_joined(check: Any, fields: tuple[str, ..
             (TWO, "join: {kind: inner, ttl: 1d}", "window: {tumbling: 1m}"),
             "leave out ttl, or leave out window",
         ),
-        ((TWO, "join: {kind: left, within: {after: 1m}}"), "within is for inner joins"),
+        (
+            (TWO, "join: {kind: left, within: {until: order.ends}}"),
+            "did you mean 'orders'? Inputs: orders, prices",
+        ),
+        (
+            (TWO, "join: {kind: left, within: {until: orders.a + prices.b}}"),
+            "is computed of 2 inputs",
+        ),
+        ((TWO, "join: {kind: left, within: {until: 5}}"), "until"),
         ((TWO, "join: {kind: inner, ttl: 1d, within: {after: 1m}}"), "leave out ttl"),
         ((TWO, "join: left", "productions: weak"), "lost or counted twice; leave it out"),
         (
@@ -110,10 +125,6 @@ _DAY_US = 86_400_000_000
     [
         ("semi", RegularJoinSpec(RegularJoinKind.SEMI)),
         ("{kind: left}", RegularJoinSpec(RegularJoinKind.LEFT)),
-        (
-            "{kind: inner, within: {before: 10us, after: 3us}}",
-            RegularJoinSpec(RegularJoinKind.INNER, (4, 11), (10, 3)),
-        ),
         ("{kind: inner, ttl: 1d}", RegularJoinSpec(RegularJoinKind.INNER, (_DAY_US, _DAY_US))),
         (
             "{kind: anti, ttl: {prices: 1d}}",
@@ -132,6 +143,40 @@ def test_two_streams_are_joined_without_a_window(
     assert read.computations[0].work == spec
     changes = spec.kind not in (RegularJoinKind.INNER, RegularJoinKind.SEMI)
     assert ("out" in retracting_streams(read)) == changes
+
+
+ENDS, FROM = BoundSpec("orders", "orders.ends"), BoundSpec("prices", "prices.a + 5")
+
+
+@pytest.mark.parametrize(
+    ("written", "spec"),
+    [
+        (
+            "{kind: inner, within: {before: 10us, after: 3us}}",
+            IntervalJoinSpec(RegularJoinKind.INNER, 10, 3),
+        ),
+        (
+            "{kind: left, within: {until: orders.ends}}",
+            IntervalJoinSpec(RegularJoinKind.LEFT, 0, None, (), (ENDS,)),
+        ),
+        (
+            "{kind: anti, within: {after: 1us, until: orders.ends, from: prices.a + 5}}",
+            IntervalJoinSpec(RegularJoinKind.ANTI, 0, 1, (FROM,), (ENDS,)),
+        ),
+        (
+            "{kind: semi, within: {until: [orders.ends, prices.ends]}}",
+            IntervalJoinSpec(
+                RegularJoinKind.SEMI, None, None, (), (ENDS, BoundSpec("prices", "prices.ends"))
+            ),
+        ),
+    ],
+)
+def test_two_streams_are_joined_within_an_interval(
+    check: Any, written: str, spec: IntervalJoinSpec
+) -> None:
+    read = check(text(TWO, f"join: {written}"))
+    assert read.computations[0].work == spec
+    assert "out" not in retracting_streams(read)
 
 
 @pytest.mark.parametrize(
