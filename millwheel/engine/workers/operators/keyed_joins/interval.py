@@ -50,18 +50,14 @@ _ALONE = {
 
 class Row(Certain, array_like=True):
     """A record: its time, the first and last time (µs) of a partner, its value, and whether it has
-    found one."""
+    found one. Once the watermark has passed ``end``, it goes."""
 
     at: int
     first: int
     last: int
+    end: int
     data: bytes
     met: bool = False
-
-    @property
-    def end(self) -> int:
-        """Once the watermark has passed this, the row goes."""
-        return min(max(self.at, self.last), LAST_TIME)
 
 
 class Segment(Certain, array_like=True):
@@ -164,47 +160,58 @@ class IntervalJoined(Computation):
             named = {self._names[side]: value}
             first = max([first, *(_time(bound(named), MAX_TIME) for bound in self._froms[side])])
             last = min([last, *(_time(bound(named), MIN_TIME) for bound in self._untils[side])])
-        return Row(at, first, last, encode_value(ordered(value, self._fields[side])))
+        end = min(max(at, last), LAST_TIME)
+        return Row(at, first, last, end, encode_value(ordered(value, self._fields[side])))
 
     # --- what is said -----------------------------------------------------------------------------
 
     def _meet(self, ctx: Context, side: int, new: list[Row], kept: Iterable[list[Row]]) -> None:
-        """Pair new rows with lists of rows of the other side, each in the order of time."""
+        """Pair new rows with lists of rows of the other side, all in the order of time."""
         for rows in kept:
-            for one in new:
-                start = bisect_left(rows, one.first, key=_time_of)
-                stop = bisect_right(rows, one.last, start, key=_time_of)
-                for other in rows[start:stop]:
-                    if other.first <= one.at <= other.last:
-                        self._pair(ctx, side, one, other)
+            if len(rows) < len(new):  # what few name as their partners is one stretch of the others
+                self._pair(ctx, 1 - side, rows, new)
+            else:
+                self._pair(ctx, side, new, rows)
 
-    def _pair(self, ctx: Context, side: int, one: Row, other: Row) -> None:
-        left, right = (one, other) if side == _LEFT else (other, one)
-        at = max(one.at, other.at)
-        if self._in_pairs:
-            self._say(ctx, left.data, right.data, at)
-        elif self._kind is RegularJoinKind.SEMI and not left.met:
-            self._produce(ctx, msgspec.Raw(left.data), at)
-        left.met = right.met = True
+    def _pair(self, ctx: Context, side: int, ones: list[Row], others: list[Row]) -> None:
+        """``ones`` are rows of ``side``."""
+        frame = self._framing(ctx) if self._in_pairs else None
+        for one in ones:
+            start = bisect_left(others, one.first, key=_time_of)
+            stop = bisect_right(others, one.last, start, key=_time_of)
+            for other in others[start:stop]:
+                if other.first <= one.at <= other.last:
+                    left, right = (one, other) if side == _LEFT else (other, one)
+                    at = max(one.at, other.at)
+                    if frame is not None:
+                        row = frame(left.data, right.data)
+                        self._produce(ctx, row, at)
+                    elif self._kind is RegularJoinKind.SEMI and not left.met:
+                        self._produce(ctx, msgspec.Raw(left.data), at)
+                    left.met = right.met = True
 
     def _part(self, ctx: Context, side: int, rows: list[Row]) -> None:
         """Rows that no partner can reach any more are results, if they have none."""
         if not self._alone[side]:
             return
+        frame = self._framing(ctx)
         for row in rows:
             if not row.met and is_behind(row.end, ctx.watermark):
                 row.met = True  # it has been said
                 if not self._in_pairs:
                     self._produce(ctx, msgspec.Raw(row.data), row.end)
-                elif side == _LEFT:
-                    self._say(ctx, row.data, _NULL, row.end)
                 else:
-                    self._say(ctx, _NULL, row.data, row.end)
+                    both = (row.data, _NULL) if side == _LEFT else (_NULL, row.data)
+                    self._produce(ctx, frame(*both), row.end)
 
-    def _say(self, ctx: Context, left: bytes, right: bytes, at: int) -> None:
-        row = self._head(ctx.key)
-        row[self._names[_LEFT]], row[self._names[_RIGHT]] = msgspec.Raw(left), msgspec.Raw(right)
-        self._produce(ctx, row, at)
+    def _framing(self, ctx: Context) -> Callable[[bytes, bytes], msgspec.Raw]:
+        """A function from the encoded records of a pair to the encoded row of it: all that rows of
+        a key share is encoded once."""
+        left, right = self._names
+        second = encode_value(right)
+        whole = encode_value({**self._head(ctx.key), left: None, right: None})
+        first = whole[: -len(_NULL + second + _NULL)]
+        return lambda one, other: msgspec.Raw(b"".join((first, one, second, other)))
 
     def _produce(self, ctx: Context, row: Any, at: int) -> None:
         for stream in self._outputs:
@@ -233,9 +240,9 @@ class IntervalJoined(Computation):
         if is_behind(new[0].at, ctx.watermark):
             self._part(ctx, side, new)
         self._clean(ctx, side, own)
-        own.rows += [row for row in new if not self._is_done(side, row, ctx.watermark)]
+        own.rows += self._left_of(side, new, ctx.watermark)
         own.rows.sort(key=_time_of)
-        if len(own.rows) > _FEW or sum(len(row.data) for row in own.rows) > _FEW_BYTES:
+        if len(own.rows) > _FEW or sum([len(row.data) for row in own.rows]) > _FEW_BYTES:
             self._cut(side, own)
         self._put(ctx, side, own)
 
@@ -260,7 +267,7 @@ class IntervalJoined(Computation):
 
     def _clean(self, ctx: Context, side: int, own: Side) -> None:
         """Remove what is done."""
-        own.rows = [row for row in own.rows if not self._is_done(side, row, ctx.watermark)]
+        own.rows = self._left_of(side, own.rows, ctx.watermark)
         for number, segment in list(own.segments.items()):
             if is_behind(segment.end, ctx.watermark) and not is_behind(
                 segment.waits, ctx.watermark
@@ -268,21 +275,25 @@ class IntervalJoined(Computation):
                 del own.segments[number]
                 del self._segments(side)[number]
 
-    def _is_done(self, side: int, row: Row, watermark: int) -> bool:
-        """Whether a row can neither meet nor be said any more."""
-        if row.met and side == _LEFT and not self._in_pairs:
-            return True
-        return (row.met or not self._alone[side]) and is_behind(row.end, watermark)
+    def _left_of(self, side: int, rows: list[Row], watermark: int) -> list[Row]:
+        """The rows that can still meet, or be said."""
+        if side == _LEFT and not self._in_pairs:
+            rows = [row for row in rows if not row.met]
+        if self._alone[side]:
+            return [row for row in rows if not row.met or not is_behind(row.end, watermark)]
+        return _there(rows, watermark)
 
     def _waits(self, side: int, rows: list[Row]) -> int:
         if not self._alone[side]:
             return MAX_TIME
-        return min((row.end for row in rows if not row.met), default=MAX_TIME)
+        return min([row.end for row in rows if not row.met], default=MAX_TIME)
 
     def _put(self, ctx: Context, side: int, own: Side) -> None:
         """Keep a side. Its timer comes in time to say what has no partner; rows that only go do so
         together."""
-        at = min(self._waits(side, own.rows), max((row.end for row in own.rows), default=MAX_TIME))
+        at = self._waits(side, own.rows)
+        if own.wakes == MAX_TIME:
+            at = min(at, max([row.end for row in own.rows], default=MAX_TIME))
         for segment in own.segments.values():
             at = min(at, segment.end, segment.waits)
         if at < own.wakes:
@@ -315,7 +326,7 @@ def interval_join(
 
 
 def _there(rows: list[Row], watermark: int) -> list[Row]:
-    return [row for row in rows if not is_behind(row.end, watermark)]
+    return [row for row in rows if row.end >= watermark]
 
 
 def _time(value: Any, never: int) -> int:
