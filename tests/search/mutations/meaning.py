@@ -118,7 +118,7 @@ def a_join_within_an_interval_lets_go_of_what_no_timer_is_set_for() -> Context:
     right = IntervalJoined._put
 
     def wrong(self: Any, ctx: CallContext, side: int, own: Side) -> None:
-        right(self, ctx, side, own) if own.wakes == MAX_TIME else self._set(side, own)
+        right(self, ctx, side, own) if own.wakes_us == MAX_TIME else self._set(side, own)
 
     return replaced(IntervalJoined, "_put", wrong)
 

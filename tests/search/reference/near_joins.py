@@ -88,7 +88,8 @@ class Near(Computation):
     def _end(self, row: list[Any]) -> int:
         most = self._work.after_us if row[0] == 0 else self._work.before_us
         last = LAST_TIME if most is None else row[2] + most
-        return min(max(row[2], min(last, self._named(row)[1])), LAST_TIME)
+        end: int = min(max(row[2], min(last, self._named(row)[1])), LAST_TIME)
+        return end
 
     def _named(self, row: list[Any]) -> tuple[Any, Any]:
         """The bounds that a record says itself."""

@@ -12,6 +12,7 @@ from millwheel.core.pipeline.work import (
     DeduplicateSpec,
     DictionarySpec,
     EnrichSpec,
+    IntervalJoinSpec,
     JoinSpec,
     LookupSpec,
     RegularJoinSpec,
@@ -41,6 +42,7 @@ KINDS = {
     "slices: {every: 1m, keep: 1h}, aggregate: {n: count}, where: n > 1": SlicesSpec,
     "join: left, window: {tumbling: 1m}, output: out": JoinSpec,
     "join: {kind: semi, ttl: 7d}, output: out": RegularJoinSpec,
+    "join: {kind: semi, within: {after: 1s}}, output: out": IntervalJoinSpec,
     "enrich: {with: users}, output: out": EnrichSpec,
     "enrich: {lookup: {redis: {url: 'redis://h', key: 'k:{user}'}}, as: info}, output: out": (
         LookupSpec

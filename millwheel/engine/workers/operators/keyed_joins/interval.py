@@ -78,7 +78,7 @@ class Side(Certain, array_like=True):
     rows: list[Row] = msgspec.field(default_factory=list)
     segments: dict[int, Segment] = msgspec.field(default_factory=dict)
     number: int = 0
-    wakes: int = MAX_TIME
+    wakes_us: int = MAX_TIME
 
 
 _NULL = encode_value(None)
@@ -140,7 +140,7 @@ class IntervalJoined(Computation):
         """Rows may go."""
         side = int(timer.tag)
         own = self._side(side)
-        own.wakes = MAX_TIME
+        own.wakes_us = MAX_TIME
         for number, segment in list(own.segments.items()):
             if is_behind(segment.waits, ctx.watermark):
                 rows = self._segments(side)[number]
@@ -292,12 +292,12 @@ class IntervalJoined(Computation):
         """Keep a side. Its timer comes in time to say what has no partner; rows that only go do so
         together."""
         at = self._waits(side, own.rows)
-        if own.wakes == MAX_TIME:
+        if own.wakes_us == MAX_TIME:
             at = min(at, max([row.end for row in own.rows], default=MAX_TIME))
         for segment in own.segments.values():
             at = min(at, segment.end, segment.waits)
-        if at < own.wakes:
-            own.wakes = at
+        if at < own.wakes_us:
+            own.wakes_us = at
             ctx.set_timer(str(side), at)
         self._set(side, own)
 
