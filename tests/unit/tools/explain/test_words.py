@@ -8,9 +8,10 @@ import pytest
 import yaml
 
 from millwheel.core.pipeline.spec import KeyKind, KeySpec, SourceSpec, StreamSpec
+from millwheel.core.pipeline.work import BoundSpec, IntervalJoinSpec, RegularJoinKind
 from millwheel.language.spec import load_pipeline
 from millwheel.tools.explain.picture import Arrow, picture_of
-from millwheel.tools.explain.words import key_text, types_texts
+from millwheel.tools.explain.words import key_text, types_texts, work_texts
 
 
 def test_code_without_a_name_is_said_to_be_ones_own(tmp_path: Path) -> None:
@@ -61,3 +62,38 @@ def test_a_source_of_avro_messages_tells_where_types_come_from(
 )
 def test_keys_are_told_with_their_expressions(key: KeySpec, said: str) -> None:
     assert key_text(key) == said
+
+
+@pytest.mark.parametrize(
+    ("work", "said"),
+    [
+        (
+            IntervalJoinSpec(RegularJoinKind.INNER, 10_000_000, 0),
+            ("inner", "the second at most 10s before and 0s behind the first"),
+        ),
+        (
+            IntervalJoinSpec(
+                RegularJoinKind.ANTI,
+                0,
+                None,
+                (BoundSpec("a", "a.opens"),),
+                (BoundSpec("a", "a.ends"), BoundSpec("b", "b.ends")),
+            ),
+            (
+                "anti",
+                "the second at most 0s before the first",
+                "a partner not before a.opens",
+                "a partner not behind a.ends, b.ends",
+            ),
+        ),
+    ],
+)
+def test_a_join_within_an_interval_tells_its_bounds(
+    work: IntervalJoinSpec, said: tuple[str, ...]
+) -> None:
+    kind, *bounds = said
+    assert [*work_texts(work)] == [
+        f"{kind} join of records that lie near each other in time",
+        *bounds,
+        "keeps a record until the watermark has passed the last partner that it may have",
+    ]

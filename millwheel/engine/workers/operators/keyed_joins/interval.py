@@ -48,7 +48,7 @@ _ALONE = {
 """Of which stream a record is a result if it finds no partner."""
 
 
-class Row(Certain, array_like=True):
+class Candidate(Certain, array_like=True):
     """A record: its time, the first and last time (µs) of a partner, its value, and whether it has
     found one. Once the watermark has passed ``end``, it goes."""
 
@@ -60,7 +60,7 @@ class Row(Certain, array_like=True):
     met: bool = False
 
 
-class Segment(Certain, array_like=True):
+class CandidateSegment(Certain, array_like=True):
     """What is known of the rows of a segment, which are in the order of their times: the times of
     the first and the last, when all of them may go, and when the first may that still waits for a
     partner in order to be said or not."""
@@ -71,12 +71,12 @@ class Segment(Certain, array_like=True):
     waits: int
 
 
-class Side(Certain, array_like=True):
+class Candidates(Certain, array_like=True):
     """What a key has of one stream: a few rows, segments by their numbers, the next number, and for
     when its timer is set."""
 
-    rows: list[Row] = msgspec.field(default_factory=list)
-    segments: dict[int, Segment] = msgspec.field(default_factory=dict)
+    rows: list[Candidate] = msgspec.field(default_factory=list)
+    segments: dict[int, CandidateSegment] = msgspec.field(default_factory=dict)
     number: int = 0
     wakes_us: int = MAX_TIME
 
@@ -89,10 +89,10 @@ Bound = Callable[[Any], Any]
 class IntervalJoined(Computation):
     """See the head of this file."""
 
-    left: ValueState[Side] = ValueState(Side)
-    right: ValueState[Side] = ValueState(Side)
-    lefts: MapState[int, list[Row]] = MapState(int, list[Row])
-    rights: MapState[int, list[Row]] = MapState(int, list[Row])
+    left: ValueState[Candidates] = ValueState(Candidates)
+    right: ValueState[Candidates] = ValueState(Candidates)
+    lefts: MapState[int, list[Candidate]] = MapState(int, list[Candidate])
+    rights: MapState[int, list[Candidate]] = MapState(int, list[Candidate])
 
     def __init__(
         self,
@@ -121,7 +121,7 @@ class IntervalJoined(Computation):
 
     def process_batch(self, ctx: Context, records: Sequence[Record]) -> None:
         """The records of a key."""
-        new: tuple[list[Row], list[Row]] = ([], [])
+        new: tuple[list[Candidate], list[Candidate]] = ([], [])
         for record in records:
             side = self._names.index(record.stream)
             new[side].append(self._row(side, record))
@@ -150,7 +150,7 @@ class IntervalJoined(Computation):
         self._clean(ctx, side, own)
         self._put(ctx, side, own)
 
-    def _row(self, side: int, record: Record) -> Row:
+    def _row(self, side: int, record: Record) -> Candidate:
         """The row of a record. Raises RecordError where a bound is no time."""
         value, at = plain(record.value), record.timestamp
         before, after = self._apart[side]
@@ -161,11 +161,13 @@ class IntervalJoined(Computation):
             first = max([first, *(_time(bound(named), MAX_TIME) for bound in self._froms[side])])
             last = min([last, *(_time(bound(named), MIN_TIME) for bound in self._untils[side])])
         end = min(max(at, last), LAST_TIME)
-        return Row(at, first, last, end, encode_value(ordered(value, self._fields[side])))
+        return Candidate(at, first, last, end, encode_value(ordered(value, self._fields[side])))
 
     # --- what is said -----------------------------------------------------------------------------
 
-    def _meet(self, ctx: Context, side: int, new: list[Row], kept: Iterable[list[Row]]) -> None:
+    def _meet(
+        self, ctx: Context, side: int, new: list[Candidate], kept: Iterable[list[Candidate]]
+    ) -> None:
         """Pair new rows with lists of rows of the other side, all in the order of time."""
         for rows in kept:
             if len(rows) < len(new):  # what few name as their partners is one stretch of the others
@@ -173,7 +175,9 @@ class IntervalJoined(Computation):
             else:
                 self._pair(ctx, side, new, rows)
 
-    def _pair(self, ctx: Context, side: int, ones: list[Row], others: list[Row]) -> None:
+    def _pair(
+        self, ctx: Context, side: int, ones: list[Candidate], others: list[Candidate]
+    ) -> None:
         """``ones`` are rows of ``side``."""
         frame = self._framing(ctx) if self._in_pairs else None
         for one in ones:
@@ -190,7 +194,7 @@ class IntervalJoined(Computation):
                         self._produce(ctx, msgspec.Raw(left.data), at)
                     left.met = right.met = True
 
-    def _part(self, ctx: Context, side: int, rows: list[Row]) -> None:
+    def _part(self, ctx: Context, side: int, rows: list[Candidate]) -> None:
         """Rows that no partner can reach any more are results, if they have none."""
         if not self._alone[side]:
             return
@@ -219,7 +223,7 @@ class IntervalJoined(Computation):
 
     # --- what is kept -----------------------------------------------------------------------------
 
-    def _kept(self, ctx: Context, side: int, new: list[Row]) -> Iterator[list[Row]]:
+    def _kept(self, ctx: Context, side: int, new: list[Candidate]) -> Iterator[list[Candidate]]:
         """The rows of a side that new ones of the other side may meet. Those that the watermark has
         passed are gone, whether they have been removed or not."""
         own, now = self._side(side), ctx.watermark
@@ -235,7 +239,7 @@ class IntervalJoined(Computation):
                 )
         yield _there(own.rows, now) if late else own.rows
 
-    def _keep(self, ctx: Context, side: int, new: list[Row]) -> None:
+    def _keep(self, ctx: Context, side: int, new: list[Candidate]) -> None:
         own = self._side(side)
         if is_behind(new[0].at, ctx.watermark):
             self._part(ctx, side, new)
@@ -246,9 +250,9 @@ class IntervalJoined(Computation):
             self._cut(side, own)
         self._put(ctx, side, own)
 
-    def _cut(self, side: int, own: Side) -> None:
+    def _cut(self, side: int, own: Candidates) -> None:
         """The rows become segments."""
-        part: list[Row] = []
+        part: list[Candidate] = []
         size = 0
         for row in own.rows:
             if part and size + len(row.data) > _SEGMENT_BYTES:
@@ -259,13 +263,15 @@ class IntervalJoined(Computation):
         self._add_segment(side, own, part)
         own.rows = []
 
-    def _add_segment(self, side: int, own: Side, rows: list[Row]) -> None:
+    def _add_segment(self, side: int, own: Candidates, rows: list[Candidate]) -> None:
         end = max(row.end for row in rows)
-        own.segments[own.number] = Segment(rows[0].at, rows[-1].at, end, self._waits(side, rows))
+        own.segments[own.number] = CandidateSegment(
+            rows[0].at, rows[-1].at, end, self._waits(side, rows)
+        )
         self._segments(side)[own.number] = rows
         own.number += 1
 
-    def _clean(self, ctx: Context, side: int, own: Side) -> None:
+    def _clean(self, ctx: Context, side: int, own: Candidates) -> None:
         """Remove what is done."""
         own.rows = self._left_of(side, own.rows, ctx.watermark)
         for number, segment in list(own.segments.items()):
@@ -275,7 +281,7 @@ class IntervalJoined(Computation):
                 del own.segments[number]
                 del self._segments(side)[number]
 
-    def _left_of(self, side: int, rows: list[Row], watermark: int) -> list[Row]:
+    def _left_of(self, side: int, rows: list[Candidate], watermark: int) -> list[Candidate]:
         """The rows that can still meet, or be said."""
         if side == _LEFT and not self._in_pairs:
             rows = [row for row in rows if not row.met]
@@ -283,12 +289,12 @@ class IntervalJoined(Computation):
             return [row for row in rows if not row.met or not is_behind(row.end, watermark)]
         return _there(rows, watermark)
 
-    def _waits(self, side: int, rows: list[Row]) -> int:
+    def _waits(self, side: int, rows: list[Candidate]) -> int:
         if not self._alone[side]:
             return MAX_TIME
         return min([row.end for row in rows if not row.met], default=MAX_TIME)
 
-    def _put(self, ctx: Context, side: int, own: Side) -> None:
+    def _put(self, ctx: Context, side: int, own: Candidates) -> None:
         """Keep a side. Its timer comes in time to say what has no partner; rows that only go do so
         together."""
         at = self._waits(side, own.rows)
@@ -301,17 +307,17 @@ class IntervalJoined(Computation):
             ctx.set_timer(str(side), at)
         self._set(side, own)
 
-    def _side(self, side: int) -> Side:
-        return (self.left if side == _LEFT else self.right).get() or Side()
+    def _side(self, side: int) -> Candidates:
+        return (self.left if side == _LEFT else self.right).get() or Candidates()
 
-    def _set(self, side: int, own: Side) -> None:
+    def _set(self, side: int, own: Candidates) -> None:
         state = self.left if side == _LEFT else self.right
         if own.rows or own.segments:
             state.set(own)
         else:
             state.clear()
 
-    def _segments(self, side: int) -> MapHandle[int, list[Row]]:
+    def _segments(self, side: int) -> MapHandle[int, list[Candidate]]:
         return self.lefts if side == _LEFT else self.rights
 
 
@@ -325,7 +331,7 @@ def interval_join(
     return IntervalJoined(work, spec.inputs, spec.outputs, compile_expression, fields)
 
 
-def _there(rows: list[Row], watermark: int) -> list[Row]:
+def _there(rows: list[Candidate], watermark: int) -> list[Candidate]:
     return [row for row in rows if row.end >= watermark]
 
 

@@ -141,3 +141,24 @@ def test_names_are_checked_down_the_graph(folder: Path, right: str, wrong: str, 
     assert re.search(f"{said}; did you mean", more(folder, right, wrong)), more(
         folder, right, wrong
     )
+
+
+def test_a_bound_of_an_interval_names_a_field_of_its_input(folder: Path) -> None:
+    text = """
+pipeline: p
+streams:
+  clicks: &one {source: {injection: {}}, timestamp: at, fields: {at: int, page: str, ends: int}}
+  views: *one
+computations:
+  c:
+    input: {clicks: {key: page}, views: {key: page}}
+    join: {kind: inner, within: {until: clicks.BOUND}}
+    output: out
+sinks:
+  out: {stdout: {}}
+"""
+    for bound, words in (("ends", []), ("end", ["did you mean 'ends'?"])):
+        (folder / "p.yaml").write_text(text.replace("BOUND", bound))
+        warnings = check_pipeline(folder / "p.yaml")[1]
+        assert len(warnings) == len(words)
+        assert all(word in said for word, said in zip(words, warnings, strict=True))
