@@ -16,9 +16,9 @@ from millwheel.core.pipeline import joins
 from millwheel.core.windows.windows import Sessions, Window
 from millwheel.engine.workers.operators import joined
 from millwheel.engine.workers.operators.keyed_joins.interval import (
-    Candidate,
-    Candidates,
     IntervalJoined,
+    NearRow,
+    NearSide,
 )
 from millwheel.engine.workers.operators.keyed_joins.regular import RegularJoined
 from millwheel.engine.workers.operators.record_computations import Deduplicated
@@ -93,7 +93,7 @@ def a_join_within_an_interval_looks_only_at_the_bounds_of_what_comes() -> Contex
 
     right = IntervalJoined._meet
 
-    def wrong(self: Any, ctx: CallContext, side: int, new: list[Candidate], kept: Any) -> None:
+    def wrong(self: Any, ctx: CallContext, side: int, new: list[NearRow], kept: Any) -> None:
         lists = list(kept)
         for row in chain(*lists):
             row.first, row.last = MIN_TIME, MAX_TIME
@@ -107,7 +107,7 @@ def a_record_that_has_found_a_partner_is_said_alone_as_it_goes() -> Context:
     """That a kept row has met is not remembered. (``left``, and the partner comes later.)"""
     right = IntervalJoined._part
 
-    def wrong(self: Any, ctx: CallContext, side: int, rows: list[Candidate]) -> None:
+    def wrong(self: Any, ctx: CallContext, side: int, rows: list[NearRow]) -> None:
         for row in rows:
             row.met = False
         right(self, ctx, side, rows)
@@ -121,7 +121,7 @@ def a_join_within_an_interval_lets_go_of_what_no_timer_is_set_for() -> Context:
     first.)"""
     right = IntervalJoined._put
 
-    def wrong(self: Any, ctx: CallContext, side: int, own: Candidates) -> None:
+    def wrong(self: Any, ctx: CallContext, side: int, own: NearSide) -> None:
         right(self, ctx, side, own) if own.wakes_us == MAX_TIME else self._set(side, own)
 
     return replaced(IntervalJoined, "_put", wrong)

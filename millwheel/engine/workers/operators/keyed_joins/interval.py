@@ -48,7 +48,7 @@ _ALONE = {
 """Of which stream a record is a result if it finds no partner."""
 
 
-class Candidate(Certain, array_like=True):
+class NearRow(Certain, array_like=True):
     """A record: its time, the first and last time (µs) of a partner, its value, and whether it has
     found one. Once the watermark has passed ``end``, it goes."""
 
@@ -60,7 +60,7 @@ class Candidate(Certain, array_like=True):
     met: bool = False
 
 
-class CandidateSegment(Certain, array_like=True):
+class NearSegment(Certain, array_like=True):
     """What is known of the rows of a segment, which are in the order of their times: the times of
     the first and the last, when all of them may go, and when the first may that still waits for a
     partner in order to be said or not."""
@@ -71,12 +71,12 @@ class CandidateSegment(Certain, array_like=True):
     waits: int
 
 
-class Candidates(Certain, array_like=True):
+class NearSide(Certain, array_like=True):
     """What a key has of one stream: a few rows, segments by their numbers, the next number, and for
     when its timer is set."""
 
-    rows: list[Candidate] = msgspec.field(default_factory=list)
-    segments: dict[int, CandidateSegment] = msgspec.field(default_factory=dict)
+    rows: list[NearRow] = msgspec.field(default_factory=list)
+    segments: dict[int, NearSegment] = msgspec.field(default_factory=dict)
     number: int = 0
     wakes_us: int = MAX_TIME
 
@@ -89,10 +89,10 @@ Bound = Callable[[Any], Any]
 class IntervalJoined(Computation):
     """See the head of this file."""
 
-    left: ValueState[Candidates] = ValueState(Candidates)
-    right: ValueState[Candidates] = ValueState(Candidates)
-    lefts: MapState[int, list[Candidate]] = MapState(int, list[Candidate])
-    rights: MapState[int, list[Candidate]] = MapState(int, list[Candidate])
+    left: ValueState[NearSide] = ValueState(NearSide)
+    right: ValueState[NearSide] = ValueState(NearSide)
+    lefts: MapState[int, list[NearRow]] = MapState(int, list[NearRow])
+    rights: MapState[int, list[NearRow]] = MapState(int, list[NearRow])
 
     def __init__(
         self,
@@ -121,7 +121,7 @@ class IntervalJoined(Computation):
 
     def process_batch(self, ctx: Context, records: Sequence[Record]) -> None:
         """The records of a key."""
-        new: tuple[list[Candidate], list[Candidate]] = ([], [])
+        new: tuple[list[NearRow], list[NearRow]] = ([], [])
         for record in records:
             side = self._names.index(record.stream)
             new[side].append(self._row(side, record))
@@ -150,7 +150,7 @@ class IntervalJoined(Computation):
         self._clean(ctx, side, own)
         self._put(ctx, side, own)
 
-    def _row(self, side: int, record: Record) -> Candidate:
+    def _row(self, side: int, record: Record) -> NearRow:
         """The row of a record. Raises RecordError where a bound is no time."""
         value, at = plain(record.value), record.timestamp
         before, after = self._apart[side]
@@ -161,12 +161,12 @@ class IntervalJoined(Computation):
             first = max([first, *(_time(bound(named), MAX_TIME) for bound in self._froms[side])])
             last = min([last, *(_time(bound(named), MIN_TIME) for bound in self._untils[side])])
         end = min(max(at, last), LAST_TIME)
-        return Candidate(at, first, last, end, encode_value(ordered(value, self._fields[side])))
+        return NearRow(at, first, last, end, encode_value(ordered(value, self._fields[side])))
 
     # --- what is said -----------------------------------------------------------------------------
 
     def _meet(
-        self, ctx: Context, side: int, new: list[Candidate], kept: Iterable[list[Candidate]]
+        self, ctx: Context, side: int, new: list[NearRow], kept: Iterable[list[NearRow]]
     ) -> None:
         """Pair new rows with lists of rows of the other side, all in the order of time."""
         for rows in kept:
@@ -175,9 +175,7 @@ class IntervalJoined(Computation):
             else:
                 self._pair(ctx, side, new, rows)
 
-    def _pair(
-        self, ctx: Context, side: int, ones: list[Candidate], others: list[Candidate]
-    ) -> None:
+    def _pair(self, ctx: Context, side: int, ones: list[NearRow], others: list[NearRow]) -> None:
         """``ones`` are rows of ``side``."""
         frame = self._framing(ctx) if self._in_pairs else None
         for one in ones:
@@ -194,7 +192,7 @@ class IntervalJoined(Computation):
                         self._produce(ctx, msgspec.Raw(left.data), at)
                     left.met = right.met = True
 
-    def _part(self, ctx: Context, side: int, rows: list[Candidate]) -> None:
+    def _part(self, ctx: Context, side: int, rows: list[NearRow]) -> None:
         """Rows that no partner can reach any more are results, if they have none."""
         if not self._alone[side]:
             return
@@ -223,7 +221,7 @@ class IntervalJoined(Computation):
 
     # --- what is kept -----------------------------------------------------------------------------
 
-    def _kept(self, ctx: Context, side: int, new: list[Candidate]) -> Iterator[list[Candidate]]:
+    def _kept(self, ctx: Context, side: int, new: list[NearRow]) -> Iterator[list[NearRow]]:
         """The rows of a side that new ones of the other side may meet. Those that the watermark has
         passed are gone, whether they have been removed or not."""
         own, now = self._side(side), ctx.watermark
@@ -239,7 +237,7 @@ class IntervalJoined(Computation):
                 )
         yield _there(own.rows, now) if late else own.rows
 
-    def _keep(self, ctx: Context, side: int, new: list[Candidate]) -> None:
+    def _keep(self, ctx: Context, side: int, new: list[NearRow]) -> None:
         own = self._side(side)
         if is_behind(new[0].at, ctx.watermark):
             self._part(ctx, side, new)
@@ -250,9 +248,9 @@ class IntervalJoined(Computation):
             self._cut(side, own)
         self._put(ctx, side, own)
 
-    def _cut(self, side: int, own: Candidates) -> None:
+    def _cut(self, side: int, own: NearSide) -> None:
         """The rows become segments."""
-        part: list[Candidate] = []
+        part: list[NearRow] = []
         size = 0
         for row in own.rows:
             if part and size + len(row.data) > _SEGMENT_BYTES:
@@ -263,15 +261,15 @@ class IntervalJoined(Computation):
         self._add_segment(side, own, part)
         own.rows = []
 
-    def _add_segment(self, side: int, own: Candidates, rows: list[Candidate]) -> None:
+    def _add_segment(self, side: int, own: NearSide, rows: list[NearRow]) -> None:
         end = max(row.end for row in rows)
-        own.segments[own.number] = CandidateSegment(
+        own.segments[own.number] = NearSegment(
             rows[0].at, rows[-1].at, end, self._waits(side, rows)
         )
         self._segments(side)[own.number] = rows
         own.number += 1
 
-    def _clean(self, ctx: Context, side: int, own: Candidates) -> None:
+    def _clean(self, ctx: Context, side: int, own: NearSide) -> None:
         """Remove what is done."""
         own.rows = self._left_of(side, own.rows, ctx.watermark)
         for number, segment in list(own.segments.items()):
@@ -281,7 +279,7 @@ class IntervalJoined(Computation):
                 del own.segments[number]
                 del self._segments(side)[number]
 
-    def _left_of(self, side: int, rows: list[Candidate], watermark: int) -> list[Candidate]:
+    def _left_of(self, side: int, rows: list[NearRow], watermark: int) -> list[NearRow]:
         """The rows that can still meet, or be said."""
         if side == _LEFT and not self._in_pairs:
             rows = [row for row in rows if not row.met]
@@ -289,12 +287,12 @@ class IntervalJoined(Computation):
             return [row for row in rows if not row.met or not is_behind(row.end, watermark)]
         return _there(rows, watermark)
 
-    def _waits(self, side: int, rows: list[Candidate]) -> int:
+    def _waits(self, side: int, rows: list[NearRow]) -> int:
         if not self._alone[side]:
             return MAX_TIME
         return min([row.end for row in rows if not row.met], default=MAX_TIME)
 
-    def _put(self, ctx: Context, side: int, own: Candidates) -> None:
+    def _put(self, ctx: Context, side: int, own: NearSide) -> None:
         """Keep a side. Its timer comes in time to say what has no partner; rows that only go do so
         together."""
         at = self._waits(side, own.rows)
@@ -307,17 +305,17 @@ class IntervalJoined(Computation):
             ctx.set_timer(str(side), at)
         self._set(side, own)
 
-    def _side(self, side: int) -> Candidates:
-        return (self.left if side == _LEFT else self.right).get() or Candidates()
+    def _side(self, side: int) -> NearSide:
+        return (self.left if side == _LEFT else self.right).get() or NearSide()
 
-    def _set(self, side: int, own: Candidates) -> None:
+    def _set(self, side: int, own: NearSide) -> None:
         state = self.left if side == _LEFT else self.right
         if own.rows or own.segments:
             state.set(own)
         else:
             state.clear()
 
-    def _segments(self, side: int) -> MapHandle[int, list[Candidate]]:
+    def _segments(self, side: int) -> MapHandle[int, list[NearRow]]:
         return self.lefts if side == _LEFT else self.rights
 
 
@@ -331,7 +329,7 @@ def interval_join(
     return IntervalJoined(work, spec.inputs, spec.outputs, compile_expression, fields)
 
 
-def _there(rows: list[Candidate], watermark: int) -> list[Candidate]:
+def _there(rows: list[NearRow], watermark: int) -> list[NearRow]:
     return [row for row in rows if row.end >= watermark]
 
 
