@@ -92,19 +92,18 @@ _MINUTE_SQL = "strftime(make_timestamp(dateTime * 1000), '%H:%M')"
 _DAY_SQL = "strftime(make_timestamp(dateTime * 1000), '%Y-%m-%d')"
 
 _OFFERS = """
+sold:
+  input: auctions
+  map: {id: id, category: category, expires: "time_of(expires, 'ms')"}
+  output: sold
+bid:
+  input: bids
+  map: {auction: auction, bidder: bidder, price: price, at: dateTime}
+  output: bid
 offers:
-  input: {auctions: {key: id}, bids: {key: auction}}
-  join: {kind: inner, within: {until: "time_of(auctions.expires, 'ms')"}}
-  output: offers
-valid:
-  input: offers
-  map:
-    id: auctions.id
-    category: auctions.category
-    price: bids.price
-    bidder: bids.bidder
-    at: bids.dateTime
-  output: valid"""
+  input: {sold: {key: id}, bid: {key: auction}}
+  join: {kind: inner, within: {until: sold.expires}}
+  output: offers"""
 _OFFERS_SQL = """from auction join bid
   on auction = id and bid.dateTime between auction.dateTime and expires"""
 _BID = ("auction", "bidder", "price", "channel", "url", "dateTime", "extra")
@@ -181,8 +180,8 @@ q3:
         "the mean of the final prices of each category, as it changes",
         f"""{_OFFERS}
 finals:
-  input: {{valid: {{key: [id, category]}}}}
-  aggregate: {{final: {{max: price}}}}
+  input: {{offers: {{key: {{id: id, category: sold.category}}}}}}
+  aggregate: {{final: {{max: bid.price}}}}
   output: finals
 q4:
   input: {{finals: {{key: category}}}}
@@ -266,12 +265,12 @@ new:
         "the winning bid of each auction, as it changes",
         f"""{_OFFERS}
 q9:
-  input: {{valid: {{key: id}}}}
-  aggregate: {{bids: count, top: {{top_rows: [price desc, at], k: 1}}}}
+  input: {{offers: {{key: id}}}}
+  aggregate: {{bids: count, top: {{top_rows: [bid.price desc, bid.at], k: 1}}}}
   output: rows""",
         f"""select id, count(*), list(price order by price desc, bid.dateTime)[1:1],
     list(bid.dateTime order by price desc, bid.dateTime)[1:1] {_OFFERS_SQL} group by id""",
-        ("id", "bids", "top.price", "top.at"),
+        ("id", "bids", "top.bid.price", "top.bid.at"),
         ("auction", "bid"),
         key=("id",),
         newest="bids",

@@ -94,11 +94,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("interval_joins")
 
 
-@pytest.mark.parametrize("few", [2, 64])
 @pytest.mark.parametrize("within", BOUNDS)
 @pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=10)
-@given(batches, st.integers(0, 6))
+@given(st.sampled_from([2, 2, 64]), batches, st.integers(0, 6))
 def test_all_that_is_near_meets_and_what_meets_nothing_is_said(
     folder: Path,
     kind: str,
