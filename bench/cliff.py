@@ -129,6 +129,16 @@ with a as (select client_id, t - t % 60000000 as s, event_id from records)
 select count(*) from a full join rows b on a.event_id = b.event_id
 where a.event_id is null or b.event_id is null or a.s <> b.window_start"""
 
+_PASSED = """
+select count(*) from (select event_id, client_id from records) a full join rows b using (event_id)
+where a.client_id is distinct from b.client_id"""
+_LATEST = """
+with versions as (select distinct client_id, t from records)
+select count(*) from (
+  select event_id, max(v.t) as t from records a
+  join versions v on v.client_id = a.client_id and v.t <= a.t group by event_id) a
+full join rows b using (event_id) where a.t is distinct from b.others.ts * 1000"""
+
 PLAIN = _grouped("sum(cost)")
 STEPS = {
     "plain": Step(PLAIN),
@@ -161,35 +171,47 @@ STEPS = {
         _KEY_WINDOWS, window="{sliding: 1m, every: 10s, emit: changes}"
     ),
     "a join, one partner each": Step(_JOINED),
+    "`order_by`, records as they are": Step(_PASSED),
+    "`enrich`, as of its time": Step(_LATEST),
 }
 _JOIN = "a join, one partner each"
+_ORDER = "`order_by`, records as they are"
+_ENRICH = "`enrich`, as of its time"
+_ONE_FILE = frozenset({_JOIN, _ENRICH})
+"""Ways that read one file as both of their streams."""
 
 
 def pipeline_of(name: str) -> str:
     """The pipeline of a way."""
     step = STEPS[name]
-    file = "events-000.jsonl" if name == _JOIN else "*.jsonl"
+    file = "events-000.jsonl" if name in _ONE_FILE else "*.jsonl"
     more = "".join(f"\n    {line}" for line in (step.stream, step.fields) if line)
     events = f"  events:{_STREAM.replace('FILE', file)}{more}\n"
-    if name == _JOIN:
-        return f"""pipeline: cliff
-streams:
-{events}  others:{_STREAM.replace("FILE", file)}{more}
-computations:
-  made: {{input: {{events: {{key: event_id}}, others: {{key: event_id}}}}, window: {_MINUTE},
-    join: inner, \
-output: made}}
-sinks:
-  made: {{files: {{path: "${{output}}", format: jsonl}}}}
-"""
+    others = f"  others:{_STREAM.replace('FILE', file)}{more}\n" if name in _ONE_FILE else ""
     return f"""pipeline: cliff
 streams:
-{events}computations:
-  made: {{input: {{events: {{key: {step.key}}}}}, window: {step.window}, {step.more}\
-aggregate: {{n: count, spend: {step.spend}}}, output: made}}
+{events}{others}computations:
+  made: {{{_made(name, step)}, output: made}}
 sinks:
   made: {{files: {{path: "${{output}}", format: jsonl}}}}
 """
+
+
+def _made(name: str, step: Step) -> str:
+    """The computation, without its output."""
+    if name == _JOIN:
+        inputs = "{events: {key: event_id}, others: {key: event_id}}"
+        return f"input: {inputs}, window: {_MINUTE}, join: inner"
+    if name == _ENRICH:
+        inputs = "{events: {key: client_id}, others: {key: client_id}}"
+        return f"input: {inputs}, enrich: {{with: others}}"
+    if name == _ORDER:
+        fields = "{event_id: event_id, client_id: client_id}"
+        return f"input: {{events: {{key: client_id}}}}, map: {fields}, order_by: timestamp"
+    return (
+        f"input: {{events: {{key: {step.key}}}}}, window: {step.window}, {step.more}"
+        f"aggregate: {{n: count, spend: {step.spend}}}"
+    )
 
 
 def form_of(path: Path) -> str:
@@ -210,7 +232,7 @@ def measure(folder: Path, name: str, load: Input) -> tuple[float, dict[str, obje
     )
     if outcome.seconds is None or outcome.error:
         sys.exit(f"{name}: {outcome.error or outcome.tail}")
-    file = "events-000.jsonl" if name == _JOIN else "*.jsonl"
+    file = "events-000.jsonl" if name in _ONE_FILE else "*.jsonl"
     with duckdb.connect() as connection:
         connection.execute(
             "create view records as select *, ts * 1000 as t from"
@@ -227,7 +249,7 @@ def measure(folder: Path, name: str, load: Input) -> tuple[float, dict[str, obje
     if wrong:
         sys.exit(f"{name}: {wrong} rows are not those of DuckDB")
     shutil.rmtree(work)
-    read = records * (2 if name == _JOIN else 1)
+    read = records * (2 if name in _ONE_FILE else 1)
     told = {"form": form, "read": read, "results": results, "written_mb": round(written / 1e6, 1)}
     return read / outcome.seconds, told
 

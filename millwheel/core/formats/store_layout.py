@@ -32,6 +32,8 @@ by hash, so that a split is a range of every family.
     q <hash> <key> e <tag>              timers of its windows that obey a percentile watermark
     y <hash> <key>                      the newest result of its windows that have fired, where it
                                         is kept to be asked
+    W <number> [c]                      records that wait for the watermark, many of them; and
+                                        which of these have come
     x <shard> <number>                  windows in columns: a columnar segment of many keys, under
                                         its writer
     a <level> <start> <hash> <key>      slices: an accumulator, and the time of its newest record
@@ -58,6 +60,7 @@ NEXT_BATCH = b"n"
 ENDED = b"e"
 WINDOW, HOLD, COLUMNS, ROW, SHARE_TIMER, RESULT = b"w", b"h", b"x", b"u", b"q", b"y"
 WINDOW_SET = b"b"
+WAITING = b"W"
 CHANNEL, STATE, TIMER, SEEN, PENDING, POSITION, JUDGED, COMMITTABLE = (
     b"c",
     b"s",

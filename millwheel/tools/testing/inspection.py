@@ -8,7 +8,15 @@ from typing import Any
 from millwheel.adapters.ports import StateStore
 from millwheel.core.columns.batch import key_list
 from millwheel.core.columns.plan import END, KEY, START
-from millwheel.core.formats.store_layout import STATE, TIMER, WINDOW, WINDOW_SET, key_prefix, unpack
+from millwheel.core.formats.store_layout import (
+    STATE,
+    TIMER,
+    WAITING,
+    WINDOW,
+    WINDOW_SET,
+    key_prefix,
+    unpack,
+)
 from millwheel.core.model.keys import Key, KeyHash, key_hash
 from millwheel.core.model.records import Domain
 from millwheel.core.model.timers import TimerQueue
@@ -17,6 +25,7 @@ from millwheel.engine.workers.operators.window_callback import CALLBACK_TAG
 from millwheel.engine.workers.shard.opening import read_timers
 from millwheel.engine.workers.state.cells import TTL_TAG
 from millwheel.engine.workers.state.column_segments import segments_of
+from millwheel.engine.workers.state.waiting_records import waiting_records
 from millwheel.engine.workers.state.window_sets import read_window
 
 
@@ -55,9 +64,13 @@ def timers_of(store: StateStore, key: Key) -> list[tuple[Domain, str, int]]:
 
 def remembered(stores: Iterable[StateStore]) -> dict[bytes, bytes]:
     """All state of the keys in the shards of a node, as it is stored."""
-    return {
-        store_key: data
-        for store in stores
-        for family in (STATE, WINDOW, WINDOW_SET, TIMER)
-        for store_key, data in store.scan(family)
-    }
+    entries = {}
+    for store in stores:
+        for family in (STATE, WINDOW, WINDOW_SET, TIMER):
+            entries.update(store.scan(family))
+        # one by one: which of them are stored together depends on how they were bundled
+        for row in waiting_records(store):
+            entries[key_prefix(WAITING, row.key, key_hash(row.key)) + row.tag.encode()] = bytes(
+                row.value
+            )
+    return entries

@@ -10,7 +10,13 @@ from typing import Any, TypeVar
 import msgspec
 
 from millwheel.core.formats.codec import encode_value
-from millwheel.core.formats.store_layout import STATE, key_prefix, number8, number_from8
+from millwheel.core.formats.store_layout import (
+    STATE,
+    key_prefix,
+    number8,
+    number_from8,
+    timer_key,
+)
 from millwheel.core.model.keys import Key, key_hash
 from millwheel.core.model.names import ChannelName
 from millwheel.core.model.records import NO_LABEL, Batch, Domain, Record
@@ -19,11 +25,12 @@ from millwheel.core.model.times import MIN_TIME
 from millwheel.engine.workers.bundle.bundle import Bundle
 from millwheel.engine.workers.state.cells import TTL_TAG
 from millwheel.engine.workers.state.overlay import Overlay
+from millwheel.engine.workers.state.waiting_records import (
+    ORDER_TAG,
+    WaitingRecord,
+    WaitingRecords,
+)
 from millwheel.errors import invariant
-
-ORDER_TAG = "\0r"
-"""How the tags of kept records begin: before every tag of a callback, and before those of times to
-live."""
 
 
 class _Kept(msgspec.Struct, array_like=True):
@@ -49,6 +56,7 @@ class OrderBuffer:
         self._decode = decode
         self._first = first
         self._nameless = 0
+        self._waiting = WaitingRecords(overlay)
 
     def keep(self, batch: Batch, channel: ChannelName, bundle: Bundle, indexes: range) -> None:
         """Put the records at these indexes of a batch aside."""
@@ -60,8 +68,10 @@ class OrderBuffer:
             # See test_order_survives_crashes.
             rank = "0" if batch.stream == self._first else "1"
             tag = f"{ORDER_TAG}{rank}{channel}:{self._name(batch, index, bundle)}"
-            put_aside(self._overlay, tag, batch, index)
-            timers.set(key, tag, timestamp)
+            if timers.get(key, tag) is None:
+                value = _encoded(batch.values[index])
+                self._waiting.keep(WaitingRecord(key, tag, timestamp, batch.stream, value))
+                timers.set(key, tag, timestamp)
 
     def _name(self, batch: Batch, index: int, bundle: Bundle) -> str:
         """Unique to the record, and the same whenever it is delivered, if it has a number or an
@@ -80,17 +90,31 @@ class OrderBuffer:
 
     def take(self, due: Due) -> Record:
         """The record that came due, which is kept no longer."""
-        return taken_back(self._overlay, self._decode, due)
+        row = self._waiting.take(due.key, due.tag)
+        if row is None:
+            # Kept by a version that stored an entry and a timer of each record.
+            self._overlay.delete(timer_key(due.key, key_hash(due.key), due.domain, due.tag))
+            return taken_back(self._overlay, self._decode, due)
+        [value] = self._decode(row.stream, [row.value])
+        return Record(due.key, value, due.at, row.stream)
+
+    def forget(self) -> None:
+        """The bundle is taken back."""
+        self._waiting.forget()
+
+    def write(self) -> None:
+        """The bundle has run: what it has kept and taken goes into the store."""
+        self._waiting.write()
 
 
-def put_aside(
-    overlay: Overlay, tag: str, batch: Batch, index: int, timestamp: int | None = None
-) -> None:
-    """Store a record of a batch until the timer of its key with this tag comes due: at its
-    ``timestamp``, if none is given."""
-    key, value, raw = batch.keys[index], batch.values[index], msgspec.Raw
-    encoded = value if type(value) is raw else raw(encode_value(value))
-    overlay.put(_store_key(key, tag), _encode(_Kept(batch.stream, encoded, timestamp)))
+def put_aside(overlay: Overlay, tag: str, batch: Batch, index: int, timestamp: int) -> None:
+    """Store a record of a batch until the timer of its key with this tag comes due."""
+    kept = _Kept(batch.stream, _encoded(batch.values[index]), timestamp)
+    overlay.put(_store_key(batch.keys[index], tag), _encode(kept))
+
+
+def _encoded(value: Any) -> msgspec.Raw:
+    return value if type(value) is msgspec.Raw else msgspec.Raw(encode_value(value))
 
 
 def taken_back(overlay: Overlay, decode: Callable[[str, list[Any]], list[Any]], due: Due) -> Record:

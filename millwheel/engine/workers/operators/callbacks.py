@@ -58,7 +58,6 @@ from millwheel.engine.workers.bundle.hangs import (
 from millwheel.engine.workers.bundle.operator import Operator
 from millwheel.engine.workers.bundle.record_order import (
     ASIDE_TAG,
-    ORDER_TAG,
     OrderBuffer,
     Positions,
     label_of,
@@ -68,6 +67,7 @@ from millwheel.engine.workers.operators.callback_context import CallbackContext
 from millwheel.engine.workers.state.cells import TTL_TAG
 from millwheel.engine.workers.state.keyed_state import KeyedState, callback_state
 from millwheel.engine.workers.state.overlay import Overlay
+from millwheel.engine.workers.state.waiting_records import ORDER_TAG
 
 T = TypeVar("T")
 Decode = Callable[[str, list[Any] | msgspec.Raw], list[Any]]
@@ -185,6 +185,8 @@ class CallbackOperator(Operator):
             bundle.clock = MIN_TIME
             if self._positions is not None:
                 self._positions.forget()
+            if self._ordered is not None:
+                self._ordered.forget()
             self._state.forget()
             if bundle.traced is not None:
                 bundle.traced.forget_made()
@@ -194,6 +196,8 @@ class CallbackOperator(Operator):
             changed = self._state.encoded()
         bundle.overlay.forget_savepoints()
         self._state.write(changed)
+        if self._ordered is not None:
+            self._ordered.write()
 
     def durable(self, number: int, now_us: int) -> None:
         self._attempts.avoided.durable(number)

@@ -8,6 +8,7 @@ same store until the shard has a snapshot of its own.
     expired slices      up to the highest of the parents' times: what one has dropped, nobody asks
                         for
     columns             each segment, cut down to the keys of the range
+    waiting records     as columns, without those that have come
     high-water marks    copied to both children of a split; of a merge one for each sub-range
                         (``high_water_marks.py``)
     productions         those of a parent that are on their way go to the one child that has the
@@ -58,6 +59,7 @@ from millwheel.engine.workers.delivery.high_water_marks import (
     joined_high_water_marks,
 )
 from millwheel.engine.workers.state.column_segments import segment_entry, segments_within
+from millwheel.engine.workers.state.waiting_records import waiting_within
 from millwheel.errors import invariant
 
 _AT_ONCE = 10_000  # entries of a parent that are written together
@@ -102,6 +104,7 @@ def inherit(entry: ShardEntry, estates: Sequence[Estate], store: StateStore) -> 
         _runs(estates, RUNS, runs_within),
         _runs(estates, NUMBERS, numbers_within),
         _segments(entry.shard, estates),
+        _waiting(estates),
         pending,
         [(META, encode_meta(_meta(estates, undivided)))],
     )
@@ -166,6 +169,14 @@ def _segments(shard: ShardName, estates: Sequence[Estate]) -> Iterator[Entry]:
         for segment in segments_within(estate.store, estate.share, closed):
             yield segment_entry(shard, number, segment)
             number += 1
+
+
+def _waiting(estates: Sequence[Estate]) -> Iterator[Entry]:
+    number = 0
+    for estate in estates:
+        for entry in waiting_within(estate.store, estate.share, number):
+            number += 1
+            yield entry
 
 
 def _pending(estates: Sequence[Estate]) -> tuple[list[Entry], int]:

@@ -31,6 +31,7 @@ from millwheel.engine.workers.shard.pending_commit import PendingCommit, Step
 from millwheel.engine.workers.shard.productions import ShardIdentity
 from millwheel.engine.workers.shard.watermark import ShardWatermark
 from millwheel.engine.workers.state.overlay import Overlay
+from millwheel.engine.workers.state.waiting_records import ORDER_TAG
 
 if TYPE_CHECKING:
     from millwheel.engine.workers.shard.shard import Shard
@@ -135,6 +136,8 @@ class CommitBuilding:
     def _write_timers(self) -> None:
         for domain, queue in self.timers.items():
             for (key, tag), at in queue.take_changes().items():
+                if tag.startswith(ORDER_TAG):
+                    continue  # the segments of waiting records tell it
                 store_key = timer_key(key, self.identity.hashed(key), domain, tag)
                 if at is None:
                     self.overlay.delete(store_key)

@@ -30,6 +30,7 @@ from millwheel.engine.workers.delivery.instances import StoredInstances
 from millwheel.engine.workers.delivery.outbox import Outbox, OutputChunk
 from millwheel.engine.workers.delivery.routing import Fanout
 from millwheel.engine.workers.shard.productions import earliest_of
+from millwheel.engine.workers.state.waiting_records import waiting_records
 from millwheel.engine.workers.store_read import Pending
 from millwheel.errors import invariant
 
@@ -54,6 +55,8 @@ def read_timers(store: StateStore) -> dict[Domain, TimerQueue]:
     for store_key, data in store.scan(TIMER):
         key, domain, tag = parse_timer(store_key)
         queues[domain].set(key_from_bytes(key), tag, *parse_timer_value(data))
+    for record in waiting_records(store):
+        queues[Domain.EVENT].set(record.key, record.tag, record.at)
     for queue in queues.values():
         queue.take_changes()
     return queues

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import polars as pl
 import pytest
 
@@ -15,6 +16,7 @@ from millwheel.core.formats.store_layout import (
     RUNS,
     SEEN,
     STATE,
+    WAITING,
     Meta,
     decode_meta,
     encode_meta,
@@ -32,6 +34,13 @@ from millwheel.engine.workers.delivery.high_water_marks import (
 from millwheel.engine.workers.recovery.inheriting import Estate, inherit
 from millwheel.engine.workers.recovery.recovery import recover
 from millwheel.engine.workers.state.column_segments import Segment, segment_entry, segments_within
+from millwheel.engine.workers.state.overlay import Overlay
+from millwheel.engine.workers.state.waiting_records import (
+    ORDER_TAG,
+    WaitingRecord,
+    WaitingRecords,
+    waiting_records,
+)
 from millwheel.errors import CorruptionError
 from tests.fakes.plain_storage import CHECKPOINTS, SimJournals, SimSnapshots, SimStore, SimStores
 
@@ -101,6 +110,28 @@ def test_a_split_divides_what_has_a_key_and_copies_the_marks() -> None:
         assert len(family(child, SEEN)) == len(keys)
         assert child.get(CHANNEL + b"up-0") == pack(17)
         assert meta_of(child).number == 5
+
+
+def test_records_that_wait_go_to_the_heirs_of_their_keys_and_are_together_again() -> None:
+    store = SimStore({})
+    overlay = Overlay(store)
+    records = WaitingRecords(overlay)
+    rows = [
+        WaitingRecord(key, f"{ORDER_TAG}1up:{at:020d}", at, "s", msgspec.Raw(b"\x01"))
+        for at, key in enumerate(KEYS)
+    ]
+    for row in rows:
+        records.keep(row)
+    records.write()
+    store.apply(*overlay.take())
+    meta = {META: encode_meta(Meta(number=5, counters={}))}
+    whole = Parents((KeyRange(0, SPACE), dict(store.scan(WAITING)) | meta))
+    heirs = [whole.child(LOWER), whole.child(UPPER)]
+    for heir, keys in zip(heirs, (IN_LOWER, IN_UPPER), strict=True):
+        assert [row.key for row in waiting_records(heir)] == keys
+    lower, upper = (dict(heir.scan(WAITING)) | meta for heir in heirs)
+    merged = Parents((LOWER, lower), (UPPER, upper)).child(KeyRange(0, SPACE))
+    assert sorted(waiting_records(merged), key=lambda row: row.at) == rows
 
 
 def test_runs_of_ids_are_cut_to_the_heir_and_become_whole_again() -> None:
