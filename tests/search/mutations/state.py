@@ -19,6 +19,7 @@ from millwheel.engine.workers.operators.callback_context import CallbackContext
 from millwheel.engine.workers.state.cells import ABSENT, Cell, Typed
 from millwheel.engine.workers.state.handles import ListCells
 from millwheel.engine.workers.state.keyed_state import KeyedState
+from millwheel.engine.workers.state.waiting_records import WaitingRecords
 from millwheel.errors import EndlessTimerError
 from tests.search.mistakes import Context, mistake, replaced
 
@@ -127,6 +128,19 @@ def timers_that_timers_set_wait_for_the_next_step() -> Context:
                 yield timer
 
     return replaced(Bundle, "_event_timers", wrong)
+
+
+@mistake(within=20, features="order_by", variants="crashes")
+def records_that_have_come_wait_for_the_next_owner() -> Context:
+    """Which records of a segment have come is not stored until all have. (``order_by``, and a
+    crash.)"""
+    right = WaitingRecords._write_gone
+
+    def wrong(self: WaitingRecords, number: int) -> None:
+        if not self._open[number].left:
+            right(self, number)
+
+    return replaced(WaitingRecords, "_write_gone", wrong)
 
 
 @mistake(within=5, features="timer_limit order_by", variants="bundles together reference", first=11)

@@ -95,8 +95,9 @@ class OrderBuffer:
             # Kept by a version that stored an entry and a timer of each record.
             self._overlay.delete(timer_key(due.key, key_hash(due.key), due.domain, due.tag))
             return taken_back(self._overlay, self._decode, due)
-        [value] = self._decode(row.stream, [row.value])
-        return Record(due.key, value, due.at, row.stream)
+        stream, encoded = row
+        [value] = self._decode(stream, [encoded])
+        return Record(due.key, value, due.at, stream)
 
     def forget(self) -> None:
         """The bundle is taken back."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
+from operator import attrgetter
 from typing import NamedTuple
 
 import msgspec
@@ -26,8 +27,8 @@ ORDER_TAG = "\0r"
 """How the tags of kept records begin: before every tag of a callback, and before those of times to
 live."""
 _MOST = 1_000
-"""The most records in a segment. One is read whole when its first record comes due, so the values of
-at most so many records of each bundle that lies across the watermark are in memory."""
+"""The most records in a segment. One is read whole when its first record comes due, so of each
+bundle that lies across the watermark the values of at most so many are in memory."""
 _GONE = b"c"
 _NUMBER_DIGITS = 20  # of the tag of a record that has a number
 
@@ -76,6 +77,7 @@ class _Gone(msgspec.Struct, array_like=True):
     others: list[int] = []
 
 
+_BY_TIME = attrgetter("at", "tag")
 _encode = msgspec.msgpack.Encoder().encode
 _decode = checked(msgspec.msgpack.Decoder(_Segment).decode, "records that wait for the watermark")
 _decode_gone = checked(msgspec.msgpack.Decoder(_Gone).decode, "which of them have come")
@@ -117,11 +119,12 @@ class WaitingRecords:
         """Put a record aside."""
         self._fresh[record.key, record.tag] = record
 
-    def take(self, key: Key, tag: str) -> WaitingRecord | None:
-        """The record that came due, which is kept no longer; None if it is not among these."""
+    def take(self, key: Key, tag: str) -> tuple[str, msgspec.Raw] | None:
+        """Stream and value of the record that came due, which is kept no longer; None if it is not
+        among these."""
         fresh = self._fresh.pop((key, tag), None)
         if fresh is not None:
-            return fresh
+            return fresh.stream, fresh.value
         place = self._read().pop((key, tag), None)
         if place is None:
             return None
@@ -133,7 +136,8 @@ class WaitingRecords:
             invariant(data is not None, f"the record of timer {tag!r} of key {key!r} is gone")
             assert data is not None
             held.segment = _decode(data)
-        return held.segment.record(index)
+        segment = held.segment
+        return segment.streams[segment.stream_of[index]], segment.values[index]
 
     def forget(self) -> None:
         """The bundle is taken back."""
@@ -168,7 +172,7 @@ class WaitingRecords:
         places = self._read()
         # What is in the store is read in this order again, and of timers with one time and tag the
         # first one set fires first.
-        rows = sorted(self._fresh.values(), key=lambda row: (row.at, row.tag))
+        rows = sorted(self._fresh.values(), key=_BY_TIME)
         self._fresh.clear()
         for start in range(0, len(rows), _MOST):
             some, number = rows[start : start + _MOST], self._next

@@ -12,6 +12,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from millwheel.api import Computation
+from millwheel.core.formats.codec import Commit, encode_commit, encode_value
+from millwheel.core.formats.store_layout import (
+    STATE,
+    TIMER,
+    WAITING,
+    key_prefix,
+    timer_key,
+    timer_value,
+)
+from millwheel.core.model.keys import key_hash
+from millwheel.core.model.records import Domain
 from millwheel.core.model.times import SECOND
 from millwheel.core.pipeline.spec import (
     InputSpec,
@@ -19,10 +31,13 @@ from millwheel.core.pipeline.spec import (
     SourceSpec,
     StreamSpec,
 )
+from millwheel.engine.workers.state.waiting_records import ORDER_TAG, waiting_records
 from millwheel.testing import PipelineHarness, assert_survives_crashes
 from tests.computations import computation_spec
+from tests.fakes.plain_storage import SimStore
 from tests.sim.workloads.base import by
 from tests.sim.workloads.placed import reminded, taken
+from tests.unit.engine.workers.bench import ShardBench, computation, pipeline
 from tests.unit.engine.workers.operators.combinations import hit, hits, written
 
 ORDER = """
@@ -115,6 +130,51 @@ def test_order_survives_crashes(folder: Path) -> None:
     assert (
         assert_survives_crashes(written(folder / "order", ORDER), {"hits": records}, every=10) > 3
     )
+
+
+class _Noting(Computation):
+    """Passes on the times of its records."""
+
+    def process_record(self, ctx: Any, record: Any) -> None:
+        ctx.produce("out", record.timestamp)
+
+
+def _ordering() -> ShardBench:
+    work = computation(callback="bench:It", ordered=True)
+    return ShardBench(_Noting, spec=pipeline(work))
+
+
+def test_records_that_an_earlier_version_kept_one_by_one_come_among_the_others() -> None:
+    bench = _ordering()
+    bench.deliver(("a", None, 20), ("a", None, 40))
+    assert bench.through() == []
+    key, kept = key_prefix(STATE, "a", key_hash("a")), {}
+    for number, at in ((7, 10), (8, 30), (9, 50)):
+        tag = f"{ORDER_TAG}1down:{number:020d}"
+        kept[key + tag.encode()] = encode_value(["events", None])
+        kept[timer_key("a", key_hash("a"), Domain.EVENT, tag)] = timer_value(at, b"")
+    bench.journal.append(encode_commit(Commit("work-0", 1, 2, list(kept.items()), [])))
+    bench.crash()
+    bench.watermark(45)
+    assert bench.through() == [10, 20, 30, 40]
+    bench.watermark(60)
+    assert bench.through() == [50]
+    assert not [k for k in bench.stored() if k[:1] in (STATE, TIMER, WAITING)]
+
+
+def test_a_bundle_of_records_that_wait_is_one_entry_and_no_timer() -> None:
+    bench = _ordering()
+    bench.deliver(*((f"k{at}", None, at) for at in range(10, 40)))
+    bench.run()
+    [commit] = bench.settle()
+    assert [k[:1] for k, _ in commit.puts if k[:1] in (STATE, TIMER, WAITING)] == [WAITING]
+    bench.crash()
+    bench.watermark(25)
+    assert sorted(bench.through()) == list(range(10, 25))
+    left = waiting_records(SimStore(bench.stored()))
+    assert [row.at for row in left] == list(range(25, 40)), "what came waits for no next owner"
+    bench.watermark(100)
+    assert sorted(bench.through()) == list(range(25, 40))
 
 
 _CODE = "tests.sim.workloads.placed:Reminding"

@@ -46,7 +46,9 @@ class Shard:
         return Shard(self.store)
 
     def take(self, *rows: WaitingRecord) -> list[WaitingRecord | None]:
-        return [self.waiting.take(row.key, row.tag) for row in rows]
+        taken = [(row, self.waiting.take(row.key, row.tag)) for row in rows]
+        assert all(got is None or got == (row.stream, row.value) for row, got in taken)
+        return [got and row for row, got in taken]
 
     def stored(self) -> list[WaitingRecord]:
         return list(waiting_records(self.store))
