@@ -64,7 +64,7 @@ def timers_of(store: StateStore, key: Key) -> list[tuple[Domain, str, int]]:
 
 def remembered(stores: Iterable[StateStore]) -> dict[bytes, bytes]:
     """All state of the keys in the shards of a node, as it is stored."""
-    entries = {}
+    entries: dict[bytes, bytes] = {}
     for store in stores:
         for family in (STATE, WINDOW, WINDOW_SET, TIMER):
             entries.update(store.scan(family))
