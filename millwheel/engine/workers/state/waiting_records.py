@@ -71,7 +71,7 @@ class _Segment(msgspec.Struct, array_like=True):
 
 
 class _Gone(msgspec.Struct, array_like=True):
-    """The records of a segment that have come: the first so many, and others by their place."""
+    """The records of a segment that have come: the first so many, and others by their position."""
 
     first: int = 0
     others: list[int] = []
@@ -109,7 +109,7 @@ class WaitingRecords:
 
     def __init__(self, overlay: Overlay) -> None:
         self._overlay = overlay
-        self._places: dict[tuple[Key, str], tuple[int, int]] | None = None
+        self._indexes: dict[tuple[Key, str], tuple[int, int]] | None = None
         self._open: dict[int, _Open] = {}
         self._next = 0
         self._fresh: dict[tuple[Key, str], WaitingRecord] = {}
@@ -125,11 +125,11 @@ class WaitingRecords:
         fresh = self._fresh.pop((key, tag), None)
         if fresh is not None:
             return fresh.stream, fresh.value
-        place = self._read().pop((key, tag), None)
-        if place is None:
+        position = self._read().pop((key, tag), None)
+        if position is None:
             return None
-        self._taken.append(((key, tag), place))
-        number, index = place
+        self._taken.append(((key, tag), position))
+        number, index = position
         held = self._open[number]
         if held.segment is None:
             data = self._overlay.get(WAITING + number8(number))
@@ -142,8 +142,8 @@ class WaitingRecords:
     def forget(self) -> None:
         """The bundle is taken back."""
         self._fresh.clear()
-        if self._places is not None:
-            self._places.update(self._taken)
+        if self._indexes is not None:
+            self._indexes.update(self._taken)
         self._taken.clear()
 
     def write(self) -> None:
@@ -169,7 +169,7 @@ class WaitingRecords:
         self._overlay.delete(store_key + _GONE)
 
     def _write_fresh(self) -> None:
-        places = self._read()
+        indexes = self._read()
         # What is in the store is read in this order again, and of timers with one time and tag the
         # first one set fires first.
         rows = sorted(self._fresh.values(), key=_BY_TIME)
@@ -179,19 +179,19 @@ class WaitingRecords:
             self._next += 1
             self._open[number] = _Open(len(some))
             self._overlay.put(*_entry(number, some))
-            places.update(((row.key, row.tag), (number, index)) for index, row in enumerate(some))
+            indexes.update(((row.key, row.tag), (number, index)) for index, row in enumerate(some))
 
     def _read(self) -> dict[tuple[Key, str], tuple[int, int]]:
-        if self._places is None:
-            self._places = {}
+        if self._indexes is None:
+            self._indexes = {}
             for number, segment, gone in _segments(self._overlay):
                 self._next = number + 1
                 held = _Open(len(segment.keys), gone.first, set(gone.others))
                 self._open[number] = held
                 for index in _left(held):
                     key = key_from_bytes(segment.keys[index])
-                    self._places[key, segment.tag(index)] = number, index
-        return self._places
+                    self._indexes[key, segment.tag(index)] = number, index
+        return self._indexes
 
 
 def waiting_records(store: StateStore | StoreView) -> Iterator[WaitingRecord]:

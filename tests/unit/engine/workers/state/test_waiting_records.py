@@ -98,7 +98,7 @@ def test_a_record_that_comes_in_its_own_bundle_is_never_stored() -> None:
     assert not list(shard.store.scan(WAITING))
 
 
-def test_what_comes_out_of_the_order_of_a_segment_is_told_by_its_place() -> None:
+def test_what_comes_out_of_the_order_of_a_segment_is_told_by_its_index() -> None:
     rows = [row(5, key, "same") for key in ("a", "b", "c")]
     shard = kept(*rows)
     shard.take(rows[1])
