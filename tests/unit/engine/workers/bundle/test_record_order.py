@@ -23,6 +23,7 @@ from millwheel.core.formats.store_layout import (
     timer_value,
 )
 from millwheel.core.model.keys import key_hash
+from millwheel.core.model.names import ShardName, Token
 from millwheel.core.model.records import Domain
 from millwheel.core.model.times import SECOND
 from millwheel.core.pipeline.spec import (
@@ -153,7 +154,9 @@ def test_records_that_an_earlier_version_kept_one_by_one_come_among_the_others()
         tag = f"{ORDER_TAG}1down:{number:020d}"
         kept[key + tag.encode()] = encode_value(["events", None])
         kept[timer_key("a", key_hash("a"), Domain.EVENT, tag)] = timer_value(at, b"")
-    bench.journal.append(encode_commit(Commit("work-0", 1, 2, list(kept.items()), [])))
+    bench.journal.append(
+        encode_commit(Commit(ShardName("work-0"), Token(1), 2, list(kept.items()), []))
+    )
     bench.crash()
     bench.watermark(45)
     assert bench.through() == [10, 20, 30, 40]
