@@ -32,6 +32,7 @@ from millwheel.language.spec.parts.computation_fields import (
 )
 from millwheel.language.spec.parts.joins import ENRICH, JOIN
 from millwheel.language.spec.parts.streams import STREAM, WATERMARK
+from millwheel.language.spec.ranked.tables import TABLE_PART
 from millwheel.language.spec.reading.parts import Choice, Duration, Field, FilePart
 from tests import kinds
 
@@ -42,6 +43,7 @@ def _without(fields: Mapping[str, Field], name: str) -> dict[str, Field]:
 
 PARTS: Mapping[str, FilePart] = {
     "STREAM": STREAM,
+    "TABLE": TABLE_PART,
     "KEY": KEY,
     "WATERMARK": WATERMARK,
     "ALL": FilePart("", {**ENDS, **_without(DIALS.fields, "skew")}, DIALS.defaults),

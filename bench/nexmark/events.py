@@ -21,6 +21,9 @@ import msgspec
 from bench.paths import cache
 
 KINDS = ("person", "auction", "bid")
+TABLES = (*KINDS, "side")
+"""What a query may read: the events, and a table beside them."""
+_SIDE_ROWS = 10_000  # Fixed: published
 _PERSONS, _AUCTIONS, _ROUND = 1, 3, 50  # Fixed: published, events of each kind of so many
 _FIRST_ID, _FIRST_CATEGORY, _CATEGORIES = 1_000, 10, 5  # Fixed: published
 _ACTIVE_PERSONS, _OPEN_AUCTIONS, _AHEAD = 1_000, 100, 10  # Fixed: published
@@ -56,6 +59,8 @@ def nexmark(events: int, files: int = 2, seed: int = 7) -> Path:
         shutil.rmtree(draft, ignore_errors=True)
         write(draft, events, files, seed)
         draft.rename(folder)
+    if not any(folder.glob("side-*")):  # made before there was one
+        _write_side(folder)
     return folder
 
 
@@ -73,6 +78,13 @@ def write(folder: Path, events: int, files: int, seed: int) -> None:
     for each in opened.values():
         for file in each:
             file.close()
+    _write_side(folder)
+
+
+def _write_side(folder: Path) -> None:
+    """The table of bounded input: a value for each remainder of an auction's id."""
+    rows = ({"key": key, "value": f"value {key}"} for key in range(_SIDE_ROWS))
+    (folder / "side-1.jsonl").write_bytes(b"".join(_encode(row) + b"\n" for row in rows))
 
 
 def drawn(events: int, seed: int) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -26,7 +26,7 @@ import duckdb
 
 from bench.contest import Run, execute
 from bench.contestants import FLINK, Job, local
-from bench.nexmark.events import KINDS, nexmark
+from bench.nexmark.events import TABLES, nexmark
 from bench.nexmark.judge import judged, rows_of
 from bench.nexmark.queries import QUERIES
 from bench.paths import HOUSE
@@ -117,7 +117,7 @@ def _duckdb(name: str, events: Path, workers: int) -> float:
     with tempfile.TemporaryDirectory() as folder, duckdb.connect() as database:
         database.execute("set threads = 2")
         began_s = time.monotonic()
-        for kind in KINDS:
+        for kind in TABLES:
             files = str(events / f"{kind}-*.jsonl")
             database.read_json(files, format="newline_delimited").create_view(kind)
         database.execute(f"copy ({QUERIES[name].sql}) to '{folder}/rows.json' (format json)")

@@ -174,7 +174,7 @@ def _facets(spec: ComputationSpec, pipeline: PipelineSpec) -> dict[str, Any]:
         case TopSpec() as work:
             # Only where rows are taken back, all of them are kept.
             every = takes_retractions(spec, pipeline)
-            return {"pairing": msgspec.to_builtins([work, every, spec.ordered])}
+            return {"pairing": [_without_defaults(work), every, spec.ordered]}
         case TableSpec() as work:
             return {"pairing": [work.of, list(work.key)]}
     return {}
@@ -193,10 +193,20 @@ def _firing(work: WindowedSpec) -> dict[str, Any]:
     return {**msgspec.to_builtins(work.firing), "where": work.condition, **options}
 
 
+def _without_defaults(work: TopSpec | EnrichSpec) -> dict[str, Any]:
+    """The settings of work, without those of tables where it has none: older blueprints do not know
+    them."""
+    facets: dict[str, Any] = msgspec.to_builtins(work)
+    return {name: value for name, value in facets.items() if value or name not in _OF_TABLES}
+
+
+_OF_TABLES = frozenset({"upserts", "delete", "timeless"})
+
+
 def _pairing(spec: ComputationSpec) -> dict[str, Any]:
     """How records are paired or ordered."""
     deduplicate = spec.work if isinstance(spec.work, DeduplicateSpec) else None
-    enrich = spec.work if isinstance(spec.work, EnrichSpec) else None
+    enrich = _without_defaults(spec.work) if isinstance(spec.work, EnrichSpec) else None
     join = spec.work.kind if isinstance(spec.work, JoinSpec) else None
     return {"pairing": msgspec.to_builtins([deduplicate, enrich, join, spec.ordered])}
 

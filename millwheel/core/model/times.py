@@ -11,6 +11,8 @@ MAX_TIME = 2**63 - 1
 """After every record: the watermark of a bounded source that has ended."""
 LAST_TIME = MAX_TIME - 1
 """The last instant at which something can be: a record, a timer, the end of a window."""
+BEGINNING = -62_135_596_800_000_000
+"""The time of rows that have always been there: 0001-01-01, the first day that has a date."""
 IDLE_TIME = MAX_TIME - 1
 """Reported by a source shard without live input: it does not hold the watermark now, but may again
 later. No other shard reports it."""

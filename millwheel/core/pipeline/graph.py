@@ -3,6 +3,7 @@ commits."""
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -20,6 +21,7 @@ from millwheel.core.pipeline.spec import (
 )
 from millwheel.core.pipeline.work import (
     BranchesSpec,
+    EnrichSpec,
     RegularJoinSpec,
     StepsSpec,
     TableSpec,
@@ -189,23 +191,31 @@ def takes_retractions(computation: ComputationSpec, spec: PipelineSpec) -> bool:
     return any(each.stream in retracting for each in computation.inputs)
 
 
+def takes_back(computation: ComputationSpec, spec: PipelineSpec) -> bool:
+    """True when the results of the computation may have to be taken back for the sake of its input.
+    Of an enrichment that is the one that is enriched: what the other takes back is a version."""
+    return _is_passed_on(computation, retracting_streams(spec))
+
+
+def _is_passed_on(computation: ComputationSpec, retracting: Container[str]) -> bool:
+    work = computation.work
+    versions = work.stream if isinstance(work, EnrichSpec) else ""
+    return any(each.stream in retracting and each.stream != versions for each in computation.inputs)
+
+
 def retracting_streams(spec: PipelineSpec) -> frozenset[str]:
     """Streams that may carry retractions: the streams of sources of change events and of retracting
     windows and of first rows, of joins without a window whose rows may lose or find their only
-    partner, and the streams that pass retractions on: steps, branches, such joins and the late
-    records of windows."""
-    retracting = {
-        stream.name
-        for stream in spec.streams
-        if stream.source is not None and stream.source.carries_retractions
-    }
+    partner, and the streams that pass retractions on: steps, branches, such joins, enrichments and
+    the late records of windows."""
+    retracting = {stream.name for stream in spec.streams if stream.takes_back}
     before = -1
     while len(retracting) > before:
         before = len(retracting)
         for computation in spec.computations:
-            passed_on = any(each.stream in retracting for each in computation.inputs)
+            passed_on = _is_passed_on(computation, retracting)
             steps = passed_on and isinstance(
-                computation.work, StepsSpec | BranchesSpec | RegularJoinSpec
+                computation.work, StepsSpec | BranchesSpec | RegularJoinSpec | EnrichSpec
             )
             again = computation.firing.accumulation == Accumulation.RETRACTING.value
             work = computation.work

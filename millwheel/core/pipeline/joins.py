@@ -33,16 +33,20 @@ def pairs_of(
 
 
 class Version(msgspec.Struct, array_like=True):
-    """The value of a key from a time (µs) on."""
+    """The value of a key from a time (µs) on. ``position``: that of its record in the source, where
+    versions do not come in order."""
 
     at: int
     value: Any
+    position: tuple[str, int] | None = None
 
 
-def newer(at: int, version: Version | None) -> bool:
+def newer(at: int, version: Version | None, position: tuple[str, int] | None = None) -> bool:
     """True if a value of the time ``at`` replaces a version. Of several values with one time the
-    last to arrive counts."""
-    return version is None or version.at <= at
+    last to arrive counts, or the one with the highest position."""
+    if version is None or version.at != at or position is None or version.position is None:
+        return version is None or version.at <= at
+    return version.position <= position
 
 
 def known(version: Version | None, at: int | None) -> Any:

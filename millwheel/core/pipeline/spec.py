@@ -23,6 +23,7 @@ from millwheel.core.pipeline.work import (
     CallbackSpec,
     FiringSpec,
     SlicesSpec,
+    TopSpec,
     WindowCallbackSpec,
     WindowedSpec,
     Work,
@@ -168,6 +169,15 @@ def has_format(options: Mapping[str, Any], name: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
+class UpsertSpec:
+    """``table:`` of a stream: its records are rows, each in place of the one of the same ``key``
+    before it. A record that satisfies the expression ``delete`` is no row: its key has none."""
+
+    key: KeySpec
+    delete: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class StreamSpec:
     """A named flow. Only a stream with a ``source`` has a timestamp, an id and a watermark of its
     own.
@@ -179,7 +189,8 @@ class StreamSpec:
     field of the external id that duplicates share. ``schema`` is ``module:Class``, a msgspec Struct
     the values are decoded into. ``fields`` are declared field types (name to "int", "float", "str",
     "bool"), which let declarative aggregations run on columns. ``idle_after_us`` None means a
-    silent partition holds the watermark for ever.
+    silent partition holds the watermark for ever. A source without ``timestamp`` is that of a
+    ``table`` that ends: all its records have the time BEGINNING.
     """
 
     name: str
@@ -196,7 +207,19 @@ class StreamSpec:
     idle_after_us: int | None = 5_000_000
     max_future_us: int | None = 86_400_000_000
     on_error: OnError = SHARE
+    table: UpsertSpec | None = None
     where: str = ""
+
+    @property
+    def timeless(self) -> bool:
+        """Whether its records have no times: they are rows of a table that ends."""
+        return self.source is not None and not self.timestamp and not self.arrival
+
+    @property
+    def takes_back(self) -> bool:
+        """Whether some of its records take back earlier ones."""
+        changes = self.source is not None and self.source.carries_retractions
+        return changes or self.table is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,6 +323,8 @@ class ComputationSpec:
     def takes_late(self) -> bool:
         """True when records that are late at the source may still change what it does."""
         lateness_us = self.firing.allowed_lateness_us
+        if isinstance(self.work, TopSpec) and self.work.upserts:
+            return True
         ends = not isinstance(self.work, SlicesSpec) and not self.is_change_log
         return lateness_us > 0 or self.late != "drop" or not ends
 

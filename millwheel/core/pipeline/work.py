@@ -62,12 +62,16 @@ class DeduplicateSpec:
 class TopSpec:
     """The first ``k`` records of each key by the orders ``by``, each an expression with or without
     a direction (``price desc``); behind them by their time, the earliest or the ``latest`` first.
-    ``rank``: the field that has the place of a record, from 1; "" for none."""
+    ``rank``: the field that has the place of a record, from 1; "" for none. With ``upserts`` the
+    records are those of a table behind its source: of one time the last in the source counts, and
+    one that satisfies the expression ``delete`` says that its key has no row."""
 
     by: tuple[str, ...] = ()
     k: int = 1
     rank: str = ""
     latest: bool = False
+    upserts: bool = False
+    delete: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,12 +279,18 @@ class Missing(Enum):
 @dataclass(frozen=True, slots=True)
 class EnrichSpec:
     """Records get the last value of the stream ``stream`` for their key as the field ``name``.
-    ``waits``: as of their own event time; otherwise as of their arrival."""
+    ``waits``: as of their own event time; otherwise as of their arrival. With ``upserts`` the
+    stream is that of a table's source: a value that satisfies ``delete`` ends the one before it.
+    ``timeless``: that table ends, and has no times; records wait until all of it is there, and no
+    longer."""
 
     stream: str
     name: str
     missing: Missing = Missing.KEEP
     waits: bool = True
+    upserts: bool = False
+    delete: str = ""
+    timeless: bool = False
 
 
 @dataclass(frozen=True, slots=True)

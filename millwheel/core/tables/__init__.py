@@ -1,1 +1,1 @@
-"""Tables: the rows of streams of changes, by their keys."""
+"""Tables: the rows of streams of changes and of declared tables, by their keys."""

@@ -1,5 +1,4 @@
-"""The plan of a stream of change events: a table behind its source, which says how rows have
-changed.
+"""The plan of a table: a computation behind its source, which says how rows have changed.
 
     changes: {source: {kafka: {format: debezium, …}}}
 
@@ -12,6 +11,10 @@ becomes
 So consumers see each change once, however often its event comes. An id of the stream would
 recognise copies of events, of which the table takes care; it would also take the two parts of an
 update for copies.
+
+A stream with ``table: {key: id}`` is planned likewise. An enrichment with it reads events.NAME: it
+needs all versions of a row, with their times, and of a change log there are only those that bundles
+have left.
 """
 
 from __future__ import annotations
@@ -30,7 +33,7 @@ from millwheel.core.pipeline.spec import (
     StreamSpec,
     has_format,
 )
-from millwheel.core.pipeline.work import TableSpec
+from millwheel.core.pipeline.work import EnrichSpec, TableSpec, TopSpec
 from millwheel.core.tables.changes import KEY_FIELD
 
 _EVENTS, _TABLE = "events.", "table."
@@ -39,15 +42,70 @@ _EXTRAS = ("key_field", "timestamp_field", "headers_field")
 
 
 def tabled(spec: PipelineSpec) -> PipelineSpec:
-    """The pipeline as it runs: with a table behind each source of change events."""
-    changing = {stream.name: stream for stream in spec.streams if is_changing(stream)}
+    """The pipeline as it runs: with a table behind each source of change events, and behind each
+    stream that is declared to be one, if anything takes its changes."""
+    changing = {stream.name: stream for stream in spec.streams if _is_table(stream)}
     if not changing:
         return spec
+    computations = tuple(_with_versions(each, changing) for each in spec.computations)
+    taken = {each.stream for computation in computations for each in computation.inputs}
+    taken.update(sink.stream for sink in spec.sinks)
+    tables = [
+        _table(stream)
+        for stream in changing.values()
+        if stream.table is None or stream.name in taken
+    ]
+    filled = {name for each in tables for name in each.outputs}
     streams = tuple(
-        each for stream in spec.streams for each in _streams(stream, stream.name in changing)
+        each
+        for stream in spec.streams
+        for each in _streams(stream, stream.name in changing, stream.name in filled)
     )
-    tables = tuple(_table(stream) for stream in changing.values())
-    return replace(spec, streams=streams, computations=(*tables, *spec.computations))
+    return replace(spec, streams=streams, computations=(*tables, *computations))
+
+
+def events_of(stream: str) -> str:
+    """The stream of the source in front of the table that fills ``stream``."""
+    return _EVENTS + stream
+
+
+def source_stream(spec: PipelineSpec, name: str) -> str:
+    """The stream of the source that fills the stream ``name`` of a file: its own, or that in front
+    of its table."""
+    events = events_of(name)
+    return events if any(each.name == events for each in spec.streams) else name
+
+
+def declared_name(stream: str) -> str:
+    """The name in a file of the stream of a source."""
+    return stream.removeprefix(_EVENTS)
+
+
+def _is_table(stream: StreamSpec) -> bool:
+    return stream.table is not None or is_changing(stream)
+
+
+def _with_versions(
+    computation: ComputationSpec, tables: Mapping[str, StreamSpec]
+) -> ComputationSpec:
+    """An enrichment with a declared table takes the records of its source."""
+    work = computation.work
+    stream = tables.get(work.stream) if isinstance(work, EnrichSpec) else None
+    if not isinstance(work, EnrichSpec) or stream is None or stream.table is None:
+        return computation
+    events = events_of(stream.name)
+    inputs = tuple(
+        InputSpec(events, each.key) if each.stream == stream.name else each
+        for each in computation.inputs
+    )
+    made = replace(
+        work,
+        stream=events,
+        upserts=True,
+        delete=stream.table.delete,
+        timeless=stream.timeless and work.waits,
+    )
+    return replace(computation, inputs=inputs, work=made)
 
 
 def untabled(spec: PipelineSpec) -> PipelineSpec:
@@ -74,21 +132,32 @@ def is_changing(stream: StreamSpec) -> bool:
     return stream.source is not None and has_format(stream.source.options, "debezium")
 
 
-def _streams(stream: StreamSpec, changing: bool) -> Iterator[StreamSpec]:
+def _streams(stream: StreamSpec, changing: bool, filled: bool) -> Iterator[StreamSpec]:
     if not changing:
         yield stream
         return
-    yield replace(stream, name=_EVENTS + stream.name, id="")
-    yield StreamSpec(stream.name, fields=stream.fields, where=stream.where)
+    events = replace(stream, name=events_of(stream.name), table=None)
+    if stream.table is None:
+        events = replace(events, id="")
+    elif stream.timeless:
+        # Of a table without times nothing may count before all of it is there.
+        events = replace(events, idle_after_us=None)
+    yield events
+    if filled:
+        yield StreamSpec(stream.name, fields=stream.fields, where=stream.where)
 
 
 def _table(stream: StreamSpec) -> ComputationSpec:
     assert stream.source is not None
+    key, work = KeySpec(KeyKind.FIELD, (KEY_FIELD,)), None
+    if stream.table is not None:
+        key = stream.table.key
+        work = TopSpec(latest=True, upserts=True, delete=stream.table.delete)
     return ComputationSpec(
         name=_TABLE + stream.name,
-        inputs=(InputSpec(_EVENTS + stream.name, KeySpec(KeyKind.FIELD, (KEY_FIELD,))),),
+        inputs=(InputSpec(events_of(stream.name), key),),
         outputs=(stream.name,),
-        work=TableSpec(stream.name, _key(stream.source), _beside(stream.source)),
+        work=work or TableSpec(stream.name, _key(stream.source), _beside(stream.source)),
         on_error=stream.on_error,
         where=stream.where,
     )

@@ -7,6 +7,7 @@ import logging
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,8 @@ from millwheel.language.spec.checks.topology import (
     check_endless,
     check_streams,
     check_windows_of_input,
+    find,
+    never_ends,
     uncertain_names,
 )
 from millwheel.language.spec.functions import FUNCTIONS, read_functions
@@ -43,6 +46,7 @@ from millwheel.language.spec.parts.queries import QUERY, read_queries
 from millwheel.language.spec.parts.sinks import read_sink
 from millwheel.language.spec.parts.streams import STREAM, read_stream
 from millwheel.language.spec.python_files import Document, PipelineFile, load_document
+from millwheel.language.spec.ranked.tables import check_tables
 from millwheel.language.spec.reading.document import parse, read_text
 from millwheel.language.spec.reading.kinds import Kind
 from millwheel.language.spec.reading.nodes import YamlNode
@@ -290,6 +294,7 @@ def _check(reader: NodeReader, top: YamlNode, parts: _Parts, check_code: bool) -
     check_streams(reader, spec, top, uncertain_names(reader, top))
     check_endless(reader, spec, top)
     check_change_logs(reader, spec, top)
+    check_tables(reader, spec, partial(find, top), never_ends)
     check_windows_of_input(reader, spec, top)
     check_field_types(reader, spec, top)
     check_queries(reader, spec, top)

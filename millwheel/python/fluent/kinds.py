@@ -155,7 +155,8 @@ class KafkaSource(DeclaredSource):
     timestamp_field: a field for the message's timestamp (ms)
     headers_field: a field for the message's headers (a map)
     tombstones: ``reject``: a message without a value becomes a dead letter; ``skip``: it is
-        ignored (default: ``reject`` (``debezium``: ``skip``))
+        ignored; ``delete``: it deletes the row of its key from the table that the stream is
+        (default: ``reject`` (``debezium``: ``skip``))
     config: any other setting of librdkafka, for example ``{security.protocol: ssl}``; use
         ``${secret:NAME}`` for passwords
     """
@@ -183,7 +184,7 @@ class KafkaSource(DeclaredSource):
     key_field: str | None = None
     timestamp_field: str | None = None
     headers_field: str | None = None
-    tombstones: Literal["reject", "skip"] | None = None
+    tombstones: Literal["reject", "skip", "delete"] | None = None
     config: Mapping[str, Any] | None = None
 
 

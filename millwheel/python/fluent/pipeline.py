@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 Fields = Mapping[str, type | Literal["int", "float", "str", "bool"]]
 
 
+Table = str | Sequence[str] | Mapping[str, Any]
+"""The key of a table, or its key and what deletes its rows."""
+
+
 class Pipeline:
     """Streams and computations, under a name.
 
@@ -119,6 +123,7 @@ class Pipeline:
         schema: type[T],
         fields: Fields | None = None,
         on_error: OnError | None = None,
+        table: Table | None = None,
     ) -> Stream[T]: ...
     @overload
     def read(
@@ -136,6 +141,7 @@ class Pipeline:
         schema: str | None = None,
         fields: Fields | None = None,
         on_error: OnError | None = None,
+        table: Table | None = None,
     ) -> Stream: ...
     def read(
         self,
@@ -152,6 +158,7 @@ class Pipeline:
         schema: type | str | None = None,
         fields: Fields | None = None,
         on_error: OnError | None = None,
+        table: Table | None = None,
     ) -> Stream:
         """A stream from outside.
 
@@ -165,6 +172,8 @@ class Pipeline:
         ahead of the clock are dead letters (1d; ``"never"``). ``schema``: the class that records
         are decoded into. ``fields``: types of some fields, ``{"cost": float}``, which makes reading
         and aggregating faster. ``on_error``: the treatment of unusable lines, as for computations.
+        ``table``: the records are rows, each in place of the one with its key: ``"id"``, or
+        ``{"key": ["country", "id"], "delete": "op == 'd'"}``. One that ends needs no timestamp.
         """
         entry: dict[str, Any] = {}
         if isinstance(source, DeclaredSource):
@@ -193,6 +202,8 @@ class Pipeline:
             }
         if on_error is not None:
             entry["on_error"] = on_error
+        if table is not None:
+            entry["table"] = table
         self._draft.add_stream(stream, {**entry, **self._types(stream, schema, fields)})
         return self._stream(stream)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import count
 from types import TracebackType
@@ -19,6 +19,8 @@ from millwheel.adapters.ports import Coordination
 from millwheel.control.roots.attaching import LiveMembers, attach, connected, find_root
 from millwheel.control.roots.shipped import load_shipped
 from millwheel.core.model.names import NodeName
+from millwheel.core.model.range_table import RangeTable
+from millwheel.core.tables.planning import declared_name, events_of
 from millwheel.errors import SetupError
 from millwheel.launch.progress.polling import addresses
 from millwheel.tools.client.injecting import SAFE_AGAIN, Injecting, Look
@@ -186,14 +188,16 @@ def numbered() -> Iterator[str]:
 def id_field(root: str, stream: str) -> str:
     """The field of the stream's ``id``, "" when it declares none. Raises SetupError unless
     ``stream`` accepts records from outside."""
+    # also by the name of the source's own stream, which a table stands behind
     ids = {
-        s.name: s.id
+        name: s.id
         for s in load_shipped(root).streams
         if s.source is not None and s.source.kind == "injection"
+        for name in (declared_name(s.name), s.name)
     }
     if stream not in ids:
         names = (
-            f"it accepts {', '.join(ids)}"
+            f"it accepts {', '.join(dict.fromkeys(map(declared_name, ids)))}"
             if ids
             else "none of its streams has `source: {injection: {}}`"
         )
@@ -204,7 +208,11 @@ def id_field(root: str, stream: str) -> str:
 def follow(coordination: Coordination, stream: str) -> Look:
     """A function that returns the current range table of a stream's source, and its workers."""
     workers = LiveMembers(coordination, "workers")
-    return lambda: (
-        coordination.tables().get(NodeName(f"source.{stream}")),
-        addresses(workers.now()),
-    )
+    nodes = [NodeName(f"source.{name}") for name in (stream, events_of(stream))]
+
+    def look() -> tuple[RangeTable | None, Mapping[str, str]]:
+        tables = coordination.tables()
+        found = (tables.get(node) for node in nodes)
+        return next((each for each in found if each is not None), None), addresses(workers.now())
+
+    return look

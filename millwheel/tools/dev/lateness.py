@@ -15,6 +15,7 @@ from rich.text import Text
 from millwheel.connect.python_objects import load_object
 from millwheel.core.model.times import duration_text, duration_us
 from millwheel.core.pipeline.spec import PipelineSpec, StreamSpec
+from millwheel.core.tables.planning import declared_name
 from millwheel.engine.workers.delivery.timestamps import Timestamps
 from millwheel.tools.dev.sampling import Sample
 
@@ -80,6 +81,10 @@ def lateness_of(spec: PipelineSpec, samples: Sequence[Sample]) -> tuple[list[Lat
         elif stream.arrival:
             left_out.append(
                 f"{stream.name}: no record is late, since its timestamps are times of arrival"
+            )
+        elif stream.timeless:
+            left_out.append(
+                f"{declared_name(stream.name)}: no record is late, since none has a time"
             )
         elif sample.count:
             results.append(_lateness(stream, sample, spec.folder))

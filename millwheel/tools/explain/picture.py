@@ -167,6 +167,8 @@ def _source(name: str, stream: StreamSpec, spec: PipelineSpec) -> Box:
             f"timestamp {stream.timestamp}"
             + (f" in {units[0]}" if stream.timestamp_unit_us > 1 else "")
         )
+    if stream.timeless:
+        lines.append("rows without times; what needs them waits for the last")
     if stream.id:
         lines.append(f"id {stream.id}, copies within {duration_text(stream.id_horizon_us)}")
     if stream.schema:

@@ -40,6 +40,7 @@ from millwheel.core.pipeline.work import (
     Work,
 )
 from millwheel.core.tables.changes import KEY_FIELD
+from millwheel.core.tables.planning import declared_name
 
 _MISSING = {"keep": "null", "drop": "dropped", "dead_letter": "a dead letter"}
 _SHELF = re.compile(r"[\w.]+:(?:\w+|held\.p\d+)\.code\.\w+")
@@ -286,6 +287,10 @@ def work_texts(work: Work) -> Iterator[str]:
         case DeduplicateSpec():
             by = ", ".join(work.fields) or "value"
             yield f"deduplicate by {by} within {duration_text(work.within_us)}"
+        case TopSpec(upserts=True):
+            yield "the row of each key: the last record by time, then by its place in the source"
+            if work.delete:
+                yield f"none where {work.delete}"
         case TopSpec(by=()):
             yield f"the {'latest' if work.latest else 'earliest'} record of each key, as it changes"
         case TopSpec():
@@ -298,7 +303,9 @@ def work_texts(work: Work) -> Iterator[str]:
                 yield "to every branch that fits"
         case EnrichSpec():
             when = "as of its time" if work.waits else "as of now"
-            yield f"{work.name} from {work.stream} {when}; without: {_MISSING[work.missing.value]}"
+            when = "once all of it is there" if work.timeless else when
+            of = declared_name(work.stream)
+            yield f"{work.name} from {of} {when}; without: {_MISSING[work.missing.value]}"
         case RegularJoinSpec():
             yield f"{work.kind.value} join of all records with equal keys"
             lives = [

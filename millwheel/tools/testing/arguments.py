@@ -9,6 +9,7 @@ import msgspec
 
 from millwheel.core.model.times import MAX_TIME
 from millwheel.core.pipeline.spec import StreamSpec
+from millwheel.core.tables.planning import declared_name
 from millwheel.core.windows.triggers import Trigger
 from millwheel.core.windows.windows import (
     Count,
@@ -89,6 +90,10 @@ def stamped(value: Any, stream: StreamSpec, timestamp: int) -> Any:
         raise ValueError(
             f"the timestamp of a record of {stream.name} is the time at which it arrives; move the"
             " clock with advance_processing_time, and leave timestamp= out"
+        )
+    if stream.timeless:
+        raise ValueError(
+            f"{declared_name(stream.name)} is a table without times; leave timestamp= out"
         )
     if ":" in stream.timestamp:
         raise ValueError(

@@ -32,6 +32,7 @@ from millwheel.core.pipeline.spec import (
     PipelineSpec,
 )
 from millwheel.core.pipeline.work import LookupSpec
+from millwheel.core.tables.planning import declared_name
 from millwheel.core.windows.windows import Window
 from millwheel.engine.letters.letters import replayable
 from millwheel.engine.letters.replays import Binding
@@ -125,7 +126,7 @@ class PipelineHarness:
         source = self._inputs.taking(stream, "pushed to")
         values = value if isinstance(value, list) else [value]
         if timestamp is not None:
-            spec = self.spec.stream(stream)
+            spec = self.spec.stream(source.name)
             values = [stamped(each, spec, check_time(timestamp, "timestamp")) for each in values]
         source.push(values, DEFAULT_PARTITION if key is None else check_partition(key))
         self._cluster.read([source.name])
@@ -142,8 +143,8 @@ class PipelineHarness:
             before = each.highest_watermark() if partition is None else each.watermark_of(partition)
             if t < before:
                 raise ValueError(
-                    f"a watermark never goes back: that of {each.name!r} is {before}, and {t} is"
-                    " before that"
+                    f"a watermark never goes back: that of {declared_name(each.name)!r} is"
+                    f" {before}, and {t} is before that"
                 )
         for each in streams:
             each.state_watermark(t, partition)

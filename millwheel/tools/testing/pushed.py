@@ -19,6 +19,7 @@ from millwheel.connect.sources.base import Chunk, Partition, Reader, Reject, Sou
 from millwheel.core.columns.declared_fields import FieldTypes
 from millwheel.core.model.times import MAX_TIME, MIN_TIME
 from millwheel.core.pipeline.spec import PipelineSpec, SourceSpec, StreamSpec
+from millwheel.core.tables.planning import declared_name, source_stream
 from millwheel.language.spec.reading.problems import unknown
 
 KIND = "pushed"
@@ -137,7 +138,7 @@ class PushedStreams:
 
     def taking(self, name: str, what: str) -> PushedStream:
         """A stream that takes records; raises ValueError if it cannot be ``what`` ("pushed to")."""
-        stream = self.by_name.get(name)
+        stream = self.by_name.get(source_stream(self._spec, name))
         if stream is None:
             raise ValueError(self._why_not(name, what))
         if stream.bounded:
@@ -147,14 +148,14 @@ class PushedStreams:
     def _why_not(self, name: str, what: str) -> str:
         maker = next((c.name for c in self._spec.computations if name in c.outputs), None)
         if maker is not None:
-            others = ", ".join(self.by_name) or "there is none"
+            others = ", ".join(map(declared_name, self.by_name)) or "there is none"
             return (
                 f"{name!r} cannot be {what}: the computation {maker!r} produces it. Push to a"
                 f" stream with a source: {others}"
             )
         if name in {stream.name for stream in self._spec.streams}:
             return f"{name!r} cannot be {what}: its own source runs (run_sources=True)"
-        return unknown("stream", name, list(self.by_name), "Streams with a source")
+        return unknown("stream", name, [*map(declared_name, self.by_name)], "Streams with a source")
 
     def build(self, spec: SourceSpec, folder: str, schema: Any, fields: Mapping[str, str]) -> Any:
         """The source of a stream, as the runtime makes one."""

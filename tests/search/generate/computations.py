@@ -86,7 +86,7 @@ _OF_WINDOWS = """windowed two_stages rows_in_order aggregate side refire latenes
 
 _MAKERS: tuple[tuple[frozenset[str], Any], ...] = (
     (frozenset({"past_timers", "weak_past", "timers", "order_by", "ttl", "callback"}), orders),
-    (frozenset({"enrich", "as_of_arrival"}), enriched),
+    (frozenset({"enrich", "as_of_arrival", "enrich_of_changes"}), enriched),
     (frozenset({"lookup"}), looked_up),
     (frozenset({"dictionary", "dictionary_ttl"}), numbered),
     (frozenset({"uv", "uv_ttl"}), visitors),

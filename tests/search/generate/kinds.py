@@ -236,10 +236,15 @@ def kept_join(draft: Draft, name: str) -> Any:
 
 
 def enriched(draft: Draft, name: str) -> Any:
-    found = take_pair(draft)
+    # drawn apart, so that nearly all seeds give the pipelines that they gave before
+    apart = random.Random(repr(("changes", draft.tree))).random()
+    changing = apart < (0.8 if "enrich_of_changes" in draft.wanted else 0.2)
+    found = take_pair(draft, changing)
     if found is None:
         return None
     given, one, other, key = found
+    if one.retracts or other.retracts:
+        draft.features.add("enrich_of_changes")
     tree = {"input": given, "enrich": {"with": other.name, "as": "other"}, "output": name}
     if draft.chance(0.6):
         tree["enrich"]["missing"] = draft.pick(["keep", "drop", "dead_letter"])

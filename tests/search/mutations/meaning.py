@@ -62,10 +62,16 @@ def an_outer_join_forgets_who_came_alone() -> Context:
     return replaced(joined, "pairs", wrong)
 
 
-@mistake(within=60, features="enrich", variants="reference", first=50)
+@mistake(within=10, features="enrich_of_changes", variants="reference", first=26)
+def what_was_enriched_stays_when_its_record_is_taken_back() -> Context:
+    """Nothing is said of it."""
+    return replaced(joined.EnrichedChanges, "_take_back", lambda self, ctx, fields, name: None)
+
+
+@mistake(within=10, features="enrich", variants="reference", first=179)
 def a_record_is_enriched_by_an_older_version_that_came_later() -> Context:
     """The version that came last counts, whatever its time."""
-    return replaced(joined, "newer", lambda at, version: True)
+    return replaced(joined, "newer", lambda at, version, position: True)
 
 
 @mistake(within=4, features="kept_join", variants="reference", first=12)

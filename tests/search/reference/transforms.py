@@ -212,21 +212,31 @@ def text_of(row: Any) -> bytes:
 
 class Enriching(Computation):
     """The last version of the key that is not later than the record; of the latest time, whatever
-    came."""
+    came. What is taken back is what was said of the last such record."""
 
     version: Any = ValueState()
+    said: Any = ValueState(list)
+    early: Any = ValueState(list)
 
     def __init__(self, spec: EnrichSpec, outputs: tuple[str, ...]) -> None:
         self._spec = spec
         self._outputs = outputs
 
     def process_record(self, ctx: Any, record: Record) -> None:
-        spec, known = self._spec, self.version.get()
+        spec, known, back = self._spec, self.version.get(), as_retraction(record.value)
+        given = record.value if back is None else back.value
+        fields = plain(given) if isinstance(given, Struct) else given
         if record.stream == spec.stream:
-            if known is None or record.timestamp >= known[0]:
-                self.version.set([record.timestamp, plain(record.value)])
+            self._learn(record.timestamp, plain(given), back is not None, known)
             return
-        fields = plain(record.value) if isinstance(record.value, Struct) else record.value
+        if back is not None:
+            self._take_back(ctx, fields)
+            return
+        early = list(self.early.get() or [])
+        if plain(fields) in early:
+            early.remove(plain(fields))
+            self.early.set(early)
+            return
         if type(fields) is not dict:
             raise RecordError(
                 f"enrich adds the field {spec.name!r}, and a {type(fields).__name__} has no fields"
@@ -234,15 +244,39 @@ class Enriching(Computation):
         found = None
         if known is not None and (not spec.waits or known[0] <= record.timestamp):
             found = known[1]
-        if found is None and spec.missing is Missing.DROP:
-            ctx.count("unmatched")
-            return
         if found is None and spec.missing is Missing.DEAD_LETTER:
             raise RecordError(
                 f"{spec.stream} has said nothing of {record.key!r} up to {record.timestamp}"
             )
+        made = [{**fields, spec.name: found}]
+        if found is None and spec.missing is Missing.DROP:
+            ctx.count("unmatched")
+            made = []
+        self.said.set([*(self.said.get() or []), [plain(fields), made]])
         for stream in self._outputs:
-            ctx.produce(stream, {**fields, spec.name: found})
+            for row in made:
+                ctx.produce(stream, row)
+
+    def _learn(self, at: int, value: Any, ends: bool, known: Any) -> None:
+        if known is not None and at < known[0]:
+            return
+        if not ends:
+            self.version.set([at, value])
+        elif known is not None and text_of(known[1]) == text_of(value):
+            self.version.set([at, None])
+
+    def _take_back(self, ctx: Any, fields: Any) -> None:
+        said = list(self.said.get() or [])
+        for index in reversed(range(len(said))):
+            if text_of(said[index][0]) == text_of(plain(fields)):
+                for row in said.pop(index)[1]:
+                    for stream in self._outputs:
+                        ctx.produce(stream, retracted(row))
+                self.said.set(said)
+                return
+        if self._spec.missing is Missing.DEAD_LETTER:
+            raise RecordError("takes back a record that got nothing and is a dead letter")
+        self.early.set([*(self.early.get() or []), plain(fields)])
 
 
 class LookingUp(Computation):

@@ -17,6 +17,7 @@ from millwheel.connect.connectors.kafka.source_options import KafkaSourceOptions
 from millwheel.connect.formats.base import Decoding, MessageDecoder
 from millwheel.connect.sources.base import Chunk, FrameChunk, Reader, Reject
 from millwheel.connect.sources.files.lines import raw_text
+from millwheel.core.ranked.latest import DELETED_FIELD
 from millwheel.core.tracing.contexts import (
     NOT_SAMPLED,
     TRACEPARENT,
@@ -271,12 +272,16 @@ class KafkaReader(Reader):
     def _sort(self, messages: list[Any], chunk: Chunk) -> None:
         whole, encoded, empty = _apart(messages, self._forms.rows.takes_empty)
         chunk.rejects += self._take_lost() + self._empty_ones(empty)
-        if not whole:
-            return
-        indexes, values, wrong = self._decoded(whole, encoded)
-        chunk.rejects += [self._reject(whole[index], reason) for index, reason in wrong.items()]
-        for index, value in zip(indexes, values, strict=True):
-            self._keep(whole[index], value, chunk)
+        records = [(each, {DELETED_FIELD: True}) for each in self._deleting(empty)]
+        if whole:
+            indexes, values, wrong = self._decoded(whole, encoded)
+            chunk.rejects += [self._reject(whole[index], reason) for index, reason in wrong.items()]
+            decoded = zip(indexes, values, strict=True)
+            records += [(whole[index], value) for index, value in decoded]
+        if empty:
+            records.sort(key=lambda record: record[0].offset())
+        for message, value in records:
+            self._keep(message, value, chunk)
         chunk.rejects.sort(key=lambda reject: reject.position)
 
     def _decoded(self, messages: list[Any], encoded: list[bytes]) -> Decoding:
@@ -292,7 +297,7 @@ class KafkaReader(Reader):
         if self._forms.extras:
             for record in value if self._forms.rows.changes else (value,):
                 self._forms.extras.add(record, message)
-        if self._forms.schema is not None:
+        if self._forms.schema is not None and not _is_tombstone(value):
             try:
                 value = msgspec.convert(value, self._forms.schema)
             except msgspec.ValidationError as ex:
@@ -305,8 +310,13 @@ class KafkaReader(Reader):
         lost, self._lost = self._lost, []
         return lost
 
+    def _deleting(self, empty: list[Any]) -> list[Any]:
+        """The messages that delete a row."""
+        deletes = self._options.tombstones == "delete"
+        return [each for each in empty if each.value() is None] if deletes else []
+
     def _empty_ones(self, empty: list[Any]) -> list[Reject]:
-        if self._options.skips_tombstones():
+        if self._options.skips_tombstones() or self._options.tombstones == "delete":
             empty = [message for message in empty if message.value() is not None]
         return [
             self._reject(
@@ -324,6 +334,10 @@ class KafkaReader(Reader):
         topic, number = self._share
         where = f"topic {topic}, partition {number}, offset {message.offset()}"
         return Reject(message.offset() + 1, _shown(message.value()), f"{where}: {reason}")
+
+
+def _is_tombstone(value: Any) -> bool:
+    return isinstance(value, dict) and DELETED_FIELD in value
 
 
 def _shown(value: bytes | None) -> str:

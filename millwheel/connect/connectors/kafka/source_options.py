@@ -98,9 +98,11 @@ class KafkaSourceOptions(msgspec.Struct, frozen=True):
         str | None,
         Option(
             "skip",
-            ("reject", "skip"),
+            ("reject", "skip", "delete"),
             text=(
-                "`reject`: a message without a value becomes a dead letter; `skip`: it is ignored"
+                "`reject`: a message without a value becomes a dead letter; `skip`: it is ignored;"
+                " `delete`: it deletes the row of its key from the [table](pipeline.md#table) that"
+                " the stream is"
             ),
             default="`reject` (`debezium`: `skip`)",
         ),
@@ -121,6 +123,10 @@ class KafkaSourceOptions(msgspec.Struct, frozen=True):
         check_config(self.config)
         self._check_topics()
         self._check_start()
+        if self.tombstones == "delete" and self.key_field is None:
+            raise ValueError(
+                "option 'tombstones': delete needs the key of the message; write key_field: FIELD"
+            )
 
     def form(self) -> Format:
         """The format. Raises ValueError for an invalid one."""

@@ -21,7 +21,9 @@ from millwheel.core.model.keys import Key, key_hash
 from millwheel.core.model.names import ChannelName
 from millwheel.core.model.records import NO_LABEL, Batch, Domain, Record
 from millwheel.core.model.timers import Due, TimerQueue
-from millwheel.core.model.times import MIN_TIME
+from millwheel.core.model.times import BEGINNING, MIN_TIME
+from millwheel.core.pipeline.spec import ComputationSpec
+from millwheel.core.pipeline.work import EnrichSpec
 from millwheel.engine.workers.bundle.bundle import Bundle
 from millwheel.engine.workers.state.cells import TTL_TAG
 from millwheel.engine.workers.state.overlay import Overlay
@@ -45,18 +47,28 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(_Kept).decode
 
 
+_AT = "@"
+"""Before the own time of a record in the tag of one that waits until another."""
+
+
 class OrderBuffer:
     """The records of one shard that wait for the watermark. Of those of one key and time, those of
-    the stream ``first`` come first."""
+    the stream ``first`` come first. ``until``: all wait until it has passed that instant, and not
+    their own times."""
 
     def __init__(
-        self, overlay: Overlay, decode: Callable[[str, list[Any]], list[Any]], first: str = ""
+        self,
+        overlay: Overlay,
+        decode: Callable[[str, list[Any]], list[Any]],
+        first: str = "",
+        until: int | None = None,
     ) -> None:
         self._overlay = overlay
         self._decode = decode
         self._first = first
         self._nameless = 0
         self._waiting = WaitingRecords(overlay)
+        self._until = until
 
     def keep(self, batch: Batch, channel: ChannelName, bundle: Bundle, indexes: range) -> None:
         """Put the records at these indexes of a batch aside."""
@@ -68,6 +80,9 @@ class OrderBuffer:
             # See test_order_survives_crashes.
             rank = "0" if batch.stream == self._first else "1"
             tag = f"{ORDER_TAG}{rank}{channel}:{self._name(batch, index, bundle)}"
+            if self._until is not None:
+                tag += f"{_AT}{timestamp}"
+                timestamp = self._until
             if timers.get(key, tag) is None:
                 value = _encoded(batch.values[index])
                 self._waiting.keep(WaitingRecord(key, tag, timestamp, batch.stream, value))
@@ -97,7 +112,8 @@ class OrderBuffer:
             return taken_back(self._overlay, self._decode, due)
         stream, encoded = row
         [value] = self._decode(stream, [encoded])
-        return Record(due.key, value, due.at, stream)
+        at = due.at if self._until is None else int(due.tag.rpartition(_AT)[2])
+        return Record(due.key, value, at, stream)
 
     def forget(self) -> None:
         """The bundle is taken back."""
@@ -106,6 +122,16 @@ class OrderBuffer:
     def write(self) -> None:
         """The bundle has run: what it has kept and taken goes into the store."""
         self._waiting.write()
+
+
+def order_buffer(
+    spec: ComputationSpec, overlay: Overlay, decode: Callable[[str, list[Any]], list[Any]]
+) -> OrderBuffer | None:
+    """Where records wait for the watermark. A version holds for records of its own time."""
+    if isinstance(spec.work, EnrichSpec) and spec.work.waits:
+        until = BEGINNING if spec.work.timeless else None
+        return OrderBuffer(overlay, decode, spec.work.stream, until)
+    return OrderBuffer(overlay, decode) if spec.ordered else None
 
 
 def put_aside(overlay: Overlay, tag: str, batch: Batch, index: int, timestamp: int) -> None:

@@ -24,6 +24,7 @@ from millwheel.core.instants.numbers import (
 from millwheel.core.instants.texts import text_us
 from millwheel.core.model.failures import encodable, in_words
 from millwheel.core.model.records import Values, ints_of, numbers_in, taken
+from millwheel.core.model.times import BEGINNING
 from millwheel.core.pipeline.spec import StreamSpec
 from millwheel.engine.workers.boundaries import passes
 from millwheel.errors import RecordError
@@ -74,9 +75,9 @@ def extent(numbers: Stamps | list[int]) -> tuple[int, int]:
 
 
 class Timestamps:
-    """Reads the timestamps of a stream's records. ``function`` is the loaded ``module:function``,
-    if that is how the stream is declared. Unless it ``states_unit``, numbers that are hardly µs are
-    refused."""
+    """Reads the timestamps of a stream's records; BEGINNING where the stream has none. ``function``
+    is the loaded ``module:function``, if that is how the stream is declared. Unless it
+    ``states_unit``, numbers that are hardly µs are refused."""
 
     def __init__(
         self, spec: StreamSpec, function: Callable[[Any], Any] | None, states_unit: bool = True
@@ -93,6 +94,8 @@ class Timestamps:
 
     def stamps(self, values: list[Any]) -> tuple[Stamps | list[int], dict[int, str]]:
         """:meth:`of`, with an array for many."""
+        if not self._field:
+            return np.full(len(values), BEGINNING), {}
         if self._function is not None:
             return self._by_function(values)
         if len(values) > _FEW:

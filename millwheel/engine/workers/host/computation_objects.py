@@ -23,6 +23,7 @@ from millwheel.core.pipeline.work import (
     TableSpec,
     TopSpec,
 )
+from millwheel.core.ranked.latest import LatestRow, deletion
 from millwheel.core.ranked.ranking import Ranking
 from millwheel.engine.workers.operators.joined import declared_fields, joined
 from millwheel.engine.workers.operators.keyed_joins.interval import interval_join
@@ -47,6 +48,9 @@ def computation_of(
     match spec.work:
         case DeduplicateSpec() as work:
             return deduplicated(work, spec.outputs)
+        case TopSpec(upserts=True, delete=text):
+            condition = language_of(pipeline).compile(text).evaluate if text else None
+            return FirstRows(LatestRow(deletion(condition)), spec.outputs, False)
         case TopSpec() as work:
             ranking = Ranking(work, language_of(pipeline).compile)
             return FirstRows(ranking, spec.outputs, takes_retractions(spec, pipeline))

@@ -9,8 +9,8 @@ failed, so that only the record at fault is set aside.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
-from itertools import groupby, repeat
+from collections.abc import Iterator
+from itertools import groupby
 from operator import attrgetter
 from typing import Any
 
@@ -70,10 +70,7 @@ class BatchOperator(CallbackOperator):
         )
         for number, arrival in enumerate(bundle.arrivals):
             batch = arrival.batch.rows()
-            values = self._handed_out(batch)
-            records: Iterable[Record] = map(
-                Record, batch.keys, values, batch.timestamps, repeat(batch.stream)
-            )
+            records = self._records(batch, arrival.channel)
             if traced:
                 records = list(records)
                 spans |= {

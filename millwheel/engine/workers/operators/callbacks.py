@@ -14,6 +14,7 @@ from operator import length_hint
 from typing import Any, TypeVar
 
 import msgspec
+from msgspec import structs
 
 from millwheel.adapters.ports import StoreView
 from millwheel.api import Computation, Context
@@ -23,7 +24,7 @@ from millwheel.core.model.limits import Limits
 from millwheel.core.model.names import ChannelName
 from millwheel.core.model.records import NO_LABEL, Batch, Domain, Record, Timer
 from millwheel.core.model.timers import Due
-from millwheel.core.model.times import MIN_TIME
+from millwheel.core.model.times import BEGINNING, MIN_TIME
 from millwheel.core.order.labels import NO_USE, LabelUse
 from millwheel.core.pipeline.graph import runs_user_code
 from millwheel.core.pipeline.production_ids import Cause, record_causes, timer_cause
@@ -42,7 +43,8 @@ from millwheel.core.pipeline.work import (
     TopSpec,
     Work,
 )
-from millwheel.core.windows.lateness import late_among
+from millwheel.core.ranked.latest import Located, is_located, table_without_times
+from millwheel.core.windows.lateness import is_behind, late_among
 from millwheel.engine.queries.model import Finding, Query
 from millwheel.engine.workers.boundaries import passes
 from millwheel.engine.workers.bundle.attempts import Attempts, Subject
@@ -58,9 +60,9 @@ from millwheel.engine.workers.bundle.hangs import (
 from millwheel.engine.workers.bundle.operator import Operator
 from millwheel.engine.workers.bundle.record_order import (
     ASIDE_TAG,
-    OrderBuffer,
     Positions,
     label_of,
+    order_buffer,
 )
 from millwheel.engine.workers.delivery.inbox import Arrival
 from millwheel.engine.workers.operators.callback_context import CallbackContext
@@ -139,9 +141,11 @@ class CallbackOperator(Operator):
         self._changes = runs_user_code(spec)
         outputs, passes_on = frozenset(spec.outputs), spec.called is None
         self._context = CallbackContext(outputs, self._state, limits, self._identified, passes_on)
-        self._ordered = _order_buffer(spec, overlay, decode)
+        self._ordered = order_buffer(spec, overlay, decode)
         self._positions = Positions(overlay, decode, labels.follows) if labels.takes else None
         self._labels = labels.gives
+        self._located = is_located(spec.work)
+        self._table = table_without_times(spec.work)
         self._attempts = Attempts(spec, pipeline, _code(spec.work), self._state)
         self._process: Process = instance.process_record
         self._at: Due | _Running | Together | None = None
@@ -254,8 +258,7 @@ class CallbackOperator(Operator):
         context, state, process = self._context, self._state, self._process
         for number, arrival in enumerate(self._at_once(bundle, self._fire_one)):
             batch = arrival.batch.rows()
-            values, times = self._handed_out(batch), batch.timestamps
-            records = map(Record, batch.keys, values, times, repeat(batch.stream))
+            times, records = batch.timestamps, self._records(batch, arrival.channel)
             # Where the iterator stands is where we are: nothing has to be counted for that.
             keys = iter(batch.keys)
             self._at = _Running(batch, arrival.channel, keys)
@@ -299,6 +302,13 @@ class CallbackOperator(Operator):
 
         return positions.rows(rows, batch, bundle, begin, lambda: self._fire_passed(bundle, fire))
 
+    def _records(self, batch: Batch, channel: ChannelName) -> Iterable[Record]:
+        """The records of a batch as calls get them."""
+        parts = batch.keys, self._handed_out(batch), batch.timestamps, repeat(batch.stream)
+        if self._located:
+            return map(Located, *parts, repeat(channel), batch.seqs or repeat(0))
+        return map(Record, *parts)
+
     def _handed_out(self, batch: Batch) -> list[Any]:
         return (
             handed_out(batch, self._decode)
@@ -310,9 +320,23 @@ class CallbackOperator(Operator):
         """The arrivals that are processed in this bundle: none, if they wait for the watermark."""
         if self._ordered is None:
             return bundle.arrivals
+        if self._table:
+            return self._with_table(bundle)
         for arrival in bundle.arrivals:
             self._keep(arrival.batch.rows(), arrival.channel, bundle, fire)
         return []
+
+    def _with_table(self, bundle: Bundle) -> list[Arrival]:
+        """The rows of a table without times; and other records, once all of it is there."""
+        assert self._ordered is not None
+        if is_behind(BEGINNING, bundle.watermark):
+            return bundle.arrivals
+        for arrival in bundle.arrivals:
+            if arrival.batch.stream != self._table:
+                batch = arrival.batch.rows()
+                every = range(len(batch))
+                self._ordered.keep(batch, arrival.channel, bundle, every)
+        return [arrival for arrival in bundle.arrivals if arrival.batch.stream == self._table]
 
     def _keep(self, batch: Batch, channel: ChannelName, bundle: Bundle, fire: Fire) -> None:
         """Put records aside. One that is behind the watermark has waited long enough, and those
@@ -406,17 +430,15 @@ class CallbackOperator(Operator):
         self._fire_due(bundle, fire)
         for number, arrival in enumerate(self._at_once(bundle, fire)):
             batch = arrival.batch.rows()
-            values = self._handed_out(batch)
             causes = (
                 record_causes(batch, arrival.channel) if self._identified else [None] * len(batch)
             )
-            rows = zip(count(), batch.keys, values, batch.timestamps, causes)
+            rows = zip(count(), self._records(batch, arrival.channel), causes)
             watched = _watched(rows, number, bundle)
-            for index, key, value, timestamp, cause in self._coming(watched, batch, bundle, fire):
-                record = Record(key, value, timestamp, batch.stream)
+            for index, record, cause in self._coming(watched, batch, bundle, fire):
+                origin = batch, arrival.channel, index
                 self._attempt(
-                    bundle,
-                    _Call(key, timestamp, record, None, cause, (batch, arrival.channel, index)),
+                    bundle, _Call(record.key, record.timestamp, record, None, cause, origin)
                 )
                 self._settle(bundle, fire)
         self._ring_due(bundle, fire)
@@ -437,9 +459,7 @@ class CallbackOperator(Operator):
         encoded = msgspec.Raw(b"" if record is None else encode_value(record.value))
 
         def as_it_came(record: Record) -> Record:
-            return Record(
-                call.key, self._decode(record.stream, [encoded])[0], call.timestamp, record.stream
-            )
+            return structs.replace(record, value=self._decode(record.stream, [encoded])[0])
 
         def once() -> None:
             if record is not None:
@@ -462,13 +482,6 @@ def _watched(rows: Iterable[T], arrival: int, bundle: Bundle) -> Iterable[T]:
         if bundle.traced is None
         else bundle.traced.watched(rows, arrival, bundle.outputs.lengths)
     )
-
-
-def _order_buffer(spec: ComputationSpec, overlay: Overlay, decode: Decode) -> OrderBuffer | None:
-    """Where records wait for the watermark. A version holds for records of its own time."""
-    if isinstance(spec.work, EnrichSpec) and spec.work.waits:
-        return OrderBuffer(overlay, decode, spec.work.stream)
-    return OrderBuffer(overlay, decode) if spec.ordered else None
 
 
 def _time_of(due: Due, record: Record | None, floor: int) -> int:
@@ -510,6 +523,8 @@ def _code(work: Work) -> str:
             return "deduplicate"
         case RegularJoinSpec() | IntervalJoinSpec():
             return "join"
+        case TopSpec(upserts=True):
+            return "table"
         case TopSpec(by=by):
             return "top" if by else "deduplicate"
         case BranchesSpec():

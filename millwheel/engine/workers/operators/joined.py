@@ -3,19 +3,27 @@ letters of callbacks."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from msgspec import Struct
+from xxhash import xxh3_128_digest
 
-from millwheel.api import Computation, Context, ValueState
+from millwheel.api import Computation, Context, MapState, ValueState
+from millwheel.connect.own_functions import language_of
+from millwheel.core.aggregates.families.rows import content
 from millwheel.core.formats.codec import decode_value, encode_value
 from millwheel.core.model.keys import Key
 from millwheel.core.model.records import Record
+from millwheel.core.pipeline.graph import takes_back
 from millwheel.core.pipeline.joins import Version, known, newer, pairs, pairs_of
 from millwheel.core.pipeline.spec import ComputationSpec, InputSpec, PipelineSpec
 from millwheel.core.pipeline.work import EnrichSpec, JoinKind, JoinSpec, Missing
+from millwheel.core.ranked.latest import Located, deletion
+from millwheel.core.tables.planning import declared_name
+from millwheel.core.windows.panes import as_retraction, retracted
 from millwheel.core.windows.windows import Window
+from millwheel.engine.workers.state.stored_types import Certain
 from millwheel.errors import RecordError
 
 UNMATCHED = "unmatched"
@@ -74,38 +82,121 @@ def ordered(value: Any, fields: tuple[str, ...]) -> Any:
     return {name: value[name] for name in names if name in value}
 
 
+class _Held(Version, Certain, array_like=True):
+    """A version in state. It is never changed in place."""
+
+
 class Enriched(Computation):
-    """Adds to a record the latest value of another stream for its key."""
+    """Adds to a record the latest value of another stream for its key. A value that is taken back,
+    or that ``deletes`` holds for, is none from its time on."""
 
-    version: ValueState[Version] = ValueState(Version)
+    version: ValueState[_Held] = ValueState(_Held)
 
-    def __init__(self, spec: EnrichSpec, outputs: Sequence[str]) -> None:
+    def __init__(
+        self, spec: EnrichSpec, outputs: Sequence[str], deletes: Callable[[Any], Any] | None = None
+    ) -> None:
         self._spec = spec
         self._outputs = tuple(outputs)
+        self._deletes = deletes
 
     def process_record(self, ctx: Context, record: Record) -> None:
         """A new version, or a record to enrich."""
-        spec = self._spec
-        version = self.version.get()
-        if record.stream == spec.stream:
-            if newer(record.timestamp, version):
-                self.version.set(Version(record.timestamp, plain(record.value)))
+        if record.stream == self._spec.stream:
+            self._learn(record)
             return
         fields = plain(record.value)
+        found = self._found(ctx, record, fields)
+        if found is not None:
+            for stream in self._outputs:
+                ctx.produce(stream, {**fields, self._spec.name: found[0]})
+
+    def _learn(self, record: Record) -> None:
+        at, version, back = record.timestamp, self.version.get(), as_retraction(record.value)
+        if back is not None:
+            # Of the one in force alone: another has taken the place of any other, and holds.
+            ends = version is not None and version.at <= at and _alike(version.value, back.value)
+            if ends:
+                self.version.set(_Held(at, None))
+            return
+        value = plain(record.value)
+        if self._deletes is not None and self._deletes(value):
+            value = None
+        position = (record.channel, record.number) if isinstance(record, Located) else None
+        if newer(at, version, position):
+            self.version.set(_Held(at, value, position))
+
+    def _found(self, ctx: Context, record: Record, fields: Any) -> list[Any] | None:
+        """[the value that the record gets]; None if the record is dropped."""
+        spec = self._spec
         if type(fields) is not dict:
             raise RecordError(
                 f"enrich adds the field {spec.name!r}, and a {type(fields).__name__} has no fields"
             )
-        value = known(version, record.timestamp if spec.waits else None)
+        value = known(self.version.get(), record.timestamp if spec.waits else None)
         if value is None and spec.missing is Missing.DROP:
             ctx.count(UNMATCHED)
-            return
+            return None
         if value is None and spec.missing is Missing.DEAD_LETTER:
-            raise RecordError(
-                f"{spec.stream} has said nothing of {record.key!r} up to {record.timestamp}"
-            )
-        for stream in self._outputs:
-            ctx.produce(stream, {**fields, spec.name: value})
+            of = declared_name(spec.stream)
+            raise RecordError(f"{of} has said nothing of {record.key!r} up to {record.timestamp}")
+        return [value]
+
+
+class EnrichedChanges(Enriched):
+    """The same for records of which some take back earlier ones: what was made of such a record is
+    taken back with the value that it got."""
+
+    given: MapState[bytes, list[Any]] = MapState(list)
+    """By records: [the value], or [] for one that was dropped, of each one that is not taken back,
+    in order."""
+    owed: MapState[bytes, int] = MapState(int)
+    """By records: how many were taken back before they came."""
+
+    def process_record(self, ctx: Context, record: Record) -> None:
+        """A new version, a record to enrich, or one that takes back another."""
+        if record.stream == self._spec.stream:
+            self._learn(record)
+            return
+        back = as_retraction(record.value)
+        fields = plain(record.value if back is None else back.value)
+        name = xxh3_128_digest(content(fields))
+        if back is None:
+            self._add(ctx, record, fields, name)
+        else:
+            self._take_back(ctx, fields, name)
+
+    def _add(self, ctx: Context, record: Record, fields: Any, name: bytes) -> None:
+        owed = self.owed.get(name) or 0
+        if owed > 1:
+            self.owed[name] = owed - 1
+        elif owed:
+            del self.owed[name]
+        if owed:
+            return
+        found = self._found(ctx, record, fields)
+        self.given[name] = [*(self.given.get(name) or ()), found or []]
+        if found is not None:
+            for stream in self._outputs:
+                ctx.produce(stream, {**fields, self._spec.name: found[0]})
+
+    def _take_back(self, ctx: Context, fields: Any, name: bytes) -> None:
+        given = self.given.get(name)
+        if not given:
+            if self._spec.missing is Missing.DEAD_LETTER:
+                raise RecordError("takes back a record that got nothing and is a dead letter")
+            self.owed[name] = (self.owed.get(name) or 0) + 1
+            return
+        if len(given) > 1:
+            self.given[name] = given[:-1]
+        else:
+            del self.given[name]
+        for value in given[-1]:
+            for stream in self._outputs:
+                ctx.produce(stream, retracted({**fields, self._spec.name: value}))
+
+
+def _alike(one: Any, other: Any) -> bool:
+    return bool(content(one) == content(plain(other)))
 
 
 def plain(value: Any) -> Any:
@@ -117,7 +208,11 @@ def joined(spec: ComputationSpec, pipeline: PipelineSpec) -> Computation:
     """The computation of a spec with ``join`` and ``window``, or ``enrich``."""
     if isinstance(spec.work, JoinSpec):
         return Joined(spec.work.kind, spec.inputs, spec.outputs, declared_fields(spec, pipeline))
-    return Enriched(spec.work_as(EnrichSpec), spec.outputs)
+    work = spec.work_as(EnrichSpec)
+    condition = language_of(pipeline).compile(work.delete).evaluate if work.delete else None
+    deletes = deletion(condition) if work.upserts else None
+    kind = EnrichedChanges if takes_back(spec, pipeline) else Enriched
+    return kind(work, spec.outputs, deletes)
 
 
 def declared_fields(spec: ComputationSpec, pipeline: PipelineSpec) -> list[tuple[str, ...]]:

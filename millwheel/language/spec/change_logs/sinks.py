@@ -1,4 +1,5 @@
-"""A sink that keeps the newest version of each group knows its rows by the key of the group."""
+"""A sink that keeps the newest version of each group or row knows it by the key of the group or
+table."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ _BY = ("postgres", "delta", "iceberg")
 
 
 def keyed(spec: PipelineSpec) -> PipelineSpec:
-    """The pipeline in which sinks of change logs have the option ``by`` that is left out."""
+    """The pipeline in which sinks of change logs and tables have ``by`` where it is left out."""
     return replace(spec, sinks=tuple(_keyed(sink, spec) for sink in spec.sinks))
 
 
@@ -21,7 +22,9 @@ def _keyed(sink: SinkSpec, spec: PipelineSpec) -> SinkSpec:
         return sink
     makers = [each for each in spec.computations if sink.stream in each.outputs]
     keys = {each.inputs[0].key.fields for each in makers if each.is_change_log and each.inputs}
-    if len(makers) != 1 or len(keys) != 1:
+    if (table := spec.stream(sink.stream).table) is not None:
+        keys.add(table.key.names)
+    if len(makers) != int(table is None) or len(keys) != 1:
         return sink
     (names,) = keys
     if not names:

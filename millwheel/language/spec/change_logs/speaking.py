@@ -8,6 +8,7 @@ go, since nothing would replace its last version. Files may say it themselves (`
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from millwheel.core.pipeline.graph import takes_retractions
@@ -18,7 +19,6 @@ from millwheel.core.pipeline.work import (
     CallbackSpec,
     DeduplicateSpec,
     DictionarySpec,
-    EnrichSpec,
     JoinSpec,
     LookupSpec,
     StepKind,
@@ -33,7 +33,6 @@ _TAKES_VERSIONS = (
     CallbackSpec,
     DeduplicateSpec,
     DictionarySpec,
-    EnrichSpec,
     JoinSpec,
     LookupSpec,
 )
@@ -44,7 +43,7 @@ def decided(spec: PipelineSpec) -> PipelineSpec:
     """The pipeline with the accumulation of each change log."""
     logs = [each for each in spec.computations if _is_open(each)]
     for log in logs:
-        takes_back = any(map(_needs_both, _behind(log, spec)))
+        takes_back = any(map(_needs_both, _behind(log.outputs, spec)))
         takes_back = takes_back or bool(log.work_as(AggregationSpec).having)
         spec = _with(spec, log, takes_back)
     # Whether groups can go depends on the logs above.
@@ -88,16 +87,16 @@ def _needs_both(computation: ComputationSpec) -> bool:
     return undoes(computation)
 
 
-def consumers(log: ComputationSpec, spec: PipelineSpec) -> list[ComputationSpec]:
-    """The computations that get its versions, behind any steps and branches."""
-    behind = _behind(log, spec)
+def consumers(outputs: Sequence[str], spec: PipelineSpec) -> list[ComputationSpec]:
+    """The computations that get the versions in some streams, behind any steps and branches."""
+    behind = _behind(outputs, spec)
     return [each for each in behind if not isinstance(each.work, StepsSpec | BranchesSpec)]
 
 
-def _behind(log: ComputationSpec, spec: PipelineSpec) -> list[ComputationSpec]:
+def _behind(outputs: Sequence[str], spec: PipelineSpec) -> list[ComputationSpec]:
     """Steps and branches included."""
     found: list[ComputationSpec] = []
-    streams, seen = [*log.outputs], set(log.outputs)
+    streams, seen = [*outputs], set(outputs)
     while streams:
         stream = streams.pop()
         for each in spec.computations:

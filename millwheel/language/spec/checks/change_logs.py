@@ -6,7 +6,13 @@ from collections.abc import Container
 
 from millwheel.core.pipeline.graph import retracting_streams
 from millwheel.core.pipeline.spec import ComputationSpec, PipelineSpec
-from millwheel.core.pipeline.work import FOREVER, AggregationSpec, SlicesSpec, TopSpec
+from millwheel.core.pipeline.work import (
+    FOREVER,
+    AggregationSpec,
+    EnrichSpec,
+    SlicesSpec,
+    TopSpec,
+)
 from millwheel.core.windows.panes import Accumulation
 from millwheel.language.spec.change_logs.speaking import consumers, undoes
 from millwheel.language.spec.checks.topology import find
@@ -20,8 +26,18 @@ def check_change_logs(reader: NodeReader, spec: PipelineSpec, top: YamlNode) -> 
         _check_having(reader, log, top)
         if not _changes_rows(log) and (log.windowed is None or not _speaks_again(log)):
             continue
-        for each in consumers(log, spec):
+        for each in consumers(log.outputs, spec):
             _check_consumer(reader, log, each, top)
+    for stream in spec.streams:
+        for each in consumers((stream.name,), spec) if stream.table is not None else ():
+            if _goes_by_time(each):
+                word = _by_time(each)
+                reader.bad(
+                    find(top, "computations", each.name, word),
+                    f"its input comes from the table {stream.name!r}, of whose rows chance decides"
+                    f" which changes there are, and when; leave out {word}, or leave out table"
+                    " where every record counts",
+                )
 
 
 def _speaks_again(computation: ComputationSpec) -> bool:
@@ -41,7 +57,7 @@ def _check_consumer(
 ) -> None:
     if reader.problems.concerns(f"computations.{consumer.name}"):
         return
-    word = "slices" if isinstance(consumer.work, SlicesSpec) else "window"
+    word = _by_time(consumer)
     node = find(top, "computations", consumer.name, word)
     if (log.is_change_log or _changes_rows(log)) and _goes_by_time(consumer):
         reader.bad(
@@ -50,7 +66,11 @@ def _check_consumer(
             f" which there are, and when; leave out {word}"
             + (f", or give {log.name!r} a window" if log.is_change_log else ""),
         )
-    elif log.firing.accumulation == Accumulation.ACCUMULATING.value and undoes(consumer):
+    elif (
+        log.firing.accumulation == Accumulation.ACCUMULATING.value
+        and undoes(consumer)
+        and not _takes_as_versions(consumer, log)
+    ):
         reader.problems.warn(
             node.line,
             node.path,
@@ -78,6 +98,15 @@ def check_kept_versions(
                 f"each version of the change log {log.name!r} becomes a row here, and the last of a"
                 " group counts; a sink with mode: upsert keeps that alone",
             )
+
+
+def _takes_as_versions(consumer: ComputationSpec, log: ComputationSpec) -> bool:
+    """Whether each version holds there until the next one."""
+    return isinstance(consumer.work, EnrichSpec) and consumer.work.stream in log.outputs
+
+
+def _by_time(computation: ComputationSpec) -> str:
+    return "slices" if isinstance(computation.work, SlicesSpec) else "window"
 
 
 def _goes_by_time(computation: ComputationSpec) -> bool:

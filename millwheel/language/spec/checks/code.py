@@ -19,6 +19,7 @@ from millwheel.core.machines.triggered import TriggeredMachine
 from millwheel.core.pipeline.graph import retracting_streams, takes_retractions
 from millwheel.core.pipeline.spec import (
     ComputationSpec,
+    InputSpec,
     KeyKind,
     PipelineSpec,
     SinkSpec,
@@ -28,7 +29,6 @@ from millwheel.core.pipeline.work import (
     CallbackSpec,
     DeduplicateSpec,
     DictionarySpec,
-    EnrichSpec,
     IntervalJoinSpec,
     JoinSpec,
     LookupSpec,
@@ -65,7 +65,6 @@ _CANNOT_UNDO: Mapping[type[Work], str] = {
     DictionarySpec: "dictionary",
     JoinSpec: "join",
     IntervalJoinSpec: "join",  # a row may be taken back when it is no longer kept
-    EnrichSpec: "enrich",
     LookupSpec: "enrich",
 }
 """Work that could not undo the effect of a record that is taken back, as it is called in a file."""
@@ -238,12 +237,21 @@ class CodeChecks:
                 " {by: [version desc], k: 1}",
                 *("computations", computation.name, "deduplicate"),
             )
-        if word is not None and takes_retractions(computation, self._spec):
+        if word is not None and any(map(self._of_table, computation.inputs)):
+            self._bad(
+                f"its input is a table, whose rows are taken back, which {word}"
+                f" cannot undo; leave out table if every record counts",
+                *("computations", computation.name, word),
+            )
+        elif word is not None and takes_retractions(computation, self._spec):
             self._bad(
                 f"its input carries retractions (accumulation: retracting), which {word} cannot"
                 f" undo; {word} before the retracting window, or make the window accumulating",
                 *("computations", computation.name, word),
             )
+
+    def _of_table(self, given: InputSpec) -> bool:
+        return self._spec.stream(given.stream).table is not None
 
     def _slices(self, computation: ComputationSpec) -> None:
         """Aggregators can be made. Slices keep no records: each must be able to take out again what

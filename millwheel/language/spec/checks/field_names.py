@@ -94,6 +94,11 @@ def _streams(names: Sequence[str]) -> str:
 
 def _uses(spec: PipelineSpec) -> Iterator[_Use]:
     compile_text = named_alone(spec.functions).compile
+    for stream in spec.streams:
+        if stream.table is not None:
+            at, text = ("streams", stream.name, "table"), stream.table.delete
+            yield from _of_key(compile_text, stream.table.key, stream.name, (*at, "key"))
+            yield from _named(compile_text, text, (stream.name,), (*at, "delete"))
     for computation in spec.computations:
         path = ("computations", computation.name)
         for node_input in computation.inputs:

@@ -61,7 +61,7 @@ def check_endless(reader: NodeReader, spec: PipelineSpec, top: YamlNode) -> None
     endless = {
         f"source.{stream.name}"
         for stream in spec.streams
-        if stream.source and _never_ends(stream.source)
+        if stream.source and never_ends(stream.source)
     }
     for computation in spec.computations:
         held = sorted(endless & graph.roots(computation.name))
@@ -137,7 +137,8 @@ def _windows_of(
             yield from _windows_of(node_input.stream, producers, seen)
 
 
-def _never_ends(source: SourceSpec) -> bool:
+def never_ends(source: SourceSpec) -> bool:
+    """Whether a source has records for as long as anybody reads it."""
     if source.kind == "generator":
         return not source.options.get("count")
     if source.kind == "kafka":

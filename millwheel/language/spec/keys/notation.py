@@ -31,12 +31,17 @@ from millwheel.language.spec.reading.reader import NodeReader, is_expression
 BY_RECORD = KeySpec(KeyKind.RECORD)
 _ALL = "all"
 _NAMED = "{day: \"trunc(ts, '1d')\"}"
+KEY_SHAPES: tuple[Items, Entries] = (
+    Items(Text("path")),
+    Entries(ExpressionText("lower(path)"), _NAMED),
+)
+"""How a key may be written."""
 KEY = FilePart(
     "{key: path}",
     {
         "key": Field(
             "",
-            Own((Items(Text("path")), Entries(ExpressionText("lower(path)"), _NAMED))),
+            Own(KEY_SHAPES),
             "fields, [named expressions](pipeline.md#keys), a function of yours, or `all`: one"
             " group of everything",
             default="[the key of the producer](pipeline.md#input)",
@@ -62,7 +67,7 @@ def read_input_key(reader: NodeReader, node: YamlNode) -> KeySpec:
         return BY_RECORD
     fields = KEY.nodes(reader, node)
     nulls = KEY.fields["null_key"].value(reader, fields.get("null_key"), False)
-    key = _read_key(reader, fields["key"]) if "key" in fields else BY_RECORD
+    key = read_key(reader, fields["key"]) if "key" in fields else BY_RECORD
     if not nulls:
         return key
     if not key.fields and not reader.problems.concerns(node.path):
@@ -79,7 +84,8 @@ _WHY_NO_NULLS = {
 }
 
 
-def _read_key(reader: NodeReader, key: YamlNode) -> KeySpec:
+def read_key(reader: NodeReader, key: YamlNode) -> KeySpec:
+    """What stands behind ``key:``; BY_RECORD if it cannot be read."""
     if isinstance(key.value, dict):
         return _named(reader, key)
     if isinstance(key.value, list):

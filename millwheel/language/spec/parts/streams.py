@@ -12,6 +12,7 @@ from millwheel.connect.built_in import SOURCES
 from millwheel.connect.python_objects import OBJECT_NAME
 from millwheel.core.pipeline.spec import DEAD_LETTERS, SourceSpec, StreamSpec
 from millwheel.language.spec.parts.on_error import ON_ERROR
+from millwheel.language.spec.ranked.tables import TABLE, read_table
 from millwheel.language.spec.reading.kinds import Kind, Kinds, read_kind
 from millwheel.language.spec.reading.nodes import YamlNode
 from millwheel.language.spec.reading.parts import (
@@ -97,7 +98,7 @@ STREAM = FilePart(
             Short("field", _TIMESTAMP),
             "the field with [the time when a record happened](pipeline.md#timestamp), or `arrival`:"
             " the time at which it is read",
-            default="required with a source (`ts` for the generator)",
+            default="required with a source (`ts` for the generator), but for a `table` that ends",
         ),
         "id": Field(
             MERGED,
@@ -111,6 +112,7 @@ STREAM = FilePart(
             "[how far out of order records may come](pipeline.md#watermark)",
             default="in order",
         ),
+        "table": TABLE,
         "schema": Field(
             "schema",
             ObjectName("records:Click"),
@@ -146,9 +148,11 @@ def read_stream(
     kind = _source(reader, fields, origin)
     if "source" not in fields:
         _refuse_without_source(reader, fields)
+    source = SourceSpec(kind.name, kind.options) if kind else None
     spec = StreamSpec(
         name=name,
-        source=SourceSpec(kind.name, kind.options) if kind else None,
+        source=source,
+        table=read_table(reader, fields, source),
         where=reader.where(node),
         **_timestamp(reader, node, fields, kind),
         **STREAM.values(reader, fields),
@@ -228,7 +232,7 @@ def _timestamp(
     if timestamp_node is None and generated:
         return {"timestamp": _GENERATOR_TIMESTAMP}
     if timestamp_node is None:
-        if "source" in fields:
+        if "source" in fields and "table" not in fields:
             text = "name the field with a record's event time: write timestamp: FIELD"
             reader.missing(node, "timestamp", text)
         return {"states_unit": False}

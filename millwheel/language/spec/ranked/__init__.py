@@ -1,1 +1,1 @@
-"""How rows in order are written: ``top:``, and ``deduplicate:`` with ``keep``."""
+"""How rows in order are written: ``top:``, ``deduplicate:`` with ``keep``, and ``table:``."""

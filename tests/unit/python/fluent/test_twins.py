@@ -26,6 +26,8 @@ streams:
   made: {source: {generator: {rate: 5, count: 10, factory: "codes:make"}}, id: {field: id,
     horizon: 5m}}
   sent: {source: {injection: {}}, timestamp: ts}
+  people: {source: {injection: {}}, timestamp: ts, table: {key: [a, b], delete: gone}}
+  places: {source: {files: {path: c, format: csv}}, table: a}
   slim: {fields: {path: str, kb: float}}
 computations:
   slim:
@@ -144,6 +146,14 @@ computations:
     trigger: {all: [{after_count: 3}, {after_percentile_watermark: 0.9},
       {after_processing_time: 5s}]}
     output: ever
+  living:
+    input: {people: {key: a}}
+    aggregate: {n: count}
+    output: living
+  placed:
+    input: {sent: {key: a}, places: {key: a}}
+    enrich: {with: places}
+    output: placed
   watch:
     input: {bursts: {}, late_words: {key: word}}
     callback: codes:Watch
@@ -174,6 +184,9 @@ hits = p.read(
 )
 made = p.read("made", GeneratorSource(rate=5, count=10, factory=make), id="id", id_horizon="5m")
 sent = p.read("sent", InjectionSource(), timestamp="ts")
+people = p.read("people", InjectionSource(), timestamp="ts",
+  table={"key": ["a", "b"], "delete": "gone"})
+places = p.read("places", FileSource("c", "csv"), table="a")
 p.stream("slim", fields={"path": str, "kb": "float"})
 slim = hits.key_by("path", "size").map({"path": "path", "kb": "size / 1000"}, output="slim",
   shards=4)
@@ -226,6 +239,8 @@ numbers.key_by("kb").unique_visitors("path", every="1h", approximate=True, outpu
 (sent.window(Global())
     .trigger(AfterAll(AfterCount(3), AfterPercentileWatermark(0.9), AfterProcessingTime("5s")))
     .aggregate({"n": agg.count()}, output="ever"))
+people.key_by("a").aggregate({"n": "count"}, output="living")
+sent.key_by("a").enrich(places.key_by("a"), name="placed")
 alerts, trace = p.flatten(bursts, p.stream("late_words").key_by("word")).process(
     Watch, name="watch", output=["alerts", "trace"],
     options={"limit": 3, "names": ["a", "b"], "more": {"x": None, "y": True}},

@@ -74,9 +74,10 @@ streams:
     source: {{files: {{path: "{tmp_path}/*.jsonl", format: jsonl}}}}
     timestamp: {{field: t, unit: s}}
   sent: {{source: {{injection: {{}}}}, timestamp: at}}
+  rows: {{source: {{files: {{path: "{tmp_path}/b.jsonl", format: jsonl}}}}, table: t}}
 computations:
   m: {{input: [hits, sent], map: {{n: t}}, output: m}}
-sinks: {{m: {{stdout: {{}}}}}}
+sinks: {{m: {{stdout: {{}}}}, rows: {{stdout: {{mode: changelog}}}}}}
 """
     )
     done = CliRunner().invoke(app, ["lateness", str(file)])
@@ -84,3 +85,4 @@ sinks: {{m: {{stdout: {{}}}}}}
     assert "a.jsonl: 50.000% late; 1m for 0.1 %" in done.output
     assert "b.jsonl: none late; 0s for 0.1 %" in done.output
     assert "! sent: its records would be made up" in done.output
+    assert "! rows: no record is late, since none has a time" in done.output

@@ -193,3 +193,23 @@ def test_a_callback_whose_keys_several_partitions_may_feed_is_marked_with_the_cu
     assert mark in lines("'*.jsonl'")
     assert not [line for line in lines("in.jsonl") if "arrival" in line]
     assert not [line for line in lines("'*.jsonl'", "order_by: timestamp, ") if "arrival" in line]
+
+
+def test_a_table_tells_what_its_rows_are_and_what_waits_for_them() -> None:
+    picture = picture_of(
+        load(
+            "pipeline: p\nstreams:\n"
+            "  users: {source: {injection: {}}, timestamp: at, table: {key: id, delete: gone}}\n"
+            "  sides: {source: {files: {path: s.jsonl, format: jsonl}}, table: id}\n"
+            "computations:\n  e: {input: {users: {key: id}, sides: {key: id}},"
+            " enrich: {with: sides}, output: e}\n"
+            "sinks: {e: {stdout: {mode: changelog}}}\n"
+        )
+    )
+    assert picture.box("table.users").lines[:2] == (
+        "the row of each key: the last record by time, then by its place in the source",
+        "none where gone",
+    )
+    source = picture.box("source.events.sides").lines
+    assert "rows without times; what needs them waits for the last" in source
+    assert "sides from sides once all of it is there; without: null" in picture.box("e").lines

@@ -1,14 +1,18 @@
-"""The first records of each key, as a change log: ``top:``, and ``deduplicate:`` with ``keep``."""
+"""The first records of each key, as a change log: ``top:``, ``deduplicate:`` with ``keep``, and the
+rows of ``table:``."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
+from msgspec import structs
+
 from millwheel.api import Computation, Context, ValueHandle, ValueState
 from millwheel.core.aggregates.families.rows import Entry
 from millwheel.core.formats.codec import decode_value, encode_value
 from millwheel.core.model.records import Record
+from millwheel.core.ranked.latest import LatestRow
 from millwheel.core.ranked.ranking import Ranking
 from millwheel.core.windows.panes import retracted
 
@@ -21,7 +25,9 @@ class FirstRows(Computation):
     first: ValueState[list[Any]] = ValueState(list)
     owed: ValueState[list[Any]] = ValueState(list)
 
-    def __init__(self, ranking: Ranking, outputs: tuple[str, ...], takes_back: bool) -> None:
+    def __init__(
+        self, ranking: Ranking | LatestRow, outputs: tuple[str, ...], takes_back: bool
+    ) -> None:
         self._ranking = ranking
         self._outputs = outputs
         self._takes_back = takes_back
@@ -66,5 +72,4 @@ def _plain(record: Record) -> Record:
     """The record with a value as it comes back from state: an object is a map."""
     if isinstance(record.value, dict):
         return record
-    value = decode_value(encode_value(record.value))
-    return Record(record.key, value, record.timestamp, record.stream)
+    return structs.replace(record, value=decode_value(encode_value(record.value)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgspec
 import pytest
 
 from millwheel.connect.connectors.kafka.client import Complaints
@@ -156,6 +157,27 @@ def test_an_update_is_two_records_and_tombstones_are_nothing(kafka: FakeKafka) -
     ]
     assert "the table was truncated" in rejects[0][1]
     assert read_on(read, 24)[0] == [28]
+
+
+def test_a_tombstone_deletes_in_its_turn_whatever_class_rows_have(kafka: FakeKafka) -> None:
+    class Row(msgspec.Struct):
+        v: int
+        k: str
+
+    log = Log([b'{"v": 1}', None, b'{"v": 2}', b""], 10)  # type: ignore[list-item]
+    log.keys.update(dict.fromkeys(range(10, 14), b"a"))
+    kafka.logs[SHARE] = log
+    options = KafkaSourceOptions(
+        brokers="b:1", topics=["clicks"], tombstones="delete", key_field="k"
+    )
+    consuming = Consuming("b:1", {}, options.isolation, Complaints("b:1"))
+    forms = Forms(build_decoder(options.form(), "", {}), Row, Extras("k", None, None))
+    chunk = KafkaReader(consuming, SHARE, options, forms).read(10, 9)
+    one, gone, two = chunk.values
+    assert (one.v, two.v, one.k) == (1, 2, "a")
+    assert (gone["k"], gone["__deleted__"]) == ("a", True)
+    assert chunk.positions == [11, 12, 13]
+    assert [reject.position for reject in chunk.rejects] == [14], "an empty value is none"
 
 
 PARENT = f"00-{'a' * 32}-{'c' * 16}-01"

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from millwheel.core.instants.numbers import LIMIT_US, NO_UNIT
+from millwheel.core.instants.numbers import LIMIT_US, NO_UNIT, datetime_us
+from millwheel.core.model.times import BEGINNING
 from millwheel.core.pipeline.spec import StreamSpec
 from millwheel.engine.workers.delivery.timestamps import Timestamps, column_of, field_of
 
@@ -30,6 +31,12 @@ def test_whole_numbers_are_taken_in_their_unit() -> None:
     assert read({"ts": 1}, {"ts": -2}) == ([1, -2], {})
     assert read({"ts": 1}, {"ts": 2}, unit_us=1000) == ([1000, 2000], {})
     assert read() == ([], {})
+
+
+def test_rows_of_a_table_without_times_have_always_been_there() -> None:
+    timestamps = Timestamps(StreamSpec("s"), None)
+    assert timestamps.of([{"ts": 5}, {}]) == ([BEGINNING] * 2, {})
+    assert datetime_us(datetime.min.replace(tzinfo=timezone.utc)) == BEGINNING
 
 
 @pytest.mark.parametrize(

@@ -277,3 +277,113 @@ def test_enrichment_survives_crashes(folder: Path) -> None:
         )
         > 3
     )
+
+
+# --- enrich: tables and retractions
+
+
+TABLES = """
+pipeline: joins
+streams:
+  shown: {source: {injection: {}}, timestamp: {field: at, unit: us}, table: what}
+  clicked:
+    source: {injection: {}}
+    timestamp: {field: at, unit: us}
+    table: {key: ad, delete: gone}
+  sizes: {source: {files: {path: s.jsonl, format: jsonl}}, table: ad}
+computations:
+  matched:
+    input: {shown: {key: ad}, OTHER: {key: ad}}
+    enrich: {with: OTHER, as: other, missing: MISSING}
+    output: matched
+sinks: {matched: {stdout: {mode: changelog}}}
+"""
+
+
+def of_tables(folder: Path, other: str, missing: str = "keep") -> Path:
+    path = folder / "tables.yaml"
+    path.write_text(TABLES.replace("OTHER", other).replace("MISSING", missing))
+    return path
+
+
+def version(at: int, n: int, gone: bool = False) -> Row:
+    return {"at": at, "ad": 1, "n": n, "gone": gone}
+
+
+def test_a_deleted_row_is_no_version_from_its_time_on(tmp_path: Path) -> None:
+    with PipelineHarness(of_tables(tmp_path, "clicked")) as harness:
+        harness.push("clicked", [version(5, 1), version(8, 0, gone=True), version(12, 2)])
+        harness.push("shown", [row(at, what=str(at)) for at in (4, 5, 7, 8, 11, 12)])
+        harness.advance_watermark(20)
+        got = harness.take("matched")
+    assert [(each["at"], each["other"] and each["other"]["n"]) for each in got] == [
+        (4, None),
+        (5, 1),
+        (7, 1),
+        (8, None),
+        (11, None),
+        (12, 2),
+    ]
+
+
+@pytest.mark.parametrize("missing", ["keep", "drop"])
+def test_what_is_taken_back_is_taken_back_with_its_version(missing: str, tmp_path: Path) -> None:
+    """``shown`` is a table itself: a row that changes takes its result back."""
+    with PipelineHarness(of_tables(tmp_path, "clicked", missing)) as harness:
+        harness.push("clicked", [version(5, 1), version(9, 2)])
+        harness.push("shown", [row(3, what="none"), row(6, what="x")])
+        harness.advance_watermark(7)
+        first = harness.take("matched")
+        assert [each["other"] and each["other"]["n"] for each in first] == (
+            [None, 1] if missing == "keep" else [1]
+        )
+        harness.crash()
+        harness.push("shown", [row(10, what="x"), row(11, what="none")])
+        harness.advance_watermark(20)
+        got = harness.take("matched")
+    backs = [each for each in got if "__retraction__" in each]
+    assert [{k: v for k, v in each.items() if k != "__retraction__"} for each in backs] == first[
+        ::-1
+    ]
+    assert [each["other"]["n"] for each in got if each not in backs] == [2, 2]
+
+
+def test_a_version_that_is_taken_back_ends(tmp_path: Path) -> None:
+    path = tmp_path / "p.yaml"
+    path.write_text(
+        HEAD.replace(", clicked: {key: ad}", ", best: {key: ad}")
+        + "    enrich: {with: best}\n"
+        + "  best: {input: {clicked: {key: what}}, top: {by: [n desc], k: 1}, output: best}\n"
+    )
+    with PipelineHarness(path) as harness:
+        harness.push("clicked", {**row(2, ad=1), "n": 1})
+        harness.push("clicked", {**row(6, ad=2), "n": 5})
+        harness.push("shown", [row(at, ad=1) for at in (3, 7)])
+        harness.advance_watermark(20)
+        got = harness.read("matched")
+    assert [each["best"] and each["best"]["n"] for each in got] == [1, None]
+
+
+@pytest.mark.parametrize("crash_every", [None, 3, 5])
+def test_a_table_without_times_is_waited_for_and_no_longer(
+    crash_every: int | None, tmp_path: Path
+) -> None:
+    with PipelineHarness(of_tables(tmp_path, "sizes"), crash_every=crash_every) as harness:
+        harness.push("shown", [row(4, what="x"), row(5, what="y")])
+        harness.push("sizes", {"ad": 1, "n": 1}, key="b")
+        harness.push("sizes", {"ad": 1, "n": 2}, key="b")
+        harness.push("sizes", {"ad": 1, "n": 3}, key="a")
+        harness.advance_watermark(50, "shown")
+        assert harness.take("matched") == []
+        harness.finish("sizes")
+        assert sorted((each["at"], each["other"]["n"]) for each in harness.take("matched")) == [
+            (4, 2),
+            (5, 2),
+        ]
+        harness.push("shown", [row(60, what="z"), row(61, ad=7, what="y")])
+        got = harness.take("matched")
+    assert [(each["at"], each["other"] and each["other"]["n"]) for each in got] == [
+        (60, 2),
+        (5, 2),
+        (61, None),
+    ]

@@ -55,4 +55,4 @@ def test_its_consumers_stand_behind_steps_and_branches(check: Any) -> None:
         + "  d: {input: out, branch: {some: n > 1, rest: otherwise}}\n"
         + "  e: {input: {rest: {key: n}}, aggregate: {users: count}, output: r}\n"
     )
-    assert [each.name for each in consumers(spec.computations[0], spec)] == ["e"]
+    assert [each.name for each in consumers(spec.computations[0].outputs, spec)] == ["e"]

@@ -162,3 +162,20 @@ sinks:
         warnings = check_pipeline(folder / "p.yaml")[1]
         assert len(warnings) == len(words)
         assert all(word in said for word, said in zip(words, warnings, strict=True))
+
+
+def test_the_fields_of_a_table_are_checked(folder: Path) -> None:
+    (folder / "named_fields.py").write_text(CODE)
+    table = "table: {key: pgae, delete: sise > 1}"
+    text = (
+        "pipeline: p\nstreams: {clicks: {source: {injection: {}}, timestamp: at, TYPES, TABLE}}\n"
+    )
+    text += "sinks: {clicks: {stdout: {mode: changelog}}}\n"
+    file = folder / "p.yaml"
+    file.write_text(text.replace("TYPES", SOME).replace("TABLE", table))
+    said = "\n".join(check_pipeline(file)[1])
+    assert "clicks.table.key: the stream 'clicks' has no declared field 'pgae'" in said
+    assert "clicks.table.delete: the stream 'clicks' has no declared field 'sise'" in said
+    file.write_text(text.replace("TYPES", CLASS).replace("TABLE", table))
+    with pytest.raises(PipelineError, match=r"clicks.table.key: .* no field 'pgae'"):
+        check_pipeline(file)

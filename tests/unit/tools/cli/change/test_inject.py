@@ -18,9 +18,11 @@ PIPELINE = """
 pipeline: p
 streams:
   clicks: {source: {injection: {}}, timestamp: t}
+  users: {source: {injection: {}}, timestamp: t, id: n, table: u}
   files: {source: {files: {path: x, format: jsonl}}, timestamp: t}
 sinks:
   clicks: {stdout: {}}
+  users: {stdout: {mode: changelog}}
   files: {stdout: {}}
 """
 
@@ -32,10 +34,11 @@ def test_only_injection_sources_take_records_from_outside(tmp_path: Path) -> Non
     root.mkdir()
     file = tmp_path / "home" / "p.yaml"
     ship(file, {}, root, load_pipeline(file))
-    id_field(str(root), "clicks")
+    assert id_field(str(root), "clicks") == ""
+    assert id_field(str(root), "users") == id_field(str(root), "events.users") == "n"
     for stream in ("files", "nothing"):
         with pytest.raises(
-            SetupError, match=f"no injected records for '{stream}': it accepts clicks"
+            SetupError, match=f"no injected records for '{stream}': it accepts clicks, users"
         ):
             id_field(str(root), stream)
 

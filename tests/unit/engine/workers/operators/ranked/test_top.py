@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections import Counter
 from pathlib import Path
@@ -107,3 +108,81 @@ def test_by_time_nothing_can_be_chosen_of_a_change_log(tmp_path: Path) -> None:
     )
     with pytest.raises(PipelineError, match="write top with an order of its own"):
         PipelineHarness(written(tmp_path, behind))
+
+
+TABLE = """pipeline: p
+streams:
+  users:
+    source: {injection: {}}
+    timestamp: {field: at, unit: us}
+    watermark: {max_delay: 0s}
+    table: {key: id, delete: "op == 'd'"}
+computations:
+  cities: {input: {users: {key: city}}, aggregate: {n: count}, output: cities}
+sinks: {cities: {stdout: {mode: changelog}}}
+"""
+
+
+def user(id: int, at: int, city: str, op: str = "u") -> dict[str, Any]:
+    return {"id": id, "at": at, "city": city, "op": op}
+
+
+def standing(values: list[Any]) -> Counter[str]:
+    """What is left of rows and retractions, by their content."""
+    found: Counter[str] = Counter()
+    for value in values:
+        back = as_retraction(value)
+        row = value if back is None else back.value
+        found[json.dumps(row, sort_keys=True)] += 1 if back is None else -1
+    assert min(found.values(), default=0) >= 0
+    return +found
+
+
+def texts(rows: list[dict[str, Any]]) -> Counter[str]:
+    return Counter(json.dumps(row, sort_keys=True) for row in rows)
+
+
+def test_a_table_follows_its_rows_whatever_comes_late_or_goes(tmp_path: Path) -> None:
+    (tmp_path / "p.yaml").write_text(TABLE)
+    with PipelineHarness(tmp_path / "p.yaml") as harness:
+        harness.push("users", [user(1, 5, "a"), user(2, 5, "a"), user(1, 5, "b")])
+        assert harness.take("users") == [user(1, 5, "b"), user(2, 5, "a")]
+        assert standing(harness.read("cities")) == texts(
+            [{"city": "a", "n": 1}, {"city": "b", "n": 1}]
+        )
+        harness.advance_watermark(100)
+        harness.push("users", [user(1, 4, "late"), user(2, 7, "", "d"), user(3, 3, "late")])
+        assert harness.take("users") == [
+            {**user(2, 5, "a"), "__retraction__": 1},
+            user(3, 3, "late"),
+        ]
+        harness.crash()
+        harness.push("users", user(2, 6, "before it went"))
+        assert harness.take("users") == []
+        assert standing(harness.read("cities")) == texts(
+            [{"city": "b", "n": 1}, {"city": "late", "n": 1}]
+        )
+        assert harness.counters.get("late", 0) == 0
+
+
+def test_of_one_time_the_last_in_the_source_is_the_row_however_it_is_read(tmp_path: Path) -> None:
+    (tmp_path / "p.yaml").write_text(TABLE)
+    rows = [user(1, 5, city) for city in "zabz"] + [user(1, 5, "m")]
+    found = []
+    for size, crash_every in ((1, None), (5, None), (2, 3)):
+        with PipelineHarness(tmp_path / "p.yaml", crash_every=crash_every) as harness:
+            for start in range(0, len(rows), size):
+                harness.push("users", rows[start : start + size], key="p2")
+            harness.push("users", user(1, 5, "first partition"), key="p1")
+            found.append(standing(harness.read("users")))
+    assert found == [texts([user(1, 5, "m")])] * 3
+
+
+def test_a_row_that_cannot_be_judged_is_a_dead_letter_and_the_others_count(tmp_path: Path) -> None:
+    (tmp_path / "p.yaml").write_text(TABLE)
+    with PipelineHarness(tmp_path / "p.yaml") as harness:
+        harness.push("users", [user(1, 5, "a"), {"id": 1, "at": 9, "city": "b"}, user(2, 6, "c")])
+        assert harness.read("users") == [user(1, 5, "a"), user(2, 6, "c")]
+        [letter] = harness.read("dead_letters")
+        assert (letter["computation"], letter["stream"]) == ("table.users", "events.users")
+        assert "table failed 3 times" in letter["reason"]

@@ -1,0 +1,90 @@
+"""The row of a key of a table: the last record by time, of one time the last in its source.
+
+What a key has had counts after its row has gone, too: an earlier record may still come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from millwheel.core.aggregates.families.rows import Entry, content
+from millwheel.core.model.records import Record
+from millwheel.core.pipeline.work import EnrichSpec, TopSpec, Work
+
+_Row = tuple[Any, int]
+DELETED_FIELD = "__deleted__"
+"""A field that is true in the record of a message without a value: its key has no row."""
+_GONE = 2  # Fixed: parts of an entry without a row
+
+
+class Located(Record[Any], gc=False):
+    """A record with its position: the ``channel`` of its partition, and its number there."""
+
+    channel: str = ""
+    number: int = 0
+
+
+def table_without_times(work: Work) -> str:
+    """The stream of a table without times that records are enriched with; "" for none."""
+    return work.stream if isinstance(work, EnrichSpec) and work.timeless else ""
+
+
+def is_located(work: Work) -> bool:
+    """Whether calls get the positions of records in their source."""
+    return bool(table_without_times(work)) or (isinstance(work, TopSpec) and work.upserts)
+
+
+def deletion(condition: Callable[[Any], Any] | None) -> Callable[[Any], bool]:
+    """Whether a record says that its key has no row: that of a message without a value, or one that
+    satisfies ``condition``."""
+
+    def deletes(value: Any) -> bool:
+        if type(value) is dict and value.get(DELETED_FIELD) is True:
+            return True
+        return condition is not None and bool(condition(value))
+
+    return deletes
+
+
+class LatestRow:
+    """What becomes of the row of a key. An entry is [position, time] and, unless the row has gone,
+    itself; a list of entries has one at most. ``deletes`` tells of a record whether its key has no
+    row."""
+
+    def __init__(self, deletes: Callable[[Any], bool]) -> None:
+        self._deletes = deletes
+
+    def added(self, kept: list[Entry], records: Sequence[Record]) -> list[Entry]:
+        """The entry after some located records; ``kept`` itself where they are all before it.
+        Raises RecordError for a record that ``deletes`` cannot judge."""
+        # Each is judged, whichever is the last: who comes together must not decide what is a dead
+        # letter. See test_each_record_is_judged_however_they_come_together.
+        gone = [self._deletes(each.value) for each in records]
+        last = max(range(len(records)), key=lambda index: _position(records[index]))
+        position = _position(records[last])
+        if kept and position < kept[0][0]:
+            return kept
+        entry = [position, records[last].timestamp]
+        return [entry if gone[last] else [*entry, records[last].value]]
+
+    def changed(
+        self, kept: list[Entry], owed: list[Entry], records: Sequence[Record]
+    ) -> tuple[list[Entry], list[Entry]]:
+        """The source of a table takes nothing back."""
+        return self.added(kept, records), owed
+
+    def differences(
+        self, before: Sequence[Entry], after: Sequence[Entry]
+    ) -> tuple[list[Any], list[_Row]]:
+        """(the row that is taken back, the new row), none or one of each. A row whose content stays
+        is in neither."""
+        old, new = ([each for each in side if len(each) > _GONE] for side in (before, after))
+        if old and new and content(old[0][2]) == content(new[0][2]):
+            return [], []
+        return [entry[2] for entry in old], [(entry[2], entry[1]) for entry in new]
+
+
+def _position(record: Record) -> list[Any]:
+    assert isinstance(record, Located)
+    return [record.timestamp, record.channel, record.number]
