@@ -8,6 +8,7 @@ lateness, the last pane is emitted and the state is deleted.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from operator import itemgetter
 from typing import Any
 
 import msgspec
@@ -38,10 +39,12 @@ from millwheel.core.windows.panes import (
 from millwheel.core.windows.requests import Requests
 from millwheel.core.windows.state import CLOSED, SPOKEN, WindowState
 from millwheel.core.windows.triggers import Default
-from millwheel.core.windows.windows import OfInput, Window
+from millwheel.core.windows.windows import Forever, Global, OfInput, Window
 from millwheel.errors import RecordError
 
 _encode = msgspec.msgpack.Encoder().encode
+_TIME = itemgetter(0)
+"""Of a kept record."""
 
 
 class TriggeredMachine:
@@ -57,6 +60,7 @@ class TriggeredMachine:
         self._undoes = windowing.takes_retractions
         self._keeps = windowing.takes_retractions and not aggregation.subtracts
         window = windowing.window
+        self._is_whole = isinstance(window, Forever | Global)
         stated_in = window.window_of if isinstance(window, OfInput) else None
         self._stated_in = windowing.stated_in or stated_in
 
@@ -167,6 +171,12 @@ class TriggeredMachine:
     def _drop_kept(self, own: WindowState, gone: Gone, call: Call) -> bool:
         if [gone.timestamp, gone.value] in own.kept:
             own.kept.remove([gone.timestamp, gone.value])
+            return True
+        # Rows of tables, joins and top go when something else comes, at the time of that. See
+        # mistake rows_are_taken_back_at_their_own_time_alone.
+        alike = [each for each in own.kept if each[1] == gone.value] if self._is_whole else []
+        if alike:
+            own.kept.remove(min(alike, key=_TIME))
             return True
         self._not_held(gone, call)
         return False

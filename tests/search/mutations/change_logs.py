@@ -6,7 +6,8 @@ from typing import Any
 
 from millwheel.core.machines.change_logs import ChangeLogMachine
 from millwheel.core.machines.fixed import AlignedMachine
-from millwheel.core.windows.calls import Call
+from millwheel.core.machines.triggered import TriggeredMachine
+from millwheel.core.windows.calls import Call, Gone
 from millwheel.core.windows.panes import RETRACTION_FIELD
 from millwheel.core.windows.state import WindowState
 from millwheel.core.windows.windows import GLOBAL_WINDOW, Window
@@ -48,3 +49,17 @@ def what_is_left_out_is_taken_back() -> Context:
 
     right = WindowedOperator.show
     return replaced(WindowedOperator, "show", wrong)
+
+
+@mistake(within=4, features="top change_log", variants="reference")
+def rows_are_taken_back_at_their_own_time_alone() -> Context:
+    """A row that goes when another comes, at the time of that, is not found."""
+    right = TriggeredMachine._drop_kept
+
+    def wrong(self: TriggeredMachine, own: WindowState, gone: Gone, call: Call) -> bool:
+        if [gone.timestamp, gone.value] not in own.kept:
+            self._not_held(gone, call)
+            return False
+        return right(self, own, gone, call)
+
+    return replaced(TriggeredMachine, "_drop_kept", wrong)

@@ -37,9 +37,11 @@ class Item:
 
     def same(self, other: Item) -> bool:
         """Whether a retraction that reads ``other`` takes this back."""
-        return self.timestamp == other.timestamp and encode_value(self.value) == encode_value(
-            other.value
-        )
+        return self.timestamp == other.timestamp and self.alike(other)
+
+    def alike(self, other: Item) -> bool:
+        """Whether both have one value."""
+        return bool(encode_value(self.value) == encode_value(other.value))
 
 
 class Aggregates:

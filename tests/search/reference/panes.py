@@ -16,7 +16,7 @@ import msgspec
 from millwheel.core.formats.codec import encode_value
 from millwheel.core.model.times import MAX_TIME, MIN_TIME
 from millwheel.core.windows.panes import Pane, Timing
-from millwheel.core.windows.windows import Window
+from millwheel.core.windows.windows import GLOBAL_WINDOW, Window
 from tests.search.reference.aggregates import Aggregates, Item
 from tests.search.reference.assign import Assigner
 from tests.search.reference.triggers import Moment, Trigger
@@ -180,6 +180,10 @@ class KeyWindows:
 
     def _take_back(self, each: Open, item: Item, clocks: Clocks) -> None:
         held = next((mine for mine in each.items if mine.same(item)), None)
+        if held is None and each.window == GLOBAL_WINDOW:
+            # A row goes at the time of what takes its place.
+            alike = (mine for mine in each.items if mine.alike(item))
+            held = min(alike, key=lambda mine: mine.timestamp, default=None)
         if held is None:
             self._reject(item, "a retraction of a record that its window does not hold")
             return

@@ -82,13 +82,14 @@ def test_rows_folded_by_key_are_those_of_all_records(
         assert not harness.late
 
 
-@given(RECORDS, SIZES, st.randoms())
+@given(RECORDS, SIZES, st.randoms(), st.sampled_from([0, 7]))
 def test_records_that_are_taken_back_leave_no_trace(
-    records: list[Any], sizes: list[int], rng: Any
+    records: list[Any], sizes: list[int], rng: Any, later: int
 ) -> None:
+    """At their own times, or at those of what takes their place."""
     gone = [each for each in records if rng.random() < 0.5]
     steps: list[Any] = [(key, {"v": v}, at) for key, v, at in records]
-    steps += [(key, Retraction({"v": v}), at) for key, v, at in gone]
+    steps += [(key, Retraction({"v": v}), at + later) for key, v, at in gone]
     rest = list(records)
     for each in gone:
         rest.remove(each)
