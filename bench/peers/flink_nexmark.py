@@ -19,7 +19,10 @@ COLUMNS = {
     " `dateTime` BIGINT, expires BIGINT, seller BIGINT, category BIGINT, extra STRING",
     "person": "id BIGINT, name STRING, emailAddress STRING, creditCard STRING, city STRING,"
     " state STRING, `dateTime` BIGINT, extra STRING",
+    "side": "`key` BIGINT, `value` STRING",
 }
+TIMES = """, arrived AS PROCTIME(), ts AS TO_TIMESTAMP_LTZ(`dateTime`, 3),
+  WATERMARK FOR ts AS ts - INTERVAL '4' SECOND"""
 DAY = "DATE_FORMAT(ts, 'yyyy-MM-dd')"
 HOUR = "EXTRACT(HOUR FROM ts)"
 SLIDING = "TABLE(HOP(TABLE bid, DESCRIPTOR(ts), INTERVAL '2' SECOND, INTERVAL '10' SECOND))"
@@ -75,6 +78,8 @@ QUERIES = {
     "q12": """SELECT bidder, COUNT(*) FROM
       TABLE(TUMBLE(TABLE bid, DESCRIPTOR(arrived), INTERVAL '10' SECOND))
       GROUP BY bidder, window_start, window_end""",
+    "q13": """SELECT auction, bidder, price, `dateTime`, `value` FROM bid
+      JOIN side ON MOD(auction, 10000) = `key`""",
     "q14": f"""SELECT auction, bidder, CAST(0.908 AS DOUBLE) * price,
       CASE WHEN {HOUR} BETWEEN 8 AND 18 THEN 'dayTime'
         WHEN {HOUR} <= 6 OR {HOUR} >= 20 THEN 'nightTime' ELSE 'otherTime' END,
@@ -133,10 +138,9 @@ def environment():
 
 def run(tables):
     for name, columns in COLUMNS.items():
+        timed = "" if name == "side" else TIMES
         tables.execute_sql(
-            f"""CREATE TABLE {name} ({columns}, arrived AS PROCTIME(),
-            ts AS TO_TIMESTAMP_LTZ(`dateTime`, 3),
-            WATERMARK FOR ts AS ts - INTERVAL '4' SECOND) WITH ('connector' = 'filesystem',
+            f"""CREATE TABLE {name} ({columns}{timed}) WITH ('connector' = 'filesystem',
             'path' = 'file://{INPUT}/', 'format' = 'json',
             'source.path.regex-pattern' = '.*/{name}-.*')"""
         )

@@ -122,7 +122,7 @@ def a_replay_decides_instances_anew() -> Context:
     return replaced(skew, "instance_of", wrong)
 
 
-@mistake(within=10, features="two_stages aggregate windowed", variants="grouped-crashes", first=7)
+@mistake(within=10, features="two_stages aggregate windowed", variants="grouped-crashes", first=20)
 def instances_of_productions_are_not_stored() -> Context:
     """A new owner chooses instances anew for productions that it finds, which may have come to
     others."""

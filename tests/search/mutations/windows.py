@@ -105,7 +105,7 @@ def count_windows_fire_at_the_time_of_their_records() -> Context:
     return replaced(CountMachine, "_pane", wrong)
 
 
-@mistake(within=30, features="session_window collect disorder", variants="reference")
+@mistake(within=10, features="session_window collect disorder", variants="reference", first=30)
 def sessions_merge_in_the_order_of_their_starts() -> Context:
     """When sessions merge, the records of one come behind those of the other. (``collect`` or
     ``process_window`` over sessions, and a record that joins two.)"""
