@@ -1,12 +1,12 @@
 """The join of records of two streams with equal keys that lie near each other in time.
 
-Each record names the times between which its partners lie, and is kept until the watermark has
-passed the last of them: what comes then is behind the watermark. A pair is said when its second
-record comes. What has no partner by then is said as its record goes.
+The partners of a record lie between two times, and it is kept until the watermark has passed the
+second: no partner can come on time after that. A pair is emitted when its second record comes. A
+record without a partner is emitted, where the kind of join asks for that, when it is removed.
 
 The records of a key come together, so its state is read and written once a bundle. A few rows of a
-stream lie in one entry; more of them become segments, which are written once, are left alone by
-records that no row of them may meet, and go as a whole.
+stream lie in one entry; more of them become segments. A segment is written once, is not read for
+records that none of its rows can meet, and is removed as a whole.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _ALONE = {
 
 class NearRow(Certain, array_like=True):
     """A record: its time, the first and last time (µs) of a partner, its value, and whether it has
-    found one. Once the watermark has passed ``end``, it goes."""
+    found one. It is removed once the watermark has passed ``end``."""
 
     at: int
     first: int
@@ -61,9 +61,9 @@ class NearRow(Certain, array_like=True):
 
 
 class NearSegment(Certain, array_like=True):
-    """What is known of the rows of a segment, which are in the order of their times: the times of
-    the first and the last, when all of them may go, and when the first may that still waits for a
-    partner in order to be said or not."""
+    """What is known of a segment without reading it. Its rows are in the order of their times, from
+    ``first`` to ``last``. All of them can be removed at ``end``; at ``waits`` the first row without
+    a partner has to be emitted (MAX_TIME: none)."""
 
     first: int
     last: int
@@ -72,8 +72,8 @@ class NearSegment(Certain, array_like=True):
 
 
 class NearSide(Certain, array_like=True):
-    """What a key has of one stream: a few rows, segments by their numbers, the next number, and for
-    when its timer is set."""
+    """What a key has of one stream: a few rows, segments by their numbers, the next number, and the
+    time of its timer."""
 
     rows: list[NearRow] = msgspec.field(default_factory=list)
     segments: dict[int, NearSegment] = msgspec.field(default_factory=dict)
@@ -137,7 +137,7 @@ class IntervalJoined(Computation):
                 self._keep(ctx, side, new[side])
 
     def process_timer(self, ctx: Context, timer: Timer) -> None:
-        """Rows may go."""
+        """Rows may have to be emitted or removed."""
         side = int(timer.tag)
         own = self._side(side)
         own.wakes_us = MAX_TIME
@@ -163,7 +163,7 @@ class IntervalJoined(Computation):
         end = min(max(at, last), LAST_TIME)
         return NearRow(at, first, last, end, encode_value(ordered(value, self._fields[side])))
 
-    # --- what is said -----------------------------------------------------------------------------
+    # --- results ----------------------------------------------------------------------------------
 
     def _meet(
         self, ctx: Context, side: int, new: list[NearRow], kept: Iterable[list[NearRow]]
@@ -199,7 +199,7 @@ class IntervalJoined(Computation):
         frame = self._framing(ctx)
         for row in rows:
             if not row.met and is_behind(row.end, ctx.watermark):
-                row.met = True  # it has been said
+                row.met = True  # it has been emitted
                 if not self._in_pairs:
                     self._produce(ctx, msgspec.Raw(row.data), row.end)
                 else:
@@ -219,7 +219,7 @@ class IntervalJoined(Computation):
         for stream in self._outputs:
             ctx.produce(stream, row, at)
 
-    # --- what is kept -----------------------------------------------------------------------------
+    # --- state ------------------------------------------------------------------------------------
 
     def _kept(self, ctx: Context, side: int, new: list[NearRow]) -> Iterator[list[NearRow]]:
         """The rows of a side that new ones of the other side may meet. Those that the watermark has
@@ -230,11 +230,8 @@ class IntervalJoined(Computation):
         latest = max([row.last for row in new])
         for number, segment in own.segments.items():
             if segment.first <= latest and segment.last >= earliest:
-                yield (
-                    _there(self._segments(side)[number], now)
-                    if late
-                    else (self._segments(side)[number])
-                )
+                rows = self._segments(side)[number]
+                yield _there(rows, now) if late else rows
         yield _there(own.rows, now) if late else own.rows
 
     def _keep(self, ctx: Context, side: int, new: list[NearRow]) -> None:
@@ -280,7 +277,7 @@ class IntervalJoined(Computation):
                 del self._segments(side)[number]
 
     def _left_of(self, side: int, rows: list[NearRow], watermark: int) -> list[NearRow]:
-        """The rows that can still meet, or be said."""
+        """The rows that can still meet a partner, or have to be emitted without one."""
         if side == _LEFT and not self._in_pairs:
             rows = [row for row in rows if not row.met]
         if self._alone[side]:
@@ -293,8 +290,8 @@ class IntervalJoined(Computation):
         return min([row.end for row in rows if not row.met], default=MAX_TIME)
 
     def _put(self, ctx: Context, side: int, own: NearSide) -> None:
-        """Keep a side. Its timer comes in time to say what has no partner; rows that only go do so
-        together."""
+        """Keep a side. Its timer comes in time for rows without a partner; rows that only have to
+        be removed are removed together."""
         at = self._waits(side, own.rows)
         if own.wakes_us == MAX_TIME:
             at = min(at, max([row.end for row in own.rows], default=MAX_TIME))
