@@ -1,13 +1,31 @@
-"""Ctrl-C and SIGTERM as a request to stop cleanly. A second Ctrl-C interrupts at once."""
+"""Ctrl-C and SIGTERM as a request to stop cleanly. A second Ctrl-C interrupts at once.
+
+A handler runs between any two instructions of the main thread, which may hold the lock of an event
+or a queue just then. So no handler here takes a lock: what it asks for, a thread does.
+"""
 
 from __future__ import annotations
 
+import _thread
 import signal
 import threading
+from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+def stop_on_signals(stop: Callable[[], object]) -> None:
+    """From here on, Ctrl-C and SIGTERM call ``stop``, each on a thread of its own. Only on the main
+    thread."""
+    for number in _SIGNALS:
+        signal.signal(number, lambda *_: _on_a_thread(stop))
+
+
+def _on_a_thread(action: Callable[[], object]) -> None:
+    """Call it soon. ``threading.Thread`` would take a lock of its module and wait for its start."""
+    _thread.start_new_thread(action, ())
 
 
 class StopSignals:
@@ -17,6 +35,7 @@ class StopSignals:
 
     def __init__(self) -> None:
         self.requested = threading.Event()
+        self._caught = False
         self._before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> StopSignals:
@@ -36,6 +55,7 @@ class StopSignals:
             signal.signal(number, handler)
 
     def _handle(self, number: int, _frame: FrameType | None) -> None:
-        if self.requested.is_set() and number == signal.SIGINT:
+        if self._caught and number == signal.SIGINT:
             raise KeyboardInterrupt
-        self.requested.set()
+        self._caught = True
+        _on_a_thread(self.requested.set)

@@ -4,7 +4,6 @@ serves, others stand by."""
 from __future__ import annotations
 
 import json
-import signal
 import threading
 import time
 from typing import Annotated
@@ -22,6 +21,7 @@ from millwheel.adapters.processes.exits import Exit, leave
 from millwheel.adapters.processes.lifeline import die_with_parent
 from millwheel.adapters.processes.logs import LogFormat, set_up
 from millwheel.adapters.processes.process_start import begin_process
+from millwheel.adapters.processes.signals import stop_on_signals
 from millwheel.control.injector.figures import figures_of
 from millwheel.control.injector.server import InjectorServer
 from millwheel.errors import MillwheelError, SetupError
@@ -100,8 +100,7 @@ def main(
     begin_process(root)
     set_up(log_format, pipeline, "injector")
     ending = Shutdown()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: ending.end(Exit.STOPPED))
+    stop_on_signals(lambda: ending.end(Exit.STOPPED))
     try:
         secured = load_security(security, "injector")
         server = InjectorServer(listen, secured)

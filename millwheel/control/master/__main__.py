@@ -3,7 +3,6 @@ the range tables."""
 
 from __future__ import annotations
 
-import signal
 from typing import Annotated
 
 import typer
@@ -17,6 +16,7 @@ from millwheel.adapters.processes.exits import Exit, leave
 from millwheel.adapters.processes.lifeline import die_with_parent
 from millwheel.adapters.processes.logs import LogFormat, set_up
 from millwheel.adapters.processes.process_start import begin_process
+from millwheel.adapters.processes.signals import stop_on_signals
 from millwheel.control.master.balancing import BalanceConfig
 from millwheel.control.master.runtime import MasterPace
 from millwheel.control.master.server import MasterOutside, MasterProcess
@@ -119,8 +119,7 @@ def _run(
             pipeline,
         )
         process = MasterProcess(config, outside, listen, MasterPace())
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: process.stop())
+        stop_on_signals(process.stop)
         process.run()
     finally:
         coordination.close()

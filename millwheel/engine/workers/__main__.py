@@ -5,7 +5,6 @@ from __future__ import annotations
 import faulthandler
 import logging
 import os
-import signal
 import sys
 from dataclasses import replace
 from functools import partial
@@ -22,6 +21,7 @@ from millwheel.adapters.processes.lifeline import die_with_parent
 from millwheel.adapters.processes.logs import LogFormat, set_up
 from millwheel.adapters.processes.output import LogFiles
 from millwheel.adapters.processes.process_start import begin_process
+from millwheel.adapters.processes.signals import stop_on_signals
 from millwheel.adapters.secret_values import (
     FOLDER_VARIABLE,
     MaskingStream,
@@ -150,8 +150,7 @@ def _run(root: str, zookeeper: str, pipeline: str, security: str, settings: Work
             QueryTable(open_space(root)),
         )
         process = WorkerProcess(settings, assembly, coordination, storage)
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: process.stop())
+        stop_on_signals(process.stop)
         process.run()
         coordination.close()
         code = Exit.STOPPED
