@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from millwheel import as_retraction
+from millwheel.core.model.watermark import ReadFirst
 from millwheel.core.ranked import latest
 from millwheel.engine.workers.operators import joined
-from millwheel.engine.workers.operators.callbacks import CallbackOperator
 from millwheel.testing import PipelineHarness
 from tests.search.mistakes import replaced
 
@@ -215,7 +215,10 @@ def results_are_taken_back_as_they_would_be_now() -> AbstractContextManager[None
 
 
 def a_table_without_times_is_not_waited_for() -> AbstractContextManager[None]:
-    return replaced(CallbackOperator, "_with_table", lambda self, bundle: bundle.arrivals)
+    def nothing_is_left(self: Any) -> None:
+        self.left = ()
+
+    return replaced(ReadFirst, "__post_init__", nothing_is_left)
 
 
 @pytest.mark.parametrize(

@@ -136,3 +136,34 @@ class Fellows:
         if self._alone_since_us is None:
             return self._at_us
         return self._at_us + idle_progress(max(now_us - self._alone_since_us, 0))
+
+
+@dataclass(slots=True)
+class ReadFirst:
+    """Of a node: the sources of tables that are read to their end first, and those of ``left`` that
+    are not known to have come there.
+
+    The watermark of a source is at the end of time once all that it has read is durable where it
+    goes, so nothing that hears of it can find less than the whole table. It is heard anew in each
+    process.
+
+    >>> first, heard = ReadFirst(frozenset({"source.sides"})), Watermarks()
+    >>> first.hear(heard), first.left
+    (None, ('source.sides',))
+    >>> _ = heard.rise({"source.sides": MAX_TIME})
+    >>> first.hear(heard), first.left
+    (None, ())
+    """
+
+    names: frozenset[str] = frozenset()
+    left: tuple[str, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.left = tuple(sorted(self.names))
+
+    def hear(self, watermarks: Watermarks) -> None:
+        """Some watermarks may have risen."""
+        if self.left:
+            self.left = tuple(
+                name for name in self.left if watermarks.lowest_of((name,)) < MAX_TIME
+            )

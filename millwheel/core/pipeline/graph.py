@@ -92,6 +92,42 @@ class Graph:
                 meet |= roots
         return frozenset(meet - {source})
 
+    def read_first(self, node: str) -> frozenset[str]:
+        """The sources of tables without times that must have been read before ``node`` may go on:
+        of an enrichment the one that it waits for; of a source those that its records are enriched
+        with further down. Sources whose tables would wait for each other wait for none of them."""
+        if self.nodes[node].kind is not NodeKind.SOURCE:
+            table = self._table_of(node)
+            return frozenset({table} if table else ())
+        waits: dict[str, set[str]] = {name: set() for name in self.nodes}
+        for name in self.nodes:
+            if table := self._table_of(name):
+                for source in self._enriched(name):
+                    waits[source].add(table)
+        return frozenset(
+            table for table in waits[node] if node not in _closure(waits, table) | {table}
+        )
+
+    def _table_of(self, node: str) -> str:
+        """The source of the table without times that a node enriches with; "" for none."""
+        computation = self.nodes[node].computation
+        work = None if computation is None else computation.work
+        return f"source.{work.stream}" if isinstance(work, EnrichSpec) and work.timeless else ""
+
+    def _enriched(self, node: str) -> frozenset[str]:
+        """The sources of the records that an enrichment adds the rows of a table to. Rows that were
+        added to them before do not count: they wait in state, and no record comes of one."""
+        found, seen, waiting = set(), {node}, [node]
+        while waiting:
+            name = waiting.pop()
+            table = self._table_of(name)
+            for feeder in set(self.feeders[name]) - {table} - seen:
+                seen.add(feeder)
+                waiting.append(feeder)
+                if self.nodes[feeder].kind is NodeKind.SOURCE:
+                    found.add(feeder)
+        return frozenset(found)
+
     def depths(self) -> dict[str, int]:
         """How many nodes lie on the longest way to each node. The nodes of a circle count as
         one."""

@@ -7,6 +7,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from millwheel.core.model.names import ChannelName
+from millwheel.core.model.watermark import ReadFirst
 from millwheel.engine.workers.delivery.combining import whole
 from millwheel.engine.workers.sources.combining import Combine
 from millwheel.engine.workers.sources.partition import Part
@@ -138,3 +139,13 @@ def the_rest_of_productions_goes_to_all_after_a_crash() -> Context:
         ]
 
     return replaced(recovery, "read_pending", wrong)
+
+
+@mistake(within=3, workload="enriched")
+def tables_count_as_read() -> Context:
+    """Records are read, and pass, without a wait for the tables that they are enriched with."""
+
+    def nothing_is_left(self: ReadFirst) -> None:
+        self.left = ()
+
+    return replaced(ReadFirst, "__post_init__", nothing_is_left)

@@ -9,6 +9,7 @@ from tests.sim.workloads.arriving import Arriving
 from tests.sim.workloads.base import Workload
 from tests.sim.workloads.crowded import Crowded
 from tests.sim.workloads.dying import Dying
+from tests.sim.workloads.enriched import Enriched
 from tests.sim.workloads.graphs import Graphs
 from tests.sim.workloads.hanging import Hanging
 from tests.sim.workloads.held import Held
@@ -64,6 +65,7 @@ WORKLOADS: dict[str, Callable[[int, float], Workload]] = {
     "straggling": Straggling,
     "injected": Injected,
     "arriving": Arriving,
+    "enriched": Enriched,
 }
 """(seed, size from 0 to 1) -> a workload."""
 

@@ -29,7 +29,7 @@ from collections.abc import Sequence
 from millwheel.adapters.ports import StoreView
 from millwheel.core.metrics.figures import Figure
 from millwheel.core.model.times import MAX_TIME
-from millwheel.core.model.watermark import Fellows
+from millwheel.core.model.watermark import Fellows, ReadFirst
 from millwheel.engine.queries.model import Finding, Query, QueryError
 from millwheel.engine.workers.bundle.bundle import Bundle, Hold
 from millwheel.engine.workers.bundle.hangs import Avoided, Watched
@@ -58,6 +58,8 @@ class Operator(ABC):
     waits for others."""
     fellows: Fellows | None = None
     """Of a source: the streams that meet its own further down, which hear how far they are."""
+    first: ReadFirst | None = None
+    """The tables that are read before it goes on, which hear whether they have been."""
 
     @property
     def lone(self) -> bool:

@@ -37,6 +37,7 @@ from millwheel.core.model.limits import DEFAULTS
 from millwheel.core.model.names import NodeName
 from millwheel.core.model.percentiles import Shares, shares_by_node
 from millwheel.core.model.range_table import ShardEntry
+from millwheel.core.model.watermark import ReadFirst
 from millwheel.core.order.labels import labels_of
 from millwheel.core.pipeline.graph import Graph, Node, NodeKind, build_graph
 from millwheel.core.pipeline.spec import (
@@ -383,7 +384,9 @@ class Assembly:
         parts = (spec, self.spec.name, instance, overlay, self._decode, _CACHE_ENTRIES, limits)
         if (plans := self._stateless.get(spec.name)) is not None:
             return StatelessOperator(*parts, plans, self._few_of(spec))
-        return kind(*parts, use)
+        operator = kind(*parts, use)
+        operator.first = ReadFirst(self.graph.read_first(spec.name))
+        return operator
 
     def _few_of(self, spec: ComputationSpec) -> int:
         """Bundles of so few records go by rows. Where a consumer has to tell types by columns, none

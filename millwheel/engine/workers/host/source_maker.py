@@ -14,7 +14,7 @@ from millwheel.core.columns.forms import AnyPlan, MadeColumns, SourceForm, sourc
 from millwheel.core.model.keys import key_hash
 from millwheel.core.model.names import NodeName
 from millwheel.core.model.range_table import ShardEntry
-from millwheel.core.model.watermark import Fellows
+from millwheel.core.model.watermark import Fellows, ReadFirst
 from millwheel.core.pipeline.graph import Graph, Node
 from millwheel.core.pipeline.spec import PipelineSpec, StreamSpec
 from millwheel.engine.workers.bundle.operator import Operator
@@ -124,6 +124,7 @@ class SourceMaker:
             combining=combining if combining is not None and not combining.rest else None,
             labelled=stream.name in self.labelled,
             fellows=fellows,
+            first=ReadFirst(self.graph.read_first(node.name)),
         )
         return SourceOperator(parts, store, now_us)
 

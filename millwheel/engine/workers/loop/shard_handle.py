@@ -249,6 +249,8 @@ class Served:
         shard, feeders = self.shard, graph.feeders[self.node]
         if shard.operator.fellows is not None:
             shard.operator.fellows.hear(watermarks, now_us)
+        if shard.operator.first is not None:
+            shard.operator.first.hear(watermarks)
         rose = False
         self.stir()
         self.heard_us = fresh = watermarks.lowest_of(feeders)

@@ -327,9 +327,12 @@ class CallbackOperator(Operator):
         return []
 
     def _with_table(self, bundle: Bundle) -> list[Arrival]:
-        """The rows of a table without times; and other records, once all of it is there."""
+        """The rows of a table without times; and other records, once all of it is there and those
+        before them have come."""
         assert self._ordered is not None
-        if is_behind(BEGINNING, bundle.watermark):
+        if bundle.timers[Domain.EVENT].earliest() > BEGINNING and is_behind(
+            BEGINNING, max(bundle.watermark, bundle.clock)
+        ):
             return bundle.arrivals
         for arrival in bundle.arrivals:
             if arrival.batch.stream != self._table:
@@ -357,6 +360,10 @@ class CallbackOperator(Operator):
         its timer, or of one that has fired before: time does not go back for a call that sets a
         timer for the past."""
         state = self._state
+        if self.first is not None and not self.first.left:
+            # The watermark of the other input may take longer. See
+            # test_records_wait_for_the_table_and_not_for_their_own_watermark.
+            bundle.clock = max(bundle.clock, BEGINNING + 1)
         for due in bundle.fires(Domain.EVENT):
             # As of the timer, not of the watermark: in smaller steps of the watermark the timer
             # would have seen state that has a ttl. See

@@ -22,7 +22,7 @@ from millwheel.core.columns.batch import AnyBatch
 from millwheel.core.formats.store_layout import Position
 from millwheel.core.model.failures import UNIT
 from millwheel.core.model.names import letters_channel
-from millwheel.core.model.times import MAX_TIME
+from millwheel.core.model.times import IDLE_TIME, MAX_TIME
 from millwheel.engine.workers.boundaries import ColumnBoundary
 from millwheel.engine.workers.bundle.bundle import LINE, Bundle, Hold, keys_of
 from millwheel.engine.workers.bundle.lone import LoneReads
@@ -31,7 +31,7 @@ from millwheel.engine.workers.sources.frames import sort_frame
 from millwheel.engine.workers.sources.partition import Outstanding, Part
 from millwheel.engine.workers.sources.partitions import Partitions
 from millwheel.engine.workers.sources.sorting import Sorted, Sorting
-from millwheel.engine.workers.sources.source_parts import SourceEnd, SourceParts
+from millwheel.engine.workers.sources.source_parts import SourceEnd, SourceParts, TablesFirst
 from millwheel.errors import ExhaustedError
 
 _PER_FULL = 20
@@ -62,6 +62,7 @@ class SourceOperator(Operator):
     def __init__(self, parts: SourceParts, store: StateStore, now_us: int) -> None:
         self._parts = parts
         self.fellows = parts.fellows
+        self.first = parts.first
         self._store = store
         self._spec = parts.stream
         self._poll_us = parts.source.poll_us
@@ -71,6 +72,7 @@ class SourceOperator(Operator):
         self._durable = 0
         self._lone_reads = LoneReads()
         self._end = SourceEnd(store)
+        self._tables = TablesFirst(parts.first, self._spec.name)
         self.partitions = Partitions(parts, store, lambda: self._end.ended, now_us)
         self.partitions.look(now_us)
 
@@ -83,6 +85,7 @@ class SourceOperator(Operator):
         polls = [part.next_poll_us for part in self._readable()]
         polls.append(self._settles_at(now_us))
         polls.append(self._clock_moves_at())
+        polls.append(self._tables.notes_at())
         if self._lists():
             polls.append(self.partitions.lists_at())
         return min(polls)
@@ -99,6 +102,7 @@ class SourceOperator(Operator):
         if self._lists() and bundle.now_us >= self.partitions.lists_at():
             self.partitions.look(bundle.now_us)
         self.partitions.open(bundle.now_us)
+        self._tables.note(bundle.now_us)
         ready = [part for part in self._readable() if part.next_poll_us <= bundle.now_us]
         self._move_clock(bundle)
         if ready:
@@ -163,13 +167,19 @@ class SourceOperator(Operator):
         # they are read. See mistake groups_begin_before_records_are_applied.
         parts = [part for part in parts if not part.combine.wanted or part.applied]
         if self._end.reads_nothing:
+            # Also while a table is left: what is read again was read when none was, and a table
+            # that rests as well would never end. See
+            # test_what_is_read_again_for_a_savepoint_waits_for_no_table.
             return [part for part in parts if self._end.catching_up and not part.certain]
-        return parts
+        return [] if self._tables.left else parts
 
     def hold(self, now_us: int) -> Hold:
         if self._end.ended:
             return Hold()
-        return self.partitions.hold(now_us)
+        hold = self.partitions.hold(now_us)
+        if self._tables.left and hold.at < IDLE_TIME:
+            return hold._replace(holder=self._tables.in_words())
+        return hold
 
     def close(self) -> None:
         self.partitions.close()

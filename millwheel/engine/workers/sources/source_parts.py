@@ -6,15 +6,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from millwheel.adapters.ports import StateStore
+from millwheel.adapters.waits import wait_for
 from millwheel.connect.sources.base import Chunk as Read
 from millwheel.connect.sources.base import Partition, Reader, Source
 from millwheel.core.formats.store_layout import ENDED
 from millwheel.core.grouping.epochs import Rule
 from millwheel.core.model.limits import DEFAULTS, Limits
 from millwheel.core.model.names import NodeName
-from millwheel.core.model.times import MAX_TIME
-from millwheel.core.model.watermark import Fellows
+from millwheel.core.model.times import MAX_TIME, MIN_TIME, SECOND
+from millwheel.core.model.watermark import Fellows, ReadFirst
 from millwheel.core.pipeline.spec import StreamSpec
+from millwheel.core.tables.planning import declared_name
 from millwheel.engine.workers.bundle.bundle import Bundle
 from millwheel.engine.workers.delivery.beside import BesideColumns
 from millwheel.engine.workers.delivery.combining import Combining
@@ -23,6 +25,8 @@ from millwheel.engine.workers.delivery.timestamps import Timestamps
 from millwheel.engine.workers.sources.completion import CompletionTimes
 from millwheel.engine.workers.sources.inferred_types import GuessedTypes, WholeRecords
 from millwheel.engine.workers.sources.partition import Part
+
+_NOTED_EACH_US = 30 * SECOND  # a wait that nobody has noted for two minutes is over
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +43,7 @@ class SourceParts:
     measurements of a partition that they go by, if they go by any. ``combining``: how groups are
     made of records, if all consumers take groups. ``beside``: how columns are made of records that
     were read one by one. ``labelled``: a consumer takes the labels of records. ``fellows``: the
-    streams that meet this one further down."""
+    streams that meet this one further down; ``first``: the tables that are read before it."""
 
     pipeline: str
     node: NodeName
@@ -63,6 +67,7 @@ class SourceParts:
     beside: BesideColumns | None = None
     labelled: bool = False
     fellows: Fellows = field(default_factory=Fellows)
+    first: ReadFirst = field(default_factory=ReadFirst)
 
     def has_columns(self, part: Part, reader: Reader) -> bool:
         """Whether to try columns. Undeclared fields only with many records at once: their types are
@@ -145,3 +150,40 @@ class SourceEnd:
         until that is durable."""
         bundle.overlay.put(ENDED, b"")
         self.ended = True
+
+
+class TablesFirst:
+    """Nothing of a source is read while any of the tables is ``left`` that its records are enriched
+    with: they would wait in state. Its wait is told to people."""
+
+    def __init__(self, first: ReadFirst, stream: str) -> None:
+        self._first = first
+        self._wait = wait_for(f"reading of stream {declared_name(stream)}") if first.names else None
+        self._noted_us = MIN_TIME
+
+    @property
+    def left(self) -> bool:
+        """Whether a table is not known to have been read to its end."""
+        return bool(self._first.left)
+
+    def in_words(self) -> str:
+        """What holds the watermark of the source."""
+        names = [declared_name(name.removeprefix("source.")) for name in self._first.left]
+        return f"waits for table {' and '.join(names)}, which is read first"
+
+    def notes_at(self) -> int:
+        """When the wait is to be noted (wall clock, µs; MAX_TIME: there is none)."""
+        if self._wait is None or not (self.left or self._noted_us > MIN_TIME):
+            return MAX_TIME
+        return self._noted_us + _NOTED_EACH_US if self.left else MIN_TIME
+
+    def note(self, now_us: int) -> None:
+        """Note that the source still waits, or that it has."""
+        if self._wait is None or now_us < self.notes_at():
+            return
+        if self.left:
+            self._noted_us = now_us
+            self._wait.noted(self.in_words())
+        else:
+            self._noted_us = MIN_TIME
+            self._wait.over()

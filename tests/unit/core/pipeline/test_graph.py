@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from millwheel.core.pipeline.graph import NodeKind, build_graph
+from millwheel.core.pipeline.graph import Graph, NodeKind, build_graph
 from millwheel.core.pipeline.spec import (
     DEAD_LETTERS,
     ComputationSpec,
@@ -13,9 +13,11 @@ from millwheel.core.pipeline.spec import (
     SinkSpec,
     SourceSpec,
     StreamSpec,
+    UpsertSpec,
 )
-from millwheel.core.pipeline.work import SlicesSpec, WindowSpec
+from millwheel.core.pipeline.work import EnrichSpec, SlicesSpec, WindowSpec
 from millwheel.core.slices.slots import WIDTH, slot_hash
+from millwheel.core.tables.planning import tabled
 from tests.computations import changed, computation_spec
 
 BY_PATH = KeySpec(KeyKind.FIELD, ("path",))
@@ -167,3 +169,62 @@ def test_a_consumer_of_dead_letters_does_not_wait_for_the_sink_that_it_feeds() -
     graph = build_graph(spec)
     assert "sink.told" not in graph.feeders["telling"]
     assert "sink.told" in graph.feeders["sink.dead_letters"]
+
+
+def with_tables(*enriched: tuple[str, str, str], kind: str = "files", **times: str) -> Graph:
+    """The graph of a pipeline with the streams a, b and c, of which those without a time are
+    tables; of each (stream, table, output) an enrichment."""
+    streams = [
+        StreamSpec(
+            name,
+            SourceSpec(kind),
+            timestamp=times.get(name, ""),
+            table=None if name in times else UpsertSpec(BY_PATH),
+        )
+        for name in "abc"
+    ]
+    computations = [
+        ComputationSpec(
+            f"enrich_{output}",
+            (InputSpec(stream, BY_PATH), InputSpec(table, BY_PATH)),
+            (output,),
+            EnrichSpec(table, table),
+        )
+        for stream, table, output in enriched
+    ]
+    return build_graph(
+        tabled(PipelineSpec("p", tuple(streams), tuple(computations), (), "/nowhere"))
+    )
+
+
+def firsts(graph: Graph) -> dict[str, set[str]]:
+    return {name: first for name in graph.nodes if (first := set(graph.read_first(name)))}
+
+
+def test_the_tables_that_records_are_enriched_with_are_read_before_their_source() -> None:
+    graph = with_tables(("a", "b", "x"), ("x", "c", "y"), a="ts")
+    assert firsts(graph) == {
+        "source.a": {"source.events.b", "source.events.c"},
+        "enrich_x": {"source.events.b"},
+        "enrich_y": {"source.events.c"},
+    }
+
+
+def test_a_table_that_is_enriched_with_another_is_read_behind_it() -> None:
+    graph = with_tables(("a", "b", "x"), ("b", "c", "y"), a="ts")
+    assert graph.read_first("source.events.b") == {"source.events.c"}
+
+
+def test_sources_of_tables_that_would_wait_for_each_other_do_not() -> None:
+    graph = with_tables(("a", "b", "x"), ("b", "c", "y"), ("c", "b", "z"), ("b", "b", "w"), a="ts")
+    assert firsts(graph) == {
+        "source.a": {"source.events.b"},
+        "enrich_x": {"source.events.b"},
+        "enrich_y": {"source.events.c"},
+        "enrich_z": {"source.events.b"},
+        "enrich_w": {"source.events.b"},
+    }
+
+
+def test_no_source_waits_for_a_table_with_times() -> None:
+    assert firsts(with_tables(("a", "b", "x"), a="ts", b="ts")) == {}

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from millwheel.core.model.times import BEGINNING
 from millwheel.testing import PipelineHarness, assert_survives_crashes
 
 HEAD = """
@@ -387,3 +388,16 @@ def test_a_table_without_times_is_waited_for_and_no_longer(
         (5, 2),
         (61, None),
     ]
+
+
+@pytest.mark.parametrize("crash_every", [None, 1, 2])
+def test_records_wait_for_the_table_and_not_for_their_own_watermark(
+    crash_every: int | None, tmp_path: Path
+) -> None:
+    with PipelineHarness(of_tables(tmp_path, "sizes"), crash_every=crash_every) as harness:
+        harness.push("shown", row(BEGINNING, what="x"))
+        harness.push("sizes", {"ad": 1, "n": 1})
+        harness.finish("sizes")
+        harness.push("shown", row(BEGINNING, what="y"))
+        got = harness.take("matched")
+    assert [(each["what"], each["other"]["n"]) for each in got] == [("x", 1), ("y", 1)]

@@ -8,7 +8,8 @@ from random import Random
 from typing import Any
 
 from millwheel.connect.sources.base import Chunk, Partition, Reader, Source
-from millwheel.core.model.times import IDLE_TIME, SECOND
+from millwheel.core.model.times import IDLE_TIME, MAX_TIME, SECOND
+from millwheel.core.model.watermark import ReadFirst, Watermarks
 from millwheel.core.pipeline.spec import SourceSpec, StreamSpec
 from millwheel.engine.workers.bundle.bundle import Bundle
 from millwheel.engine.workers.delivery.timestamps import Timestamps
@@ -251,3 +252,52 @@ def test_a_source_learns_which_positions_are_committed_once_they_are_durable() -
     assert grows.told == [("a", 3)]
     source(grows, "a", store=store).run(Bundle(1, 4 * SECOND, 0, [], Overlay(store), {}))
     assert grows.told == [("a", 3)] * 2, "the former owner may have died before it told"
+
+
+SIDES = "source.events.sides"
+
+
+def held_back(store: SimStore) -> SourceOperator:
+    """A source whose records are enriched with a table that nobody has heard of."""
+    plain = source(Growing({"a": 3}))._parts
+    first = ReadFirst(frozenset({SIDES}))
+    return SourceOperator(replace(plain, first=first, first_owner=False), store, 0)
+
+
+def reads(operator: SourceOperator, now_us: int) -> int:
+    bundle = Bundle(1, now_us, 0, [], Overlay(SimStore({})), {})
+    if operator.wakes_at(now_us) <= now_us:
+        operator.run(bundle)
+    return len(bundle.chunks)
+
+
+def test_nothing_is_read_before_the_end_of_a_table_is_heard() -> None:
+    operator = held_back(SimStore({}))
+    assert operator.first is not None
+    heard = Watermarks()
+    for now_us, watermark in ((SECOND, 0), (9 * SECOND, IDLE_TIME)):
+        heard.rise({SIDES: watermark})
+        operator.first.hear(heard)
+        assert reads(operator, now_us) == 0
+        assert operator.hold(now_us).holder == "waits for table sides, which is read first"
+        assert operator.wakes_at(now_us) > now_us, "it does not spin"
+    heard.rise({SIDES: MAX_TIME})
+    operator.first.hear(heard)
+    assert operator.wakes_at(9 * SECOND) <= 9 * SECOND, "now it reads"
+    assert reads(operator, 9 * SECOND) == 1
+    assert "table" not in operator.hold(9 * SECOND).holder
+
+
+def test_a_source_that_is_held_back_is_not_silent() -> None:
+    operator = held_back(SimStore({}))
+    before = operator.hold(0).at
+    assert [reads(operator, now_us) for now_us in range(0, 60 * SECOND, SECOND)] == [0] * 60
+    assert operator.hold(60 * SECOND).at == before < IDLE_TIME
+
+
+def test_what_is_read_again_for_a_savepoint_waits_for_no_table() -> None:
+    """The table rests as well, so it would never come to its end."""
+    operator = held_back(SimStore({}))
+    operator.catch_up(True)
+    operator.rest(True, SECOND)
+    assert reads(operator, SECOND) == 1

@@ -8,15 +8,18 @@ from typing import Any, cast
 
 import pytest
 
+from millwheel.adapters import waits
 from millwheel.connect.sources.base import Chunk, Partition, Reader
 from millwheel.core.formats.store_layout import ENDED, Position
 from millwheel.core.model.names import ChannelName, NodeName
+from millwheel.core.model.times import MAX_TIME, SECOND
+from millwheel.core.model.watermark import ReadFirst, Watermarks
 from millwheel.core.pipeline.spec import StreamSpec
 from millwheel.engine.workers.bundle.bundle import Bundle
 from millwheel.engine.workers.sources.inferred_types import GuessedTypes, WholeRecords
 from millwheel.engine.workers.sources.partition import Part
 from millwheel.engine.workers.sources.silence import Silence
-from millwheel.engine.workers.sources.source_parts import SourceEnd, SourceParts
+from millwheel.engine.workers.sources.source_parts import SourceEnd, SourceParts, TablesFirst
 from millwheel.engine.workers.state.overlay import Overlay
 from tests.fakes.plain_storage import SimStore
 
@@ -154,3 +157,29 @@ def test_the_end_is_committed_once_and_no_later_owner_reads_on() -> None:
     store.apply(*overlay.take())
     assert store.get(ENDED) is not None
     assert SourceEnd(store).reads_nothing
+
+
+def test_the_wait_for_a_table_is_told_until_it_is_over() -> None:
+    waits.forget()
+    first = ReadFirst(frozenset({"source.events.sides", "source.events.names"}))
+    tables = TablesFirst(first, "events.orders")
+    tables.note(0)
+    assert tables.notes_at() == 30 * SECOND
+    [told] = waits.waiting(0)
+    assert (told.what, told.why) == (
+        "reading of stream orders",
+        "waits for table names and sides, which is read first",
+    )
+    heard = Watermarks()
+    heard.rise(dict.fromkeys(first.names, MAX_TIME))
+    first.hear(heard)
+    assert tables.notes_at() <= SECOND, "the next bundle notes that it is over"
+    tables.note(SECOND)
+    assert (waits.waiting(0), tables.notes_at()) == ([], MAX_TIME)
+
+
+def test_a_source_without_tables_notes_no_wait() -> None:
+    waits.forget()
+    tables = TablesFirst(ReadFirst(), "orders")
+    tables.note(SECOND)
+    assert (tables.left, waits.waiting(0), tables.notes_at()) == (False, [], MAX_TIME)

@@ -1,0 +1,102 @@
+"""Records that are enriched with tables that end and have no times: each gets the row that stands
+when all of its table has been read, however the shards of both move meanwhile."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from typing import Any
+
+from millwheel.core.pipeline.spec import (
+    ComputationSpec,
+    InputSpec,
+    PipelineSpec,
+    SinkSpec,
+    SourceSpec,
+    StreamSpec,
+    UpsertSpec,
+)
+from millwheel.core.pipeline.work import EnrichSpec, Missing
+from millwheel.core.tables.planning import events_of, tabled
+from tests.sim.workloads.base import SECOND, START_US, Workload, by, equal
+
+_KEYS = 6
+
+
+class Enriched(Workload):
+    """Orders → their side → what is named by that side → sink."""
+
+    def __init__(self, seed: int, size: float = 1.0) -> None:
+        super().__init__(seed, size)
+        own = random.Random(f"enriched {seed}")
+        self.missing = own.choice([Missing.KEEP, Missing.DROP])
+        sides = [{"side": own.randrange(_KEYS), "v": n} for n in range(self.count(0, 60))]
+        names = [{"name": own.randrange(_KEYS), "v": n} for n in range(self.count(0, 40))]
+        orders = [
+            {"ts": START_US + n * SECOND // 7, "n": n}
+            | {"side": own.randrange(_KEYS), "name": own.randrange(_KEYS)}
+            for n in range(self.count(1, 150))
+        ]
+        self.rows = {
+            events_of("sides"): self._spread(own, sides),
+            events_of("names"): self._spread(own, names),
+            "orders": self._spread(own, orders),
+        }
+
+    @staticmethod
+    def _spread(rng: random.Random, rows: list[dict[str, Any]]) -> dict[str, list[Any]]:
+        names = [f"p{number}" for number in range(rng.randint(1, 4))]
+        found: dict[str, list[Any]] = {name: [] for name in names}
+        for row in rows:
+            found[rng.choice(names)].append(row)
+        return found
+
+    def spec(self) -> PipelineSpec:
+        orders = StreamSpec("orders", _source("orders"), "ts", max_delay_us=SECOND)
+        tables = [
+            StreamSpec(name, _source(events_of(name)), table=UpsertSpec(by(key)))
+            for name, key in (("sides", "side"), ("names", "name"))
+        ]
+        computations = (
+            ComputationSpec(
+                "first",
+                (InputSpec("orders", by("side")), InputSpec("sides", by("side"))),
+                ("sided",),
+                EnrichSpec("sides", "of", self.missing),
+            ),
+            ComputationSpec(
+                "second",
+                (InputSpec("sided", by("name")), InputSpec("names", by("name"))),
+                ("found",),
+                EnrichSpec("names", "named", self.missing),
+            ),
+        )
+        sinks = (SinkSpec("found", "memory"),)
+        return tabled(PipelineSpec("sim", (orders, *tables), computations, sinks, "/nowhere"))
+
+    def check(self) -> None:
+        sides, names = self._last("sides", "side"), self._last("names", "name")
+        wanted: Counter[Any] = Counter()
+        for row in self._all("orders"):
+            side, name = sides.get(row["side"]), names.get(row["name"])
+            if self.missing is Missing.KEEP or (side is not None and name is not None):
+                wanted[row["n"], _value(side), _value(name)] += 1
+        found = Counter(
+            (row["n"], _value(row["of"]), _value(row["named"])) for row in self.sinks.rows("found")
+        )
+        equal("enriched", found, wanted)
+
+    def _all(self, stream: str) -> list[dict[str, Any]]:
+        return [row for _, rows in sorted(self.rows[stream].items()) for row in rows]
+
+    def _last(self, stream: str, key: str) -> dict[int, dict[str, Any]]:
+        """The last rows by key, of partitions in the order of their names."""
+        return {row[key]: row for row in self._all(events_of(stream))}
+
+
+def _source(stream: str) -> SourceSpec:
+    return SourceSpec("memory", {"stream": stream})
+
+
+def _value(row: dict[str, Any] | None) -> int | None:
+    return None if row is None else row["v"]
