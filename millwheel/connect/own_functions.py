@@ -9,8 +9,8 @@ from typing import Any
 
 from millwheel.connect.python_objects import load_object
 from millwheel.core.aggregates.plain_data import copied
-from millwheel.core.expressions.declared import MOST_ARGUMENTS
-from millwheel.core.expressions.language import BUILT_IN, Language
+from millwheel.core.expressions.declared import MOST_ARGUMENTS, NullLogic
+from millwheel.core.expressions.language import Language, built_in
 from millwheel.core.expressions.own import OwnFunction
 from millwheel.core.model.failures import in_words
 from millwheel.core.pipeline.spec import PipelineSpec
@@ -40,18 +40,21 @@ def language_of(spec: PipelineSpec) -> Language:
     """The language of the expressions of a pipeline. Raises PipelineError for a function that
     cannot be loaded."""
     if not spec.functions:
-        return BUILT_IN
+        return built_in(spec.nulls)
     return Language(
         {
             name: own_function(name, load_object(target, spec.folder))
             for name, target in spec.functions.items()
-        }
+        },
+        spec.nulls,
     )
 
 
-def named_alone(functions: Mapping[str, str]) -> Language:
+def named_alone(functions: Mapping[str, str], nulls: NullLogic = NullLogic.ERROR) -> Language:
     """The same, where no code of the user's is loaded and nothing is computed."""
-    return Language({name: OwnFunction(name, _unloaded) for name in functions})
+    if not functions:
+        return built_in(nulls)
+    return Language({name: OwnFunction(name, _unloaded) for name in functions}, nulls)
 
 
 def own_function(name: str, function: Any) -> OwnFunction:

@@ -77,7 +77,7 @@ class Named:
     filters.
 
     ``argument`` is the argument as written; parts that read the same in the same way share its
-    value.
+    value. ``skips_null``: a record whose argument is null is left out.
     """
 
     name: str
@@ -85,6 +85,7 @@ class Named:
     argument: str = ""
     evaluate: Evaluate | None = None
     condition: Evaluate | None = None
+    skips_null: bool = False
 
 
 class NamedAggregation:
@@ -129,7 +130,7 @@ class NamedAggregation:
             zip(self.parts, zip(*prepared, strict=True), strict=False)
         ):
             times = timestamps
-            if part.condition is not None:
+            if part.condition is not None or part.skips_null:
                 times = [
                     t
                     for argument, t in zip(column, timestamps, strict=True)
@@ -229,8 +230,15 @@ def _reading(part: Named) -> _Reading:
     return part.argument, part.aggregator.needs_argument
 
 
+def _check_of(part: Named) -> Callable[[Any, str], Any]:
+    check = part.aggregator.check
+    if not part.skips_null:
+        return check
+    return lambda value, name: _SKIP if value is None else check(value, name)
+
+
 def _own_reader(part: Named) -> _Reader:
-    evaluate, check, name = part.evaluate, part.aggregator.check, part.argument
+    evaluate, check, name = part.evaluate, _check_of(part), part.argument
     if evaluate is not None:
         return lambda value, cache: check(evaluate(value), name)
     if part.aggregator.needs_argument:
@@ -239,7 +247,7 @@ def _own_reader(part: Named) -> _Reader:
 
 
 def _shared_reader(part: Named) -> _Reader:
-    evaluate, check, name = part.evaluate, part.aggregator.check, part.argument
+    evaluate, check, name = part.evaluate, _check_of(part), part.argument
     reading = _reading(part)
 
     def read(value: Any, cache: dict[_Reading, Any]) -> Any:

@@ -15,6 +15,8 @@ from enum import Enum, auto
 from typing import Any
 
 from millwheel.core.expressions.columns import number_over_columns, zero_without_sign
+from millwheel.core.expressions.declared import NullLogic
+from millwheel.core.expressions.scope import ANY_VALUE
 from millwheel.core.lazy_polars import dtype, pl
 
 
@@ -71,10 +73,28 @@ def without_signed_zero(argument: Argument) -> Argument:
     )
 
 
-def calculated(tree: ast.expr, fields: Mapping[str, str], condition: pl.Expr | None) -> Argument:
+def not_null(argument: Argument) -> Argument:
+    """The argument where it is not null, too. Where it has not the row form's value, it counts as
+    if it were there, so that it is found."""
+    there = argument.field.is_not_null()
+    if argument.exact:
+        there = there | ~pl.all_horizontal(argument.exact)
+    return replace(
+        argument,
+        field=argument.field.fill_null(ANY_VALUE[argument.kind]),
+        condition=there if argument.condition is None else argument.condition & there,
+    )
+
+
+def calculated(
+    tree: ast.expr,
+    fields: Mapping[str, str],
+    condition: pl.Expr | None,
+    nulls: NullLogic = NullLogic.ERROR,
+) -> Argument:
     """The value of an arithmetic expression, where a condition holds. Raises NoColumns where it has
     no column form."""
-    term = number_over_columns(tree, fields)
+    term = number_over_columns(tree, fields, nulls)
     column = term.column
     if term.exact and condition is not None:  # records that do not count may be divided by zero
         column = pl.when(pl.all_horizontal(term.exact)).then(column).otherwise(0)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from millwheel.core.aggregates.base import AggregateFunction, Aggregator
-from millwheel.core.aggregates.columns import Argument, ColumnAggregate, calculated
+from millwheel.core.aggregates.columns import Argument, ColumnAggregate, calculated, not_null
 from millwheel.core.aggregates.families import (
     approx_distinct,
     choice,
@@ -18,6 +18,7 @@ from millwheel.core.aggregates.families import (
 )
 from millwheel.core.aggregates.own import OwnAggregator
 from millwheel.core.expressions.columns import condition_over_columns
+from millwheel.core.expressions.declared import is_three_valued
 from millwheel.core.expressions.terms import NoColumns
 from millwheel.core.lazy_polars import pl
 from millwheel.core.pipeline.work import AggregateSpec
@@ -79,7 +80,9 @@ def column_aggregate(
     """The column form of an aggregate over declared fields. Raises NoColumns where there is
     none."""
     condition = (
-        condition_over_columns(compile_expression(spec.condition).tree, fields)
+        condition_over_columns(
+            (compiled := compile_expression(spec.condition)).tree, fields, compiled.nulls
+        )
         if spec.condition
         else None
     )
@@ -90,6 +93,8 @@ def column_aggregate(
     argument = _argument(spec, aggregator, fields, condition, compile_expression)
     if argument.kind not in function.kinds:
         raise NoColumns
+    if spec.argument and is_three_valued(compile_expression):
+        argument = not_null(argument)
     return function.columns(column, argument, aggregator)
 
 
@@ -106,4 +111,5 @@ def _argument(
         if aggregator.needs_argument:  # the whole record
             raise NoColumns
         return Argument(pl.lit(1), "int", condition)
-    return calculated(compile_expression(spec.argument).tree, fields, condition)
+    compiled = compile_expression(spec.argument)
+    return calculated(compiled.tree, fields, condition, compiled.nulls)

@@ -15,6 +15,7 @@ from millwheel.core.aggregates.aggregation import (
 )
 from millwheel.core.aggregates.base import Aggregator
 from millwheel.core.aggregates.functions import make_aggregator
+from millwheel.core.expressions.declared import is_three_valued
 from millwheel.core.pipeline.spec import AggregationStage
 from millwheel.core.pipeline.work import AggregateSpec
 from millwheel.errors import RecordError
@@ -76,7 +77,8 @@ def _named(spec: AggregateSpec, compile_expression: Compile, load: Load | None) 
         )
     evaluate = _argument(spec.argument, not aggregator.needs_argument, compile_expression)
     condition = compile_expression(spec.condition).evaluate if spec.condition else None
-    return Named(spec.name, aggregator, spec.argument, evaluate, condition)
+    skips = bool(spec.argument) and is_three_valued(compile_expression)
+    return Named(spec.name, aggregator, spec.argument, evaluate, condition, skips)
 
 
 def _of_rows(

@@ -11,6 +11,7 @@ from millwheel.core.columns.clean import is_pattern
 from millwheel.core.columns.key_columns import fields_read, kinds_of_key
 from millwheel.core.columns.plan import ColumnPlan
 from millwheel.core.expressions.columns import condition_over_columns, kind_of_number
+from millwheel.core.expressions.declared import is_three_valued
 from millwheel.core.expressions.terms import NoColumns
 from millwheel.core.lazy_polars import dtype, pl
 from millwheel.core.pipeline.spec import INSTANCE, AggregationStage, ComputationSpec
@@ -98,6 +99,7 @@ def _plan(
         empties=spec.firing.accumulation == "discarding",
         key_fields=reads,
         shown=key.shown,
+        takes_nulls=is_three_valued(compile_expression) and not bounds and not spec.late_side,
     )
 
 
@@ -125,7 +127,9 @@ def _condition(
     text: str, fields: Mapping[str, str], compile_expression: Callable[[str], Any]
 ) -> pl.Expr:
     try:
-        return condition_over_columns(compile_expression(text).tree, fields)
+        return condition_over_columns(
+            (compiled := compile_expression(text)).tree, fields, compiled.nulls
+        )
     except NoColumns:
         raise NoColumns(
             "its condition has no column form, or one of its fields is not declared"

@@ -61,7 +61,8 @@ class ColumnPlan:
 
     A *groups* frame has one row per (key, window): ``key``, ``start``, ``end``, ``count``
     (records), and the columns of the ``aggregates``, named after their index: ``a0``, ``a0f``,
-    ``a1``, … ``needs`` are the fields that must hold neither nulls nor NaN nor infinities.
+    ``a1``, … ``needs`` are the fields that must hold neither nulls (but for ``takes_nulls``) nor
+    NaN nor infinities.
     ``fires_once``: a window fires once, as the watermark passes its end (a key window: once at each
     of its steps), and columns hold its state. Otherwise the state is in rows, and the columns only
     group the records. ``steps`` are key windows; their records are grouped by ``window``, the steps
@@ -89,6 +90,7 @@ class ColumnPlan:
     follows: bool = False
     key_fields: tuple[str, ...] = ()
     shown: tuple[str, ...] = ()
+    takes_nulls: bool = False
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -336,16 +338,17 @@ class ColumnPlan:
         """Raises Unfit unless all records have what the plan reads: nothing may be computed over
         others."""
         if len(batch) and not (
-            batch.keys.dtype == self.key_dtype and is_clean(batch.frame, dict(self.kinds))
+            batch.keys.dtype == self.key_dtype
+            and is_clean(batch.frame, dict(self.kinds), self.takes_nulls)
         ):
             raise Unfit
 
     def divide(self, batch: ColumnBatch) -> tuple[ColumnBatch, ColumnBatch | None]:
         """The records that have what the plan reads, and those that must be looked at one by one
         (None: there are none)."""
-        if not len(batch) or is_clean(batch.frame, dict(self.kinds)):
+        if not len(batch) or is_clean(batch.frame, dict(self.kinds), self.takes_nulls):
             return batch, None
-        clean = clean_rows(batch.frame, dict(self.kinds))
+        clean = clean_rows(batch.frame, dict(self.kinds), self.takes_nulls)
         if clean is None:
             clean = np.zeros(len(batch), np.bool_)
         return batch.where(clean), batch.where(~clean)

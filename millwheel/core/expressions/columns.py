@@ -7,11 +7,13 @@ import ast
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
-from millwheel.core.expressions.declared import Nulls
+from millwheel.core.expressions.declared import NullLogic, Nulls
 from millwheel.core.expressions.functions import FUNCTIONS
 from millwheel.core.expressions.nodes import CONSTANTS
+from millwheel.core.expressions.scope import Scope
 from millwheel.core.expressions.terms import (
     EXACT_INT,
     NULL,
@@ -48,13 +50,16 @@ _PASSES = "coalesce"
 _FLOORED = {ast.FloorDiv: "floor_divide", ast.Mod: "mod"}
 
 
-def number_over_columns(tree: ast.expr, fields: Mapping[str, str]) -> Term:
-    """A calculation over declared fields that hold no nulls and no NaN, and numbers.
-    Raises NoColumns."""
-    term = _calculated(tree, fields)
+def number_over_columns(
+    tree: ast.expr, fields: Mapping[str, str], nulls: NullLogic = NullLogic.ERROR
+) -> Term:
+    """A calculation over declared fields that hold no nulls and no NaN, and numbers. With ``nulls``
+    of SQL they may hold nulls, and its value may be null. Raises NoColumns."""
+    scope = Scope(fields, nulls)
+    term = _calculated(tree, scope)
     if term.constant is not None:
         raise NoColumns
-    return _finite(term)
+    return _finite(term, scope)
 
 
 def kind_of_number(
@@ -72,7 +77,7 @@ def kind_of_number(
 
 def term_over_columns(tree: ast.expr, fields: Mapping[str, str]) -> Term:
     """A value over declared fields that hold no nulls and no NaN, of any kind. Raises NoColumns."""
-    term = _translate(tree, fields)
+    term = _translate(tree, Scope(fields))
     if term.constant is not None:  # it would be one value, and not one for each record
         raise NoColumns
     return term
@@ -88,28 +93,34 @@ def kind_of_value(
         return ""
 
 
-def condition_over_columns(tree: ast.expr, fields: Mapping[str, str]) -> pl.Expr:
+def condition_over_columns(
+    tree: ast.expr, fields: Mapping[str, str], nulls: NullLogic = NullLogic.ERROR
+) -> pl.Expr:
     """A Boolean expression over declared fields that hold no nulls and no NaN, exact for all of
-    their values. Raises NoColumns."""
-    term = truth_over_columns(tree, fields)
+    their values; with ``nulls`` of SQL as :func:`truth_over_columns`. Raises NoColumns."""
+    term = truth_over_columns(tree, fields, nulls)
     if term.exact:
         raise NoColumns
     return term.column
 
 
-def truth_over_columns(tree: ast.expr, fields: Mapping[str, str]) -> Term:
-    """:func:`condition_over_columns`, perhaps exact for some records only. Raises NoColumns."""
-    term = _translate(tree, fields)
-    # a constant would be one value, and not one for each record
-    if term.kind != "bool" or term.constant is not None:
-        raise NoColumns
-    return term
+def truth_over_columns(
+    tree: ast.expr, fields: Mapping[str, str], nulls: NullLogic = NullLogic.ERROR
+) -> Term:
+    """:func:`condition_over_columns`, perhaps exact for some records only. With ``nulls`` of SQL
+    the fields may hold nulls, and what is unknown is false. Raises NoColumns."""
+    scope = Scope(fields, nulls)
+    term = _truth(tree, scope)
+    return replace(term, column=scope.decided(term.column))
 
 
-def value_over_columns(tree: ast.expr, fields: Mapping[str, str]) -> Term:
+def value_over_columns(
+    tree: ast.expr, fields: Mapping[str, str], nulls: NullLogic = NullLogic.ERROR
+) -> Term:
     """Any expression over declared fields, of which those that :func:`fields_computed_with` names
-    hold no nulls and no NaN; or a constant. Its value may be null. Raises NoColumns."""
-    term = _passed_on(tree, fields)
+    hold no nulls and no NaN; or a constant. Its value may be null. With ``nulls`` of SQL all may
+    hold nulls. Raises NoColumns."""
+    term = _passed_on(tree, Scope(fields, nulls))
     if term.kind == NULL:
         raise NoColumns
     return term
@@ -139,78 +150,90 @@ def _read(tree: ast.AST) -> set[str]:
     return {name for part in inner for name in _read(part)}
 
 
-def _translate(tree: ast.expr, fields: Mapping[str, str]) -> Term:
+def _translate(tree: ast.expr, scope: Scope) -> Term:
     """The term of an expression that something is computed with."""
-    return _term(tree, fields).settled
+    return scope.taken(_term(tree, scope))
 
 
-def _term(tree: ast.expr, fields: Mapping[str, str]) -> Term:
-    if isinstance(tree, ast.Name) and tree.id not in CONSTANTS and tree.id in fields:
-        return Term(pl.col(tree.id), fields[tree.id])
+def _truth(tree: ast.expr, scope: Scope) -> Term:
+    """The term of a truth."""
+    term = _translate(tree, scope)
+    # a constant would be one value, and not one for each record
+    if term.kind != "bool" or term.constant is not None:
+        raise NoColumns
+    return term
+
+
+def _term(tree: ast.expr, scope: Scope) -> Term:
+    if isinstance(tree, ast.Name) and tree.id not in CONSTANTS and tree.id in scope.fields:
+        return Term(pl.col(tree.id), scope.fields[tree.id])
     if isinstance(tree, ast.Name) and type(CONSTANTS.get(tree.id)) is bool:
         return Term(pl.lit(CONSTANTS[tree.id]), "bool", CONSTANTS[tree.id])
     if isinstance(tree, ast.Constant) and type(tree.value) in _KIND_OF:
         return Term(pl.lit(tree.value), _KIND_OF[type(tree.value)], tree.value)
     if isinstance(tree, ast.BoolOp):
-        return _combined(tree, fields)
+        return _combined(tree, scope)
     if isinstance(tree, ast.UnaryOp) and isinstance(tree.op, ast.Not):
-        inner = truth_over_columns(tree.operand, fields)
+        inner = _truth(tree.operand, scope)
         return Term(~inner.column, "bool", exact=inner.exact)
     if isinstance(tree, ast.Compare) and len(tree.ops) == 1 and _is_null(tree.comparators[0]):
-        return _compared_with_null(tree.ops[0], _term(tree.left, fields))
+        return _compared_with_null(tree.ops[0], _term(tree.left, scope))
     if isinstance(tree, ast.Compare):
-        return _chained(tree, fields)
+        return _chained(tree, scope)
     if isinstance(tree, ast.IfExp):
-        yes, no = (_null_or(part, fields) for part in (tree.body, tree.orelse))
-        return chosen(truth_over_columns(tree.test, fields), yes, no)
+        yes, no = (_null_or(part, scope) for part in (tree.body, tree.orelse))
+        return chosen(_truth(tree.test, scope), yes, no)
     if isinstance(tree, ast.Call):
-        return _called(tree, fields)
+        return _called(tree, scope)
     if isinstance(tree, (ast.BinOp, ast.UnaryOp)):
-        return _finite(_calculated(tree, fields))
+        return _finite(_calculated(tree, scope), scope)
     raise NoColumns
 
 
-def _called(tree: ast.Call, fields: Mapping[str, str]) -> Term:
+def _called(tree: ast.Call, scope: Scope) -> Term:
     function = FUNCTIONS.get(tree.func.id) if isinstance(tree.func, ast.Name) else None
     if function is None or function.columns is None:
         raise NoColumns
-    takes_null = function.nulls is Nulls.TAKEN
-    terms = [
-        _null_or(part, fields) if takes_null else _passed_on(part, fields) for part in tree.args
-    ]
-    return function.columns(terms if function.lazy else [term.settled for term in terms])
+    make = function.columns
+    if function.nulls is Nulls.REFUSED:
+        return scope.strict([scope.taken(_passed_on(part, scope)) for part in tree.args], make)
+    terms = [_null_or(part, scope) for part in tree.args]
+    if function.lazy:
+        return make([scope.passed(term) for term in terms])
+    first, *others = map(scope.taken, terms)
+    return scope.strict([first], lambda parts: make([*parts, *others]))
 
 
-def _passed_on(tree: ast.expr, fields: Mapping[str, str]) -> Term:
+def _passed_on(tree: ast.expr, scope: Scope) -> Term:
     """The term of an expression whose value may be null."""
     number = isinstance(tree, ast.Constant) and type(tree.value) in (int, float)
-    return _calculated(tree, fields) if number else _term(tree, fields)
+    return _calculated(tree, scope) if number else _term(tree, scope)
 
 
-def _null_or(tree: ast.expr, fields: Mapping[str, str]) -> Term:
+def _null_or(tree: ast.expr, scope: Scope) -> Term:
     """:func:`_passed_on`, or null itself."""
-    return null_term() if _is_null(tree) else _passed_on(tree, fields)
+    return null_term() if _is_null(tree) else _passed_on(tree, scope)
 
 
-def _finite(term: Term) -> Term:
+def _finite(term: Term, scope: Scope) -> Term:
     """Of a sum or a product: columns have another order for NaN."""
     if term.kind != "float" or term.constant is not None:
         return term
-    return replace(term, exact=(*term.exact, term.column.is_finite()))
+    return replace(term, exact=(*term.exact, scope.known(term.column.is_finite())))
 
 
-def _combined(tree: ast.BoolOp, fields: Mapping[str, str]) -> Term:
+def _combined(tree: ast.BoolOp, scope: Scope) -> Term:
     """What stands behind a part that decides is not computed, so it may be anything there."""
-    first, *others = [truth_over_columns(part, fields) for part in tree.values]
+    first, *others = [_truth(part, scope) for part in tree.values]
     column, exact = first.column, list(first.exact)
     for part in others:
-        decided = ~column if isinstance(tree.op, ast.And) else column
+        decided = scope.decided(~column if isinstance(tree.op, ast.And) else column)
         exact += [decided | each for each in part.exact]
         column = column & part.column if isinstance(tree.op, ast.And) else column | part.column
     return Term(column, "bool", exact=tuple(exact))
 
 
-def _chained(tree: ast.Compare, fields: Mapping[str, str]) -> Term:
+def _chained(tree: ast.Compare, scope: Scope) -> Term:
     """One comparison, or several of neighbours, of which those behind a false one are not made."""
     sides = [tree.left, *tree.comparators]
     if len(tree.ops) > 1:
@@ -218,17 +241,17 @@ def _chained(tree: ast.Compare, fields: Mapping[str, str]) -> Term:
         pairs: list[ast.expr] = [ast.Compare(left, [op], [right]) for left, op, right in links]
         if any(_is_null(each) for each in sides):
             raise NoColumns
-        return _combined(ast.BoolOp(ast.And(), pairs), fields)
+        return _combined(ast.BoolOp(ast.And(), pairs), scope)
     [op], [right] = tree.ops, tree.comparators
     if isinstance(op, ast.In | ast.NotIn):
-        term = _within(_translate(tree.left, fields), right, fields)
+        term = _within(_translate(tree.left, scope), right, scope)
         return replace(term, column=~term.column) if isinstance(op, ast.NotIn) else term
     if type(op) not in _COMPARE:
         raise NoColumns
-    return _compared(type(op), _translate(tree.left, fields), _translate(right, fields))
+    return _compared(type(op), _translate(tree.left, scope), _translate(right, scope))
 
 
-def _within(left: Term, right: ast.expr, fields: Mapping[str, str]) -> Term:
+def _within(left: Term, right: ast.expr, scope: Scope) -> Term:
     """Whether a value is one of several constants, or a constant text is a part of a text."""
     if isinstance(right, ast.List | ast.Tuple):
         if left.constant is not None or left.kind not in ("int", "str"):
@@ -239,7 +262,7 @@ def _within(left: Term, right: ast.expr, fields: Mapping[str, str]) -> Term:
             raise NoColumns
         found = left.column.is_in(pl.Series(values, dtype=dtype(left.kind)).implode())
         return Term(found, "bool", exact=left.exact)
-    text = _translate(right, fields)
+    text = _translate(right, scope)
     if type(left.constant) is not str or text.kind != "str" or text.constant is not None:
         raise NoColumns
     found = text.column.str.contains(left.constant, literal=True)
@@ -291,37 +314,38 @@ def _widens(number: Term, other: Term) -> bool:
     return small and other.kind == "float"
 
 
-def _calculated(tree: ast.expr, fields: Mapping[str, str]) -> Term:
+def _calculated(tree: ast.expr, scope: Scope) -> Term:
     if isinstance(tree, ast.BinOp) and type(tree.op) in _ARITHMETIC:
-        left, right = _calculated(tree.left, fields), _calculated(tree.right, fields)
+        left, right = _calculated(tree.left, scope), _calculated(tree.right, scope)
         if left.constant is not None and right.constant is not None:
             return number_term(_ARITHMETIC[type(tree.op)](left.constant, right.constant))
-        if isinstance(tree.op, ast.Div):
-            return _divided(left, right)
-        return _joined(_ARITHMETIC[type(tree.op)], left, right)
+        act = _ARITHMETIC[type(tree.op)]
+        make = _divided if isinstance(tree.op, ast.Div) else partial(_joined, act)
+        return scope.strict([left, right], lambda parts: make(*parts))
     if isinstance(tree, ast.BinOp) and type(tree.op) in _FLOORED:
-        return _floored(_FLOORED[type(tree.op)], tree, fields)
+        sides = [_calculated(tree.left, scope), _calculated(tree.right, scope)]
+        return scope.strict(sides, partial(_floored, _FLOORED[type(tree.op)]))
     if isinstance(tree, ast.UnaryOp) and isinstance(tree.op, ast.USub):
-        term = _calculated(tree.operand, fields)
+        term = _calculated(tree.operand, scope)
         return (
             number_term(-term.constant)
             if term.constant is not None
-            else _joined(operator.mul, number_term(-1), term)
+            else scope.strict([term], lambda parts: _joined(operator.mul, number_term(-1), *parts))
         )
     if isinstance(tree, ast.Constant) and type(tree.value) in (int, float):
         return number_term(tree.value)
     if isinstance(tree, (ast.Name, ast.Call)):
-        term = _translate(tree, fields)
+        term = _translate(tree, scope)
         if term.kind in _NUMBERS and term.constant is None:
             return term
     raise NoColumns
 
 
-def _floored(name: str, tree: ast.BinOp, fields: Mapping[str, str]) -> Term:
+def _floored(name: str, sides: Sequence[Term]) -> Term:
     """``//`` or ``%`` of a whole number and a constant one."""
     import numpy as np
 
-    left, right = _calculated(tree.left, fields), _calculated(tree.right, fields)
+    left, right = sides
     if not left.kind == right.kind == "int" or left.constant is not None:
         raise NoColumns
     if right.constant in (None, 0, -1):

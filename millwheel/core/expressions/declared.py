@@ -40,6 +40,21 @@ class Nulls(Enum):
     """Null is an argument like others, as its line says."""
 
 
+class NullLogic(Enum):
+    """What an expression makes of nulls: the option ``nulls`` of a pipeline."""
+
+    ERROR = "error"
+    """Whatever cannot compute with null refuses it; null is equal to null."""
+    SQL = "sql"
+    """Null is unknown: what is computed with it is null, and logic is three-valued."""
+
+
+def is_three_valued(compile_expression: Callable[[str], Any]) -> bool:
+    """Whether what it compiles has the nulls of SQL."""
+    nulls: NullLogic = compile_expression("true").nulls
+    return nulls is NullLogic.SQL
+
+
 @dataclass(frozen=True, slots=True)
 class Parameter:
     """One argument of a signature. ``takes`` is a key of :data:`TYPES`."""

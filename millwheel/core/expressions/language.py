@@ -19,6 +19,7 @@ from typing import Any
 
 from simpleeval import InvalidExpression, SimpleEval
 
+from millwheel.core.expressions.declared import NullLogic
 from millwheel.core.expressions.fields import field_reader, missing_field
 from millwheel.core.expressions.nodes import (
     COMPARISONS,
@@ -28,6 +29,7 @@ from millwheel.core.expressions.nodes import (
     Evaluate,
 )
 from millwheel.core.expressions.own import OwnFunction
+from millwheel.core.expressions.three_valued import plainly
 from millwheel.errors import RecordError
 
 MAX_LENGTH = 2_000
@@ -43,13 +45,14 @@ class Expression:
     ``evaluate(value)`` takes a record's value (a dict, or an object with attributes). It raises
     RecordError, naming the expression, for a missing field and for an operation that the values do
     not allow. ``fields`` are the fields that it reads. ``tree`` is the syntax tree, for
-    translators.
+    translators, and ``nulls`` what nulls mean in it.
     """
 
     text: str
     evaluate: Evaluate
     fields: tuple[str, ...]
     tree: ast.expr
+    nulls: NullLogic = NullLogic.ERROR
 
     @property
     def is_field(self) -> bool:
@@ -65,23 +68,31 @@ def compile_expression(text: str) -> Expression:
 
 
 class Language:
-    """The language of one pipeline: that of all, with functions of the user's own."""
+    """The language of one pipeline: that of all, with functions of the user's own, and perhaps with
+    the nulls of SQL."""
 
-    def __init__(self, own: Mapping[str, OwnFunction]) -> None:
+    def __init__(self, own: Mapping[str, OwnFunction], nulls: NullLogic = NullLogic.ERROR) -> None:
         self._own = own
+        self._nulls = nulls
         self._known: dict[str, Expression] = {}
 
     def compile(self, text: str) -> Expression:
         """As :func:`compile_expression`."""
-        if not self._own:
+        if not self._own and self._nulls is NullLogic.ERROR:
             return compile_expression(text)
         if text not in self._known:
-            self._known[text] = _compiled(text, bounded=False, own=self._own)
+            self._known[text] = _compiled(text, False, self._own, self._nulls)
         return self._known[text]
 
 
 BUILT_IN = Language({})
 """The language without functions of the user's."""
+_BUILT_IN_SQL = Language({}, NullLogic.SQL)
+
+
+def built_in(nulls: NullLogic) -> Language:
+    """The language without functions of the user's, with these nulls."""
+    return _BUILT_IN_SQL if nulls is NullLogic.SQL else BUILT_IN
 
 
 def compile_foreign(text: str) -> Expression:
@@ -90,15 +101,21 @@ def compile_foreign(text: str) -> Expression:
     return _compiled(text, bounded=True)
 
 
-def _compiled(text: str, bounded: bool, own: Mapping[str, OwnFunction] | None = None) -> Expression:
+def _compiled(
+    text: str,
+    bounded: bool,
+    own: Mapping[str, OwnFunction] | None = None,
+    nulls: NullLogic = NullLogic.ERROR,
+) -> Expression:
     tree = _parse(text)
-    compiler = Compiler(text, bounded, own)
+    compiler = Compiler(text, bounded, own, nulls)
     try:
+        tree = plainly(tree) if compiler.three_valued else tree
         run = compiler.compile(tree)
     except RecursionError:
         raise ValueError("the expression is nested too deeply. Write a callback instead") from None
-    evaluate = _fast_path(tree, text) or _guarded(run, text)
-    return Expression(text, evaluate, tuple(dict.fromkeys(compiler.fields)), tree)
+    evaluate = _fast_path(tree, text, nulls) or _guarded(run, text)
+    return Expression(text, evaluate, tuple(dict.fromkeys(compiler.fields)), tree, nulls)
 
 
 def _parse(text: str) -> ast.expr:
@@ -164,10 +181,12 @@ def _failed(text: str, ex: Exception) -> RecordError:
     return RecordError(f"`{shown}` cannot be computed: {ex or type(ex).__name__}")
 
 
-def _fast_path(tree: ast.expr, text: str) -> Evaluate | None:
+def _fast_path(tree: ast.expr, text: str, nulls: NullLogic) -> Evaluate | None:
     """A single closure for a plain field, and for the comparison of a field with a constant."""
     if isinstance(tree, ast.Name) and tree.id not in CONSTANTS:
         return field_reader(tree.id)
+    if nulls is NullLogic.SQL:
+        return None
     if not (
         isinstance(tree, ast.Compare) and len(tree.ops) == 1 and isinstance(tree.left, ast.Name)
     ):

@@ -5,14 +5,15 @@ from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from functools import partial
 from typing import Any
 
 from simpleeval import DEFAULT_OPERATORS, InvalidExpression
 
-from millwheel.core.expressions.declared import Function, Nulls
+from millwheel.core.expressions import three_valued
+from millwheel.core.expressions.declared import Function, NullLogic, Nulls
 from millwheel.core.expressions.fields import field_or_none, field_reader
 from millwheel.core.expressions.functions import FUNCTIONS
 from millwheel.core.expressions.operators import modulo, power, product
@@ -74,11 +75,16 @@ class Compiler:
     the user's, and ``calls`` counts their calls."""
 
     def __init__(
-        self, text: str, bounded: bool = False, own: Mapping[str, OwnFunction] | None = None
+        self,
+        text: str,
+        bounded: bool = False,
+        own: Mapping[str, OwnFunction] | None = None,
+        nulls: NullLogic = NullLogic.ERROR,
     ) -> None:
         self.text = text
         self.bounded = bounded
         self.own = own or {}
+        self.three_valued = nulls is NullLogic.SQL
         self.fields: list[str] = []
         self.calls = 0
 
@@ -151,6 +157,8 @@ def _binary(compiler: Compiler, node: Any) -> Evaluate:
             node, "bit operators cannot be used here; write `and`, `or`, or + - * / // % **"
         )
     left, right = compiler.compile(node.left), compiler.compile(node.right)
+    if compiler.three_valued:
+        return three_valued.strict(act, [left, right])
     return lambda value: act(left(value), right(value))
 
 
@@ -159,17 +167,21 @@ def _unary(compiler: Compiler, node: Any) -> Evaluate:
     if act is None:
         raise compiler.error(node, "~ cannot be used here; write `not`")
     inner = compiler.compile(node.operand)
+    if compiler.three_valued:
+        return three_valued.strict(act, [inner])
     return lambda value: act(inner(value))
 
 
 def _boolean(compiler: Compiler, node: Any) -> Evaluate:
+    stops = isinstance(node.op, ast.Or)
     *rest, last = [compiler.compile(part) for part in node.values]
+    if compiler.three_valued:
+        return three_valued.combined([*rest, last], stops)
     if len(rest) == 1:
         first = rest[0]
-        if isinstance(node.op, ast.Or):
+        if stops:
             return lambda value: first(value) or last(value)
         return lambda value: first(value) and last(value)
-    stops = isinstance(node.op, ast.Or)
 
     def run(value: Any) -> Any:
         for part in rest:
@@ -188,13 +200,17 @@ def _compare(compiler: Compiler, node: Any) -> Evaluate:
                 other, "`is` compares with None, true or false only; write == or !="
             )
     first = compiler.compile(node.left)
+    acts = _unknowing(compiler, node) if compiler.three_valued else COMPARISONS
     steps = [
-        (COMPARISONS[type(op)], compiler.compile(other))
+        (acts[type(op)], compiler.compile(other))
         for op, other in zip(node.ops, node.comparators, strict=True)
     ]
     if len(steps) == 1:
         act, only = steps[0]
         return lambda value: act(first(value), only(value))
+
+    if compiler.three_valued:
+        return three_valued.compared(first, steps)
 
     def run(value: Any) -> Any:
         left = first(value)
@@ -206,6 +222,31 @@ def _compare(compiler: Compiler, node: Any) -> Evaluate:
         return True
 
     return run
+
+
+_UNKNOWING: Mapping[type[ast.cmpop], Callable[[Any, Any], Any]] = {
+    **{kind: three_valued.null_aware(act) for kind, act in COMPARISONS.items()},
+    ast.In: three_valued.null_aware(three_valued.within),
+    ast.NotIn: three_valued.null_aware(three_valued.not_within),
+    ast.Is: operator.is_,
+    ast.IsNot: operator.is_not,
+}
+"""Comparisons that are unknown where a side is null."""
+
+
+def _unknowing(
+    compiler: Compiler, node: ast.Compare
+) -> Mapping[type[ast.cmpop], Callable[[Any, Any], Any]]:
+    """The comparisons with nulls of SQL, none of which finds a null."""
+    sides = [node.left, *node.comparators]
+    for op, left, right in zip(node.ops, sides, node.comparators, strict=False):
+        if isinstance(op, ast.Eq | ast.NotEq) and any(map(three_valued.is_null, (left, right))):
+            raise compiler.error(
+                right,
+                "with `nulls: sql` nothing is equal to null, and nothing differs from it; write"
+                " `is null` or `is not null`",
+            )
+    return _UNKNOWING
 
 
 def _is_singleton(node: ast.expr) -> bool:
@@ -223,6 +264,8 @@ def _inner_field(compiler: Compiler, node: Any) -> Evaluate:
     if node.attr.startswith("_"):
         raise compiler.error(node, f"{node.attr!r} is no field that can be read")
     outer, read = compiler.compile(node.value), field_reader(node.attr)
+    if compiler.three_valued:
+        return three_valued.strict(read, [outer])
     return lambda value: read(outer(value))
 
 
@@ -230,6 +273,8 @@ def _item(compiler: Compiler, node: Any) -> Evaluate:
     if isinstance(node.slice, ast.Slice):
         return _part(compiler, node)
     outer, index = compiler.compile(node.value), compiler.compile(node.slice)
+    if compiler.three_valued:
+        return three_valued.strict(operator.getitem, [outer, index])
     return lambda value: outer(value)[index(value)]
 
 
@@ -239,6 +284,10 @@ def _part(compiler: Compiler, node: Any) -> Evaluate:
         raise compiler.error(node, "a slice has no step here; write text[1:3]")
     outer = compiler.compile(node.value)
     ends = (node.slice.lower, node.slice.upper)
+    if compiler.three_valued:
+        return _part_or_null(
+            outer, [None if end is None else compiler.compile(end) for end in ends]
+        )
     low, high = (
         _absent
         if end is None
@@ -246,6 +295,18 @@ def _part(compiler: Compiler, node: Any) -> Evaluate:
         for end in ends
     )
     return lambda value: outer(value)[low(value) : high(value)]
+
+
+def _part_or_null(outer: Evaluate, ends: Sequence[Evaluate | None]) -> Evaluate:
+    """A slice that is null where the whole, or a written end, is."""
+    written = [end for end in ends if end is not None]
+
+    def cut(whole: Any, *found: Any) -> Any:
+        given = iter(found)
+        low, high = (None if end is None else next(given) for end in ends)
+        return whole[low:high]
+
+    return three_valued.strict(cut, [outer, *written])
 
 
 def _absent(value: Any) -> None:
@@ -272,6 +333,9 @@ def _call(compiler: Compiler, node: Any) -> Evaluate:
     parts = [_argument(compiler, function, index, part) for index, part in enumerate(node.args)]
     if function.lazy:
         return lambda value: act(*[partial(part, value) for part in parts])
+    if compiler.three_valued:
+        refuses = function.nulls is Nulls.REFUSED
+        return (three_valued.strict if refuses else three_valued.strict_first)(act, parts)
     if len(parts) == 1:
         only = parts[0]
         return lambda value: act(only(value))
@@ -293,14 +357,15 @@ def _argument(compiler: Compiler, function: Function, index: int, node: ast.expr
     before = compiler.changing
     run = compiler.compile(node)
     if compiler.changing == before:
-        complaint = function.complaint(index, run(None))
-        if complaint:
+        constant = run(None)
+        complaint = function.complaint(index, constant)
+        if complaint and not (compiler.three_valued and constant is None):
             raise compiler.error(
                 node, f"{function.name}() {complaint}; its signature: {function.signature}"
             )
         return run
     parameter = function.parameter(index)
-    if parameter.optional and function.nulls is Nulls.REFUSED:
+    if parameter.optional and function.nulls is Nulls.REFUSED and not compiler.three_valued:
         return _not_null(run, f"{function.name}() takes no null as {parameter.name}")
     return run
 

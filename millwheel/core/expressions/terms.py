@@ -94,11 +94,12 @@ def chosen(test: Term, yes: Term, no: Term) -> Term:
         or test.constant is not None
     ):
         raise NoColumns
-    column = pl.when(test.column).then(yes.column).otherwise(no.column)
+    holds = test.column.fill_null(False)  # what is unknown does not
+    column = pl.when(holds).then(yes.column).otherwise(no.column)
     exact, present = (
         (
-            *(~test.column | each for each in of_yes),
-            *(test.column | each for each in of_no),
+            *(~holds | each for each in of_yes),
+            *(holds | each for each in of_no),
         )
         for of_yes, of_no in ((yes.exact, no.exact), (yes.present, no.present))
     )

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, TypeVar
 
+from millwheel.core.expressions.declared import NullLogic
 from millwheel.core.model.failures import SHARE, OnError
 from millwheel.core.model.keys import NULL, Key
 from millwheel.core.model.limits import DEFAULTS, Limits
@@ -375,9 +376,9 @@ class PipelineSpec:
     """The whole pipeline. ``folder`` is where callbacks are looked for first (absolute path);
     ``ship`` are the files in it, or globs of them, that workers get beside the Python that is
     imported. ``functions`` are those of the user's that expressions may call: name to
-    ``module:function``. Without ``tracing`` no record is traced. ``latency_us`` is the least time
-    between the beginnings of a worker's steps (0: none); None (balanced): twice as long as a step
-    takes, a millisecond and a half at most."""
+    ``module:function``; ``nulls`` is what nulls are in expressions. Without ``tracing`` no record
+    is traced. ``latency_us`` is the least time between the beginnings of a worker's steps (0:
+    none); None (balanced): twice as long as a step takes, a millisecond and a half at most."""
 
     name: str
     streams: tuple[StreamSpec, ...]
@@ -391,6 +392,7 @@ class PipelineSpec:
     tracing: TracingSpec | None = None
     latency_us: int | None = None
     functions: Mapping[str, str] = field(default_factory=dict)
+    nulls: NullLogic = NullLogic.ERROR
 
     def stream(self, name: str) -> StreamSpec:
         """The stream's own spec, or a bare one for a stream that a computation produces."""

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 
 from millwheel.connect.own_functions import named_alone, own_function
 from millwheel.connect.python_objects import load_object
+from millwheel.core.expressions.declared import NullLogic
 from millwheel.core.expressions.functions import FUNCTIONS as KNOWN
 from millwheel.core.expressions.language import Language
 from millwheel.core.expressions.nodes import CONSTANTS
 from millwheel.core.expressions.own import OwnFunction
 from millwheel.errors import PipelineError
 from millwheel.language.spec.reading.nodes import YamlNode
-from millwheel.language.spec.reading.parts import Entries, Field, ObjectName
+from millwheel.language.spec.reading.parts import Choice, Entries, Field, ObjectName
 from millwheel.language.spec.reading.reader import NodeReader
 
 _EXAMPLE = "{rating: scores:rating}"
@@ -22,6 +23,13 @@ FUNCTIONS = Field(
     Entries(ObjectName("scores:rating"), _EXAMPLE),
     "[functions of yours](expressions.md#functions-of-your-own) for the expressions of"
     " computations: names, each with its `module:function`",
+)
+NULLS = Field(
+    "",
+    Choice(tuple(each.value for each in NullLogic), NullLogic),
+    "what [nulls](expressions.md#nulls) are in expressions: an `error` of what computes with one,"
+    " or unknown, as in `sql`",
+    default="`error`",
 )
 _READ = ("has", "get", "field", *CONSTANTS)
 """Words of expressions that are no functions of the table."""
@@ -35,17 +43,27 @@ class Functions:
     language: Language
 
 
-def read_functions(reader: NodeReader, top: YamlNode, folder: str, check_code: bool) -> Functions:
-    """The functions of a pipeline. Without ``check_code`` none is loaded."""
+def read_nulls(reader: NodeReader, top: YamlNode) -> NullLogic:
+    """What nulls mean in the expressions of a pipeline."""
+    node = top.value.get("nulls") if top.is_map else None
+    given = node if node is not None and node.value is not None else None
+    found: NullLogic = NULLS.value(reader, given, NullLogic.ERROR)
+    return found
+
+
+def read_functions(
+    reader: NodeReader, top: YamlNode, folder: str, check_code: bool, nulls: NullLogic
+) -> Functions:
+    """The functions of a pipeline, and its language. Without ``check_code`` none is loaded."""
     node = top.value.get("functions") if top.is_map else None
     targets: Mapping[str, str] = FUNCTIONS.value(reader, node, {})
     for name in targets:
         assert node is not None
         _check_name(reader, node.value[name], name)
     if not check_code or not targets:
-        return Functions(targets, named_alone(targets))
+        return Functions(targets, named_alone(targets, nulls))
     own = {name: _loaded(reader, node, name, target, folder) for name, target in targets.items()}
-    return Functions(targets, Language(own))
+    return Functions(targets, Language(own, nulls))
 
 
 def _check_name(reader: NodeReader, node: YamlNode, name: str) -> None:

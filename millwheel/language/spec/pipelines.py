@@ -36,7 +36,7 @@ from millwheel.language.spec.checks.topology import (
     never_ends,
     uncertain_names,
 )
-from millwheel.language.spec.functions import FUNCTIONS, read_functions
+from millwheel.language.spec.functions import FUNCTIONS, NULLS, read_functions, read_nulls
 from millwheel.language.spec.latency import BALANCED, GREEDY, read_latency
 from millwheel.language.spec.limits import LIMITS, read_limits
 from millwheel.language.spec.parameters import Parameters
@@ -102,6 +102,7 @@ PIPELINE = FilePart(
             "formulas over what computations keep",
         ),
         "functions": FUNCTIONS,
+        "nulls": NULLS,
         "limits": Field("", LIMITS, "limits of records, keys, state and calls of your code"),
         "ship": Field(
             "",
@@ -199,10 +200,11 @@ def check_document(
     )
     parameters.replace(top)
     folder = str(Path(document.problems.file).resolve().parent)
-    functions = read_functions(reader, top, folder, check_code)
+    nulls = read_nulls(reader, top)
+    functions = read_functions(reader, top, folder, check_code, nulls)
     reader = replace(reader, language=functions.language)
     parts = _read(reader, top, folder, document.origin or origin or folder, check_code)
-    parts.spec = keyed(decided(replace(parts.spec, functions=functions.targets)))
+    parts.spec = keyed(decided(replace(parts.spec, functions=functions.targets, nulls=nulls)))
     _check(reader, top, parts, check_code)
     if check_code and origin is None:  # not for the copies that workers read when they start
         check_ship(reader, parts.spec, top)
@@ -218,7 +220,7 @@ def check_document(
 
 def _as_it_runs(spec: PipelineSpec) -> PipelineSpec:
     """With the computations that the planner adds."""
-    language = named_alone(spec.functions)
+    language = named_alone(spec.functions, spec.nulls)
     return numbered(planned(tabled(spec)), lambda text: language.compile(text).fields)
 
 

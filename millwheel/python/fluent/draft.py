@@ -80,6 +80,7 @@ class Draft:
     ship: Sequence[str] = ()
     tracing: Mapping[str, float | bool] | None = None
     latency: str = ""
+    nulls: str = ""
     origin: str = ""
 
     # --- records of calls -------------------------------------------------------------------------
@@ -177,6 +178,8 @@ class Draft:
             parts["limits"] = self.limits
         if self.functions:
             parts["functions"] = self.functions
+        if self.nulls:
+            parts["nulls"] = self.nulls
         if self.ship:
             parts["ship"] = self.ship
         if self.tracing is not None:

@@ -45,7 +45,7 @@ class Pipeline:
     globs of them. ``tracing`` is as in YAML, such as ``{"sample": 0.001}``, or ``{}``:
     docs/tracing.md. ``functions`` are those of yours that expressions may call, by name.
     ``latency`` is ``"greedy"``, ``"balanced"`` or a duration such as ``"2ms"``:
-    docs/pipeline.md.
+    docs/pipeline.md. ``nulls`` is ``"error"`` or ``"sql"``: docs/expressions.md.
     """
 
     def __init__(
@@ -57,6 +57,7 @@ class Pipeline:
         tracing: Mapping[str, float | bool] | None = None,
         latency: str = "",
         functions: Mapping[str, str | Callable[..., Any]] | None = None,
+        nulls: Literal["", "error", "sql"] = "",
     ) -> None:
         self._draft = Draft(
             name,
@@ -65,6 +66,7 @@ class Pipeline:
             ship=ship or (),
             tracing=tracing,
             latency=latency,
+            nulls=nulls,
         )
         self._draft.functions = {
             called: self._draft.keep(function, "function", called)

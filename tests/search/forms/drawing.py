@@ -74,7 +74,11 @@ def case(seed: int) -> Case:
             draft.tree["sinks"][stream] = {"stdout": mode}
     script = _script(rng, draft.fields, names)
     features = frozenset({"forms"} | (set() if declared else {"undeclared"}))
-    return Case(seed, emit(draft.tree), tuple(script), False, _NOW, features)
+    text = emit(draft.tree)
+    if Random(f"nulls {seed}").random() < 0.4:
+        text = "nulls: sql\n" + text.replace("!= null", "is not null")
+        features |= {"nulls of SQL"}
+    return Case(seed, text, tuple(script), False, _NOW, features)
 
 
 def _source(draft: _Draft, stream: str, names: list[str], declared: bool) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,8 @@ import numpy as np
 from millwheel.core.columns import arrays
 from millwheel.core.columns.plan import ColumnPlan
 from millwheel.core.columns.stateless.stages import ColumnStep
+from millwheel.core.expressions.scope import Scope, _filled
+from millwheel.core.expressions.terms import exact_of
 from millwheel.engine.workers.operators.held_columns import KeysInRows
 from tests.search.mistakes import Context, replaced
 
@@ -62,3 +65,14 @@ def steps_go_on_with_what_does_not_fit() -> Context:
         return np.ones(frame.height, np.bool_)
 
     return replaced(ColumnStep, "fitting", wrong)
+
+
+@mistake(within=10, first=20)
+def a_value_that_stands_for_null_is_taken() -> Context:
+    """What is computed in place of null, so that nothing fails, becomes the result."""
+
+    def wrong(self: Scope, terms: Any, make: Any) -> Any:
+        made = make([_filled(each) for each in terms])
+        return replace(made, exact=(*exact_of(terms), *made.exact))
+
+    return replaced(Scope, "strict", wrong)

@@ -22,6 +22,7 @@ from millwheel.core.expressions.columns import (
     truth_over_columns,
     value_over_columns,
 )
+from millwheel.core.expressions.declared import NullLogic
 from millwheel.core.expressions.terms import NoColumns, Term
 from millwheel.core.lazy_polars import dtype, kind_of
 from millwheel.core.pipeline.spec import ComputationSpec, Productions
@@ -44,13 +45,15 @@ class _Draft:
     fields: Mapping[str, str]
     compile_expression: Compile
     stages: list[ColumnStep]
+    takes_nulls: bool = False
 
     def term(self, text: str, truth: bool) -> Term:
         """The expression over the fields. Raises NoColumns, with a phrase."""
         compiled = self.compile_expression(text)
+        self.takes_nulls |= compiled.nulls is NullLogic.SQL
         try:
             translate = truth_over_columns if truth else value_over_columns
-            term: Term = translate(compiled.tree, self.fields)
+            term: Term = translate(compiled.tree, self.fields, compiled.nulls)
         except NoColumns:
             unknown = sorted(set(compiled.fields) - self.fields.keys())
             why = f": the type of {unknown[0]} is not known" if unknown else ""
@@ -73,7 +76,9 @@ class _Draft:
         """A filter."""
         term = self.term(text, truth=True)
         kinds, same = self.read([text], truth=True)
-        self.stages.append(ColumnStep(kinds, same, term.exact, keeps=term.column))
+        self.stages.append(
+            ColumnStep(kinds, same, term.exact, keeps=term.column, takes_nulls=self.takes_nulls)
+        )
 
     def make(self, fields: Mapping[str, str]) -> None:
         """A projection."""
@@ -85,6 +90,7 @@ class _Draft:
                 same,
                 tuple(each for term in terms.values() for each in term.exact),
                 makes=tuple(_column(term).alias(name) for name, term in terms.items()),
+                takes_nulls=self.takes_nulls,
             )
         )
         self.fields = {name: term.kind for name, term in terms.items()}
@@ -121,8 +127,9 @@ def _branches(work: BranchesSpec, draft: _Draft) -> StatelessPlan:
     texts = [each.condition for each in work.branches if each.condition]
     terms = [draft.term(text, truth=True) for text in texts]
     exact = tuple(each for term in terms for each in term.exact)
+    kinds, same = draft.read(texts, truth=True)
     return StatelessPlan(
-        (ColumnStep(*draft.read(texts, truth=True), exact),),
+        (ColumnStep(kinds, same, exact, takes_nulls=draft.takes_nulls),),
         tuple(
             Way(each.stream, term.column)
             for each, term in zip(

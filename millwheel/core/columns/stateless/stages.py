@@ -20,7 +20,8 @@ Mask = npt.NDArray[np.bool_]
 @dataclass(frozen=True, slots=True)
 class ColumnStep:
     """One step. ``kinds`` are the types of the fields that it computes with, which must hold
-    neither nulls nor NaN; ``same`` those of fields that it passes on, which may. ``exact`` are
+    neither nulls (but for ``takes_nulls``) nor NaN; ``same`` those of fields that it passes on,
+    which may. ``exact`` are
     true for the records for which columns have the values of the row form. Then comes a
     filter (``keeps``) or a projection (``makes``)."""
 
@@ -29,14 +30,15 @@ class ColumnStep:
     exact: tuple[pl.Expr, ...] = ()
     keeps: pl.Expr | None = None
     makes: tuple[pl.Expr, ...] = ()
+    takes_nulls: bool = False
 
     def fitting(self, frame: pl.DataFrame) -> Mask:
         """Which records have the values of the row form here."""
         if any(kind_of(frame.schema.get(name)) != kind for name, kind in self.same.items()):
             return np.zeros(frame.height, np.bool_)
         fits = np.ones(frame.height, np.bool_)
-        if not is_clean(frame, self.kinds):
-            clean = clean_rows(frame, self.kinds)
+        if not is_clean(frame, self.kinds, self.takes_nulls):
+            clean = clean_rows(frame, self.kinds, self.takes_nulls)
             if clean is None:
                 return np.zeros(frame.height, np.bool_)
             fits = clean

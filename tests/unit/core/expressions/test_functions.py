@@ -17,6 +17,7 @@ from millwheel.core.expressions.declared import MOST_ARGUMENTS, Function, Nulls
 from millwheel.core.expressions.functions import FUNCTIONS
 from millwheel.core.expressions.language import compile_expression
 from millwheel.core.expressions.nodes import RUNTIME_ERRORS
+from millwheel.core.expressions.scope import Scope
 from millwheel.core.expressions.terms import NoColumns
 from millwheel.errors import RecordError
 
@@ -173,7 +174,7 @@ def test_columns_of_a_function_have_the_bits_of_its_rows(name: str, data: Any) -
     fields = {f"{kind}{index}": NAMES[kind] for kind in KINDS for index in (0, 1)}
     try:
         compiled = compile_expression(text)
-        term = _translate(compiled.tree, fields)
+        term = _translate(compiled.tree, Scope(fields))
     except (ValueError, NoColumns):
         assume(False)
     rows = data.draw(
@@ -221,7 +222,7 @@ def test_each_column_form_is_one(name: str) -> None:
     forms = []
     for text in calls:
         with contextlib.suppress(ValueError, NoColumns, TypeError):
-            forms.append(_translate(compile_expression(text).tree, fields))
+            forms.append(_translate(compile_expression(text).tree, Scope(fields)))
     assert forms
 
 

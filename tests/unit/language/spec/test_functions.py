@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from millwheel.core.expressions.declared import NullLogic
 from millwheel.language.spec import load_pipeline
 from millwheel.language.spec.ship import files_to_ship
 from millwheel.testing import PipelineHarness
@@ -159,3 +160,76 @@ def test_they_are_called_in_slices_divided_keys_and_what_is_asked(scored: Path) 
         harness.finish()
         means = {row["grade"]: row["mean"] for row in harness.read("divided")}
     assert means == {1: 1.0, 3: 3.0}
+
+
+UNKNOWN = """\
+pipeline: unknown
+nulls: sql
+streams:
+  bids: {source: {injection: {}}, timestamp: {field: ts, unit: s}FIELDS}
+computations:
+  made:
+    input: bids
+    filter: not (price > 100)
+    map: {ts: ts, k: k, twice: price * 2}
+    output: made
+  low: {input: bids, branch: {cheap: price < 10, dear: price >= 10, odd: otherwise}}
+  sums:
+    input: {bids: {key: k}}
+    window: {tumbling: 10s}
+    where: not (price > 100)
+    aggregate: {n: count, some: {count: price}, total: {sum: price + 1}, least: {min: price}}
+    then: {rest: total - least}
+    having: rest >= 0
+    output: sums
+  again:
+    input: {made: {key: k}}
+    window: {tumbling: 10s}
+    aggregate: {n: count, some: {count: twice}, total: {sum: twice}}
+    output: again
+sinks: {made: stdout, cheap: stdout, dear: stdout, odd: stdout, sums: stdout, again: stdout}
+"""
+BIDS = [
+    {"ts": at, "k": k, "price": price}
+    for at, (k, price) in enumerate([("a", 5), ("a", None), ("a", 50), ("a", 500), ("b", None)])
+]
+
+
+@pytest.mark.parametrize("fields", ["", ", fields: {ts: int, k: str, price: int}"])
+def test_what_is_unknown_is_false_and_aggregates_leave_it_out(folder: Path, fields: str) -> None:
+    (folder / "unknown.yaml").write_text(UNKNOWN.replace("FIELDS", fields))
+    with PipelineHarness(str(folder / "unknown.yaml")) as harness:
+        for bid in BIDS:
+            harness.push("bids", [bid])
+        harness.finish()
+        assert sorted(row["twice"] for row in harness.read("made")) == [10, 100]
+        assert [row["price"] for row in harness.read("cheap")] == [5]
+        assert [row["price"] for row in harness.read("odd")] == [None, None]
+        [row] = harness.read("sums")
+        assert (row["k"], row["n"], row["some"], row["total"], row["rest"]) == ("a", 2, 2, 57, 52)
+        assert [row["total"] for row in harness.read("again")] == [110]
+        assert not harness.read("dead_letters")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "why"),
+    [
+        ("nulls: sql", "nulls: SQL", "nulls: must be one of error, sql, not 'SQL'"),
+        ("price < 10", "price == null", "write `is null` or `is not null`"),
+    ],
+)
+def test_mistakes_with_nulls_are_told_before_a_run(
+    problems: Any, before: str, after: str, why: str
+) -> None:
+    assert why in "\n".join(problems(UNKNOWN.replace("FIELDS", "").replace(before, after, 1)))
+
+
+def test_without_it_a_null_is_refused(folder: Path) -> None:
+    text = UNKNOWN.replace("nulls: sql\n", "nulls:\n").replace("FIELDS", "")
+    (folder / "unknown.yaml").write_text(text)
+    spec = load_pipeline(folder / "unknown.yaml")
+    assert spec.nulls is NullLogic.ERROR
+    with PipelineHarness(spec) as harness:
+        harness.push("bids", BIDS)
+        harness.finish()
+        assert {each["value"]["price"] for each in harness.read("dead_letters")} == {None}
