@@ -1,0 +1,98 @@
+"""Records are enriched with tables while processes are killed: the rows are those of a run in
+peace."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.slow.runs import Run
+
+pytestmark = pytest.mark.slow
+
+PIPELINE = """
+pipeline: shop
+streams:
+  orders:
+    source: {files: {path: "${input}/orders*.jsonl", format: jsonl}}
+    timestamp: {field: at, unit: ms}
+  items:
+    source: {files: {path: "${input}/items.jsonl", format: jsonl}}
+    timestamp: {field: at, unit: ms}
+    table: {key: item, delete: gone}
+  shelves: {source: {files: {path: "${input}/shelves*.jsonl", format: jsonl}}, table: shelf}
+computations:
+  priced:
+    input: {orders: {key: item}, items: {key: item}}
+    enrich: {with: items, as: of, missing: drop}
+    output: priced
+  placed:
+    input: {priced: {key: {shelf: "mod(item, 5000)"}}, shelves: {key: shelf}}
+    enrich: {with: shelves}
+    output: placed
+sinks:
+  placed: {files: {path: "${output}/placed", flush: 50ms}}
+"""
+ORDERS, ITEMS, SHELVES = 120_000, 9_000, 40_000
+WORKERS = "millwheel.engine.workers"
+Row = dict[str, Any]
+
+
+def written(folder: Path) -> None:
+    draw = random.Random(5)
+    folder.mkdir()
+
+    def write(name: str, some: list[Row]) -> None:
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in some))
+
+    times = sorted(draw.randrange(1_000_000) for _ in range(ORDERS))
+    orders = [
+        {"at": at, "n": number, "item": draw.randrange(6_000)} for number, at in enumerate(times)
+    ]
+    write("orders1", orders[::2])
+    write("orders2", orders[1::2])
+    items = [
+        {"at": at, "item": draw.randrange(6_000), "n": number, "gone": draw.random() < 0.2}
+        for number, at in enumerate(sorted(draw.randrange(1_000_000) for _ in range(ITEMS)))
+    ]
+    write("items", items)
+    for part in range(2):
+        some = range(part * SHELVES // 2, (part + 1) * SHELVES // 2)
+        write(f"shelves{part}", [{"shelf": draw.randrange(5_000), "row": n} for n in some])
+
+
+def started(folder: Path, inputs: Path) -> Run:
+    folder.mkdir()
+    (folder / "p.yaml").write_text(PIPELINE)
+    params = {"input": str(inputs), "output": str(folder / "out")}
+    return Run(folder / "p.yaml", folder, params).start()
+
+
+def rows(run: Run) -> Counter[str]:
+    run.wait()
+    assert run.code == 0, run.said
+    files = (run.folder / "out" / "placed").glob("part-*.jsonl")
+    return Counter(line for path in files for line in path.read_text().splitlines())
+
+
+def test_records_are_enriched_once_and_alike_while_workers_are_killed(tmp_path: Path) -> None:
+    written(tmp_path / "in")
+    calm = rows(started(tmp_path / "calm", tmp_path / "in"))
+    shelves = [json.loads(row)["shelves"] for row in calm]
+    assert len(calm) == calm.total() > ORDERS // 10
+    assert any(shelves)
+
+    early = started(tmp_path / "early", tmp_path / "in").until_committed()
+    killed = early.kill_at_random((WORKERS,), seed=3, times=2, pause_s=(0.0, 0.3))
+    assert rows(early) == calm, "killed while the tables are read"
+    assert killed[WORKERS] == 2
+
+    late = started(tmp_path / "late", tmp_path / "in").until_reading()
+    killed = late.kill_at_random((WORKERS,), seed=4, times=2, pause_s=(0.1, 0.6))
+    assert rows(late) == calm, "killed while records are enriched"
+    assert killed[WORKERS]
