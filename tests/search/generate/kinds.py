@@ -159,6 +159,10 @@ def ranked(draft: Draft, name: str) -> Any:
     by = draft.pick([["n desc"], ["n"]])
     if "u" in flow.fields:
         by = draft.pick([by, ["n", "u desc"], ["u"], ["n + u desc", "u"]])
+    if draft.chance(0.2, "nulls_in_order"):
+        nulls = draft.pick(["first", "last"])
+        by = [f"nullif(n, 2){draft.pick(['', ' desc'])} nulls {nulls}", *by]
+        draft.features.add("nulls_in_order")
     top: dict[str, Any] = {"by": by, "k": draft.pick([1, 2, 3])}
     if draft.chance(0.5, "places"):
         top["rank"] = "place"

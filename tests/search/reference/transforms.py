@@ -175,8 +175,11 @@ class FirstRows(Computation):
                 ctx.produce(stream, row)
 
     def _value(self, row: Any, text: str) -> Any:
-        named = text.removesuffix(" desc").removesuffix(" asc").strip()
+        order, _, nulls = text.partition(" nulls ")
+        named = order.removesuffix(" desc").removesuffix(" asc").strip()
         value = compile_expression(named).evaluate(row)
+        if value is None and nulls:
+            return value
         if type(value) not in (int, float, str):
             raise RecordError(f"{value!r} has no place in an order")
         return value
@@ -186,10 +189,14 @@ class FirstRows(Computation):
         rows = sorted(kept, key=lambda entry: text_of(entry[2]))
         rows.sort(key=lambda entry: entry[1], reverse=spec.latest)
         for number in reversed(range(len(spec.by))):
-            rows.sort(
+            order, _, nulls = spec.by[number].partition(" nulls ")
+            there = [entry for entry in rows if entry[0][number] is not None]
+            there.sort(
                 key=lambda entry: (type(entry[0][number]) is str, entry[0][number]),
-                reverse=spec.by[number].endswith(" desc"),
+                reverse=order.endswith(" desc"),
             )
+            without = [entry for entry in rows if entry[0][number] is None]
+            rows = [*without, *there] if nulls == "first" else [*there, *without]
         first = [entry[2] for entry in rows[: spec.k]]
         if not spec.rank:
             return first

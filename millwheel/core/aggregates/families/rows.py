@@ -20,7 +20,9 @@ from millwheel.core.aggregates.families.choice import check_ordered, rank
 from millwheel.core.aggregates.plain_data import copied
 from millwheel.errors import RecordError
 
-_DIRECTION = re.compile(r"(?P<text>.*\S)\s+(?P<way>asc|desc)\s*", re.DOTALL)
+_ORDER = re.compile(
+    r"(?P<text>.*?\S)(?:\s+(?P<way>asc|desc))?(?:\s+nulls\s+(?P<nulls>first|last))?\s*", re.DOTALL
+)
 content = msgspec.msgpack.Encoder(order="deterministic").encode
 _as_it_stands = msgspec.msgpack.Encoder().encode
 Entry = list[Any]
@@ -29,16 +31,34 @@ Entry = list[Any]
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """One part of an order: an expression over the record, and its direction."""
+    """One part of an order: an expression over the record, its direction, and whether nulls come
+    ``first`` or ``last``, whatever the direction ("": they have no place)."""
 
     text: str
     descending: bool = False
+    nulls: str = ""
+
+    def checked(self, function: str, value: Any) -> Any:
+        """A value that has a place. Raises RecordError for any other."""
+        if value is None and self.nulls:
+            return None
+        return check_ordered(function, value, self.text)
+
+    def place(self, value: Any) -> Any:
+        """What is less the earlier a checked value comes."""
+        if value is None:
+            return (0,) if self.nulls == "first" else (2,)
+        place = _Descending(rank(value)) if self.descending else rank(value)
+        return (1, place) if self.nulls else place
 
 
 def order_of(text: str) -> Order:
-    """``price``, ``price asc`` or ``price desc``."""
-    match = _DIRECTION.fullmatch(text)
-    return Order(text) if match is None else Order(match["text"], match["way"] == "desc")
+    """``price``, ``price asc`` or ``price desc``, each also with ``nulls first`` or ``nulls
+    last``."""
+    match = _ORDER.fullmatch(text)
+    if match is None:
+        return Order(text)
+    return Order(match["text"], match["way"] == "desc", match["nulls"] or "")
 
 
 class _Descending:
@@ -95,7 +115,7 @@ class ChosenRows(Aggregator[list[Entry]]):
         rank: str = "",
     ) -> None:
         self._function = function
-        self._directions = tuple(order.descending for order in orders)
+        self._orders = tuple(orders)
         self._k = k
         self._one = one
         self._latest = latest
@@ -105,9 +125,11 @@ class ChosenRows(Aggregator[list[Entry]]):
     def check(self, value: Any, name: str) -> Entry:
         """``value`` is [the values that the order reads, record]."""
         values, row = value
+        if not self._one:
+            self._check_nulls(values)
         checked = [
-            check_ordered(self._function, each, text)
-            for each, text in zip(values, self.orders, strict=True)
+            order.checked(self._function, each)
+            for each, order in zip(values, self._orders, strict=True)
         ]
         if self._rank and not isinstance(row, dict):
             raise RecordError(
@@ -115,6 +137,15 @@ class ChosenRows(Aggregator[list[Entry]]):
                 f" {type(row).__name__}"
             )
         return [checked, row]
+
+    def _check_nulls(self, values: Sequence[Any]) -> None:
+        for value, order in zip(values, self._orders, strict=True):
+            if value is None and not order.nulls:
+                way = " desc" if order.descending else ""
+                raise RecordError(
+                    f"{self._function}: {order.text!r} is null, which has no place in the order;"
+                    f" write {order.text + way + ' nulls last'!r} (or first)"
+                )
 
     def create(self) -> list[Entry]:
         return []
@@ -150,10 +181,7 @@ class ChosenRows(Aggregator[list[Entry]]):
     def sort_key(self, entry: Entry) -> tuple[Any, ...]:
         """What is less the earlier an entry comes."""
         values, timestamp, row = entry
-        parts = (
-            _Descending(rank(value)) if descending else rank(value)
-            for value, descending in zip(values, self._directions, strict=True)
-        )
+        parts = (order.place(value) for value, order in zip(values, self._orders, strict=True))
         return (*parts, -timestamp if self._latest else timestamp, _Bytes(row))
 
 
@@ -223,8 +251,8 @@ FUNCTIONS = {
         _top_rows,
         ("by", "k", "rank"),
         gives=(
-            "the first `k` records by one or several orders, such as `[price desc, at]`; with"
-            " `rank: place`, each has the field `place`, from 1"
+            "the first `k` records by one or several orders, such as `[price desc nulls last, at]`;"
+            " with `rank: place`, each has the field `place`, from 1"
         ),
         keeps="k records",
         example={"by": ["n desc"], "k": 2},

@@ -16,13 +16,20 @@ from millwheel.core.windows.panes import retracted
 from millwheel.errors import RecordError
 
 ROW = st.fixed_dictionaries(
-    {"n": st.integers(0, 3), "v": st.sampled_from(["x", "y", 1, 1.0]), "at": st.integers(0, 4)}
+    {
+        "n": st.integers(0, 3),
+        "v": st.sampled_from(["x", "y", 1, 1.0]),
+        "o": st.sampled_from([None, 0, 1]),
+        "at": st.integers(0, 4),
+    }
 )
 SPECS = [
     TopSpec(),
     TopSpec(latest=True),
     TopSpec(("n desc",), 2),
     TopSpec(("v", "n desc"), 3, "place"),
+    TopSpec(("o desc nulls last", "v"), 3, "place"),
+    TopSpec(("o desc nulls first",), 2),
 ]
 encoded = msgspec.json.Encoder(order="deterministic").encode
 
@@ -42,15 +49,18 @@ def wanted(spec: TopSpec, rows: list[dict[str, Any]], timed: bool = True) -> lis
     if timed:
         rows.sort(key=lambda row: row["at"], reverse=spec.latest)
     for text in reversed(spec.by):
+        text, _, nulls = text.partition(" nulls ")
         name = text.removesuffix(" desc")
         rows.sort(
             key=lambda row: (
                 isinstance(row[name], str),
-                row[name],
+                0 if row[name] is None else row[name],
                 isinstance(row[name], float),
             ),
             reverse=text != name,
         )
+        if nulls:
+            rows.sort(key=lambda row: (row[name] is None) == (nulls == "last"))
     return rows[: spec.k]
 
 
@@ -109,7 +119,7 @@ def test_equal_content_changes_nothing_whatever_the_order_of_its_fields() -> Non
 
 def test_what_has_no_place_in_an_order_is_said() -> None:
     order = ranking(TopSpec(("n",), 2, "place"))
-    with pytest.raises(RecordError, match="top of field 'n' needs a number or text, not NoneType"):
+    with pytest.raises(RecordError, match="top: 'n' is null, which has no place in the order"):
         order.added([], [Record("k", {"n": None}, 5, "s")])
     with pytest.raises(RecordError, match="no field 'n'"):
         order.added([], [Record("k", {"m": 1}, 5, "s")])

@@ -30,6 +30,7 @@ SPECS = [
     AggregateSpec("last", "last_row"),
     AggregateSpec("top", "top_rows", options={"by": ["b desc", "a asc"], "k": 3}),
     AggregateSpec("ranked", "top_rows", options={"by": ["a * 2"], "k": 2, "rank": "place"}),
+    AggregateSpec("nulls", "top_rows", options={"by": ["nullif(a, 1) nulls last", "c"], "k": 2}),
 ]
 
 
@@ -92,6 +93,14 @@ BIDS = [
         ("top_rows", {"by": ["price desc", "who"], "k": 3}, ["bob", "cy", "ada"]),
         ("top_rows", {"by": ["who  desc "], "k": 9}, ["dan", "cy", "bob", "ada"]),
         ("top_rows", {"by": ["-price", "at desc"], "k": 2}, ["bob", "cy"]),
+        ("top_rows", {"by": "nullif(price, 3) nulls first", "k": 2}, ["ada", "dan"]),
+        ("top_rows", {"by": "nullif(price, 3) desc nulls first", "k": 2}, ["ada", "cy"]),
+        ("top_rows", {"by": "nullif(price, 7) nulls last", "k": 3}, ["dan", "ada", "cy"]),
+        (
+            "top_rows",
+            {"by": ["nullif(price, 7) desc  nulls last ", "at desc"], "k": 3},
+            ["ada", "dan", "bob"],
+        ),
     ],
 )
 def test_an_order_is_a_list_of_expressions_each_with_its_direction_and_then_the_time(
@@ -136,6 +145,12 @@ def test_a_value_without_a_place_in_the_order_is_an_error_of_the_record(
     aggregation = compile_aggregation([SPECS[0]], compile_expression)
     with pytest.raises(RecordError, match=sentence):
         aggregation.prepare({"a": value})
+
+
+def test_a_null_without_a_place_says_how_to_give_it_one() -> None:
+    aggregation = compile_aggregation([SPECS[4]], compile_expression)
+    with pytest.raises(RecordError, match=r"'b' is null.* write 'b desc nulls last'"):
+        aggregation.prepare({"a": 1, "b": None})
 
 
 PIPELINE = """
