@@ -18,6 +18,8 @@ from millwheel import as_retraction
 from millwheel.core.model.watermark import ReadFirst
 from millwheel.core.ranked import latest
 from millwheel.engine.workers.operators import joined
+from millwheel.engine.workers.operators.broadcast import enriching
+from millwheel.engine.workers.operators.broadcast.table import HeldTable
 from millwheel.testing import PipelineHarness
 from tests.search.mistakes import replaced
 
@@ -34,15 +36,20 @@ computations:
     enrich: {with: users, missing: MISSING}
     output: of
   beside: {input: {orders: {key: id}, sides: {key: id}}, enrich: {with: sides}, output: beside}
+  held:
+    input: {orders: {key: id}, sides: {key: id}}
+    enrich: {with: sides, broadcast: true, missing: MISSING}
+    output: held
   met: {input: {orders: {key: id}, users: {key: id}}, join: left, output: met}
 sinks:
   users: {stdout: {mode: changelog}}
   cities: {stdout: {mode: changelog}}
   of: {stdout: {mode: changelog}}
   beside: {stdout: {mode: changelog}}
+  held: {stdout: {mode: changelog}}
   met: {stdout: {mode: changelog}}
 """
-OUTPUTS = ("users", "cities", "of", "beside", "met")
+OUTPUTS = ("users", "cities", "of", "beside", "held", "met")
 WAYS: dict[str, Any] = {
     "one": {"shards": 1, "workers": 1},
     "crashes": {"crash_every": 11},
@@ -117,6 +124,11 @@ def wanted(case: Case) -> Found:
         "cities": texts({"city": c, "n": len(i), "ids": sum(i)} for c, i in ids.items()),
         "of": texts(row for row in of if row["users"] or case.missing == "keep"),
         "beside": texts({**order, "sides": sides.get(order["id"])} for order in orders),
+        "held": texts(
+            {**order, "sides": sides.get(order["id"])}
+            for order in orders
+            if order["id"] in sides or case.missing == "keep"
+        ),
         "met": texts(
             {"id": order["id"], "orders": order, "users": by_id.get(order["id"])}
             for order in orders
@@ -221,6 +233,32 @@ def a_table_without_times_is_not_waited_for() -> AbstractContextManager[None]:
     return replaced(ReadFirst, "__post_init__", nothing_is_left)
 
 
+def a_held_table_keeps_its_first_rows() -> AbstractContextManager[None]:
+    right = HeldTable._judged
+
+    def wrong(self: HeldTable, value: object) -> Any:
+        judged = right(self, value)
+        return None if judged is None or judged[0] in self.rows else judged
+
+    return replaced(HeldTable, "_judged", wrong)
+
+
+def partitions_of_a_held_table_come_as_they_like() -> AbstractContextManager[None]:
+    right = HeldTable.read
+
+    def wrong(self: HeldTable, now_us: int) -> None:
+        if self._unread is None:
+            self._unread = list(self._given.partitions())[::-1]
+        right(self, now_us)
+
+    return replaced(HeldTable, "read", wrong)
+
+
+def what_is_taken_back_of_a_held_table_has_no_row() -> AbstractContextManager[None]:
+    right = enriching.retracted
+    return replaced(enriching, "retracted", lambda row: right({**row, "sides": None}))
+
+
 @pytest.mark.parametrize(
     "mistake",
     [
@@ -229,6 +267,9 @@ def a_table_without_times_is_not_waited_for() -> AbstractContextManager[None]:
         deletes_are_rows,
         results_are_taken_back_as_they_would_be_now,
         a_table_without_times_is_not_waited_for,
+        a_held_table_keeps_its_first_rows,
+        partitions_of_a_held_table_come_as_they_like,
+        what_is_taken_back_of_a_held_table_has_no_row,
     ],
 )
 def test_a_mistake_about_tables_is_found(mistake: Any, tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ computations:
     output: priced
   placed:
     input: {priced: {key: {shelf: "mod(item, 5000)"}}, shelves: {key: shelf}}
-    enrich: {with: shelves}
+    enrich: {with: shelves, broadcast: BROADCAST}
     output: placed
 sinks:
   placed: {files: {path: "${output}/placed", flush: 50ms}}
@@ -66,9 +66,9 @@ def written(folder: Path) -> None:
         write(f"shelves{part}", [{"shelf": draw.randrange(5_000), "row": n} for n in some])
 
 
-def started(folder: Path, inputs: Path) -> Run:
+def started(folder: Path, inputs: Path, broadcast: bool = False) -> Run:
     folder.mkdir()
-    (folder / "p.yaml").write_text(PIPELINE)
+    (folder / "p.yaml").write_text(PIPELINE.replace("BROADCAST", str(broadcast).lower()))
     params = {"input": str(inputs), "output": str(folder / "out")}
     return Run(folder / "p.yaml", folder, params).start()
 
@@ -92,7 +92,19 @@ def test_records_are_enriched_once_and_alike_while_workers_are_killed(tmp_path: 
     assert rows(early) == calm, "killed while the tables are read"
     assert killed[WORKERS] == 2
 
-    late = started(tmp_path / "late", tmp_path / "in").until_reading()
-    killed = late.kill_at_random((WORKERS,), seed=4, times=2, pause_s=(0.1, 0.6))
-    assert rows(late) == calm, "killed while records are enriched"
-    assert killed[WORKERS]
+    for broadcast in (False, True):
+        late = started(tmp_path / f"late{broadcast}", tmp_path / "in", broadcast).until_reading()
+        killed = late.kill_at_random((WORKERS,), seed=4, times=2, pause_s=(0.1, 0.6))
+        assert rows(late) == calm, f"killed while records are enriched, broadcast: {broadcast}"
+        assert killed[WORKERS]
+
+
+def test_a_table_that_is_too_large_to_be_held_whole_ends_the_run(tmp_path: Path) -> None:
+    written(tmp_path / "in")
+    text = PIPELINE.replace("BROADCAST", "{limit: 50kB}")
+    (tmp_path / "p.yaml").write_text(text)
+    params = {"input": str(tmp_path / "in"), "output": str(tmp_path / "out")}
+    run = Run(tmp_path / "p.yaml", tmp_path, params).start().wait()
+    assert run.code not in (0, None), run.said
+    assert "the table 'shelves' has more than the 50,000 bytes" in run.said
+    assert "leave out broadcast" in run.said

@@ -9,6 +9,7 @@ JSON schemas of their types.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -196,11 +197,14 @@ def _firing(work: WindowedSpec) -> dict[str, Any]:
 def _without_defaults(work: TopSpec | EnrichSpec) -> dict[str, Any]:
     """The settings of work, without those of tables where it has none: older blueprints do not know
     them."""
+    if isinstance(work, EnrichSpec) and work.broadcast is not None:
+        # Another limit changes no row.
+        work = replace(work, broadcast=replace(work.broadcast, limit_bytes=1))
     facets: dict[str, Any] = msgspec.to_builtins(work)
     return {name: value for name, value in facets.items() if value or name not in _OF_TABLES}
 
 
-_OF_TABLES = frozenset({"upserts", "delete", "timeless"})
+_OF_TABLES = frozenset({"upserts", "delete", "timeless", "broadcast"})
 
 
 def _pairing(spec: ComputationSpec) -> dict[str, Any]:

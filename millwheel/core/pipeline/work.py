@@ -8,7 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from millwheel.core.pipeline.spec import KeySpec
 
 # --- code of the user's, and steps from value to value --------------------------------------------
 
@@ -277,12 +280,23 @@ class Missing(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class BroadcastSpec:
+    """A table that every worker holds whole, up to ``limit_bytes`` of keys and rows as they are
+    encoded. The planner adds ``by``, the key by which a record finds its row, and ``of``, that of
+    the rows: the records themselves keep the key that they came with."""
+
+    limit_bytes: int
+    by: KeySpec | None = None
+    of: KeySpec | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class EnrichSpec:
     """Records get the last value of the stream ``stream`` for their key as the field ``name``.
     ``waits``: as of their own event time; otherwise as of their arrival. With ``upserts`` the
     stream is that of a table's source: a value that satisfies ``delete`` ends the one before it.
     ``timeless``: that table ends, and has no times; records wait until all of it is there, and no
-    longer."""
+    longer. ``broadcast``: each worker reads all of it, and the stream is no input."""
 
     stream: str
     name: str
@@ -291,6 +305,7 @@ class EnrichSpec:
     upserts: bool = False
     delete: str = ""
     timeless: bool = False
+    broadcast: BroadcastSpec | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,8 +26,11 @@ class Located(Record[Any], gc=False):
 
 
 def table_without_times(work: Work) -> str:
-    """The stream of a table without times that records are enriched with; "" for none."""
-    return work.stream if isinstance(work, EnrichSpec) and work.timeless else ""
+    """The stream of a table without times that comes beside the records that are enriched with it;
+    "" for none."""
+    if not isinstance(work, EnrichSpec) or work.broadcast is not None:
+        return ""
+    return work.stream if work.timeless else ""
 
 
 def is_located(work: Work) -> bool:

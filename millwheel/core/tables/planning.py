@@ -15,6 +15,10 @@ update for copies.
 A stream with ``table: {key: id}`` is planned likewise. An enrichment with it reads events.NAME: it
 needs all versions of a row, with their times, and of a change log there are only those that bundles
 have left.
+
+Where ``broadcast`` lets each worker read it, the enrichment has only the other input, whose records
+keep their keys. Another computation, rows.NAME, takes the rows by their keys and passes on none: it
+is there for the dead letters of those without.
 """
 
 from __future__ import annotations
@@ -33,10 +37,18 @@ from millwheel.core.pipeline.spec import (
     StreamSpec,
     has_format,
 )
-from millwheel.core.pipeline.work import EnrichSpec, TableSpec, TopSpec
+from millwheel.core.pipeline.work import (
+    EnrichSpec,
+    StepKind,
+    StepSpec,
+    StepsSpec,
+    TableSpec,
+    TopSpec,
+)
 from millwheel.core.tables.changes import KEY_FIELD
 
-_EVENTS, _TABLE = "events.", "table."
+_EVENTS, _TABLE, _ROWS = "events.", "table.", "rows."
+_OWN = KeySpec(KeyKind.RECORD)
 _EXTRAS = ("key_field", "timestamp_field", "headers_field")
 """Options of a source that add parts of a message to each record."""
 
@@ -48,6 +60,7 @@ def tabled(spec: PipelineSpec) -> PipelineSpec:
     if not changing:
         return spec
     computations = tuple(_with_versions(each, changing) for each in spec.computations)
+    computations += tuple(_judging(changing[name]) for name in _held(spec, changing))
     taken = {each.stream for computation in computations for each in computation.inputs}
     taken.update(sink.stream for sink in spec.sinks)
     tables = [
@@ -105,7 +118,33 @@ def _with_versions(
         delete=stream.table.delete,
         timeless=stream.timeless and work.waits,
     )
+    if made.broadcast is not None:
+        [other] = (each for each in computation.inputs if each.stream != stream.name)
+        held = replace(made.broadcast, by=other.key, of=stream.table.key)
+        inputs, made = (replace(other, key=_OWN),), replace(made, broadcast=held)
     return replace(computation, inputs=inputs, work=made)
+
+
+def _held(spec: PipelineSpec, tables: Mapping[str, StreamSpec]) -> list[str]:
+    """The tables that each worker holds whole."""
+    works = [each.work for each in spec.computations]
+    held = {each.stream for each in works if isinstance(each, EnrichSpec) and each.broadcast}
+    return [name for name in tables if name in held]
+
+
+def _judging(stream: StreamSpec) -> ComputationSpec:
+    """What makes a dead letter of each row of a table that has no key, or of which nobody can tell
+    whether it deletes."""
+    assert stream.table is not None
+    # Always false, once it is computed.
+    condition = f"({stream.table.delete}) and false" if stream.table.delete else "false"
+    return ComputationSpec(
+        name=_ROWS + stream.name,
+        inputs=(InputSpec(events_of(stream.name), stream.table.key),),
+        work=StepsSpec((StepSpec(StepKind.FILTER, expression=condition),)),
+        on_error=stream.on_error,
+        where=stream.where,
+    )
 
 
 def untabled(spec: PipelineSpec) -> PipelineSpec:

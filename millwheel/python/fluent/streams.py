@@ -260,6 +260,7 @@ class Flow(GroupedStreams, RankedStreams[T], Generic[T]):
         field: str = "",
         missing: Literal["keep", "drop", "dead_letter"] = "keep",
         as_of: Literal["timestamp", "arrival"] = "timestamp",
+        broadcast: bool | Mapping[str, str] = False,
         name: str = "",
         output: str = "",
         **dials: Unpack[DialOptions],
@@ -270,7 +271,8 @@ class Flow(GroupedStreams, RankedStreams[T], Generic[T]):
         ``as_of="timestamp"``: as of the record's own time; it waits until the watermark has passed
         it. ``"arrival"``: as of now, without waiting. ``missing`` decides about a record without
         such a value: the field is None, or the record is dropped and counted, or it becomes a dead
-        letter.
+        letter. ``broadcast=True`` or ``{"limit": "128MB"}``: each worker holds all of ``other``, a
+        table without times.
         """
         node = self._draft.name_for(name, output, f"{self._inputs[0].stream}_enrich")
         options: dict[str, Any] = {"with": other._inputs[0].stream}
@@ -278,6 +280,7 @@ class Flow(GroupedStreams, RankedStreams[T], Generic[T]):
             {"as": field} if field else {}, **({"missing": missing} if missing != "keep" else {})
         )
         options.update({"as_of": as_of} if as_of != "timestamp" else {})
+        options.update({"broadcast": broadcast} if broadcast else {})
         fields = {"enrich": options, "output": output or node, **given_dials(dials)}
         self._draft.add_computation(node, (*self._inputs, *other._inputs), fields)
         return self._stream(output or node)

@@ -304,6 +304,7 @@ def work_texts(work: Work) -> Iterator[str]:
         case EnrichSpec():
             when = "as of its time" if work.waits else "as of now"
             when = "once all of it is there" if work.timeless else when
+            when += ", held whole by each worker" if work.broadcast else ""
             of = declared_name(work.stream)
             yield f"{work.name} from {of} {when}; without: {_MISSING[work.missing.value]}"
         case RegularJoinSpec():

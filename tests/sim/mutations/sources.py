@@ -9,6 +9,7 @@ from typing import Any
 from millwheel.core.model.names import ChannelName
 from millwheel.core.model.watermark import ReadFirst
 from millwheel.engine.workers.delivery.combining import whole
+from millwheel.engine.workers.operators.broadcast.enriching import BroadcastOperator
 from millwheel.engine.workers.sources.combining import Combine
 from millwheel.engine.workers.sources.partition import Part
 from millwheel.engine.workers.sources.sorting import Sorting
@@ -149,3 +150,9 @@ def tables_count_as_read() -> Context:
         self.left = ()
 
     return replaced(ReadFirst, "__post_init__", nothing_is_left)
+
+
+@mistake(within=10, workload="enriched")
+def records_pass_a_table_that_is_not_there_yet() -> Context:
+    """A worker enriches records before it has all of a table that it holds whole."""
+    return replaced(BroadcastOperator, "intake", lambda self, waiting, now_us, watermark: waiting)

@@ -1,10 +1,12 @@
-"""Records that are enriched with tables that end and have no times: each gets the row that stands
-when all of its table has been read, however the shards of both move meanwhile."""
+"""Records that are enriched with tables that end and have no times, divided by their keys or held
+whole by each worker: each record gets the row that stands when all of its table has been read,
+however the shards of both move meanwhile."""
 
 from __future__ import annotations
 
 import random
 from collections import Counter
+from contextlib import AbstractContextManager
 from typing import Any
 
 from millwheel.core.pipeline.spec import (
@@ -16,8 +18,10 @@ from millwheel.core.pipeline.spec import (
     StreamSpec,
     UpsertSpec,
 )
-from millwheel.core.pipeline.work import EnrichSpec, Missing
+from millwheel.core.pipeline.work import BroadcastSpec, EnrichSpec, Missing
 from millwheel.core.tables.planning import events_of, tabled
+from millwheel.engine.workers.operators.broadcast import table
+from tests.sim.replacing import replaced
 from tests.sim.workloads.base import SECOND, START_US, Workload, by, equal
 
 _KEYS = 6
@@ -30,6 +34,10 @@ class Enriched(Workload):
         super().__init__(seed, size)
         own = random.Random(f"enriched {seed}")
         self.missing = own.choice([Missing.KEEP, Missing.DROP])
+        self.held = [
+            BroadcastSpec(1_000_000) if random.Random(f"held {seed} {n}").random() < 0.5 else None
+            for n in range(2)
+        ]
         sides = [{"side": own.randrange(_KEYS), "v": n} for n in range(self.count(0, 60))]
         names = [{"name": own.randrange(_KEYS), "v": n} for n in range(self.count(0, 40))]
         orders = [
@@ -62,17 +70,20 @@ class Enriched(Workload):
                 "first",
                 (InputSpec("orders", by("side")), InputSpec("sides", by("side"))),
                 ("sided",),
-                EnrichSpec("sides", "of", self.missing),
+                EnrichSpec("sides", "of", self.missing, broadcast=self.held[0]),
             ),
             ComputationSpec(
                 "second",
                 (InputSpec("sided", by("name")), InputSpec("names", by("name"))),
                 ("found",),
-                EnrichSpec("names", "named", self.missing),
+                EnrichSpec("names", "named", self.missing, broadcast=self.held[1]),
             ),
         )
         sinks = (SinkSpec("found", "memory"),)
         return tabled(PipelineSpec("sim", (orders, *tables), computations, sinks, "/nowhere"))
+
+    def tight(self) -> AbstractContextManager[object]:
+        return replaced(table, "_AT_ONCE", 1)
 
     def check(self) -> None:
         sides, names = self._last("sides", "side"), self._last("names", "name")

@@ -128,6 +128,8 @@ def order_buffer(
     spec: ComputationSpec, overlay: Overlay, decode: Callable[[str, list[Any]], list[Any]]
 ) -> OrderBuffer | None:
     """Where records wait for the watermark. A version holds for records of its own time."""
+    if isinstance(spec.work, EnrichSpec) and spec.work.broadcast is not None:
+        return None
     if isinstance(spec.work, EnrichSpec) and spec.work.waits:
         until = BEGINNING if spec.work.timeless else None
         return OrderBuffer(overlay, decode, spec.work.stream, until)

@@ -53,6 +53,7 @@ from millwheel.core.pipeline.spec import (
 )
 from millwheel.core.pipeline.work import (
     AggregationSpec,
+    BroadcastSpec,
     CallbackSpec,
     DeduplicateSpec,
     DictionarySpec,
@@ -75,6 +76,8 @@ from millwheel.engine.workers.host.computation_objects import computation_of
 from millwheel.engine.workers.host.grouping import groupings_of
 from millwheel.engine.workers.host.source_maker import SourceFactories, SourceMaker
 from millwheel.engine.workers.operators.batch_callbacks import BatchOperator
+from millwheel.engine.workers.operators.broadcast.enriching import BroadcastOperator, EnrichedWhole
+from millwheel.engine.workers.operators.broadcast.table import HeldTable, key_bytes_of
 from millwheel.engine.workers.operators.callbacks import CallbackOperator
 from millwheel.engine.workers.operators.columns import ColumnOperator, warm_up
 from millwheel.engine.workers.operators.grouped import GroupedOperator
@@ -100,6 +103,7 @@ from millwheel.engine.workers.sinks.upsert import Table, UpsertOperator
 from millwheel.engine.workers.sources.completion import measures_of
 from millwheel.engine.workers.sources.partitions import kept_ends
 from millwheel.engine.workers.state.column_segments import ColumnShard
+from millwheel.engine.workers.state.overlay import Overlay
 from millwheel.engine.workers.store_read import StoreRead
 from millwheel.language.spec.callback_code import LoadedCode
 from millwheel.language.spec.key_extractors import load_extractor
@@ -189,6 +193,7 @@ class Assembly:
         self._fanout.combinings = combinings_of(
             spec, self.graph, self._groups, self._limits.combine
         )
+        self._held: dict[str, HeldTable] = {}
         self._sources = SourceMaker(
             spec=spec,
             graph=self.graph,
@@ -378,6 +383,8 @@ class Assembly:
                 plan, few = self._plans.get(spec.name), self._limits.rows_below
                 arguments = (shard_parts.store, overlay, self._decode, _CACHE_ENTRIES)
                 return SlicesOperator(spec, self.spec, *arguments, plan, few)
+            case EnrichSpec(broadcast=BroadcastSpec()):
+                return self._broadcast(spec, overlay)
         instance = computation_of(spec, self.spec, self._load)
         kind = BatchOperator if takes_batches(type(instance)) else CallbackOperator
         limits, use = self.spec.limits, self._labels.of(spec.name)
@@ -387,6 +394,23 @@ class Assembly:
         operator = kind(*parts, use)
         operator.first = ReadFirst(self.graph.read_first(spec.name))
         return operator
+
+    def _broadcast(self, spec: ComputationSpec, overlay: Overlay) -> Operator:
+        work = spec.work_as(EnrichSpec)
+        broadcast, language = work.broadcast, self._language
+        assert broadcast is not None
+        assert broadcast.by is not None
+        table = self._held.get(spec.name)
+        if table is None:
+            table = self._held[spec.name] = self._sources.held_table(spec, language)
+        finds = None
+        if broadcast.by.kind is not KeyKind.RECORD:
+            extract = load_extractor(broadcast.by, self.spec.folder, language)
+            finds = key_bytes_of(extract, self.spec.limits.key)
+        instance = EnrichedWhole(work, table, finds, spec.outputs)
+        parts = (spec, self.spec.name, instance, overlay, self._decode, _CACHE_ENTRIES)
+        use = self._labels.of(spec.name)
+        return BroadcastOperator(table, *parts, self.spec.limits, use)
 
     def _few_of(self, spec: ComputationSpec) -> int:
         """Bundles of so few records go by rows. Where a consumer has to tell types by columns, none

@@ -13,6 +13,7 @@ from typing import Any
 from millwheel.core.pipeline.spec import ComputationSpec, InputSpec, KeyKind, PipelineSpec
 from millwheel.core.pipeline.work import (
     BoundSpec,
+    BroadcastSpec,
     EnrichSpec,
     IntervalJoinSpec,
     JoinKind,
@@ -25,12 +26,14 @@ from millwheel.language.spec.keys.notation import key_names
 from millwheel.language.spec.parts.aggregates import WINDOW_FIELDS
 from millwheel.language.spec.reading.nodes import YamlNode
 from millwheel.language.spec.reading.parts import (
+    ByteSize,
     Choice,
     Duration,
     Entries,
     ExpressionText,
     Field,
     FilePart,
+    Flag,
     Items,
     NameText,
     Own,
@@ -47,6 +50,31 @@ MISSING = Field(
     "what becomes of a record that finds nothing: `keep` (`null` in its place), `drop` (counted as"
     " `unmatched`) or `dead_letter`",
 )
+BROADCAST_BYTES = 64_000_000
+"""How large a table may be that each worker holds whole, unless another limit is given: some 200 MB
+of a worker with short rows, and a second or two to read it again after a restart."""
+_BROADCAST = FilePart(
+    "{limit: 64MB}",
+    {
+        "limit": Field(
+            "limit_bytes",
+            ByteSize(1_000, 16 << 30),
+            "how large the table may be, by the encoded keys and rows; the run stops where it is"
+            " larger",
+            default="64MB",
+        ),
+    },
+    BroadcastSpec(BROADCAST_BYTES),
+)
+
+
+def _read_broadcast(reader: NodeReader, node: YamlNode) -> BroadcastSpec | None:
+    """Whether a table is held whole; ``true``, ``false`` or its limit."""
+    if node.is_map:
+        return BroadcastSpec(**{"limit_bytes": BROADCAST_BYTES, **_BROADCAST.read(reader, node)})
+    return BroadcastSpec(BROADCAST_BYTES) if Flag().read(reader, node) is True else None
+
+
 ENRICH = FilePart(
     "{with: prices}",
     {
@@ -70,6 +98,14 @@ ENRICH = FilePart(
             " the watermark has passed that, so results do not depend on what arrived first. A"
             " version counts for records of its own time. `arrival`: the arrived version with the"
             " latest time; nothing waits",
+        ),
+        "broadcast": Field(
+            "broadcast",
+            Own((Flag(), _BROADCAST), _read_broadcast),
+            "each worker holds the [whole table](joins.md#broadcast), and the other input is not"
+            " divided by the key: for small tables of files without `timestamp`; `{limit: 64MB}`"
+            " says how large one may be, by its encoded keys and rows",
+            default="`false`",
         ),
     },
     EnrichSpec("", ""),

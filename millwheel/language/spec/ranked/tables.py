@@ -8,7 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from millwheel.core.pipeline.spec import KeyKind, KeySpec, PipelineSpec, SourceSpec, UpsertSpec
+from millwheel.core.pipeline.spec import (
+    KeyKind,
+    KeySpec,
+    PipelineSpec,
+    SourceSpec,
+    StreamSpec,
+    UpsertSpec,
+)
 from millwheel.core.pipeline.work import EnrichSpec
 from millwheel.language.spec.keys.notation import BY_RECORD, KEY_SHAPES, read_key
 from millwheel.language.spec.reading.nodes import YamlNode
@@ -99,6 +106,13 @@ def check_tables(
             )
     for computation in spec.computations:
         work = computation.work
+        if isinstance(work, EnrichSpec) and work.broadcast is not None:
+            why = _why_no_broadcast(work, spec.stream(work.stream))
+            if why:
+                reader.bad(
+                    node_at("computations", computation.name, "enrich", "broadcast"),
+                    f"{why}; or leave out broadcast, so that the table is divided by its key",
+                )
         if not isinstance(work, EnrichSpec) or work.stream not in tables:
             continue
         own = tables[work.stream].key
@@ -109,6 +123,33 @@ def check_tables(
                     f"a row of the table {work.stream!r} is found by the table's own key; write"
                     f" {{key: {_notation(own)}}}",
                 )
+
+
+_READ_AGAIN = ("files", "generator")
+"""The sources that have the same rows whenever they are read."""
+
+
+def _why_no_broadcast(work: EnrichSpec, stream: StreamSpec) -> str:
+    """Why a table cannot be held whole by every worker, with a cure; "" where it can."""
+    if stream.table is None or stream.source is None or not stream.timeless:
+        return (
+            "broadcast is for tables that end and have no times, each worker reading all of it"
+            f" before the first record; declare {stream.name!r} as one, with table and without"
+            " timestamp"
+        )
+    if stream.source.kind not in _READ_AGAIN:
+        return (
+            "with broadcast each worker reads the table by itself, also after a restart, and"
+            f" {stream.source.kind} may have other rows by then; write the rows into files"
+        )
+    if stream.id:
+        return (
+            "with broadcast each worker reads the table by itself, and does not look for copies by"
+            f" id, of which the last row of a key wins anyway; leave out id of {stream.name!r}"
+        )
+    if not work.waits:
+        return "a table that is held whole is there before the first record; leave out as_of"
+    return ""
 
 
 def _notation(key: KeySpec) -> str:

@@ -13,6 +13,7 @@ from millwheel.control.savepoints.blueprint import Blueprint, blueprint_of
 from millwheel.control.savepoints.compatibility import Compatibility, compare, worst
 from millwheel.core.pipeline.skew import planned
 from millwheel.core.pipeline.spec import (
+    ComputationSpec,
     Divided,
     InputSpec,
     KeyKind,
@@ -22,17 +23,21 @@ from millwheel.core.pipeline.spec import (
     SinkSpec,
     SourceSpec,
     StreamSpec,
+    UpsertSpec,
 )
 from millwheel.core.pipeline.work import (
     AggregateSpec,
     BranchSpec,
+    BroadcastSpec,
     DeduplicateSpec,
     DictionarySpec,
+    EnrichSpec,
     SlicesSpec,
     StepKind,
     StepSpec,
     WindowSpec,
 )
+from millwheel.core.tables.planning import tabled
 from tests.computations import changed, computation_spec
 
 FREE, SAVEPOINT, REFUSED = Compatibility.FREE, Compatibility.SAVEPOINT, Compatibility.REFUSED
@@ -571,3 +576,25 @@ def _keyed(text: str, nulls: bool = False) -> Blueprint:
         aggregates=(AggregateSpec("n", "count"),),
     )
     return blueprint_of(PipelineSpec("p", (StreamSpec("s", timestamp="t"),), (counts,), (), "/"))
+
+
+def enriched(broadcast: BroadcastSpec | None) -> Blueprint:
+    """A pipeline whose records are enriched with a table, held whole by each worker or not."""
+    orders = StreamSpec("orders", SourceSpec("files"), "at")
+    sides = StreamSpec(
+        "sides", SourceSpec("files"), table=UpsertSpec(KeySpec(KeyKind.FIELD, ("id",)))
+    )
+    key = KeySpec(KeyKind.FIELD, ("id",))
+    work = EnrichSpec("sides", "side", broadcast=broadcast)
+    inputs = (InputSpec("orders", key), InputSpec("sides", key))
+    computation = ComputationSpec("found", inputs, ("found",), work)
+    spec = PipelineSpec("p", (orders, sides), (computation,), (), "/nowhere")
+    return blueprint_of(tabled(spec))
+
+
+def test_a_table_is_not_held_whole_where_its_rows_are_state_nor_the_other_way_round() -> None:
+    divided, held = enriched(None), enriched(BroadcastSpec(1_000))
+    for before, after in ((divided, held), (held, divided)):
+        assert worst(compare(before, after)) is REFUSED
+    assert worst(compare(held, enriched(BroadcastSpec(2_000)))) is FREE
+    assert worst(compare(divided, enriched(None))) is FREE

@@ -152,7 +152,7 @@ computations:
     output: living
   placed:
     input: {sent: {key: a}, places: {key: a}}
-    enrich: {with: places}
+    enrich: {with: places, broadcast: {limit: 2MB}}
     output: placed
   watch:
     input: {bursts: {}, late_words: {key: word}}
@@ -240,7 +240,7 @@ numbers.key_by("kb").unique_visitors("path", every="1h", approximate=True, outpu
     .trigger(AfterAll(AfterCount(3), AfterPercentileWatermark(0.9), AfterProcessingTime("5s")))
     .aggregate({"n": agg.count()}, output="ever"))
 people.key_by("a").aggregate({"n": "count"}, output="living")
-sent.key_by("a").enrich(places.key_by("a"), name="placed")
+sent.key_by("a").enrich(places.key_by("a"), broadcast={"limit": "2MB"}, name="placed")
 alerts, trace = p.flatten(bursts, p.stream("late_words").key_by("word")).process(
     Watch, name="watch", output=["alerts", "trace"],
     options={"limit": 3, "names": ["a", "b"], "more": {"x": None, "y": True}},

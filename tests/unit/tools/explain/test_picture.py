@@ -213,3 +213,18 @@ def test_a_table_tells_what_its_rows_are_and_what_waits_for_them() -> None:
     source = picture.box("source.events.sides").lines
     assert "rows without times; what needs them waits for the last" in source
     assert "sides from sides once all of it is there; without: null" in picture.box("e").lines
+
+
+def test_a_table_that_is_held_whole_says_so() -> None:
+    picture = picture_of(
+        load(
+            "pipeline: p\nstreams:\n"
+            "  hits: {source: {files: {path: h.jsonl, format: jsonl}}, timestamp: at}\n"
+            "  sides: {source: {files: {path: s.jsonl, format: jsonl}}, table: id}\n"
+            "computations:\n  e: {input: {hits: {key: id}, sides: {key: id}},"
+            " enrich: {with: sides, broadcast: true}, output: e}\n"
+            "sinks: {e: {stdout: {}}}\n"
+        )
+    )
+    held = "sides from sides once all of it is there, held whole by each worker; without: null"
+    assert held in picture.box("e").lines

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from millwheel.core.pipeline.graph import retracting_streams
+from millwheel.core.pipeline.graph import build_graph, retracting_streams
 from millwheel.core.pipeline.spec import InputSpec, KeyKind, KeySpec
-from millwheel.core.pipeline.work import EnrichSpec, TopSpec
+from millwheel.core.pipeline.work import BroadcastSpec, EnrichSpec, TopSpec
 
 HEAD = """pipeline: p
 streams:
@@ -146,4 +146,78 @@ def test_what_is_wrong_with_the_source_of_a_table_is_said(
     problems: Any, stream: str, expected: str
 ) -> None:
     written = text("id").replace("\n  hits:", f"\n  other: {stream}\n  hits:")
+    assert expected in "\n".join(problems(written))
+
+
+def held(broadcast: str, more: str = "") -> str:
+    """A pipeline with an enrichment whose table is held whole."""
+    made = (
+        "  f: {input: {hits: {key: [who, what]}, sides: {key: [a, b]}},"
+        f" enrich: {{with: sides, broadcast: {broadcast}{more}}}, output: f}}"
+    )
+    return text("id").replace("\nsinks: {", f"\n{made}\nsinks: {{f: {{stdout: {{}}}}, ")
+
+
+def test_a_table_that_is_held_whole_is_no_input(check: Any) -> None:
+    spec = check(held("true"))
+    by = KeySpec(KeyKind.FIELDS, ("who", "what"))
+    of = KeySpec(KeyKind.FIELDS, ("a", "b"))
+    [enriched] = (each for each in spec.computations if each.name == "f")
+    assert enriched.inputs == (InputSpec("hits", KeySpec(KeyKind.RECORD)),)
+    assert enriched.work == EnrichSpec(
+        "events.sides",
+        "sides",
+        upserts=True,
+        timeless=True,
+        broadcast=BroadcastSpec(64_000_000, by, of),
+    )
+    [judging] = (each for each in spec.computations if each.name == "rows.sides")
+    assert (judging.inputs, judging.outputs) == ((InputSpec("events.sides", of),), ())
+    assert build_graph(spec).read_first("source.hits") == {"source.events.sides"}
+
+
+@pytest.mark.parametrize(
+    ("broadcast", "limit"), [("{limit: 2MB}", 2_000_000), ("{}", 64_000_000), ("false", 0)]
+)
+def test_how_large_a_table_may_be_is_written_beside_it(
+    check: Any, broadcast: str, limit: int
+) -> None:
+    [work] = (each.work for each in check(held(broadcast)).computations if each.name == "f")
+    assert (work.broadcast.limit_bytes if work.broadcast else 0) == limit
+
+
+OF_USERS = held("true").replace("sides: {key: [a, b]}", "users: {key: id}")
+OF_A_TOPIC = held("true").replace(
+    "files: {path: s.jsonl, format: jsonl}", 'kafka: {brokers: "b:1", topics: t, until: latest}'
+)
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        (held("soon"), "enrich.broadcast"),
+        (held("{limits: 1MB}"), "enrich.broadcast.limits: unknown field"),
+        (held("{limit: 3}"), "write a number and a unit, such as 64kB"),
+        (held("{limit: 3B}"), "must lie between"),
+        (held("true", ", as_of: arrival"), "is there before the first record; leave out as_of"),
+        (
+            OF_USERS.replace("with: sides", "with: users"),
+            "f.enrich.broadcast: broadcast is for tables that end and have no times, each worker"
+            " reading all of it before the first record; declare 'users' as one, with table and"
+            " without timestamp; or leave out broadcast",
+        ),
+        (
+            OF_A_TOPIC,
+            "each worker reads the table by itself, also after a restart, and kafka may have other"
+            " rows by then; write the rows into files",
+        ),
+        (
+            held("true").replace("table: [a, b]", "table: [a, b], id: a"),
+            "leave out id of 'sides'; or leave out broadcast",
+        ),
+    ],
+)
+def test_what_is_wrong_with_a_table_that_is_held_whole_is_said(
+    problems: Any, written: str, expected: str
+) -> None:
     assert expected in "\n".join(problems(written))

@@ -1,0 +1,1 @@
+"""Tables that each worker holds whole, and the enrichment with them, which keeps no state."""

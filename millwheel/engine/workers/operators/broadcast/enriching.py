@@ -1,0 +1,79 @@
+"""Records get the rows of a table that their worker holds whole. No state: what a record becomes
+follows from it and the table, and so does what a retraction takes back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from millwheel.api import Computation, Context
+from millwheel.core.model.keys import key_bytes, key_from_bytes
+from millwheel.core.model.records import Record
+from millwheel.core.model.times import MAX_TIME
+from millwheel.core.pipeline.work import EnrichSpec, Missing
+from millwheel.core.tables.planning import declared_name
+from millwheel.core.windows.panes import as_retraction, retracted
+from millwheel.engine.workers.bundle.bundle import Bundle
+from millwheel.engine.workers.operators.broadcast.table import HeldTable, KeyBytes
+from millwheel.engine.workers.operators.callbacks import CallbackOperator
+from millwheel.engine.workers.operators.joined import UNMATCHED, plain
+from millwheel.errors import RecordError
+
+
+class EnrichedWhole(Computation):
+    """Adds the row of its key to a record. ``finds`` gives the bytes of the key by a record's
+    value; without it a record has come with the key."""
+
+    def __init__(
+        self, spec: EnrichSpec, table: HeldTable, finds: KeyBytes | None, outputs: Sequence[str]
+    ) -> None:
+        self._spec = spec
+        self._rows = table.rows
+        self._finds = finds
+        self._outputs = tuple(outputs)
+
+    def process_record(self, ctx: Context, record: Record) -> None:
+        """The table is there."""
+        back = as_retraction(record.value)
+        value = record.value if back is None else back.value
+        fields, spec = plain(value), self._spec
+        if type(fields) is not dict:
+            raise RecordError(
+                f"enrich adds the field {spec.name!r}, and a {type(fields).__name__} has no fields"
+            )
+        key = key_bytes(record.key) if self._finds is None else self._finds(value)
+        found = self._rows.get(key)
+        if found is None and spec.missing is Missing.DROP:
+            ctx.count(UNMATCHED)
+            return
+        if found is None and spec.missing is Missing.DEAD_LETTER:
+            of = declared_name(spec.stream)
+            raise RecordError(f"{of} has no row of {key_from_bytes(key)!r}")
+        row: dict[str, Any] = {**fields, spec.name: found}
+        for stream in self._outputs:
+            ctx.produce(stream, row if back is None else retracted(row))
+
+
+class BroadcastOperator(CallbackOperator):
+    """Lets no record in before its worker has all of the table."""
+
+    def __init__(self, table: HeldTable, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._held = table
+
+    @property
+    def paused(self) -> bool:
+        return not self._held.ready
+
+    def intake(self, waiting: int, now_us: int, watermark: int) -> int:
+        return waiting if self._held.ready else 0
+
+    def wakes_at(self, now_us: int) -> int:
+        return MAX_TIME if self._held.ready else self._held.reads_at()
+
+    def run(self, bundle: Bundle) -> None:
+        if bundle.arrivals or bundle.due:
+            super().run(bundle)
+            return
+        bundle.positions_only = True
+        self._held.read(bundle.now_us)

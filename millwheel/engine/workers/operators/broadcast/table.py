@@ -1,0 +1,153 @@
+"""A table that a worker holds whole: its shards read it together, each from its source.
+
+Nothing of it is state, so there is nothing to move, split or save. The rows follow from the input
+alone: the partitions are those that the run has kept since its beginning, and of one key the last
+row counts, by partition and position.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from millwheel.adapters.waits import Wait
+from millwheel.connect.sources.adapted import as_reader
+from millwheel.connect.sources.base import Partition, Reader, Source
+from millwheel.core.formats.codec import encode_value
+from millwheel.core.model.keys import fitting_key, key_bytes
+from millwheel.core.model.times import MAX_TIME, SECOND
+from millwheel.engine.workers.boundaries import passes
+from millwheel.engine.workers.bundle.value_sizes import carried
+from millwheel.engine.workers.delivery.consumer_keys import Extractor
+from millwheel.errors import ExhaustedError, SetupError
+
+_AT_ONCE = 5_000
+"""Records that are read in one step of the loop, as by a source: other shards work in between."""
+
+KeyBytes = Callable[[object], bytes]
+
+
+def key_bytes_of(extract: Extractor, most_bytes: int) -> KeyBytes:
+    """The bytes of a record's key, by its value. As where records are divided by keys: equal keys
+    have equal types, and one that cannot be a key, or is longer, raises RecordError."""
+    return lambda value: key_bytes(fitting_key(extract(value), most_bytes))
+
+
+@dataclass(frozen=True, slots=True)
+class TableSource:
+    """Where a table comes from, and what its records mean. ``partitions`` come in the order of
+    their channels. ``finds`` gives the bytes of a row's key, and ``deletes`` tells whether a record
+    is no row; they raise for records that are dead letters elsewhere, as are those of more than
+    ``most_bytes``. ``name`` is the table's, ``where`` the line of the enrichment."""
+
+    name: str
+    where: str
+    source: Source
+    partitions: Callable[[], Sequence[Partition]]
+    finds: KeyBytes
+    deletes: Callable[[object], bool]
+    limit_bytes: int
+    most_bytes: int
+
+
+class HeldTable:
+    """The rows of a table by the bytes of their keys, as they are encoded, once it is ``ready``.
+    Keys and rows together may have as many bytes as its limit says."""
+
+    def __init__(self, given: TableSource, wait: Wait) -> None:
+        self._given = given
+        self._wait = wait
+        self._unread: list[Partition] | None = None
+        self._reader: Reader | None = None
+        self._position = 0
+        self._again_at_us = 0
+        self.rows: dict[bytes, msgspec.Raw] = {}
+        self.size_bytes = 0
+        self.ready = False
+
+    def reads_at(self) -> int:
+        """When :meth:`read` goes on (wall clock, µs; MAX_TIME: not before somebody has told that
+        its input ends, or never again)."""
+        if self.ready or not self._given.source.bounded:
+            return MAX_TIME
+        return self._again_at_us
+
+    def read(self, now_us: int) -> None:
+        """Read some more of it. Raises SetupError where it cannot be read, or is too large."""
+        if now_us < self.reads_at():
+            return
+        if self._unread is None:
+            self._unread = list(self._given.partitions())
+        try:
+            self._read_some(self._unread, now_us)
+        except ExhaustedError as ex:
+            self._wait.noted(str(ex))
+            self._close()
+            self._again_at_us = now_us + SECOND
+        else:
+            self._wait.over()
+
+    def _read_some(self, unread: list[Partition], now_us: int) -> None:
+        if not unread:
+            self.ready = True
+            return
+        if self._reader is None:
+            self._reader = as_reader(self._given.source.open(unread[0]))
+            self._reader.resume([(self._position, b"")])
+        chunk = self._reader.read(self._position, _AT_ONCE)
+        _, unfit = carried(chunk.values, self._given.most_bytes)
+        for index, value in enumerate(chunk.values):
+            if index not in unfit:
+                self._keep(value)
+        if chunk.next_position == self._position and not chunk.finished:
+            self._again_at_us = now_us + self._given.source.poll_us
+        self._position = chunk.next_position
+        if chunk.finished:
+            self._close()
+            self._position = 0
+            del unread[0]
+            self.ready = not unread
+
+    def _keep(self, value: object) -> None:
+        """A record is the row of its key, or takes it away. One that is a dead letter elsewhere
+        does neither."""
+        judged = self._judged(value)
+        if judged is None:
+            return
+        key, deleted = judged
+        row = None if deleted else msgspec.Raw(encode_value(value))
+        before = self.rows.pop(key, None)
+        if before is not None:
+            self.size_bytes -= len(key) + len(before)
+        if row is not None:
+            self.rows[key] = row
+            self.size_bytes += len(key) + len(row)
+            self._check_size()
+
+    def _judged(self, value: object) -> tuple[bytes, bool] | None:
+        """(the bytes of its key, whether the key has no row from here on); None for a dead letter
+        elsewhere."""
+        given = self._given
+        try:
+            return given.finds(value), given.deletes(value)
+        except BaseException as ex:  # of a key's code, which may be of the user's
+            if passes(ex):
+                raise
+            return None
+
+    def _check_size(self) -> None:
+        limit = self._given.limit_bytes
+        if self.size_bytes > limit:
+            raise SetupError(
+                f"{self._given.where}: the table {self._given.name!r} has more than the"
+                f" {limit:,} bytes that each worker may hold of it ({len(self.rows):,} rows so"
+                " far); leave out broadcast, so that it is divided by its key, or give it more, for"
+                f" example broadcast: {{limit: {-(-2 * limit // 1_000_000)}MB}}"
+            )
+
+    def _close(self) -> None:
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
