@@ -16,7 +16,7 @@ from millwheel.core.model.failures import UNIT
 from millwheel.core.model.limits import DEFAULTS, Limits
 from millwheel.core.model.names import NodeName
 from millwheel.core.model.records import DeadLetter
-from millwheel.core.model.times import IDLE_TIME, MAX_TIME, MIN_TIME, clock_step_us
+from millwheel.core.model.times import IDLE_TIME, MAX_TIME, MIN_TIME
 from millwheel.core.model.watermark import Fellows
 from millwheel.core.pipeline.spec import StreamSpec
 from millwheel.core.windows.lateness import is_behind, is_too_far, too_far, watermark_after
@@ -24,6 +24,7 @@ from millwheel.engine.workers.bundle.bundle import LINE, Bundle, Hold
 from millwheel.engine.workers.bundle.operator import Operator
 from millwheel.engine.workers.bundle.value_sizes import carried
 from millwheel.engine.workers.delivery.timestamps import Timestamps
+from millwheel.engine.workers.sources.arrivals import ArrivalClock
 from millwheel.engine.workers.sources.silence import Silence
 from millwheel.engine.workers.sources.source_parts import SourceEnd
 
@@ -60,6 +61,7 @@ class InjectionOperator(Operator):
         self._max_timestamp = (
             Position().max_timestamp if data is None else decode_position(data).max_timestamp
         )
+        self._clock = ArrivalClock(store) if spec.arrival else None
         self._silence = Silence(spec.idle_after_us, now_us)
         self.fellows = fellows or Fellows()
         self._end = SourceEnd(store)
@@ -78,8 +80,8 @@ class InjectionOperator(Operator):
             return now_us
         if self.paused:
             return MAX_TIME
-        if self._spec.arrival:
-            return self._clock_moves_at_us
+        if self._clock is not None:
+            return self._clock.moves_at_us
         if self._spec.idle_after_us is None:
             return MAX_TIME
         return self._silence.looked_at_us + _LOOK_EVERY_US
@@ -88,8 +90,11 @@ class InjectionOperator(Operator):
         before = self._own_hold()
         if self._end.due(True):
             self._end.commit(bundle)
-        if self._spec.arrival and not self.paused:
-            self._move_clock(bundle)
+        if self._clock is not None and not self.paused:
+            if bundle.arrivals:
+                self._clock.read(bundle.now_us, bundle.overlay)
+            elif bundle.now_us >= self._clock.moves_at_us:
+                self._clock.move(bundle.now_us, bundle.overlay)
         if bundle.arrivals:
             self._silence.heard(bundle.now_us)
         elif not self.paused:
@@ -124,17 +129,6 @@ class InjectionOperator(Operator):
         if bundle.arrivals:
             bundle.overlay.put(_STORE_KEY, pack(Position(0, self._max_timestamp, False)))
 
-    @property
-    def _clock_moves_at_us(self) -> int:
-        return self._max_timestamp + clock_step_us(self._max_timestamp - self._silence.heard_at_us)
-
-    def _move_clock(self, bundle: Bundle) -> None:
-        """The highest timestamp is the clock where records get the time of their arrival."""
-        if bundle.arrivals or bundle.now_us >= self._clock_moves_at_us:
-            # Never back, as in millwheel/engine/workers/sources/arrivals.py.
-            self._max_timestamp = max(self._max_timestamp, bundle.now_us)
-            bundle.overlay.put(_STORE_KEY, pack(Position(0, self._max_timestamp, False)))
-
     def _take(self, bundle: Bundle, key: Any, raw: bytes) -> str:
         """Why the record cannot be used ("": it was produced, or it is late and counted)."""
         bundle.count("records_in")
@@ -143,7 +137,7 @@ class InjectionOperator(Operator):
         except DAMAGE as ex:
             return f"no valid JSON record: {ex}"
         stamps, problems = (
-            ([self._max_timestamp], {}) if self._spec.arrival else self._timestamps.of([value])
+            self._timestamps.of([value]) if self._clock is None else ([self._clock.at_us], {})
         )
         problems.update(carried([value], self._most)[1])
         if problems:
@@ -163,6 +157,8 @@ class InjectionOperator(Operator):
     @property
     def _reached_us(self) -> int:
         """The watermark by the records that came, whatever silence makes of it."""
+        if self._clock is not None:
+            return self._clock.at_us
         return watermark_after(self._max_timestamp, self._spec.max_delay_us)
 
     def _letter_us(self, before: Hold, now_us: int) -> int:
@@ -191,8 +187,8 @@ class InjectionOperator(Operator):
         """The hold that other streams have no part in."""
         if self._end.ended:
             return Hold()
-        if self._spec.arrival:
-            return Hold(self._max_timestamp, "nothing has arrived since")
+        if self._clock is not None:
+            return Hold(self._clock.at_us, "nothing has arrived since")
         idle = self._silence.idle or (self._closed and self._spec.idle_after_us is not None)
         if self._max_timestamp == MIN_TIME:
             return Hold(IDLE_TIME if idle else MIN_TIME, "nothing injected yet")
