@@ -38,6 +38,7 @@ from millwheel.core.pipeline.work import (
     IntervalJoinSpec,
     JoinSpec,
     LookupSpec,
+    OverSpec,
     RegularJoinSpec,
     SlicesSpec,
     StepsSpec,
@@ -172,6 +173,9 @@ def _facets(spec: ComputationSpec, pipeline: PipelineSpec) -> dict[str, Any]:
             return {"dictionary": msgspec.to_builtins(work)}
         case RegularJoinSpec() | IntervalJoinSpec() as work:
             return {"pairing": [[each.stream for each in spec.inputs], msgspec.to_builtins(work)]}
+        case OverSpec() as work:
+            options = {"by_rows": work.by_rows, "size": work.size, "ttl_us": work.ttl_us}
+            return {"pairing": [options, work.condition], "aggregates": aggregates}
         case TopSpec() as work:
             # Only where rows are taken back, all of them are kept.
             every = takes_retractions(spec, pipeline)
@@ -226,6 +230,7 @@ _FORMS: Mapping[type[Work], str] = {
     EnrichSpec: "enrich",
     LookupSpec: "lookup",
     DeduplicateSpec: "deduplicate",
+    OverSpec: "over",
     TopSpec: "first rows",
     DictionarySpec: "dictionary",
     TableSpec: "table",

@@ -34,7 +34,7 @@ class _Mark:
 
 FILTERED = _Mark("FILTERED")
 """What ``prepare`` returns for a record that the aggregation's condition leaves out."""
-_SKIP = _Mark("SKIP")
+SKIPPED = _Mark("SKIPPED")
 """The argument of a record that one aggregate's condition leaves out."""
 
 
@@ -134,9 +134,9 @@ class NamedAggregation:
                 times = [
                     t
                     for argument, t in zip(column, timestamps, strict=True)
-                    if argument is not _SKIP
+                    if argument is not SKIPPED
                 ]
-                column = tuple(argument for argument in column if argument is not _SKIP)
+                column = tuple(argument for argument in column if argument is not SKIPPED)
             if column:
                 acc[i] = part.aggregator.add_many(acc[i], column, times)
         return acc
@@ -158,7 +158,7 @@ class NamedAggregation:
 
     def subtract(self, acc: list[Any], prepared: Prepared, timestamp: int) -> list[Any]:
         return [
-            a if argument is _SKIP else part.aggregator.subtract(a, argument, timestamp)
+            a if argument is SKIPPED else part.aggregator.subtract(a, argument, timestamp)
             for part, a, argument in zip(self.parts, acc, prepared, strict=True)
         ]
 
@@ -169,7 +169,7 @@ class NamedAggregation:
 
     def _add(self, acc: list[Any], arguments: list[Any], timestamp: int) -> list[Any]:
         for i, argument in enumerate(arguments):
-            if argument is not _SKIP:
+            if argument is not SKIPPED:
                 acc[i] = self.parts[i].aggregator.add(acc[i], argument, timestamp)
         return acc
 
@@ -211,7 +211,7 @@ class FinalAggregation(NamedAggregation):
 _Reading = tuple[str, bool]
 """The field or expression as written, and whether a record must have it."""
 _Reader = Callable[[Any, dict[_Reading, Any]], Any]
-"""(value, arguments known so far) -> the checked argument of one aggregate, or _SKIP."""
+"""(value, arguments known so far) -> the checked argument of one aggregate, or SKIPPED."""
 
 
 def _reader(part: Named, parts: Sequence[Named]) -> _Reader:
@@ -221,7 +221,7 @@ def _reader(part: Named, parts: Sequence[Named]) -> _Reader:
     condition = part.condition
     if condition is None:
         return read
-    return lambda value, cache: read(value, cache) if condition(value) else _SKIP
+    return lambda value, cache: read(value, cache) if condition(value) else SKIPPED
 
 
 def _reading(part: Named) -> _Reading:

@@ -41,6 +41,7 @@ from millwheel.core.pipeline.work import (
     IntervalJoinSpec,
     JoinSpec,
     LookupSpec,
+    OverSpec,
     RegularJoinSpec,
     SlicesSpec,
     StepsSpec,
@@ -111,6 +112,7 @@ _WHY_NOT: dict[type[Work], str] = {
     RegularJoinSpec: "each record is joined with those that came before",
     IntervalJoinSpec: "each record is joined with those near it",
     DeduplicateSpec: "each record is compared with earlier ones",
+    OverSpec: "each record is taken in its order",
     TopSpec: "the first rows of each key are kept in order",
     TableSpec: "a table takes each change",
 }

@@ -13,6 +13,7 @@ from millwheel.core.pipeline.work import (
     DictionarySpec,
     EnrichSpec,
     IntervalJoinSpec,
+    OverSpec,
     SlicesSpec,
     TopSpec,
     WindowedSpec,
@@ -115,7 +116,7 @@ class _Search:
         """Whether a computation takes its records one by one as they come, and what it produces
         comes from one call. Records that wait for their order have waited for the watermark."""
         together = WindowedSpec | SlicesSpec | DictionarySpec | EnrichSpec
-        plain = not isinstance(spec.work, together | IntervalJoinSpec | TopSpec)
+        plain = not isinstance(spec.work, together | IntervalJoinSpec | OverSpec | TopSpec)
         return plain and not spec.ordered and not self._code.takes_batches(spec)
 
     def _wants(self, name: str, above: tuple[str, ...]) -> bool:

@@ -23,6 +23,7 @@ from millwheel.core.pipeline.work import (
     AggregationSpec,
     CallbackSpec,
     FiringSpec,
+    OverSpec,
     SlicesSpec,
     TopSpec,
     WindowCallbackSpec,
@@ -298,12 +299,14 @@ class ComputationSpec:
     @property
     def aggregates(self) -> tuple[AggregateSpec, ...]:
         """The aggregates that it keeps, in windows or in slices."""
-        return self.work.aggregates if isinstance(self.work, AggregationSpec | SlicesSpec) else ()
+        aggregates = isinstance(self.work, AggregationSpec | SlicesSpec | OverSpec)
+        return self.work.aggregates if aggregates else ()
 
     @property
     def condition(self) -> str:
         """The expression that a record of its windows or slices must satisfy, "" for all."""
-        return self.work.condition if isinstance(self.work, WindowedSpec | SlicesSpec) else ""
+        conditional = isinstance(self.work, WindowedSpec | SlicesSpec | OverSpec)
+        return self.work.condition if conditional else ""
 
     @property
     def queryable(self) -> bool:

@@ -203,6 +203,21 @@ class SlicesSpec:
     late: str = "drop"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OverSpec:
+    """Each record with aggregates of itself and of those before it in its group, in the order of
+    their times. With ``by_rows`` there are ``size`` of them at most; otherwise they lie at most
+    ``size`` µs before it, and those of its own time are among them. None: all of them. A group
+    without a record for ``ttl_us`` begins anew. ``condition`` is the expression that a record must
+    satisfy, "" for all."""
+
+    by_rows: bool
+    size: int | None
+    ttl_us: int | None = None
+    aggregates: tuple[AggregateSpec, ...] = ()
+    condition: str = ""
+
+
 # --- two streams, and other systems ---------------------------------------------------------------
 
 
@@ -367,6 +382,7 @@ Work = (
     | RegularJoinSpec
     | IntervalJoinSpec
     | SlicesSpec
+    | OverSpec
     | EnrichSpec
     | LookupSpec
     | DictionarySpec

@@ -10,7 +10,7 @@ from typing import Any
 
 from millwheel.core.aggregates.families.rows import Entry, content
 from millwheel.core.model.records import Record
-from millwheel.core.pipeline.work import EnrichSpec, TopSpec, Work
+from millwheel.core.pipeline.work import EnrichSpec, OverSpec, TopSpec, Work
 
 _Row = tuple[Any, int]
 DELETED_FIELD = "__deleted__"
@@ -35,7 +35,8 @@ def table_without_times(work: Work) -> str:
 
 def is_located(work: Work) -> bool:
     """Whether calls get the positions of records in their source."""
-    return bool(table_without_times(work)) or (isinstance(work, TopSpec) and work.upserts)
+    ordered = isinstance(work, OverSpec) or (isinstance(work, TopSpec) and work.upserts)
+    return ordered or bool(table_without_times(work))
 
 
 def deletion(condition: Callable[[Any], Any] | None) -> Callable[[Any], bool]:

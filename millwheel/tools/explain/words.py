@@ -30,6 +30,7 @@ from millwheel.core.pipeline.work import (
     EnrichSpec,
     IntervalJoinSpec,
     LookupSpec,
+    OverSpec,
     RegularJoinSpec,
     SlicesSpec,
     StepSpec,
@@ -279,6 +280,19 @@ def _interval_texts(work: IntervalJoinSpec) -> Iterator[str]:
     yield "keeps a record until the watermark has passed the last partner that it may have"
 
 
+def _over_texts(work: OverSpec) -> Iterator[str]:
+    which = (
+        "all records of the key before it"
+        if work.size is None
+        else f"the {work.size - 1} records of the key before it"
+        if work.by_rows
+        else f"those of the key in the {duration_text(work.size)} before it"
+    )
+    yield f"each record in order of time, with aggregates of itself and {which}"
+    if work.ttl_us is not None:
+        yield f"a key without a record for {duration_text(work.ttl_us)} begins anew"
+
+
 def work_texts(work: Work) -> Iterator[str]:
     """The parts of a computation without window and callback, one line each."""
     match work:
@@ -296,6 +310,8 @@ def work_texts(work: Work) -> Iterator[str]:
         case TopSpec():
             ranked = f", {work.rank}: the place" if work.rank else ""
             yield f"the first {work.k} by {', '.join(work.by)}, as they change{ranked}"
+        case OverSpec():
+            yield from _over_texts(work)
         case BranchesSpec():
             for branch in work.branches:
                 yield f"{branch.stream}: {branch.condition or 'what no other takes'}"

@@ -10,6 +10,7 @@ from millwheel.adapters.secret_values import revealed
 from millwheel.api import Computation
 from millwheel.connect.own_functions import language_of
 from millwheel.connect.python_objects import missing_file_hint
+from millwheel.core.aggregates.specs import compile_aggregation
 from millwheel.core.pipeline.graph import takes_retractions
 from millwheel.core.pipeline.spec import ComputationSpec, PipelineSpec
 from millwheel.core.pipeline.steps import compile_branches, compile_steps
@@ -18,6 +19,7 @@ from millwheel.core.pipeline.work import (
     CallbackSpec,
     DeduplicateSpec,
     IntervalJoinSpec,
+    OverSpec,
     RegularJoinSpec,
     StepsSpec,
     TableSpec,
@@ -28,6 +30,7 @@ from millwheel.core.ranked.ranking import Ranking
 from millwheel.engine.workers.operators.joined import declared_fields, joined
 from millwheel.engine.workers.operators.keyed_joins.interval import interval_join
 from millwheel.engine.workers.operators.keyed_joins.regular import regular_join
+from millwheel.engine.workers.operators.ranked.over import Over
 from millwheel.engine.workers.operators.ranked.top import FirstRows
 from millwheel.engine.workers.operators.record_computations import (
     Branched,
@@ -54,6 +57,8 @@ def computation_of(
         case TopSpec() as work:
             ranking = Ranking(work, language_of(pipeline).compile)
             return FirstRows(ranking, spec.outputs, takes_retractions(spec, pipeline))
+        case OverSpec():
+            return _over(spec, pipeline, load)
         case TableSpec() as work:
             return Tabled(work, spec.outputs)
         case BranchesSpec(branches=branches, match_all=match_all):
@@ -66,6 +71,15 @@ def computation_of(
             compiled = language_of(pipeline).compile
             return interval_join(spec, compiled, declared_fields(spec, pipeline))
     return joined(spec, pipeline)
+
+
+def _over(spec: ComputationSpec, pipeline: PipelineSpec, load: Callable[[str], Any]) -> Computation:
+    work = spec.work_as(OverSpec)
+    compiled = language_of(pipeline).compile
+    aggregation = compile_aggregation(work.aggregates, compiled, load, work.condition)
+    inputs = [each.stream for each in spec.inputs]
+    sources = frozenset(name for name in inputs if pipeline.stream(name).source is not None)
+    return Over(work, aggregation, inputs, sources, spec.outputs)
 
 
 def _called(called: CallbackSpec, kind: Any, where: str) -> Computation:

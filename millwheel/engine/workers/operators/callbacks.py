@@ -37,6 +37,7 @@ from millwheel.core.pipeline.work import (
     EnrichSpec,
     IntervalJoinSpec,
     LookupSpec,
+    OverSpec,
     RegularJoinSpec,
     StepsSpec,
     TableSpec,
@@ -530,6 +531,8 @@ def _code(work: Work) -> str:
             return "deduplicate"
         case RegularJoinSpec() | IntervalJoinSpec():
             return "join"
+        case OverSpec():
+            return "over"
         case TopSpec(upserts=True):
             return "table"
         case TopSpec(by=by):

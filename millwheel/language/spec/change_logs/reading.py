@@ -18,7 +18,7 @@ from millwheel.language.spec.change_logs.speaking import UNDECIDED
 from millwheel.language.spec.reading.nodes import YamlNode
 from millwheel.language.spec.reading.reader import NodeReader
 
-_OTHERS = ("window", "callback", "slices", "uv", "dictionary")
+_OTHERS = ("window", "callback", "slices", "uv", "dictionary", "over")
 """With one of these an ``aggregate`` is of something else, or is refused there."""
 _EACH_BUNDLE = {"repeat": {"after_count": 1}}
 """Fixed: the trigger that is ready after each bundle."""

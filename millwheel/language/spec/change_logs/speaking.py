@@ -21,6 +21,7 @@ from millwheel.core.pipeline.work import (
     DictionarySpec,
     JoinSpec,
     LookupSpec,
+    OverSpec,
     StepKind,
     StepsSpec,
     TopSpec,
@@ -35,6 +36,7 @@ _TAKES_VERSIONS = (
     DictionarySpec,
     JoinSpec,
     LookupSpec,
+    OverSpec,
 )
 """Work for which each version is a record like others: it cannot undo one."""
 

@@ -32,6 +32,7 @@ from millwheel.core.pipeline.work import (
     IntervalJoinSpec,
     JoinSpec,
     LookupSpec,
+    OverSpec,
     SlicesSpec,
     TopSpec,
     Work,
@@ -66,6 +67,7 @@ _CANNOT_UNDO: Mapping[type[Work], str] = {
     JoinSpec: "join",
     IntervalJoinSpec: "join",  # a row may be taken back when it is no longer kept
     LookupSpec: "enrich",
+    OverSpec: "over",  # results that have left would be others
 }
 """Work that could not undo the effect of a record that is taken back, as it is called in a file."""
 

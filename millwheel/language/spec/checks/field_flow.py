@@ -16,6 +16,7 @@ from millwheel.core.pipeline.work import (
     IntervalJoinSpec,
     JoinSpec,
     LookupSpec,
+    OverSpec,
     RegularJoinKind,
     RegularJoinSpec,
     SlicesSpec,
@@ -134,10 +135,12 @@ def _stepped(
 
 
 def _added(work: Work) -> tuple[str, ...]:
-    """What an enrichment or a lookup adds."""
+    """What an enrichment, a lookup or a frame of records adds."""
     match work:
         case EnrichSpec(name=name):
             return (name,)
+        case OverSpec(aggregates=aggregates):
+            return tuple(each.name for each in aggregates)
         case LookupSpec(name=name, fields=fields):
             return (name,) if name else tuple(fields)
     return ()

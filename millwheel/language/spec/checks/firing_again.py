@@ -18,6 +18,7 @@ from millwheel.core.pipeline.work import (
     CallbackSpec,
     DeduplicateSpec,
     JoinSpec,
+    OverSpec,
     SlicesSpec,
     TopSpec,
     WindowedSpec,
@@ -95,5 +96,6 @@ def _reached(outputs: tuple[str, ...], spec: PipelineSpec) -> set[str]:
 def passes_on(computation: ComputationSpec) -> bool:
     """Whether what comes of a record depends on that record alone."""
     return not isinstance(
-        computation.work, CallbackSpec | WindowedSpec | SlicesSpec | DeduplicateSpec | TopSpec
+        computation.work,
+        CallbackSpec | WindowedSpec | SlicesSpec | DeduplicateSpec | OverSpec | TopSpec,
     )

@@ -13,6 +13,7 @@ from millwheel.language.spec.parts.on_error import ON_ERROR
 from millwheel.language.spec.parts.slices import SLICES
 from millwheel.language.spec.parts.steps import STEPS
 from millwheel.language.spec.parts.windows import LATE, TRIGGER, WINDOW
+from millwheel.language.spec.ranked.over import OVER
 from millwheel.language.spec.reading.parts import (
     Anything,
     Choice,
@@ -152,6 +153,11 @@ OTHER_FORMS = {
         "",
         SLICES,
         "[aggregates per slice of time](queries.md#slices), kept to be asked for any window",
+    ),
+    "over": Field(
+        "",
+        OVER,
+        "[each record with aggregates](pipeline.md#over) of itself and of those before it",
     ),
     "dictionary": Field(
         "", DICTIONARY, "[a whole number for each value of a field](pipeline.md#dictionary)"

@@ -56,6 +56,7 @@ from millwheel.language.spec.parts.lookups import read_lookup
 from millwheel.language.spec.parts.slices import ANSWER_FIELDS, check_slices, read_slices
 from millwheel.language.spec.parts.steps import STEPS, read_steps
 from millwheel.language.spec.parts.windows import read_trigger, read_window
+from millwheel.language.spec.ranked.over import check_over, read_over
 from millwheel.language.spec.ranked.reading import check_ranked, read_deduplicate, read_top
 from millwheel.language.spec.reading.nodes import YamlNode
 from millwheel.language.spec.reading.reader import NodeReader
@@ -136,7 +137,9 @@ def _kept_work(
     slices = read_slices(reader, node, fields)
     taken = _taken(fields, inputs)
     aggregates = read_aggregates(reader, fields.get("aggregate"), taken)
-    then, having = read_results(reader, fields, taken, aggregates)
+    over = read_over(reader, fields.get("over"))
+    told = {} if "over" in fields else fields
+    then, having = read_results(reader, told, taken, aggregates)
     results: Any = {"aggregates": aggregates, "then": then, "having": having}
     condition = WINDOWED["where"].value(reader, fields.get("where"), "")
     trigger = read_trigger(reader, fields.get("trigger"), load)
@@ -148,6 +151,8 @@ def _kept_work(
     if window is None:
         if isinstance(kind, RegularJoinSpec | IntervalJoinSpec):
             return kind
+        if over is not None:
+            return replace(over, aggregates=aggregates, condition=condition)
         if slices is not None:
             return replace(slices, aggregates=aggregates, condition=condition, late=firing.late)
         return CallbackSpec(name, options) if name else None
@@ -186,6 +191,8 @@ def _taken(fields: Mapping[str, YamlNode], inputs: tuple[InputSpec, ...]) -> tup
     """The names that an aggregate cannot have: the results have them already."""
     if "slices" in fields:
         return ANSWER_FIELDS
+    if "over" in fields:
+        return ()
     bounds = () if is_change_log(fields) else WINDOW_FIELDS
     return (*key_names(inputs), *bounds)
 
@@ -218,6 +225,9 @@ def _check_form(
     joins = [name for name in fields if name in JOINS]
     if "slices" in fields:
         check_slices(reader, fields, [*joins, *steps])
+    elif "over" in fields:
+        forms = [name for name in ("dictionary", "uv") if name in fields]
+        check_over(reader, node, fields, [*joins, *steps, *forms])
     elif "dictionary" in fields:
         check_dictionary(
             reader,
@@ -255,7 +265,7 @@ def _check_form(
             node,
             "does nothing; write callback: module:Class, or window: {tumbling: 1m} and"
             " aggregate: {hits: count}, or map, flat_map, filter, deduplicate, top, branch, join,"
-            " enrich, slices, dictionary or uv",
+            " enrich, over, slices, dictionary or uv",
         )
 
 

@@ -1,0 +1,189 @@
+"""Aggregates of the records in a frame: a record and those before it, up to a number of records or
+to a distance in time.
+
+Both ends of a frame only move forward, so each result is made of three accumulators: one of the
+records at the front, of which there is one for each place where the frame may begin; one of whole
+blocks behind them; and one of the records that came last. When those at the front have left, the
+next block takes their place, and behind the last block the records that came last. So a record is
+merged about three times, however many frames it lies in, and nothing is subtracted.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from operator import itemgetter
+from typing import Any, Protocol
+
+from millwheel.core.aggregates.aggregation import NamedAggregation, Prepared
+from millwheel.errors import invariant
+
+FrameRow = tuple[int, Prepared]
+"""(time in µs, what the aggregation has made of a record)."""
+_time_of = itemgetter(0)
+
+
+class Block(Protocol):
+    """Some records in a row that may not be in memory: how many, and their first and last times."""
+
+    count: int
+    first: int
+    last: int
+
+    def rows(self) -> Sequence[FrameRow]:
+        """The records."""
+
+    def acc(self) -> Any:
+        """An accumulator of them, which may be changed."""
+
+
+class Frame:
+    """The frame of one group. ``size`` is a number of records (``by_rows``) or µs. ``blocks`` and
+    ``recent`` are the records before the new ones; the first ``gone`` have left already."""
+
+    def __init__(
+        self,
+        aggregation: NamedAggregation,
+        by_rows: bool,
+        size: int,
+        blocks: Sequence[Block] = (),
+        recent: Sequence[FrameRow] = (),
+        gone: int = 0,
+    ) -> None:
+        self._aggregation = aggregation
+        self._by_rows = by_rows
+        self._size = size
+        self._blocks = deque(blocks)
+        self._gone = gone
+        self._ahead: list[Any] | None = None
+        """For each block that has not come to the front, the last one first: the accumulator of
+        all from it on."""
+        self._front: list[tuple[int, Any]] = []
+        """For each record at the front, the last one first: its time, and the accumulator of all
+        of them from it on."""
+        self._new = list(recent)
+        self._tail = self._sum_of(recent)
+        self._count = sum(block.count for block in blocks) - gone + len(recent)
+        self.dropped = 0
+        """How many records have left, since there was this object."""
+
+    def results(self, rows: Sequence[FrameRow]) -> Iterator[tuple[int, dict[str, Any]]]:
+        """(for how many records in a row, what their result is) of new records, in the order of
+        their times, none of which is before those that were there."""
+        for at, peers in groups(rows, self._by_rows):
+            self._add(peers)
+            self._leave(at)
+            yield len(peers), self._result()
+
+    def _sum_of(self, rows: Sequence[FrameRow]) -> Any:
+        acc = self._aggregation.create()
+        if not rows:
+            return acc
+        times, prepared = zip(*rows, strict=True)
+        return self._aggregation.add_many(acc, prepared, times)
+
+    def _add(self, rows: Sequence[FrameRow]) -> None:
+        for at, prepared in rows:
+            self._tail = self._aggregation.add_many(self._tail, [prepared], [at])
+        self._new += rows
+        self._count += len(rows)
+
+    def _leave(self, at: int) -> None:
+        if self._by_rows:
+            while self._count > self._size:
+                self._drop()
+            return
+        start = at - self._size
+        while True:
+            if self._blocks and not self._front and self._blocks[0].last < start:
+                self._skip()
+            elif self._oldest() < start:
+                self._drop()
+            else:
+                return
+
+    def _skip(self) -> None:
+        """A whole block has left."""
+        left = self._blocks.popleft().count - self._gone
+        self._gone = 0
+        if self._ahead:
+            self._ahead.pop()
+        self.dropped += left
+        self._count -= left
+
+    def _oldest(self) -> int:
+        if self._gone and not self._front:
+            self._bring()
+        if self._front:
+            return self._front[-1][0]
+        return self._blocks[0].first if self._blocks else self._new[0][0]
+
+    def _drop(self) -> None:
+        if not self._front:
+            self._bring()
+        self._front.pop()
+        self.dropped += 1
+        self._count -= 1
+
+    def _bring(self) -> None:
+        """The next records come to the front."""
+        rows: Sequence[FrameRow]
+        if self._blocks:
+            rows = self._blocks.popleft().rows()[self._gone :]
+            self._gone = 0
+            if self._ahead:
+                self._ahead.pop()
+        else:
+            rows, self._new = self._new, []
+            self._tail = self._aggregation.create()
+        invariant(bool(rows), "a frame has no record that could leave it")
+        aggregation, behind = self._aggregation, None
+        for at, prepared in reversed(rows):
+            acc = aggregation.add_many(aggregation.create(), [prepared], [at])
+            behind = acc if behind is None else aggregation.merge(acc, behind)
+            self._front.append((at, behind))
+
+    def _result(self) -> dict[str, Any]:
+        if self._gone and not self._front:
+            self._bring()
+        if self._ahead is None:
+            self._ahead = self._sums_from()
+        aggregation = self._aggregation
+        # merged into a new one, which shares nothing with those that go on
+        acc = aggregation.create()
+        if self._front:
+            acc = aggregation.merge(acc, self._front[-1][1])
+        if self._blocks:
+            acc = aggregation.merge(acc, self._ahead[-1])
+        if self._new:
+            acc = aggregation.merge(acc, self._tail)
+        return aggregation.result(acc)
+
+    def _sums_from(self) -> list[Any]:
+        sums: list[Any] = []
+        for block in reversed(self._blocks):
+            acc = block.acc()
+            sums.append(self._aggregation.merge(acc, sums[-1]) if sums else acc)
+        return sums
+
+
+def growing_results(
+    aggregation: NamedAggregation, acc: Any, rows: Sequence[FrameRow], by_rows: bool
+) -> tuple[Any, list[tuple[int, dict[str, Any]]]]:
+    """The same for a frame that nothing leaves, of which ``acc`` is the accumulator: that with new
+    records, and their results."""
+    counts, others = [], []
+    for _, peers in groups(rows, by_rows):
+        times, prepared = zip(*peers, strict=True)
+        counts.append(len(peers))
+        others.append(aggregation.add_many(aggregation.create(), prepared, times))
+    acc, results = aggregation.running(acc, others)
+    return acc, list(zip(counts, results, strict=True))
+
+
+def groups(rows: Sequence[FrameRow], by_rows: bool) -> Iterator[tuple[int, Sequence[FrameRow]]]:
+    """Records that have one result, with their time: each alone, or all of one time."""
+    if by_rows:
+        return ((row[0], (row,)) for row in rows)
+    return ((at, list(some)) for at, some in groupby(rows, _time_of))

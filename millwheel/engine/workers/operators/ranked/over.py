@@ -1,0 +1,410 @@
+"""Each record with aggregates of itself and of those before it in its group: ``over:``.
+
+A record waits until the watermark has passed it. Then all records of its group up to the watermark
+are taken in the order of their times, however they came; so the results are a function of the
+records. What an aggregate needs of a record is kept while later ones may have it in their frames.
+
+A few records lie in the entry of their group. More of them become segments while they wait, and
+blocks, each with its accumulator, when they have been taken. Both are written once, read only where
+their records come due or leave a frame, and removed as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from operator import attrgetter
+from typing import Any
+
+import msgspec
+
+from millwheel.api import Computation, Context, MapState, ValueState
+from millwheel.core.aggregates.aggregation import FILTERED, SKIPPED, NamedAggregation
+from millwheel.core.aggregates.families.rows import content
+from millwheel.core.aggregates.stored_form import WHOLE
+from millwheel.core.formats.codec import decode_value, encode_value
+from millwheel.core.model.records import Record, Timer
+from millwheel.core.model.times import MAX_TIME, MIN_TIME
+from millwheel.core.pipeline.work import OverSpec
+from millwheel.core.ranked.frames import Frame, FrameRow, growing_results
+from millwheel.core.ranked.latest import Located
+from millwheel.core.windows.lateness import is_behind
+from millwheel.engine.workers.operators.joined import plain
+from millwheel.engine.workers.state.stored_types import Certain
+from millwheel.errors import RecordError
+
+_FEW = 64
+"""Records that lie in the entry of their group: each bundle with the group writes them again."""
+_FEW_BYTES = 32 << 10
+"""Bytes of them, likewise."""
+_SEGMENT = 1_000
+"""Records of a segment. One that has come due in part is read at each step of the watermark."""
+_MOST_BYTES = 1 << 20
+"""Of a segment or a block: one is read whole."""
+_BLOCK = 512
+"""Records of a block. A frame merges the accumulators of its blocks whenever its group has new
+results, and reads the records of one."""
+_TAG = "due"
+
+
+class OverRow(Certain, array_like=True):
+    """A record: its time, its place among those of its time (the number of its stream, and the
+    position in a source), the arguments of the aggregates, a bit for each aggregate that leaves it
+    out, and the record without the fields that it will get."""
+
+    at: int
+    stream: int
+    channel: str
+    number: int
+    arguments: list[Any]
+    left_out: int
+    data: bytes
+
+
+class PastRow(Certain, array_like=True):
+    """What later results need of a record. ``size``: bytes, if they may be many."""
+
+    at: int
+    arguments: list[Any]
+    left_out: int
+    size: int
+
+
+class Segment(Certain, array_like=True):
+    """What is known of records that wait without reading them: the time of the first one that
+    does, and how many of them have come."""
+
+    first: int
+    taken: int
+    count: int
+
+
+class PastBlock(Certain, array_like=True):
+    """What is known of records that have been taken without reading them."""
+
+    count: int
+    first: int
+    last: int
+
+
+class OverGroup(Certain, array_like=True):
+    """What there is of a group: records that wait, those that have been taken, of whose first block
+    some have ``gone``, the time of the last one, and that of its timer. ``total``: the accumulator
+    of all records, where none ever leaves a frame."""
+
+    waiting: list[OverRow] = msgspec.field(default_factory=list)
+    segments: dict[int, Segment] = msgspec.field(default_factory=dict)
+    rows: list[PastRow] = msgspec.field(default_factory=list)
+    blocks: dict[int, PastBlock] = msgspec.field(default_factory=dict)
+    gone: int = 0
+    total: bytes = b""
+    number: int = 0
+    last_us: int = MIN_TIME
+    wakes_us: int = MAX_TIME
+
+    @property
+    def begun(self) -> bool:
+        """Whether records have been taken that later ones may have in their frames."""
+        return self.last_us > MIN_TIME
+
+
+_time_of = attrgetter("at")
+
+
+class Over(Computation):
+    """See the head of this file."""
+
+    group: ValueState[OverGroup] = ValueState(OverGroup)
+    later: MapState[int, list[OverRow]] = MapState(int, list[OverRow])
+    past: MapState[int, list[PastRow]] = MapState(int, list[PastRow])
+    sums: MapState[int, bytes] = MapState(int, bytes)
+
+    def __init__(
+        self,
+        spec: OverSpec,
+        aggregation: NamedAggregation,
+        inputs: Sequence[str],
+        sources: frozenset[str],
+        outputs: Sequence[str],
+    ) -> None:
+        """``sources``: the inputs whose records have positions in a source."""
+        self._spec = spec
+        self._aggregation = aggregation
+        self._streams = {name: number for number, name in enumerate(inputs)}
+        self._sources = sources
+        self._outputs = tuple(outputs)
+        self._names = tuple(each.name for each in spec.aggregates)
+        self._wide = any(part.aggregator.ordered for part in aggregation.parts)
+        # How long a group without a record is kept: nothing of it would be seen after that.
+        self._keep_us = spec.ttl_us if spec.by_rows or spec.size is None else spec.size
+
+    def process_batch(self, ctx: Context, records: Sequence[Record]) -> None:
+        """The records of a key."""
+        new = [row for record in records if (row := self._row(record)) is not None]
+        if not new:
+            return
+        own = self.group.get() or OverGroup()
+        own.waiting += new
+        if len(own.waiting) > _FEW or sum([len(row.data) for row in own.waiting]) > _FEW_BYTES:
+            self._set_aside(own)
+        self._put(ctx, own)
+
+    def process_timer(self, ctx: Context, timer: Timer) -> None:
+        """Records have come due, or what is kept of a group is of no more use."""
+        own = self.group.get() or OverGroup()
+        own.wakes_us = MAX_TIME
+        due = self._due(own, ctx.watermark)
+        if due:
+            self._take(ctx, own, due)
+        if self._keep_us is not None and own.begun:
+            if is_behind(own.last_us + self._keep_us, ctx.watermark):
+                self._forget(own)
+        self._put(ctx, own)
+
+    def _row(self, record: Record) -> OverRow | None:
+        """The row of a record; None for one that the condition leaves out. Raises RecordError for
+        one that has no fields, or not those that the aggregates need."""
+        value = plain(record.value)
+        if type(value) is not dict:
+            raise RecordError(
+                f"over adds fields to a record, and a {type(value).__name__} has no fields"
+            )
+        prepared = self._aggregation.prepare(value)
+        if prepared is FILTERED:
+            return None
+        left_out = 0
+        if SKIPPED in prepared:
+            left_out = sum(1 << n for n, each in enumerate(prepared) if each is SKIPPED)
+            prepared = [None if each is SKIPPED else each for each in prepared]
+        if not value.keys().isdisjoint(self._names):
+            value = {name: each for name, each in value.items() if name not in self._names}
+        placed = isinstance(record, Located) and record.stream in self._sources
+        return OverRow(
+            record.timestamp,
+            self._streams[record.stream],
+            record.channel if placed else "",
+            record.number if placed else 0,
+            prepared,
+            left_out,
+            encode_value(value),
+        )
+
+    # --- results ----------------------------------------------------------------------------------
+
+    def _take(self, ctx: Context, own: OverGroup, due: list[OverRow]) -> None:
+        """Emit the results of records that have come due."""
+        for rows in self._stretches(own, _in_order(due)):
+            self._emit(ctx, own, rows)
+
+    def _stretches(
+        self, own: OverGroup, due: Sequence[OverRow]
+    ) -> Iterator[list[tuple[int, OverRow]]]:
+        """The records with the times that count, as long as the group is not forgotten. Time does
+        not go back: a late record counts as of the last one."""
+        some: list[tuple[int, OverRow]] = []
+        ttl_us = self._spec.ttl_us
+        last = own.last_us
+        for row in due:
+            at = max(row.at, last)
+            if ttl_us is not None and last > MIN_TIME and at - last > ttl_us:
+                if some:
+                    yield some
+                    some = []
+                self._forget(own)
+            some.append((at, row))
+            last = at
+        yield some
+
+    def _emit(self, ctx: Context, own: OverGroup, rows: list[tuple[int, OverRow]]) -> None:
+        spec, aggregation = self._spec, self._aggregation
+        new = [(at, _prepared(row)) for at, row in rows]
+        if spec.size is None:
+            acc = WHOLE.decode(own.total) if own.total else aggregation.create()
+            acc, results = growing_results(aggregation, acc, new, spec.by_rows)
+            self._produce(ctx, rows, results)
+            own.total = WHOLE.encode(acc)
+        else:
+            blocks = [_Block(self, number, each) for number, each in own.blocks.items()]
+            recent = [(row.at, _prepared(row)) for row in own.rows]
+            frame = Frame(aggregation, spec.by_rows, spec.size, blocks, recent, own.gone)
+            self._produce(ctx, rows, frame.results(new))
+            self._keep(own, rows, frame.dropped)
+        own.last_us = rows[-1][0]
+
+    def _produce(self, ctx: Context, rows: Sequence[tuple[int, OverRow]], results: Any) -> None:
+        """``results``: for how many of the rows, and what it is."""
+        coming = iter(rows)
+        for count, result in results:
+            added = encode_value(result)
+            for _ in range(count):
+                _, row = next(coming)
+                value = msgspec.Raw(_one_map(row.data, added, len(self._names)))
+                for stream in self._outputs:
+                    ctx.produce(stream, value, row.at)
+
+    # --- state ------------------------------------------------------------------------------------
+
+    def _due(self, own: OverGroup, watermark: int) -> list[OverRow]:
+        """The records that the watermark has passed, which wait no longer."""
+        due = [row for row in own.waiting if is_behind(row.at, watermark)]
+        if due:
+            own.waiting = [row for row in own.waiting if not is_behind(row.at, watermark)]
+        for number, segment in list(own.segments.items()):
+            if not is_behind(segment.first, watermark):
+                continue
+            rows = self.later[number]
+            start = segment.taken
+            while segment.taken < segment.count and is_behind(rows[segment.taken].at, watermark):
+                segment.taken += 1
+            due += rows[start : segment.taken]
+            if segment.taken < segment.count:
+                segment.first = rows[segment.taken].at
+            else:
+                del own.segments[number]
+                del self.later[number]
+        return due
+
+    def _set_aside(self, own: OverGroup) -> None:
+        """The records that wait become segments."""
+        rows = sorted(own.waiting, key=_time_of)
+        own.waiting = []
+        for part in _parts(rows, [len(row.data) for row in rows], _SEGMENT):
+            own.segments[own.number] = Segment(part[0].at, 0, len(part))
+            self.later[own.number] = part
+            own.number += 1
+
+    def _keep(self, own: OverGroup, rows: Sequence[tuple[int, OverRow]], dropped: int) -> None:
+        """Keep new records for the results of later ones. ``dropped``: so many have left."""
+        size = self._spec.size
+        assert size is not None
+        own.rows += [
+            PastRow(at, row.arguments, row.left_out, len(row.data) if self._wide else 0)
+            for at, row in rows
+        ]
+        own.gone += dropped
+        if self._spec.by_rows:  # the next record needs one fewer than this frame
+            count = sum(block.count for block in own.blocks.values()) + len(own.rows)
+            own.gone = max(own.gone, count - (size - 1))
+        for number, block in list(own.blocks.items()):
+            if own.gone < block.count:
+                break
+            own.gone -= block.count
+            self._remove(own, number)
+        if not own.blocks:
+            del own.rows[: own.gone]
+            own.gone = 0
+        sizes = [row.size for row in own.rows]
+        if len(own.rows) > _FEW or sum(sizes) > _FEW_BYTES:
+            for part in _parts(own.rows, sizes, _BLOCK):
+                self._add_block(own, part)
+            own.rows = []
+
+    def _add_block(self, own: OverGroup, rows: list[PastRow]) -> None:
+        acc = self._aggregation.add_many(
+            self._aggregation.create(), list(map(_prepared, rows)), list(map(_time_of, rows))
+        )
+        own.blocks[own.number] = PastBlock(len(rows), rows[0].at, rows[-1].at)
+        self.past[own.number] = rows
+        self.sums[own.number] = WHOLE.encode(acc)
+        own.number += 1
+
+    def _remove(self, own: OverGroup, number: int) -> None:
+        del own.blocks[number], self.past[number], self.sums[number]
+
+    def _forget(self, own: OverGroup) -> None:
+        """The group begins anew."""
+        for number in list(own.blocks):
+            self._remove(own, number)
+        own.rows, own.gone, own.total, own.last_us = [], 0, b"", MIN_TIME
+
+    def _put(self, ctx: Context, own: OverGroup) -> None:
+        """Keep the group. Its timer comes for the next record, or else when the group is of no more
+        use."""
+        at = min([row.at for row in own.waiting], default=MAX_TIME)
+        at = min([at, *(segment.first for segment in own.segments.values())])
+        if at == MAX_TIME and not own.begun:
+            self.group.clear()
+            return
+        if at == MAX_TIME and self._keep_us is not None:
+            at = own.last_us + self._keep_us
+        # A timer that the watermark has passed, and that has not come, has failed.
+        if at < own.wakes_us or is_behind(own.wakes_us, ctx.watermark):
+            own.wakes_us = at
+            ctx.set_timer(_TAG, at)
+        self.group.set(own)
+
+
+class _Block:
+    """A block of a group, as a frame reads it."""
+
+    def __init__(self, over: Over, number: int, known: PastBlock) -> None:
+        self._over = over
+        self._number = number
+        self.count, self.first, self.last = known.count, known.first, known.last
+
+    def rows(self) -> list[FrameRow]:
+        return [(row.at, _prepared(row)) for row in self._over.past[self._number]]
+
+    def acc(self) -> Any:
+        return WHOLE.decode(self._over.sums[self._number])
+
+
+def _prepared(row: OverRow | PastRow) -> list[Any]:
+    """The arguments of the aggregates, as they take them."""
+    if not row.left_out:
+        return row.arguments
+    return [
+        SKIPPED if row.left_out >> n & 1 else argument for n, argument in enumerate(row.arguments)
+    ]
+
+
+def _in_order(rows: list[OverRow]) -> list[OverRow]:
+    """By time; of one time by stream, then by position in the source or, behind a computation, by
+    content."""
+    rows.sort(key=_time_of)
+    if all(one.at < other.at for one, other in pairwise(rows)):
+        return rows
+    return sorted(rows, key=_place)
+
+
+def _place(row: OverRow) -> tuple[int, int, str, int, bytes]:
+    name = b"" if row.channel else content(decode_value(row.data))
+    return row.at, row.stream, row.channel, row.number, name
+
+
+def _parts(rows: list[Any], sizes: Sequence[int], most: int) -> Iterator[list[Any]]:
+    """Some rows at a time: ``most`` of them at most, and not more bytes than one entry should
+    have."""
+    part: list[Any] = []
+    total = 0
+    for row, size in zip(rows, sizes, strict=True):
+        if part and (len(part) == most or total + size > _MOST_BYTES):
+            yield part
+            part, total = [], 0
+        part.append(row)
+        total += size
+    if part:
+        yield part
+
+
+_FIXED, _MAP16, _MAP32 = 0x80, 0xDE, 0xDF  # Fixed: how msgpack begins a map
+
+
+def _one_map(one: bytes, other: bytes, more: int) -> bytes:
+    """Two encoded maps without a common key as one; the second has ``more`` entries."""
+    count, start = _map_head(one)
+    _, after = _map_head(other)
+    whole = count + more
+    head = bytes([_FIXED | whole]) if whole < 16 else bytes([_MAP32]) + whole.to_bytes(4, "big")
+    if 16 <= whole < 1 << 16:
+        head = bytes([_MAP16]) + whole.to_bytes(2, "big")
+    return b"".join((head, one[start:], other[after:]))
+
+
+def _map_head(data: bytes) -> tuple[int, int]:
+    """How many entries an encoded map has, and where they begin."""
+    if data[0] == _MAP16:
+        return int.from_bytes(data[1:3], "big"), 3
+    if data[0] == _MAP32:
+        return int.from_bytes(data[1:5], "big"), 5
+    return data[0] & 0x0F, 1
