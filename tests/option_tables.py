@@ -32,6 +32,7 @@ from millwheel.language.spec.parts.computation_fields import (
 )
 from millwheel.language.spec.parts.joins import ENRICH, JOIN
 from millwheel.language.spec.parts.streams import STREAM, WATERMARK
+from millwheel.language.spec.ranked.over import OVER
 from millwheel.language.spec.ranked.tables import TABLE_PART
 from millwheel.language.spec.reading.parts import Choice, Duration, Field, FilePart
 from tests import kinds
@@ -54,6 +55,7 @@ PARTS: Mapping[str, FilePart] = {
     "OTHERS": FilePart("", OTHER_FORMS),
     "ENRICH": ENRICH,
     "JOIN": JOIN,
+    "OVER": OVER,
 }
 DOCS = Path(__file__).parents[1] / "docs"
 _HEAD = "| option | default | meaning |\n|---|---|---|\n"

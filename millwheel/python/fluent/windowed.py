@@ -136,6 +136,37 @@ class RankedStreams(Generic[T]):
         self._draft.add_computation(node, self._inputs, fields)
         return self._stream(output or node)
 
+    def over(
+        self,
+        aggregates: Mapping[str, Aggregate | str],
+        *,
+        rows: int | Literal["all"] | None = None,
+        range: Duration | Literal["all"] | None = None,
+        ttl: Duration | None = None,
+        where: str = "",
+        name: str = "",
+        output: str = "",
+        **dials: Unpack[DialOptions],
+    ) -> Stream[Row]:
+        """Each record with aggregates of itself and of those of its key before it, in the order of
+        their times: ``sales.key_by("seller").over({"mean": agg.mean("price")}, rows=10)``.
+
+        The frame is either so many ``rows``, this one included, or a ``range`` of time before the
+        record, ``"10m"``, with all records of its own time; ``"all"``: everything before it. A key
+        without a record for ``ttl`` (event time) begins anew. Records that do not satisfy the
+        expression ``where`` are left out. See docs/pipeline.md, "over".
+        """
+        node = self._draft.name_for(name, output, f"{self._inputs[0].stream}_over")
+        given = {"rows": rows, "range": range, "ttl": ttl}
+        fields: dict[str, Any] = {
+            "over": {option: value for option, value in given.items() if value is not None},
+            "aggregate": aggregates_tree(self._draft, node, aggregates),
+            **({"where": where} if where else {}),
+            "output": output or node,
+        }
+        self._draft.add_computation(node, self._inputs, {**fields, **given_dials(dials)})
+        return self._stream(output or node)
+
     if TYPE_CHECKING:
 
         def _stream(self, name: str) -> Stream: ...

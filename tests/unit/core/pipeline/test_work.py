@@ -15,6 +15,7 @@ from millwheel.core.pipeline.work import (
     IntervalJoinSpec,
     JoinSpec,
     LookupSpec,
+    OverSpec,
     RegularJoinSpec,
     SlicesSpec,
     StepsSpec,
@@ -34,6 +35,7 @@ KINDS = {
     "filter: n > 1, map: {n: n}, output: out": StepsSpec,
     "deduplicate: {within: 1m}, output: out": DeduplicateSpec,
     "top: {by: [n desc, ts], k: 3, rank: place}, output: out": TopSpec,
+    "over: {rows: 3}, aggregate: {n: count}, where: n > 1, output: out": OverSpec,
     "branch: {out: n > 1}, match: all": BranchesSpec,
     "window: {tumbling: 1m}, output: out": AggregationSpec,
     "window: {tumbling: 1m}, aggregate: {n: count}, trigger: {after_count: 2}, output: out": (

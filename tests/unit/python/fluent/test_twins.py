@@ -57,6 +57,17 @@ computations:
     input: {rest: {key: path}}
     deduplicate: {keep: last}
     output: newest
+  usual:
+    input: {big: {key: path}}
+    over: {rows: 10, ttl: 7d}
+    aggregate: {mean: {mean: kb}}
+    where: kb > 0
+    output: usual
+  recent:
+    input: {big: {key: path}}
+    over: {range: 10m}
+    aggregate: {n: count}
+    output: recent
   both:
     input: {big: {key: path}, rest: {key: path}}
     window: {session: 5m}
@@ -196,6 +207,9 @@ big, rest = wide.branch({"big": "kb > 9", "rest": "otherwise"}, match="all", nam
 once = big.key_by("path").deduplicate("path", "kb", within="10m", name="once")
 best = rest.key_by("path").top("kb desc", "path", k=3, rank="place", name="best")
 newest = rest.key_by("path").deduplicate(keep="last", name="newest")
+usual = big.key_by("path").over({"mean": agg.mean("kb")}, rows=10, ttl="7d", where="kb > 0",
+  name="usual")
+recent = big.key_by("path").over({"n": "count"}, range="10m", name="recent")
 both = big.key_by("path").join(rest.key_by("path"), Sessions("5m"), how="outer", name="both")
 lone = big.key_by("path").join(rest.key_by("path"), how="anti", ttl={"big": "7d"}, name="lone")
 near = big.key_by("path").join(

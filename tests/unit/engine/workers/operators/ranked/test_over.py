@@ -1,0 +1,223 @@
+"""Records with aggregates of themselves and of those before them, in a shard."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from millwheel.core.formats.codec import decode_value, encode_value
+from millwheel.engine.workers.operators.ranked import over
+from millwheel.engine.workers.operators.ranked.over import _one_map
+from millwheel.errors import PipelineError
+from millwheel.testing import PipelineHarness, assert_survives_crashes
+
+Row = dict[str, Any]
+HEAD = """pipeline: p
+streams:
+  sales: {source: {injection: {}}, timestamp: {field: at, unit: us}, watermark: {max_delay: 5us}}
+computations:
+"""
+OVER = """  o:
+    input: {{sales: {{key: a}}}}
+    over: {over}
+    aggregate: {{n: count, total: {{sum: v}}, least: {{min: v}}, all: {{collect: v}},
+      odd: {{count: {{where: v % 2 == 1}}}}, of: {{last_row: }}}}
+    output: {output}
+"""
+
+
+def written(folder: Path, frame: str, more: str = "", output: str = "rows") -> Path:
+    folder.mkdir(exist_ok=True)
+    file = folder / "p.yaml"
+    file.write_text(HEAD + OVER.format(over=frame, output=output) + more)
+    return file
+
+
+def sale(a: int, at: int, v: int) -> Row:
+    return {"a": a, "at": at, "v": v}
+
+
+FRAMES: dict[str, tuple[bool, int | None, int | None]] = {
+    "{rows: 3}": (True, 3, None),
+    "{rows: 1}": (True, 1, None),
+    "{rows: all}": (True, None, None),
+    "{rows: 4, ttl: 3us}": (True, 4, 3),
+    "{range: 4us}": (False, 4, None),
+    "{range: 0s}": (False, 0, None),
+    "{range: all, ttl: 3us}": (False, None, 3),
+}
+
+
+def whole(frame: str, rows: list[Row]) -> list[Row]:
+    """What each of the rows becomes; those of one time are in order."""
+    by_rows, size, ttl = FRAMES[frame]
+    made = []
+    for key in {row["a"] for row in rows}:
+        group = sorted((row for row in rows if row["a"] == key), key=lambda row: row["at"])
+        for index, row in enumerate(group):
+            stop = index + 1
+            while not by_rows and stop < len(group) and group[stop]["at"] == row["at"]:
+                stop += 1
+            some = group[:stop]
+            if by_rows and size is not None:
+                some = group[max(0, stop - size) : stop]
+            elif size is not None:
+                some = [each for each in some if each["at"] >= row["at"] - size]
+            for place in range(stop - 1, 0, -1):
+                if ttl is not None and group[place]["at"] - group[place - 1]["at"] > ttl:
+                    some = some[-(stop - place) :]
+                    break
+            values = [each["v"] for each in some]
+            made.append(
+                {
+                    **row,
+                    "n": len(some),
+                    "total": sum(values),
+                    "least": min(values),
+                    "all": values,
+                    "odd": sum(v % 2 for v in values),
+                    "of": some[-1]["at"],
+                }
+            )
+    return made
+
+
+def ordered(rows: list[Row]) -> list[str]:
+    return sorted(str(sorted(row.items())) for row in rows)
+
+
+sales = st.builds(sale, st.integers(1, 2), st.integers(0, 20), st.integers(0, 9))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("over")
+
+
+@pytest.mark.parametrize("frame", FRAMES)
+@settings(max_examples=15)
+@given(
+    st.sampled_from([(2, 2), (2, 3), (64, 512)]),
+    st.lists(sales, max_size=30),
+    st.integers(1, 6),
+    st.lists(st.integers(0, 20), max_size=6),
+)
+def test_each_record_gets_the_aggregates_of_its_frame(
+    folder: Path, frame: str, few: tuple[int, int], rows: list[Row], size: int, steps: list[int]
+) -> None:
+    rows.sort(key=lambda row: row["at"])  # of one time in the order of the source
+    path = written(folder / frame.strip("{}").replace(":", "_"), frame)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(over, "_FEW", few[0])
+        patch.setattr(over, "_BLOCK", few[1])
+        patch.setattr(over, "_SEGMENT", few[1])
+        with PipelineHarness(path) as harness:
+            at = -1
+            for start in range(0, len(rows), size):
+                harness.push("sales", rows[start : start + size], key="f")
+                if steps:
+                    at = max(at, min(rows[start]["at"] - 5, steps.pop()))
+                    harness.advance_watermark(max(at, 0))
+                    harness.crash()
+            harness.advance_watermark(1_000)
+            found = harness.take("rows")
+            assert harness.read("dead_letters") == []
+            kept = harness.remembered()["o"]
+    for row in found:
+        row["of"] = row["of"]["at"]
+    assert ordered(found) == ordered(whole(frame, rows))
+    if FRAMES[frame][2] is not None or not FRAMES[frame][0]:
+        assert kept == {}
+
+
+def test_a_record_waits_for_the_watermark_and_keeps_its_time(tmp_path: Path) -> None:
+    more = "  w: {input: {over: {key: a}}, window: {tumbling: 10us}, aggregate: {n: count},"
+    path = written(tmp_path, "{rows: 2}", more + " output: counts}\n", "over")
+    with PipelineHarness(path) as harness:
+        harness.push("sales", [sale(1, 12, 1), sale(1, 8, 2)])
+        assert harness.take("over") == []
+        harness.advance_watermark(12)
+        assert [(row["at"], row["n"]) for row in harness.take("over")] == [(8, 1)]
+        harness.advance_watermark(13)
+        assert [(row["at"], row["all"]) for row in harness.take("over")] == [(12, [2, 1])]
+        harness.advance_watermark(100)
+        counts = [(row["window_start"], row["n"]) for row in harness.take("counts")]
+        assert counts == [(0, 1), (10, 1)]
+
+
+def test_behind_a_computation_the_content_decides_among_records_of_one_time(
+    tmp_path: Path,
+) -> None:
+    text = HEAD + "  s: {input: sales, map: {a: a, v: v}, output: some}\n"
+    text += OVER.format(over="{rows: all}", output="rows").replace("{sales:", "{some:")
+    (tmp_path / "p.yaml").write_text(text)
+    rows = [sale(1, 5, v) for v in (3, 1, 2)]
+    found = []
+    for some in (rows, rows[::-1]):
+        with PipelineHarness(tmp_path / "p.yaml") as harness:
+            for row in some:
+                harness.push("sales", row)
+            harness.advance_watermark(100)
+            found.append([row["all"] for row in harness.take("rows")])
+    assert found == [[[1], [1, 2], [1, 2, 3]]] * 2
+
+
+def test_a_late_record_comes_behind_those_that_were_there(tmp_path: Path) -> None:
+    again = (
+        "  l: {input: {sales: {key: a}}, window: {tumbling: 1us}, allowed_lateness: 100us,"
+        " aggregate: {v: {sum: v}, at: {max: at}}, output: sums}\n"
+    )
+    text = HEAD + again + OVER.format(over="{rows: 3}", output="rows")
+    (tmp_path / "p.yaml").write_text(text.replace("{sales: {key: a}}\n", "{sums: {key: a}}\n"))
+    with PipelineHarness(tmp_path / "p.yaml") as harness:
+        harness.advance_watermark(20)
+        harness.push("sales", sale(1, 12, 1))
+        harness.push("sales", sale(1, 7, 2))
+        found = [(row["at"], row["all"]) for row in harness.take("rows")]
+        assert found == [(12, [1]), (7, [1, 2])]
+
+
+def test_a_record_that_cannot_be_aggregated_is_a_dead_letter_alone(tmp_path: Path) -> None:
+    with PipelineHarness(written(tmp_path, "{rows: 2}")) as harness:
+        harness.push("sales", [sale(1, 5, 5), {"a": 1, "at": 6, "v": None}, sale(1, 7, 7)])
+        harness.advance_watermark(100)
+        (letter,) = harness.read("dead_letters")
+        assert letter["value"]["at"] == 6
+        assert "over failed 3 times on this record" in letter["reason"]
+        assert [row["all"] for row in harness.read("rows")] == [[5], [5, 7]]
+
+
+def test_an_aggregate_takes_the_place_of_a_field_of_its_name(tmp_path: Path) -> None:
+    text = HEAD + OVER.format(over="{rows: 2}", output="rows").replace("total:", "v:")
+    (tmp_path / "p.yaml").write_text(text)
+    with PipelineHarness(tmp_path / "p.yaml") as harness:
+        harness.push("sales", [sale(1, 5, 5), sale(1, 6, 6)])
+        harness.advance_watermark(100)
+        assert [row["v"] for row in harness.read("rows")] == [5, 11]
+
+
+@pytest.mark.parametrize("frame", ["{rows: 3}", "{range: 4us}", "{rows: all}"])
+def test_crashes_change_nothing_of_results(tmp_path: Path, frame: str) -> None:
+    draw = random.Random(7)
+    rows = [sale(draw.randrange(3), at + draw.randrange(4), draw.randrange(9)) for at in range(40)]
+    assert_survives_crashes(written(tmp_path, frame), {"sales": rows}, every=10)
+
+
+@pytest.mark.parametrize(("one", "other"), [(0, 1), (9, 6), (10, 6), (300, 70_000), (3, 70_000)])
+def test_two_encoded_maps_are_one(one: int, other: int) -> None:
+    first, second = {str(n): n for n in range(one)}, {f"x{n}": n for n in range(other)}
+    data = _one_map(encode_value(first), encode_value(second), other)
+    assert decode_value(data) == {**first, **second}
+
+
+def test_records_that_are_taken_back_are_refused(tmp_path: Path) -> None:
+    more = "  c: {input: {sales: {key: a}}, top: {by: [v], k: 1}, output: best}\n"
+    text = HEAD + more + OVER.format(over="{rows: 3}", output="rows")
+    (tmp_path / "p.yaml").write_text(text.replace("{sales: {key: a}}\n", "{best: {key: a}}\n"))
+    with pytest.raises(PipelineError, match="which over cannot undo"):
+        PipelineHarness(tmp_path / "p.yaml")
