@@ -1,7 +1,5 @@
 """The queries of Nexmark as pipelines of YAML, without Python, and as the text for DuckDB that
 judges them.
-
-q6 needs rows in order, and is not among them yet.
 """
 
 from __future__ import annotations
@@ -112,6 +110,7 @@ offers:
   input: {sold: {key: id}, bid: {key: auction}}
   join: {kind: inner, within: {until: sold.expires}}
   output: offers"""
+_SELLERS_OFFERS = _OFFERS.replace("category: category", "seller: seller, starts: dateTime")
 _OFFERS_SQL = """from auction join bid
   on auction = id and bid.dateTime between auction.dateTime and expires"""
 _BID = ("auction", "bidder", "price", "channel", "url", "dateTime", "extra")
@@ -227,6 +226,36 @@ hot:
   select auction, num, last {_US} from slid
   qualify num = max(num) over (partition by last)""",
         ("counted.auction", "counted.num", "window_end"),
+    ),
+    "q6": Query(
+        "the mean price of the last ten auctions of each seller, as each one closes",
+        f"""{_SELLERS_OFFERS}
+priced:
+  input: offers
+  map:
+    id: id
+    seller: sold.seller
+    price: bid.price
+    window_start: time_of(sold.starts, 'ms')
+    window_end: sold.expires + 1
+  output: priced
+finals:
+  input: {{priced: {{key: [id, seller]}}}}
+  window: {{of: input}}
+  aggregate: {{final: {{max: price}}}}
+  output: finals
+q6:
+  input: {{finals: {{key: seller}}}}
+  over: {{rows: 10}}
+  aggregate: {{auctions: count, mean: {{mean: final}}}}
+  output: rows""",
+        f"""select seller, id, final, count(*) over last,
+    sum(final) over last::double / count(*) over last
+  from (select id, seller, expires, max(price) as final {_OFFERS_SQL} group by all)
+  window last as (partition by seller order by expires, final, id
+    rows between 9 preceding and current row)""",
+        ("seller", "id", "final", "auctions", "mean"),
+        ("auction", "bid"),
     ),
     "q7": Query(
         "the highest bids of each ten seconds",

@@ -299,14 +299,16 @@ class ComputationSpec:
     @property
     def aggregates(self) -> tuple[AggregateSpec, ...]:
         """The aggregates that it keeps, in windows or in slices."""
-        aggregates = isinstance(self.work, AggregationSpec | SlicesSpec | OverSpec)
-        return self.work.aggregates if aggregates else ()
+        if isinstance(self.work, AggregationSpec | SlicesSpec | OverSpec):
+            return self.work.aggregates
+        return ()
 
     @property
     def condition(self) -> str:
         """The expression that a record of its windows or slices must satisfy, "" for all."""
-        conditional = isinstance(self.work, WindowedSpec | SlicesSpec | OverSpec)
-        return self.work.condition if conditional else ""
+        if isinstance(self.work, WindowedSpec | SlicesSpec | OverSpec):
+            return self.work.condition
+        return ""
 
     @property
     def queryable(self) -> bool:

@@ -178,12 +178,14 @@ class Over(Computation):
             prepared = [None if each is SKIPPED else each for each in prepared]
         if not value.keys().isdisjoint(self._names):
             value = {name: each for name, each in value.items() if name not in self._names}
-        placed = isinstance(record, Located) and record.stream in self._sources
+        channel, number = "", 0
+        if isinstance(record, Located) and record.stream in self._sources:
+            channel, number = record.channel, record.number
         return OverRow(
             record.timestamp,
             self._streams[record.stream],
-            record.channel if placed else "",
-            record.number if placed else 0,
+            channel,
+            number,
             prepared,
             left_out,
             encode_value(value),
