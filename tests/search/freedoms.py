@@ -33,6 +33,7 @@ from millwheel.core.pipeline.work import (
     EnrichSpec,
     IntervalJoinSpec,
     LookupSpec,
+    OverSpec,
     RegularJoinKind,
     RegularJoinSpec,
     SlicesSpec,
@@ -173,6 +174,8 @@ def _of(
         return Made(_kept_join(base, c.work, [found[given.stream] for given in c.inputs]))
     if isinstance(c.work, IntervalJoinSpec):
         return Made(_near_join(base, c.work))
+    if isinstance(c.work, OverSpec):
+        return Made(_framed(base))
     if isinstance(c.work, DeduplicateSpec):
         return Made(_deduplicated(base, c))
     if isinstance(c.work, TopSpec):
@@ -369,6 +372,14 @@ def _near_join(base: Facts, work: IntervalJoinSpec) -> Facts:
         timed=work.kind is not RegularJoinKind.SEMI,
         paced=work.kind in (RegularJoinKind.INNER, RegularJoinKind.SEMI) and base.paced,
     )
+
+
+def _framed(base: Facts) -> Facts:
+    """pipeline.md, over: "results are a function of the input"; but a record that is emitted behind
+    a watermark "comes behind those that were there"."""
+    if base.level is not Level.ALL or not (base.timely and base.timed):
+        return NOTHING
+    return replace(base, order=Order.KEY, paced=False, single=False, placed=Placed.BY_ARRIVAL)
 
 
 def _races_its_version(c: ComputationSpec, spec: PipelineSpec, stated: bool) -> bool:

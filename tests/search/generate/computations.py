@@ -18,6 +18,7 @@ from tests.search.generate.kinds import (
     branched,
     deduplicated,
     enriched,
+    framed,
     free,
     joined,
     kept_join,
@@ -73,6 +74,7 @@ _APART = (
     (visitors, 0.04),
     (kept_join, 0.03),
     (ranked, 0.05),
+    (framed, 0.04),
 )
 
 
@@ -94,6 +96,7 @@ _MAKERS: tuple[tuple[frozenset[str], Any], ...] = (
     (frozenset({"kept_join", "kept_join_of_changes", "interval_join", "named_bounds"}), kept_join),
     (frozenset({"deduplicate"}), deduplicated),
     (frozenset({"top", "places", "top_of_changes", "keep"}), ranked),
+    (frozenset({"over", "rows_before", "range_of_time"}), framed),
     (frozenset({"branch"}), branched),
     (frozenset({"steps", "steps_in_columns"}), steps),
     (frozenset({"window_callback"}), spans),
@@ -134,7 +137,12 @@ def _suits_columns(draft: Draft, tree: dict[str, Any]) -> bool:
         if wanted or Random(repr(("in columns", tree))).random() < 0.5:
             draft.features.add("steps_in_columns")
             return True
-    if "aggregate" not in tree or len(tree["input"]) > 1 or draft.rng.random() < 0.05:
+    if (
+        "aggregate" not in tree
+        or "over" in tree
+        or len(tree["input"]) > 1
+        or draft.rng.random() < 0.05
+    ):
         return False
     names = [name for name in tree["aggregate"] if name != "n"]
     tree["aggregate"].update({name: _of_columns(draft, name, tree) for name in names})
@@ -237,7 +245,7 @@ def _enlist(
 def _ends_with_time(draft: Draft, tree: Mapping[str, Any]) -> bool:
     window = tree.get("window")
     own = window == "global" or (isinstance(window, dict) and "count" in window)
-    if own or window is not None or "aggregate" in tree:
+    if own or window is not None or ("aggregate" in tree and "over" not in tree):
         return own
     return any(draft.flows[name].last for name in tree["input"])
 
@@ -245,7 +253,7 @@ def _ends_with_time(draft: Draft, tree: Mapping[str, Any]) -> bool:
 def _has_versions(draft: Draft, tree: Mapping[str, Any]) -> bool:
     """Whether its rows are the versions of a change log."""
     if "aggregate" in tree:
-        return not tree.keys() & {"window", "slices"}
+        return not tree.keys() & {"window", "slices", "over"}
     passed = tree.keys() & {"map", "filter", "flat_map", "branch"}
     return bool(passed) and any(draft.flows[name].versions for name in tree["input"])
 
@@ -269,7 +277,7 @@ def _weak_words(tree: Mapping[str, Any]) -> Iterator[str]:
 
 def _dials(draft: Draft, tree: dict[str, Any]) -> None:
     keeps = "keep" in tree.get("deduplicate", {})
-    strong = "dictionary" in tree or "uv" in tree or "top" in tree or keeps
+    strong = "dictionary" in tree or "uv" in tree or "top" in tree or "over" in tree or keeps
     kept_join = "join" in tree and "window" not in tree
     if not strong and draft.chance(0.3, *_weak_words(tree)) and not kept_join:
         tree["productions"] = "weak"

@@ -171,6 +171,35 @@ def ranked(draft: Draft, name: str) -> Any:
     return {"input": given, "top": top, "output": name}, flow.fields, key
 
 
+def framed(draft: Draft, name: str) -> Any:
+    """Each record with aggregates of those before it."""
+    found = take_input(
+        draft, lambda flow: not flow.retracts and not flow.versions and "n" in flow.fields, 2
+    )
+    if found is None:
+        return None
+    given, flows, key = found
+    over: dict[str, Any] = {"rows": draft.pick([1, 2, 3, 5, "all"])}
+    if draft.chance(0.5, "range_of_time"):
+        over = {"range": draft.pick(["0s", "3s", "20s", "60s", "all"])}
+    else:
+        draft.features.add("rows_before")
+    if ("rows" in over or over["range"] == "all") and draft.chance(0.3):
+        over["ttl"] = draft.pick(["2s", "20s"])
+    made: dict[str, Any] = {"m": draft.pick(["count", {"sum": "n"}])}
+    for place in range(draft.pick([0, 1, 2])):
+        functions = ["min", "max", "mean", "first", "last", "collect", "count_distinct", "sum"]
+        made[f"o{place}"] = {draft.pick(functions): "n"}
+        if draft.chance(0.3):
+            made[f"o{place}"]["where"] = "n > 1"
+    tree = {"input": given, "over": over, "aggregate": made, "output": name}
+    if draft.chance(0.2):
+        tree["where"] = "n > 2"
+    draft.features.add("over")
+    fields = frozenset.intersection(*(flow.fields for flow in flows))
+    return tree, frozenset({*fields, *made}), key
+
+
 def branched(draft: Draft, name: str) -> Any:
     found = take_input(draft, lambda flow: not flow.typed and "n" in flow.fields, 2)
     if found is None:

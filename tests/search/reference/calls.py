@@ -99,6 +99,8 @@ class CallNode(Node):
         self._seen: Seen = {}
         self._horizon_us = self._longest_horizon()
         self._kept: list[Arrival] = []
+        self.arrival: Arrival
+        """The record of the current call."""
         self._floor = 0
         self.clocked = False
         """What is made now has no time of its own."""
@@ -145,6 +147,7 @@ class CallNode(Node):
         )
 
     def _process(self, arrival: Arrival) -> None:
+        self.arrival = arrival
         record = Record(arrival.key, arrival.value, arrival.timestamp, arrival.stream)
 
         def call() -> None:

@@ -27,6 +27,7 @@ from millwheel.core.pipeline.work import (
     IntervalJoinSpec,
     LookupSpec,
     Missing,
+    OverSpec,
     RegularJoinSpec,
     StepKind,
     StepSpec,
@@ -38,6 +39,7 @@ from millwheel.errors import RecordError
 from tests.search.looked_up import answer_of
 from tests.search.reference.calls import CallNode
 from tests.search.reference.engine import World, plain
+from tests.search.reference.frames import framed
 from tests.search.reference.kept_joins import kept_join
 from tests.search.reference.near_joins import near_join
 
@@ -355,6 +357,8 @@ def built(world: World, spec: ComputationSpec) -> CallNode:
             return CallNode(world, spec, Enriching(work, outputs), f"enrich with {work.stream}")
         case RegularJoinSpec():
             return kept_join(world, spec)
+        case OverSpec():
+            return framed(world, spec)
         case IntervalJoinSpec():
             return near_join(world, spec)
         case LookupSpec() as work:

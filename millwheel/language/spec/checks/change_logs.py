@@ -10,6 +10,7 @@ from millwheel.core.pipeline.work import (
     FOREVER,
     AggregationSpec,
     EnrichSpec,
+    OverSpec,
     SlicesSpec,
     TopSpec,
 )
@@ -106,12 +107,14 @@ def _takes_as_versions(consumer: ComputationSpec, log: ComputationSpec) -> bool:
 
 
 def _by_time(computation: ComputationSpec) -> str:
+    if isinstance(computation.work, OverSpec):
+        return "over"
     return "slices" if isinstance(computation.work, SlicesSpec) else "window"
 
 
 def _goes_by_time(computation: ComputationSpec) -> bool:
     """Whether the time of a record decides with which others it is."""
-    if isinstance(computation.work, SlicesSpec):
+    if isinstance(computation.work, SlicesSpec | OverSpec):
         return True
     work = computation.windowed
     return work is not None and work.window.kind not in ("global", FOREVER)
