@@ -175,7 +175,7 @@ def _of(
     if isinstance(c.work, IntervalJoinSpec):
         return Made(_near_join(base, c.work))
     if isinstance(c.work, OverSpec):
-        return Made(_framed(base))
+        return Made(_looking_back(base))
     if isinstance(c.work, DeduplicateSpec):
         return Made(_deduplicated(base, c))
     if isinstance(c.work, TopSpec):
@@ -374,7 +374,7 @@ def _near_join(base: Facts, work: IntervalJoinSpec) -> Facts:
     )
 
 
-def _framed(base: Facts) -> Facts:
+def _looking_back(base: Facts) -> Facts:
     """pipeline.md, over: "results are a function of the input"; but a record that is emitted behind
     a watermark "comes behind those that were there"."""
     if base.level is not Level.ALL or not (base.timely and base.timed):

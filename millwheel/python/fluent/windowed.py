@@ -151,8 +151,8 @@ class RankedStreams(Generic[T]):
         """Each record with aggregates of itself and of those of its key before it, in the order of
         their times: ``sales.key_by("seller").over({"mean": agg.mean("price")}, rows=10)``.
 
-        The frame is either so many ``rows``, this one included, or a ``range`` of time before the
-        record, ``"10m"``, with all records of its own time; ``"all"``: everything before it. A key
+        These are either so many ``rows``, this one included, or those in a ``range`` of time before
+        the record, ``"10m"``, with all of its own time; ``"all"``: everything before it. A key
         without a record for ``ttl`` (event time) begins anew. Records that do not satisfy the
         expression ``where`` are left out. See docs/pipeline.md, "over".
         """

@@ -18,11 +18,11 @@ from tests.search.generate.kinds import (
     branched,
     deduplicated,
     enriched,
-    framed,
     free,
     joined,
     kept_join,
     looked_up,
+    looking_back,
     orders,
     ranked,
     steps,
@@ -74,7 +74,7 @@ _APART = (
     (visitors, 0.04),
     (kept_join, 0.03),
     (ranked, 0.05),
-    (framed, 0.04),
+    (looking_back, 0.04),
 )
 
 
@@ -96,7 +96,7 @@ _MAKERS: tuple[tuple[frozenset[str], Any], ...] = (
     (frozenset({"kept_join", "kept_join_of_changes", "interval_join", "named_bounds"}), kept_join),
     (frozenset({"deduplicate"}), deduplicated),
     (frozenset({"top", "places", "top_of_changes", "keep"}), ranked),
-    (frozenset({"over", "rows_before", "range_of_time"}), framed),
+    (frozenset({"over", "rows_before", "range_of_time"}), looking_back),
     (frozenset({"branch"}), branched),
     (frozenset({"steps", "steps_in_columns"}), steps),
     (frozenset({"window_callback"}), spans),

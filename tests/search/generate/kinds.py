@@ -171,7 +171,7 @@ def ranked(draft: Draft, name: str) -> Any:
     return {"input": given, "top": top, "output": name}, flow.fields, key
 
 
-def framed(draft: Draft, name: str) -> Any:
+def looking_back(draft: Draft, name: str) -> Any:
     """Each record with aggregates of those before it."""
     found = take_input(
         draft, lambda flow: not flow.retracts and not flow.versions and "n" in flow.fields, 2

@@ -39,8 +39,8 @@ from millwheel.errors import RecordError
 from tests.search.looked_up import answer_of
 from tests.search.reference.calls import CallNode
 from tests.search.reference.engine import World, plain
-from tests.search.reference.frames import framed
 from tests.search.reference.kept_joins import kept_join
+from tests.search.reference.lookback import looking_back
 from tests.search.reference.near_joins import near_join
 
 _content = msgspec.msgpack.Encoder(order="deterministic").encode
@@ -358,7 +358,7 @@ def built(world: World, spec: ComputationSpec) -> CallNode:
         case RegularJoinSpec():
             return kept_join(world, spec)
         case OverSpec():
-            return framed(world, spec)
+            return looking_back(world, spec)
         case IntervalJoinSpec():
             return near_join(world, spec)
         case LookupSpec() as work:

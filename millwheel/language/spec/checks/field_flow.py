@@ -135,7 +135,7 @@ def _stepped(
 
 
 def _added(work: Work) -> tuple[str, ...]:
-    """What an enrichment, a lookup or a frame of records adds."""
+    """What an enrichment, a lookup or a look-back adds."""
     match work:
         case EnrichSpec(name=name):
             return (name,)

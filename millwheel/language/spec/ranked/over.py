@@ -24,7 +24,7 @@ from millwheel.language.spec.reading.parts import (
 from millwheel.language.spec.reading.reader import NodeReader
 
 _MOST = 10_000_000
-"""The most records of a frame: its results merge a part for each few hundred of them."""
+"""The most records of a look-back: its results merge a part for each few hundred of them."""
 _EXAMPLE = "{rows: 10}"
 _ALL = Choice(("all",), lambda word: None)
 
@@ -64,7 +64,7 @@ OVER = FilePart(
     },
 )
 _NOT_WITH = {
-    "window": "its frame is that of each record",
+    "window": "its look-back is that of each record",
     "trigger": "each record has one result",
     "accumulation": "each record has one result",
     "allowed_lateness": "a late record comes behind those that were there",
@@ -109,7 +109,7 @@ def check_over(
 
 
 def read_over(reader: NodeReader, node: YamlNode | None) -> OverSpec | None:
-    """The frame; None if there is none, or it cannot be read."""
+    """The look-back; None if there is none, or it cannot be read."""
     values = OVER.read(reader, node)
     if node is None or not node.is_map:
         return None
@@ -117,7 +117,7 @@ def read_over(reader: NodeReader, node: YamlNode | None) -> OverSpec | None:
     if len(units) == 2:
         reader.bad(
             node.value["range"],
-            "a frame has either so many rows or a range of time; leave out rows or range",
+            "a look-back has either so many rows or a range of time; leave out rows or range",
         )
     elif not units:
         reader.missing(

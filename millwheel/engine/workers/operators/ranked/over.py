@@ -2,11 +2,11 @@
 
 A record waits until the watermark has passed it. Then all records of its group up to the watermark
 are taken in the order of their times, however they came; so the results are a function of the
-records. What an aggregate needs of a record is kept while later ones may have it in their frames.
+records. What an aggregate needs of a record is kept while later ones may look back to it.
 
 A few records lie in the entry of their group. More of them become segments while they wait, and
 blocks, each with its accumulator, when they have been taken. Both are written once, read only where
-their records come due or leave a frame, and removed as a whole.
+their records come due or leave a look-back, and removed as a whole.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from millwheel.core.formats.codec import decode_value, encode_value
 from millwheel.core.model.records import Record, Timer
 from millwheel.core.model.times import MAX_TIME, MIN_TIME
 from millwheel.core.pipeline.work import OverSpec
-from millwheel.core.ranked.frames import Frame, FrameRow, growing_results
 from millwheel.core.ranked.latest import Located
+from millwheel.core.ranked.lookback import Lookback, LookbackRow, growing_results
 from millwheel.core.windows.lateness import is_behind
 from millwheel.engine.workers.operators.joined import plain
 from millwheel.engine.workers.state.stored_types import Certain
@@ -42,7 +42,7 @@ _SEGMENT = 1_000
 _MOST_BYTES = 1 << 20
 """Of a segment or a block: one is read whole."""
 _BLOCK = 512
-"""Records of a block. A frame merges the accumulators of its blocks whenever its group has new
+"""Records of a block. A look-back merges the accumulators of its blocks whenever its group has new
 results, and reads the records of one."""
 _TAG = "due"
 
@@ -70,7 +70,7 @@ class PastRow(Certain, array_like=True):
     size: int
 
 
-class Segment(Certain, array_like=True):
+class WaitingRows(Certain, array_like=True):
     """What is known of records that wait without reading them: the time of the first one that
     does, and how many of them have come."""
 
@@ -90,10 +90,10 @@ class PastBlock(Certain, array_like=True):
 class OverGroup(Certain, array_like=True):
     """What there is of a group: records that wait, those that have been taken, of whose first block
     some have ``gone``, the time of the last one, and that of its timer. ``total``: the accumulator
-    of all records, where none ever leaves a frame."""
+    of all records, where none ever leaves a look-back."""
 
     waiting: list[OverRow] = msgspec.field(default_factory=list)
-    segments: dict[int, Segment] = msgspec.field(default_factory=dict)
+    segments: dict[int, WaitingRows] = msgspec.field(default_factory=dict)
     rows: list[PastRow] = msgspec.field(default_factory=list)
     blocks: dict[int, PastBlock] = msgspec.field(default_factory=dict)
     gone: int = 0
@@ -104,7 +104,7 @@ class OverGroup(Certain, array_like=True):
 
     @property
     def begun(self) -> bool:
-        """Whether records have been taken that later ones may have in their frames."""
+        """Whether records have been taken that later ones may have in their look-back."""
         return self.last_us > MIN_TIME
 
 
@@ -226,11 +226,11 @@ class Over(Computation):
             self._produce(ctx, rows, results)
             own.total = WHOLE.encode(acc)
         else:
-            blocks = [_Block(self, number, each) for number, each in own.blocks.items()]
+            blocks = [_Kept(self, number, each) for number, each in own.blocks.items()]
             recent = [(row.at, _prepared(row)) for row in own.rows]
-            frame = Frame(aggregation, spec.by_rows, spec.size, blocks, recent, own.gone)
-            self._produce(ctx, rows, frame.results(new))
-            self._keep(own, rows, frame.dropped)
+            lookback = Lookback(aggregation, spec.by_rows, spec.size, blocks, recent, own.gone)
+            self._produce(ctx, rows, lookback.results(new))
+            self._keep(own, rows, lookback.dropped)
         own.last_us = rows[-1][0]
 
     def _produce(self, ctx: Context, rows: Sequence[tuple[int, OverRow]], results: Any) -> None:
@@ -271,7 +271,7 @@ class Over(Computation):
         rows = sorted(own.waiting, key=_time_of)
         own.waiting = []
         for part in _parts(rows, [len(row.data) for row in rows], _SEGMENT):
-            own.segments[own.number] = Segment(part[0].at, 0, len(part))
+            own.segments[own.number] = WaitingRows(part[0].at, 0, len(part))
             self.later[own.number] = part
             own.number += 1
 
@@ -284,7 +284,7 @@ class Over(Computation):
             for at, row in rows
         ]
         own.gone += dropped
-        if self._spec.by_rows:  # the next record needs one fewer than this frame
+        if self._spec.by_rows:  # the next record needs one fewer than this look-back
             count = sum(block.count for block in own.blocks.values()) + len(own.rows)
             own.gone = max(own.gone, count - (size - 1))
         for number, block in list(own.blocks.items()):
@@ -336,15 +336,15 @@ class Over(Computation):
         self.group.set(own)
 
 
-class _Block:
-    """A block of a group, as a frame reads it."""
+class _Kept:
+    """A block of a group, as a look-back reads it."""
 
     def __init__(self, over: Over, number: int, known: PastBlock) -> None:
         self._over = over
         self._number = number
         self.count, self.first, self.last = known.count, known.first, known.last
 
-    def rows(self) -> list[FrameRow]:
+    def rows(self) -> list[LookbackRow]:
         return [(row.at, _prepared(row)) for row in self._over.past[self._number]]
 
     def acc(self) -> Any:
@@ -366,10 +366,10 @@ def _in_order(rows: list[OverRow]) -> list[OverRow]:
     rows.sort(key=_time_of)
     if all(one.at < other.at for one, other in pairwise(rows)):
         return rows
-    return sorted(rows, key=_place)
+    return sorted(rows, key=_position)
 
 
-def _place(row: OverRow) -> tuple[int, int, str, int, bytes]:
+def _position(row: OverRow) -> tuple[int, int, str, int, bytes]:
     name = b"" if row.channel else content(decode_value(row.data))
     return row.at, row.stream, row.channel, row.number, name
 

@@ -14,7 +14,7 @@ COUNT = (AggregateSpec("n", "count"),)
 
 
 @pytest.mark.parametrize(
-    ("frame", "expected"),
+    ("lookback", "expected"),
     [
         ("{rows: 10}", OverSpec(by_rows=True, size=10, aggregates=COUNT)),
         (
@@ -30,8 +30,10 @@ COUNT = (AggregateSpec("n", "count"),)
         ),
     ],
 )
-def test_a_frame_is_so_many_rows_or_a_time(check: Any, frame: str, expected: OverSpec) -> None:
-    spec = check(computation(over=frame, aggregate="{n: count}"))
+def test_a_look_back_is_so_many_rows_or_a_time(
+    check: Any, lookback: str, expected: OverSpec
+) -> None:
+    spec = check(computation(over=lookback, aggregate="{n: count}"))
     assert spec.computations[0].work == expected
     assert not retracting_streams(spec)
 
@@ -44,14 +46,14 @@ def test_a_frame_is_so_many_rows_or_a_time(check: Any, frame: str, expected: Ove
         ({"over": "{rows: 0}"}, "over.rows"),
         ({"over": "{rows: ten}"}, "over.rows"),
         ({"over": "{range: ten}"}, "over.range"),
-        ({"over": "{rows: 3, range: 1s}"}, "over.range: a frame has either so many rows or"),
+        ({"over": "{rows: 3, range: 1s}"}, "over.range: a look-back has either so many rows or"),
         ({"over": "{range: 1s, ttl: 9s}"}, "over.ttl: records leave the range by themselves"),
         ({"over": "{rows: 3}", "aggregate": ""}, "aggregate: is missing; over adds aggregates"),
         ({"over": "{rows: 3}", "aggregate": "{n: {sum: }}"}, "aggregate.n"),
         ({"over": "{rows: 3}", "output": ""}, "output: is missing; nobody could see"),
         ({"over": "{rows: 3}", "having": "n > 1"}, "having: having does not go with over: its"),
         ({"over": "{rows: 3}", "then": "{m: n}"}, "make fields of them with map"),
-        ({"over": "{rows: 3}", "window": "{tumbling: 1m}"}, "its frame is that of each record"),
+        ({"over": "{rows: 3}", "window": "{tumbling: 1m}"}, "its look-back is that of each record"),
         ({"over": "{rows: 3}", "late": "refire"}, "comes behind those that were there; leave"),
         ({"over": "{rows: 3}", "order_by": "timestamp"}, "its records come in order anyway"),
         ({"over": "{rows: 3}", "map": "{a: a}"}, "does one of over and map; make two"),
@@ -62,7 +64,7 @@ def test_a_frame_is_so_many_rows_or_a_time(check: Any, frame: str, expected: Ove
         ({"over": "{rows: 3}", "productions": "weak"}, "under other names; leave it out"),
     ],
 )
-def test_what_is_wrong_with_a_frame_is_said(
+def test_what_is_wrong_with_a_look_back_is_said(
     problems: Any, fields: dict[str, str], expected: str
 ) -> None:
     text = computation(**{"aggregate": "{n: count}", **fields})

@@ -31,10 +31,10 @@ OVER = """  o:
 """
 
 
-def written(folder: Path, frame: str, more: str = "", output: str = "rows") -> Path:
+def written(folder: Path, lookback: str, more: str = "", output: str = "rows") -> Path:
     folder.mkdir(exist_ok=True)
     file = folder / "p.yaml"
-    file.write_text(HEAD + OVER.format(over=frame, output=output) + more)
+    file.write_text(HEAD + OVER.format(over=lookback, output=output) + more)
     return file
 
 
@@ -42,7 +42,7 @@ def sale(a: int, at: int, v: int) -> Row:
     return {"a": a, "at": at, "v": v}
 
 
-FRAMES: dict[str, tuple[bool, int | None, int | None]] = {
+LOOKBACKS: dict[str, tuple[bool, int | None, int | None]] = {
     "{rows: 3}": (True, 3, None),
     "{rows: 1}": (True, 1, None),
     "{rows: all}": (True, None, None),
@@ -53,9 +53,9 @@ FRAMES: dict[str, tuple[bool, int | None, int | None]] = {
 }
 
 
-def whole(frame: str, rows: list[Row]) -> list[Row]:
+def whole(lookback: str, rows: list[Row]) -> list[Row]:
     """What each of the rows becomes; those of one time are in order."""
-    by_rows, size, ttl = FRAMES[frame]
+    by_rows, size, ttl = LOOKBACKS[lookback]
     made = []
     for key in {row["a"] for row in rows}:
         group = sorted((row for row in rows if row["a"] == key), key=lambda row: row["at"])
@@ -99,7 +99,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("over")
 
 
-@pytest.mark.parametrize("frame", FRAMES)
+@pytest.mark.parametrize("lookback", LOOKBACKS)
 @settings(max_examples=15)
 @given(
     st.sampled_from([(2, 2), (2, 3), (64, 512)]),
@@ -107,11 +107,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     st.integers(1, 6),
     st.lists(st.integers(0, 20), max_size=6),
 )
-def test_each_record_gets_the_aggregates_of_its_frame(
-    folder: Path, frame: str, few: tuple[int, int], rows: list[Row], size: int, steps: list[int]
+def test_each_record_gets_the_aggregates_of_its_look_back(
+    folder: Path, lookback: str, few: tuple[int, int], rows: list[Row], size: int, steps: list[int]
 ) -> None:
     rows.sort(key=lambda row: row["at"])  # of one time in the order of the source
-    path = written(folder / frame.strip("{}").replace(":", "_"), frame)
+    path = written(folder / lookback.strip("{}").replace(":", "_"), lookback)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(over, "_FEW", few[0])
         patch.setattr(over, "_BLOCK", few[1])
@@ -130,8 +130,8 @@ def test_each_record_gets_the_aggregates_of_its_frame(
             kept = harness.remembered()["o"]
     for row in found:
         row["of"] = row["of"]["at"]
-    assert ordered(found) == ordered(whole(frame, rows))
-    if FRAMES[frame][2] is not None or not FRAMES[frame][0]:
+    assert ordered(found) == ordered(whole(lookback, rows))
+    if LOOKBACKS[lookback][2] is not None or not LOOKBACKS[lookback][0]:
         assert kept == {}
 
 
@@ -201,11 +201,11 @@ def test_an_aggregate_takes_the_place_of_a_field_of_its_name(tmp_path: Path) -> 
         assert [row["v"] for row in harness.read("rows")] == [5, 11]
 
 
-@pytest.mark.parametrize("frame", ["{rows: 3}", "{range: 4us}", "{rows: all}"])
-def test_crashes_change_nothing_of_results(tmp_path: Path, frame: str) -> None:
+@pytest.mark.parametrize("lookback", ["{rows: 3}", "{range: 4us}", "{rows: all}"])
+def test_crashes_change_nothing_of_results(tmp_path: Path, lookback: str) -> None:
     draw = random.Random(7)
     rows = [sale(draw.randrange(3), at + draw.randrange(4), draw.randrange(9)) for at in range(40)]
-    assert_survives_crashes(written(tmp_path, frame), {"sales": rows}, every=10)
+    assert_survives_crashes(written(tmp_path, lookback), {"sales": rows}, every=10)
 
 
 @pytest.mark.parametrize(("one", "other"), [(0, 1), (9, 6), (10, 6), (300, 70_000), (3, 70_000)])
@@ -215,9 +215,22 @@ def test_two_encoded_maps_are_one(one: int, other: int) -> None:
     assert decode_value(data) == {**first, **second}
 
 
-def test_records_that_are_taken_back_are_refused(tmp_path: Path) -> None:
-    more = "  c: {input: {sales: {key: a}}, top: {by: [v], k: 1}, output: best}\n"
+@pytest.mark.parametrize(
+    ("before", "sentence"),
+    [
+        ("top: {by: [v], k: 1}", "of whose versions chance decides which there are"),
+        (
+            "window: {tumbling: 1m}, aggregate: {v: {sum: v}}, allowed_lateness: 1m,"
+            " accumulation: retracting",
+            "which over cannot undo; over before the retracting window",
+        ),
+    ],
+)
+def test_records_that_are_taken_back_are_refused(
+    tmp_path: Path, before: str, sentence: str
+) -> None:
+    more = f"  c: {{input: {{sales: {{key: a}}}}, {before}, output: best}}\n"
     text = HEAD + more + OVER.format(over="{rows: 3}", output="rows")
     (tmp_path / "p.yaml").write_text(text.replace("{sales: {key: a}}\n", "{best: {key: a}}\n"))
-    with pytest.raises(PipelineError, match="which over cannot undo"):
+    with pytest.raises(PipelineError, match=sentence):
         PipelineHarness(tmp_path / "p.yaml")

@@ -19,7 +19,7 @@ from tests.search.reference.engine import World, plain
 _content = msgspec.msgpack.Encoder(order="deterministic").encode
 
 
-class Framed(Computation):
+class LookingBack(Computation):
     """``waiting`` and ``taken`` are the records of each key: (the time that counts, the place among
     those of one time, the item)."""
 
@@ -62,11 +62,11 @@ class Framed(Computation):
             taken.append((at, item))
         for index in range(before, len(taken)):
             at, item = taken[index]
-            result = self._aggregates.result(self._frame(taken, index))
+            result = self._aggregates.result(self._lookback(taken, index))
             for stream in self._outputs:
                 ctx.produce(stream, {**item.value, **result}, item.timestamp)
 
-    def _frame(self, taken: list[Any], index: int) -> list[Item]:
+    def _lookback(self, taken: list[Any], index: int) -> list[Item]:
         work, at = self._work, taken[index][0]
         some = taken[: index + 1] if work.by_rows else [row for row in taken if row[0] <= at]
         if work.ttl_us is not None:
@@ -83,6 +83,6 @@ class Framed(Computation):
         return [item for _, item in some]
 
 
-def framed(world: World, spec: ComputationSpec) -> CallNode:
+def looking_back(world: World, spec: ComputationSpec) -> CallNode:
     """The node of a computation with ``over``."""
-    return CallNode(world, spec, Framed(world, spec), "over")
+    return CallNode(world, spec, LookingBack(world, spec), "over")

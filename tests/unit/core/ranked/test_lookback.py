@@ -1,4 +1,4 @@
-"""Frames of records: a result for each, whatever is in blocks and in which parts they come."""
+"""Look-backs of records: a result for each, whatever is in blocks and in which parts they come."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from millwheel.core.aggregates.aggregation import NamedAggregation
 from millwheel.core.aggregates.specs import compile_aggregation
 from millwheel.core.expressions.language import compile_expression
 from millwheel.core.pipeline.work import AggregateSpec
-from millwheel.core.ranked.frames import Frame, FrameRow, growing_results
+from millwheel.core.ranked.lookback import Lookback, LookbackRow, growing_results
 
 SPECS = [
     AggregateSpec("n", "count"),
@@ -35,7 +35,7 @@ def aggregation() -> NamedAggregation:
 class Held:
     """A block that is in memory."""
 
-    held: list[FrameRow]
+    held: list[LookbackRow]
 
     @property
     def count(self) -> int:
@@ -49,7 +49,7 @@ class Held:
     def last(self) -> int:
         return self.held[-1][0]
 
-    def rows(self) -> list[FrameRow]:
+    def rows(self) -> list[LookbackRow]:
         return self.held
 
     def acc(self) -> Any:
@@ -89,7 +89,7 @@ rows_of = st.lists(st.tuples(st.integers(0, 12), st.integers(0, 9)), min_size=1,
 
 @pytest.mark.parametrize("by_rows", [True, False])
 @given(rows_of, st.integers(1, 7), st.integers(0, 40), st.lists(st.integers(1, 9), max_size=9))
-def test_a_frame_goes_on_from_blocks_and_recent_records(
+def test_a_look_back_goes_on_from_blocks_and_recent_records(
     by_rows: bool, rows: list[tuple[int, int]], size: int, old: int, cuts: list[int]
 ) -> None:
     wanted = expected(rows, by_rows, size)
@@ -115,18 +115,18 @@ def test_a_frame_goes_on_from_blocks_and_recent_records(
     recent = prepared[start:old]
     if not blocks:
         recent, gone = recent[gone:], 0
-    frame = Frame(made, by_rows, size, blocks, recent, gone)
-    results = [result for count, result in frame.results(prepared[old:]) for _ in range(count)]
+    lookback = Lookback(made, by_rows, size, blocks, recent, gone)
+    results = [result for count, result in lookback.results(prepared[old:]) for _ in range(count)]
     assert results == wanted[old:]
     still = sum(block.count for block in blocks) - gone + len(recent) + len(rows) - old
     if old < len(rows):
         last = wanted[-1]["n"]
-        assert still - frame.dropped == last
+        assert still - lookback.dropped == last
 
 
 @pytest.mark.parametrize("by_rows", [True, False])
 @given(rows_of, st.integers(0, 40))
-def test_a_frame_that_nothing_leaves_is_one_accumulator(
+def test_a_look_back_that_nothing_leaves_is_one_accumulator(
     by_rows: bool, rows: list[tuple[int, int]], old: int
 ) -> None:
     made = aggregation()

@@ -1,11 +1,11 @@
-"""Aggregates of the records in a frame: a record and those before it, up to a number of records or
-to a distance in time.
+"""Aggregates of look-backs: of a record and those before it, up to a number of records or to a
+distance in time.
 
-Both ends of a frame only move forward, so each result is made of three accumulators: one of the
-records at the front, of which there is one for each place where the frame may begin; one of whole
+Both ends of a look-back only move forward, so each result is made of three accumulators: one of the
+records at the front, of which there is one for each record that may be the first; one of whole
 blocks behind them; and one of the records that came last. When those at the front have left, the
-next block takes their place, and behind the last block the records that came last. So a record is
-merged about three times, however many frames it lies in, and nothing is subtracted.
+next block follows, and behind the last block the records that came last. So a record is merged
+about three times, however many look-backs it lies in, and nothing is subtracted.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ from typing import Any, Protocol
 from millwheel.core.aggregates.aggregation import NamedAggregation, Prepared
 from millwheel.errors import invariant
 
-FrameRow = tuple[int, Prepared]
+LookbackRow = tuple[int, Prepared]
 """(time in µs, what the aggregation has made of a record)."""
 _time_of = itemgetter(0)
 
 
-class Block(Protocol):
+class PastRecords(Protocol):
     """Some records in a row that may not be in memory: how many, and their first and last times."""
 
     count: int
     first: int
     last: int
 
-    def rows(self) -> Sequence[FrameRow]:
+    def rows(self) -> Sequence[LookbackRow]:
         """The records."""
 
     def acc(self) -> Any:
         """An accumulator of them, which may be changed."""
 
 
-class Frame:
-    """The frame of one group. ``size`` is a number of records (``by_rows``) or µs. ``blocks`` and
+class Lookback:
+    """That of one group. ``size`` is a number of records (``by_rows``) or µs. ``blocks`` and
     ``recent`` are the records before the new ones; the first ``gone`` have left already."""
 
     def __init__(
@@ -47,8 +47,8 @@ class Frame:
         aggregation: NamedAggregation,
         by_rows: bool,
         size: int,
-        blocks: Sequence[Block] = (),
-        recent: Sequence[FrameRow] = (),
+        blocks: Sequence[PastRecords] = (),
+        recent: Sequence[LookbackRow] = (),
         gone: int = 0,
     ) -> None:
         self._aggregation = aggregation
@@ -68,7 +68,7 @@ class Frame:
         self.dropped = 0
         """How many records have left, since there was this object."""
 
-    def results(self, rows: Sequence[FrameRow]) -> Iterator[tuple[int, dict[str, Any]]]:
+    def results(self, rows: Sequence[LookbackRow]) -> Iterator[tuple[int, dict[str, Any]]]:
         """(for how many records in a row, what their result is) of new records, in the order of
         their times, none of which is before those that were there."""
         for at, peers in groups(rows, self._by_rows):
@@ -76,14 +76,14 @@ class Frame:
             self._leave(at)
             yield len(peers), self._result()
 
-    def _sum_of(self, rows: Sequence[FrameRow]) -> Any:
+    def _sum_of(self, rows: Sequence[LookbackRow]) -> Any:
         acc = self._aggregation.create()
         if not rows:
             return acc
         times, prepared = zip(*rows, strict=True)
         return self._aggregation.add_many(acc, prepared, times)
 
-    def _add(self, rows: Sequence[FrameRow]) -> None:
+    def _add(self, rows: Sequence[LookbackRow]) -> None:
         for at, prepared in rows:
             self._tail = self._aggregation.add_many(self._tail, [prepared], [at])
         self._new += rows
@@ -128,7 +128,7 @@ class Frame:
 
     def _bring(self) -> None:
         """The next records come to the front."""
-        rows: Sequence[FrameRow]
+        rows: Sequence[LookbackRow]
         if self._blocks:
             rows = self._blocks.popleft().rows()[self._gone :]
             self._gone = 0
@@ -137,7 +137,7 @@ class Frame:
         else:
             rows, self._new = self._new, []
             self._tail = self._aggregation.create()
-        invariant(bool(rows), "a frame has no record that could leave it")
+        invariant(bool(rows), "a look-back has no record that could leave it")
         aggregation, behind = self._aggregation, None
         for at, prepared in reversed(rows):
             acc = aggregation.add_many(aggregation.create(), [prepared], [at])
@@ -169,9 +169,9 @@ class Frame:
 
 
 def growing_results(
-    aggregation: NamedAggregation, acc: Any, rows: Sequence[FrameRow], by_rows: bool
+    aggregation: NamedAggregation, acc: Any, rows: Sequence[LookbackRow], by_rows: bool
 ) -> tuple[Any, list[tuple[int, dict[str, Any]]]]:
-    """The same for a frame that nothing leaves, of which ``acc`` is the accumulator: that with new
+    """The same where no record ever leaves: ``acc``, the accumulator of all of them, with new
     records, and their results."""
     counts, others = [], []
     for _, peers in groups(rows, by_rows):
@@ -182,7 +182,9 @@ def growing_results(
     return acc, list(zip(counts, results, strict=True))
 
 
-def groups(rows: Sequence[FrameRow], by_rows: bool) -> Iterator[tuple[int, Sequence[FrameRow]]]:
+def groups(
+    rows: Sequence[LookbackRow], by_rows: bool
+) -> Iterator[tuple[int, Sequence[LookbackRow]]]:
     """Records that have one result, with their time: each alone, or all of one time."""
     if by_rows:
         return ((row[0], (row,)) for row in rows)
