@@ -234,7 +234,7 @@ def _check_of(part: Named) -> Callable[[Any, str], Any]:
     check = part.aggregator.check
     if not part.skips_null:
         return check
-    return lambda value, name: _SKIP if value is None else check(value, name)
+    return lambda value, name: SKIPPED if value is None else check(value, name)
 
 
 def _own_reader(part: Named) -> _Reader:
