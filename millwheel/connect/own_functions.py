@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import signal
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from millwheel.connect.python_objects import load_object
@@ -43,26 +44,41 @@ def language_of(spec: PipelineSpec) -> Language:
         return built_in(spec.nulls)
     return Language(
         {
-            name: own_function(name, load_object(target, spec.folder))
+            name: own_function(
+                name, load_object(target, spec.folder), spec.vectorized.get(name, "")
+            )
             for name, target in spec.functions.items()
         },
         spec.nulls,
     )
 
 
-def named_alone(functions: Mapping[str, str], nulls: NullLogic = NullLogic.ERROR) -> Language:
+def named_alone(
+    functions: Mapping[str, str],
+    nulls: NullLogic = NullLogic.ERROR,
+    vectorized: Mapping[str, str] = MappingProxyType({}),
+) -> Language:
     """The same, where no code of the user's is loaded and nothing is computed."""
     if not functions:
         return built_in(nulls)
-    return Language({name: OwnFunction(name, _unloaded) for name in functions}, nulls)
+    own = {name: OwnFunction(name, _unloaded) for name in functions}
+    for name, returns in vectorized.items():
+        own[name] = OwnFunction(name, _unloaded, returns=returns, columns=_unloaded)
+    return Language(own, nulls)
 
 
-def own_function(name: str, function: Any) -> OwnFunction:
-    """A function under the name that expressions have for it. Raises PipelineError for what cannot
-    be called."""
+def own_function(name: str, function: Any, returns: str = "") -> OwnFunction:
+    """A function under the name that expressions have for it. With ``returns``, the kind of its
+    values, it takes and gives arrays. Raises PipelineError for what cannot be called."""
     if not callable(function):
         raise PipelineError(f"{name} is a {type(function).__name__}, not a function")
     least, most = _arity(function)
+    columns: Callable[..., Any] | None = None
+    if returns:
+        from millwheel.connect.vectorized import ArrayFunction
+
+        arrays = ArrayFunction(name, function, returns)
+        columns, function = arrays.of_columns, arrays.of_one
 
     def call(*arguments: Any) -> Any:
         try:
@@ -74,7 +90,7 @@ def own_function(name: str, function: Any) -> OwnFunction:
                 raise
             raise RecordError(f"{name}() failed: {in_words(ex)}") from ex
 
-    return OwnFunction(name, call, least, most)
+    return OwnFunction(name, call, least, most, returns, columns)
 
 
 def _arity(function: Callable[..., Any]) -> tuple[int, int]:

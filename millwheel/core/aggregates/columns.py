@@ -15,7 +15,7 @@ from enum import Enum, auto
 from typing import Any
 
 from millwheel.core.expressions.columns import number_over_columns, zero_without_sign
-from millwheel.core.expressions.declared import NullLogic
+from millwheel.core.expressions.own import PLAIN, Dialect
 from millwheel.core.expressions.scope import ANY_VALUE
 from millwheel.core.lazy_polars import dtype, pl
 
@@ -90,11 +90,11 @@ def calculated(
     tree: ast.expr,
     fields: Mapping[str, str],
     condition: pl.Expr | None,
-    nulls: NullLogic = NullLogic.ERROR,
+    dialect: Dialect = PLAIN,
 ) -> Argument:
     """The value of an arithmetic expression, where a condition holds. Raises NoColumns where it has
     no column form."""
-    term = number_over_columns(tree, fields, nulls)
+    term = number_over_columns(tree, fields, dialect)
     column = term.column
     if term.exact and condition is not None:  # records that do not count may be divided by zero
         column = pl.when(pl.all_horizontal(term.exact)).then(column).otherwise(0)

@@ -81,7 +81,7 @@ def column_aggregate(
     none."""
     condition = (
         condition_over_columns(
-            (compiled := compile_expression(spec.condition)).tree, fields, compiled.nulls
+            (compiled := compile_expression(spec.condition)).tree, fields, compiled.dialect
         )
         if spec.condition
         else None
@@ -112,4 +112,4 @@ def _argument(
             raise NoColumns
         return Argument(pl.lit(1), "int", condition)
     compiled = compile_expression(spec.argument)
-    return calculated(compiled.tree, fields, condition, compiled.nulls)
+    return calculated(compiled.tree, fields, condition, compiled.dialect)

@@ -128,7 +128,7 @@ def _condition(
 ) -> pl.Expr:
     try:
         return condition_over_columns(
-            (compiled := compile_expression(text)).tree, fields, compiled.nulls
+            (compiled := compile_expression(text)).tree, fields, compiled.dialect
         )
     except NoColumns:
         raise NoColumns(

@@ -47,7 +47,7 @@ def kinds_of_key(
 def _term(text: str, fields: Mapping[str, str], compile_expression: Compile) -> Term:
     expression = compile_expression(text)
     try:
-        term = term_over_columns(expression.tree, fields)
+        term = term_over_columns(expression.tree, fields, expression.dialect)
     except NoColumns:
         unknown = sorted({*expression.fields} - fields.keys())
         why = f": its field {unknown[0]} is not declared" if unknown else ""

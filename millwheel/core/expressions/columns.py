@@ -13,6 +13,14 @@ from typing import Any
 from millwheel.core.expressions.declared import NullLogic, Nulls
 from millwheel.core.expressions.functions import FUNCTIONS
 from millwheel.core.expressions.nodes import CONSTANTS
+from millwheel.core.expressions.own import (
+    KNOWN,
+    PLAIN,
+    VALUE,
+    Dialect,
+    OwnFunction,
+    known_dtype,
+)
 from millwheel.core.expressions.scope import Scope
 from millwheel.core.expressions.terms import (
     EXACT_INT,
@@ -51,11 +59,11 @@ _FLOORED = {ast.FloorDiv: "floor_divide", ast.Mod: "mod"}
 
 
 def number_over_columns(
-    tree: ast.expr, fields: Mapping[str, str], nulls: NullLogic = NullLogic.ERROR
+    tree: ast.expr, fields: Mapping[str, str], dialect: Dialect = PLAIN
 ) -> Term:
     """A calculation over declared fields that hold no nulls and no NaN, and numbers. With ``nulls``
     of SQL they may hold nulls, and its value may be null. Raises NoColumns."""
-    scope = Scope(fields, nulls)
+    scope = Scope(fields, dialect)
     term = _calculated(tree, scope)
     if term.constant is not None:
         raise NoColumns
@@ -70,14 +78,16 @@ def kind_of_number(
     if text in fields:
         return fields[text]
     try:
-        return number_over_columns(compile_expression(text).tree, fields).kind if text else ""
+        compiled = compile_expression(text) if text else None
+        return number_over_columns(compiled.tree, fields, compiled.dialect).kind if compiled else ""
     except NoColumns:
         return ""
 
 
-def term_over_columns(tree: ast.expr, fields: Mapping[str, str]) -> Term:
+def term_over_columns(tree: ast.expr, fields: Mapping[str, str], dialect: Dialect = PLAIN) -> Term:
     """A value over declared fields that hold no nulls and no NaN, of any kind. Raises NoColumns."""
-    term = _translate(tree, Scope(fields))
+    # without nulls both kinds of logic are the same, and here none comes in
+    term = _translate(tree, Scope(fields, replace(dialect, nulls=NullLogic.ERROR)))
     if term.constant is not None:  # it would be one value, and not one for each record
         raise NoColumns
     return term
@@ -88,39 +98,36 @@ def kind_of_value(
 ) -> str:
     """The kind of an expression over declared fields; "" where it has no column form."""
     try:
-        return term_over_columns(compile_expression(text).tree, fields).kind
+        compiled = compile_expression(text)
+        return term_over_columns(compiled.tree, fields, compiled.dialect).kind
     except NoColumns:
         return ""
 
 
 def condition_over_columns(
-    tree: ast.expr, fields: Mapping[str, str], nulls: NullLogic = NullLogic.ERROR
+    tree: ast.expr, fields: Mapping[str, str], dialect: Dialect = PLAIN
 ) -> pl.Expr:
     """A Boolean expression over declared fields that hold no nulls and no NaN, exact for all of
-    their values; with ``nulls`` of SQL as :func:`truth_over_columns`. Raises NoColumns."""
-    term = truth_over_columns(tree, fields, nulls)
+    their values; with the nulls of SQL as :func:`truth_over_columns`. Raises NoColumns."""
+    term = truth_over_columns(tree, fields, dialect)
     if term.exact:
         raise NoColumns
     return term.column
 
 
-def truth_over_columns(
-    tree: ast.expr, fields: Mapping[str, str], nulls: NullLogic = NullLogic.ERROR
-) -> Term:
-    """:func:`condition_over_columns`, perhaps exact for some records only. With ``nulls`` of SQL
+def truth_over_columns(tree: ast.expr, fields: Mapping[str, str], dialect: Dialect = PLAIN) -> Term:
+    """:func:`condition_over_columns`, perhaps exact for some records only. With the nulls of SQL
     the fields may hold nulls, and what is unknown is false. Raises NoColumns."""
-    scope = Scope(fields, nulls)
+    scope = Scope(fields, dialect)
     term = _truth(tree, scope)
     return replace(term, column=scope.decided(term.column))
 
 
-def value_over_columns(
-    tree: ast.expr, fields: Mapping[str, str], nulls: NullLogic = NullLogic.ERROR
-) -> Term:
+def value_over_columns(tree: ast.expr, fields: Mapping[str, str], dialect: Dialect = PLAIN) -> Term:
     """Any expression over declared fields, of which those that :func:`fields_computed_with` names
-    hold no nulls and no NaN; or a constant. Its value may be null. With ``nulls`` of SQL all may
+    hold no nulls and no NaN; or a constant. Its value may be null. With the nulls of SQL all may
     hold nulls. Raises NoColumns."""
-    term = _passed_on(tree, Scope(fields, nulls))
+    term = _passed_on(tree, Scope(fields, dialect))
     if term.kind == NULL:
         raise NoColumns
     return term
@@ -191,7 +198,11 @@ def _term(tree: ast.expr, scope: Scope) -> Term:
 
 
 def _called(tree: ast.Call, scope: Scope) -> Term:
-    function = FUNCTIONS.get(tree.func.id) if isinstance(tree.func, ast.Name) else None
+    name = tree.func.id if isinstance(tree.func, ast.Name) else ""
+    if name in scope.dialect.own:
+        terms = [scope.taken(_passed_on(part, scope)) for part in tree.args]
+        return _of_the_user(scope.dialect.own[name], terms)
+    function = FUNCTIONS.get(name)
     if function is None or function.columns is None:
         raise NoColumns
     make = function.columns
@@ -202,6 +213,31 @@ def _called(tree: ast.Call, scope: Scope) -> Term:
         return make([scope.passed(term) for term in terms])
     first, *others = map(scope.taken, terms)
     return scope.strict([first], lambda parts: make([*parts, *others]))
+
+
+def _of_the_user(own: OwnFunction, terms: Sequence[Term]) -> Term:
+    """A call of the user's code, for records whose arguments are known and not null; null where one
+    is null."""
+    if own.columns is None or all(term.constant is not None for term in terms):
+        raise NoColumns
+    columns = [_spread(term) for term in terms]
+    there = pl.all_horizontal(
+        [term.column.is_not_null() for term in terms if term.constant is None]
+    )
+    asked = pl.all_horizontal([there, *exact_of(terms)]).fill_null(False)
+    found = pl.map_batches([asked, *columns], own.columns, known_dtype(own.returns))
+    value, exact = found.struct.field(VALUE), [*exact_of(terms), ~there | found.struct.field(KNOWN)]
+    if own.returns == "float":  # columns have another order for NaN
+        exact.append(value.is_null() | value.is_finite())
+    return Term(value, own.returns, exact=tuple(exact), present=(value.is_not_null(),))
+
+
+def _spread(term: Term) -> pl.Expr:
+    if term.constant is None:
+        return term.column
+    if not _are_held([term.constant]):
+        raise NoColumns
+    return pl.repeat(term.constant, pl.len(), dtype=dtype(term.kind))
 
 
 def _passed_on(tree: ast.expr, scope: Scope) -> Term:

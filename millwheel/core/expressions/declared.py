@@ -51,7 +51,7 @@ class NullLogic(Enum):
 
 def is_three_valued(compile_expression: Callable[[str], Any]) -> bool:
     """Whether what it compiles has the nulls of SQL."""
-    nulls: NullLogic = compile_expression("true").nulls
+    nulls: NullLogic = compile_expression("true").dialect.nulls
     return nulls is NullLogic.SQL
 
 

@@ -28,7 +28,7 @@ from millwheel.core.expressions.nodes import (
     Compiler,
     Evaluate,
 )
-from millwheel.core.expressions.own import OwnFunction
+from millwheel.core.expressions.own import PLAIN, Dialect, OwnFunction
 from millwheel.core.expressions.three_valued import plainly
 from millwheel.errors import RecordError
 
@@ -45,14 +45,14 @@ class Expression:
     ``evaluate(value)`` takes a record's value (a dict, or an object with attributes). It raises
     RecordError, naming the expression, for a missing field and for an operation that the values do
     not allow. ``fields`` are the fields that it reads. ``tree`` is the syntax tree, for
-    translators, and ``nulls`` what nulls mean in it.
+    translators, and ``dialect`` that of the language.
     """
 
     text: str
     evaluate: Evaluate
     fields: tuple[str, ...]
     tree: ast.expr
-    nulls: NullLogic = NullLogic.ERROR
+    dialect: Dialect = PLAIN
 
     @property
     def is_field(self) -> bool:
@@ -72,16 +72,16 @@ class Language:
     the nulls of SQL."""
 
     def __init__(self, own: Mapping[str, OwnFunction], nulls: NullLogic = NullLogic.ERROR) -> None:
-        self._own = own
-        self._nulls = nulls
+        self._dialect = Dialect(nulls, own)
+        self._plain = not own and nulls is NullLogic.ERROR
         self._known: dict[str, Expression] = {}
 
     def compile(self, text: str) -> Expression:
         """As :func:`compile_expression`."""
-        if not self._own and self._nulls is NullLogic.ERROR:
+        if self._plain:
             return compile_expression(text)
         if text not in self._known:
-            self._known[text] = _compiled(text, False, self._own, self._nulls)
+            self._known[text] = _compiled(text, False, self._dialect)
         return self._known[text]
 
 
@@ -101,21 +101,16 @@ def compile_foreign(text: str) -> Expression:
     return _compiled(text, bounded=True)
 
 
-def _compiled(
-    text: str,
-    bounded: bool,
-    own: Mapping[str, OwnFunction] | None = None,
-    nulls: NullLogic = NullLogic.ERROR,
-) -> Expression:
+def _compiled(text: str, bounded: bool, dialect: Dialect = PLAIN) -> Expression:
     tree = _parse(text)
-    compiler = Compiler(text, bounded, own, nulls)
+    compiler = Compiler(text, bounded, dialect)
     try:
         tree = plainly(tree) if compiler.three_valued else tree
         run = compiler.compile(tree)
     except RecursionError:
         raise ValueError("the expression is nested too deeply. Write a callback instead") from None
-    evaluate = _fast_path(tree, text, nulls) or _guarded(run, text)
-    return Expression(text, evaluate, tuple(dict.fromkeys(compiler.fields)), tree, nulls)
+    evaluate = _fast_path(tree, text, dialect.nulls) or _guarded(run, text)
+    return Expression(text, evaluate, tuple(dict.fromkeys(compiler.fields)), tree, dialect)
 
 
 def _parse(text: str) -> ast.expr:

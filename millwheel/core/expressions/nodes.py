@@ -17,7 +17,7 @@ from millwheel.core.expressions.declared import Function, NullLogic, Nulls
 from millwheel.core.expressions.fields import field_or_none, field_reader
 from millwheel.core.expressions.functions import FUNCTIONS
 from millwheel.core.expressions.operators import modulo, power, product
-from millwheel.core.expressions.own import OwnFunction
+from millwheel.core.expressions.own import PLAIN, Dialect, OwnFunction
 
 Evaluate = Callable[[Any], Any]
 """A record's value -> the value of an expression."""
@@ -78,13 +78,12 @@ class Compiler:
         self,
         text: str,
         bounded: bool = False,
-        own: Mapping[str, OwnFunction] | None = None,
-        nulls: NullLogic = NullLogic.ERROR,
+        dialect: Dialect = PLAIN,
     ) -> None:
         self.text = text
         self.bounded = bounded
-        self.own = own or {}
-        self.three_valued = nulls is NullLogic.SQL
+        self.own = dialect.own
+        self.three_valued = dialect.nulls is NullLogic.SQL
         self.fields: list[str] = []
         self.calls = 0
 

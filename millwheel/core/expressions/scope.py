@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from millwheel.core.expressions.declared import NullLogic
+from millwheel.core.expressions.own import PLAIN, Dialect
 from millwheel.core.expressions.terms import NULL, Term, exact_of
 from millwheel.core.lazy_polars import pl
 
@@ -20,11 +21,11 @@ class Scope:
     null where the row form has it; all its ``exact`` are true or false, never null."""
 
     fields: Mapping[str, str]
-    nulls: NullLogic = NullLogic.ERROR
+    dialect: Dialect = PLAIN
 
     @property
     def three_valued(self) -> bool:
-        return self.nulls is NullLogic.SQL
+        return self.dialect.nulls is NullLogic.SQL
 
     def taken(self, term: Term) -> Term:
         """The term for a computation: where it is null, that is by rows, or gives null."""

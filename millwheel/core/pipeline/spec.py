@@ -381,9 +381,10 @@ class PipelineSpec:
     """The whole pipeline. ``folder`` is where callbacks are looked for first (absolute path);
     ``ship`` are the files in it, or globs of them, that workers get beside the Python that is
     imported. ``functions`` are those of the user's that expressions may call: name to
-    ``module:function``; ``nulls`` is what nulls are in expressions. Without ``tracing`` no record
-    is traced. ``latency_us`` is the least time between the beginnings of a worker's steps (0:
-    none); None (balanced): twice as long as a step takes, a millisecond and a half at most."""
+    ``module:function``; those of them that are ``vectorized`` take and give arrays, each with
+    the kind of its values. ``nulls`` is what nulls are in expressions. Without ``tracing`` no
+    record is traced. ``latency_us`` is the least time between the beginnings of a worker's steps
+    (0: none); None (balanced): twice as long as a step takes, a millisecond and a half at most."""
 
     name: str
     streams: tuple[StreamSpec, ...]
@@ -397,6 +398,7 @@ class PipelineSpec:
     tracing: TracingSpec | None = None
     latency_us: int | None = None
     functions: Mapping[str, str] = field(default_factory=dict)
+    vectorized: Mapping[str, str] = field(default_factory=dict)
     nulls: NullLogic = NullLogic.ERROR
 
     def stream(self, name: str) -> StreamSpec:

@@ -345,7 +345,7 @@ def _kind_of_key(key: KeySpec, fields: Mapping[str, str], language: Language) ->
 
 
 def _key_type(spec: ComputationSpec, pipeline: PipelineSpec) -> str | None:
-    types, language = set(), named_alone(pipeline.functions, pipeline.nulls)
+    types, language = set(), named_alone(pipeline.functions, pipeline.nulls, pipeline.vectorized)
     for each in spec.inputs:
         stream = pipeline.stream(each.stream)
         types.add(_kind_of_key(each.key, stream.fields, language))

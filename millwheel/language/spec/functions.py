@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from millwheel.connect.own_functions import named_alone, own_function
 from millwheel.connect.python_objects import load_object
@@ -14,13 +15,65 @@ from millwheel.core.expressions.nodes import CONSTANTS
 from millwheel.core.expressions.own import OwnFunction
 from millwheel.errors import PipelineError
 from millwheel.language.spec.reading.nodes import YamlNode
-from millwheel.language.spec.reading.parts import Choice, Entries, Field, ObjectName
+from millwheel.language.spec.reading.parts import (
+    FAILED,
+    Choice,
+    Entries,
+    Field,
+    FilePart,
+    Flag,
+    ObjectName,
+    Own,
+)
 from millwheel.language.spec.reading.reader import NodeReader
 
 _EXAMPLE = "{rating: scores:rating}"
+FUNCTION = FilePart(
+    "{callable: scores:rating, vectorized: true, returns: int}",
+    {
+        "callable": Field(
+            "target",
+            ObjectName("scores:rating"),
+            "the function, as `module:function`",
+            "write callable: module:function",
+        ),
+        "vectorized": Field(
+            "vectorized",
+            Flag(),
+            "whether it takes an array of Arrow for each argument and gives one, so that"
+            " expressions which call it stay in columns",
+        ),
+        "returns": Field(
+            "returns",
+            Choice(("int", "float", "str", "bool")),
+            "the type of the values in its array",
+        ),
+    },
+)
+
+
+def _function(reader: NodeReader, node: YamlNode) -> Any:
+    """The attributes of a function, which may be its name alone."""
+    if not node.is_map:
+        target = ObjectName("scores:rating").read(reader, node)
+        return FAILED if target is FAILED else {"target": target}
+    found = FUNCTION.read(reader, node)
+    if found.get("vectorized") and "returns" not in node.value:
+        reader.missing(
+            node, "returns", "say of what type the values are: returns: int, float, str or bool"
+        )
+    elif found.get("returns") and not found.get("vectorized"):
+        reader.bad(
+            node,
+            "`returns` is for functions of arrays; write vectorized: true beside it, or leave it"
+            " out",
+        )
+    return found if "target" in found else FAILED
+
+
 FUNCTIONS = Field(
     "",
-    Entries(ObjectName("scores:rating"), _EXAMPLE),
+    Entries(Own((ObjectName("scores:rating"), FUNCTION), _function), _EXAMPLE),
     "[functions of yours](expressions.md#functions-of-your-own) for the expressions of"
     " computations: names, each with its `module:function`",
 )
@@ -37,9 +90,11 @@ _READ = ("has", "get", "field", *CONSTANTS)
 
 @dataclass(frozen=True, slots=True)
 class Functions:
-    """Names with their ``module:function``, and the language that has them."""
+    """Names with their ``module:function``, the types of those that give arrays, and the language
+    that has them."""
 
     targets: Mapping[str, str]
+    vectorized: Mapping[str, str]
     language: Language
 
 
@@ -56,14 +111,23 @@ def read_functions(
 ) -> Functions:
     """The functions of a pipeline, and its language. Without ``check_code`` none is loaded."""
     node = top.value.get("functions") if top.is_map else None
-    targets: Mapping[str, str] = FUNCTIONS.value(reader, node, {})
+    found: Mapping[str, Any] = FUNCTIONS.value(reader, node, {})
+    targets = {name: each["target"] for name, each in found.items()}
+    arrays = {
+        name: each["returns"]
+        for name, each in found.items()
+        if each.get("vectorized") and "returns" in each
+    }
     for name in targets:
         assert node is not None
         _check_name(reader, node.value[name], name)
     if not check_code or not targets:
-        return Functions(targets, named_alone(targets, nulls))
-    own = {name: _loaded(reader, node, name, target, folder) for name, target in targets.items()}
-    return Functions(targets, Language(own, nulls))
+        return Functions(targets, arrays, named_alone(targets, nulls, arrays))
+    own = {
+        name: _loaded(reader, node, name, target, folder, arrays.get(name, ""))
+        for name, target in targets.items()
+    }
+    return Functions(targets, arrays, Language(own, nulls))
 
 
 def _check_name(reader: NodeReader, node: YamlNode, name: str) -> None:
@@ -78,10 +142,10 @@ def _check_name(reader: NodeReader, node: YamlNode, name: str) -> None:
 
 
 def _loaded(
-    reader: NodeReader, node: YamlNode | None, name: str, target: str, folder: str
+    reader: NodeReader, node: YamlNode | None, name: str, target: str, folder: str, returns: str
 ) -> OwnFunction:
     try:
-        return own_function(name, load_object(target, folder))
+        return own_function(name, load_object(target, folder), returns)
     except PipelineError as ex:
         assert node is not None
         reader.bad(node.value[name], str(ex))

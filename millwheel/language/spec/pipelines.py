@@ -204,7 +204,16 @@ def check_document(
     functions = read_functions(reader, top, folder, check_code, nulls)
     reader = replace(reader, language=functions.language)
     parts = _read(reader, top, folder, document.origin or origin or folder, check_code)
-    parts.spec = keyed(decided(replace(parts.spec, functions=functions.targets, nulls=nulls)))
+    parts.spec = keyed(
+        decided(
+            replace(
+                parts.spec,
+                functions=functions.targets,
+                vectorized=functions.vectorized,
+                nulls=nulls,
+            )
+        )
+    )
     _check(reader, top, parts, check_code)
     if check_code and origin is None:  # not for the copies that workers read when they start
         check_ship(reader, parts.spec, top)
@@ -220,7 +229,7 @@ def check_document(
 
 def _as_it_runs(spec: PipelineSpec) -> PipelineSpec:
     """With the computations that the planner adds."""
-    language = named_alone(spec.functions, spec.nulls)
+    language = named_alone(spec.functions, spec.nulls, spec.vectorized)
     return numbered(planned(tabled(spec)), lambda text: language.compile(text).fields)
 
 

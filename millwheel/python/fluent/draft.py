@@ -76,7 +76,7 @@ class Draft:
     problems: list[tuple[CodeLine, str, str]] = field(default_factory=list)
     limits: Mapping[str, int | str] = field(default_factory=dict)
     queries: dict[str, Mapping[str, Any]] = field(default_factory=dict)
-    functions: Mapping[str, str | Code] = field(default_factory=dict)
+    functions: Mapping[str, Any] = field(default_factory=dict)
     ship: Sequence[str] = ()
     tracing: Mapping[str, float | bool] | None = None
     latency: str = ""

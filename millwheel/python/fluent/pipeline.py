@@ -43,7 +43,8 @@ class Pipeline:
     docs/python-api.md the form in Python. ``limits`` are as in YAML, such as ``{"record": "1MB"}``;
     docs/limits.md has them all. ``ship`` names the data files of the folder that workers need, or
     globs of them. ``tracing`` is as in YAML, such as ``{"sample": 0.001}``, or ``{}``:
-    docs/tracing.md. ``functions`` are those of yours that expressions may call, by name.
+    docs/tracing.md. ``functions`` are those of yours that expressions may call, by name; one that
+    takes arrays is ``{"callable": function, "vectorized": True, "returns": "int"}``.
     ``latency`` is ``"greedy"``, ``"balanced"`` or a duration such as ``"2ms"``:
     docs/pipeline.md. ``nulls`` is ``"error"`` or ``"sql"``: docs/expressions.md.
     """
@@ -56,7 +57,7 @@ class Pipeline:
         ship: Sequence[str] | None = None,
         tracing: Mapping[str, float | bool] | None = None,
         latency: str = "",
-        functions: Mapping[str, str | Callable[..., Any]] | None = None,
+        functions: Mapping[str, str | Callable[..., Any] | Mapping[str, Any]] | None = None,
         nulls: Literal["", "error", "sql"] = "",
     ) -> None:
         self._draft = Draft(
@@ -69,12 +70,18 @@ class Pipeline:
             nulls=nulls,
         )
         self._draft.functions = {
-            called: self._draft.keep(function, "function", called)
-            if callable(function)
-            else function
+            called: self._function(called, function)
             for called, function in (functions or {}).items()
         }
         self._live = ""
+
+    def _function(self, called: str, function: Any) -> Any:
+        if isinstance(function, Mapping):
+            return {
+                word: self._function(called, each) if word == "callable" else each
+                for word, each in function.items()
+            }
+        return self._draft.keep(function, "function", called) if callable(function) else function
 
     def __repr__(self) -> str:
         return f"<Pipeline {self._draft.name}>"

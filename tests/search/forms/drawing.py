@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 from tests.search.document import emit
-from tests.search.forms import steps
+from tests.search.forms import arrays, steps
 from tests.search.forms.values import NAMES, SECOND, START, drawn, time
 from tests.search.script import Action, Case, Clock, Finish, Push
 
@@ -78,6 +78,11 @@ def case(seed: int) -> Case:
     if Random(f"nulls {seed}").random() < 0.4:
         text = "nulls: sql\n" + text.replace("!= null", "is not null")
         features |= {"nulls of SQL"}
+    if Random(f"arrays {seed}").random() < 0.5 and any(name in text for name in arrays.INSTEAD):
+        for name, other in arrays.INSTEAD.items():
+            text = text.replace(name, other)
+        text = arrays.HEAD + text
+        features |= {"arrays"}
     return Case(seed, text, tuple(script), False, _NOW, features)
 
 

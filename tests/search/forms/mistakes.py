@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from millwheel.connect.vectorized import ArrayFunction
 from millwheel.core.columns import arrays
 from millwheel.core.columns.plan import ColumnPlan
 from millwheel.core.columns.stateless.stages import ColumnStep
@@ -65,6 +66,18 @@ def steps_go_on_with_what_does_not_fit() -> Context:
         return np.ones(frame.height, np.bool_)
 
     return replaced(ColumnStep, "fitting", wrong)
+
+
+@mistake(within=40)
+def what_an_array_function_refuses_is_null() -> Context:
+    """Columns take the null in place of a value that is not known for a value."""
+
+    def wrong(self: ArrayFunction, arrays: Any, count: int) -> Any:
+        values, known = right(self, arrays, count)
+        return values, np.ones_like(known)
+
+    right = ArrayFunction._known
+    return replaced(ArrayFunction, "_known", wrong)
 
 
 @mistake(within=10, first=20)

@@ -50,10 +50,10 @@ class _Draft:
     def term(self, text: str, truth: bool) -> Term:
         """The expression over the fields. Raises NoColumns, with a phrase."""
         compiled = self.compile_expression(text)
-        self.takes_nulls |= compiled.nulls is NullLogic.SQL
+        self.takes_nulls |= compiled.dialect.nulls is NullLogic.SQL
         try:
             translate = truth_over_columns if truth else value_over_columns
-            term: Term = translate(compiled.tree, self.fields, compiled.nulls)
+            term: Term = translate(compiled.tree, self.fields, compiled.dialect)
         except NoColumns:
             unknown = sorted(set(compiled.fields) - self.fields.keys())
             why = f": the type of {unknown[0]} is not known" if unknown else ""

@@ -390,7 +390,8 @@ class Assembly:
         limits, use = self.spec.limits, self._labels.of(spec.name)
         parts = (spec, self.spec.name, instance, overlay, self._decode, _CACHE_ENTRIES, limits)
         if (plans := self._stateless.get(spec.name)) is not None:
-            return StatelessOperator(*parts, plans, self._few_of(spec))
+            few = self._few_of(spec)
+            return StatelessOperator(*parts, plans, few, self._language)
         operator = kind(*parts, use)
         operator.first = ReadFirst(self.graph.read_first(spec.name))
         return operator

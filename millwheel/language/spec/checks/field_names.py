@@ -93,7 +93,7 @@ def _streams(names: Sequence[str]) -> str:
 
 
 def _uses(spec: PipelineSpec) -> Iterator[_Use]:
-    compile_text = named_alone(spec.functions, spec.nulls).compile
+    compile_text = named_alone(spec.functions, spec.nulls, spec.vectorized).compile
     for stream in spec.streams:
         if stream.table is not None:
             at, text = ("streams", stream.name, "table"), stream.table.delete

@@ -43,7 +43,9 @@ def check_field_types(reader: NodeReader, spec: PipelineSpec, top: YamlNode) -> 
 def _problem_of_key(spec: PipelineSpec, node_input: InputSpec) -> str:
     declared = spec.stream(node_input.stream).fields
     for text in node_input.key.texts:
-        kind = kind_of_value(text, declared, named_alone(spec.functions, spec.nulls).compile)
+        kind = kind_of_value(
+            text, declared, named_alone(spec.functions, spec.nulls, spec.vectorized).compile
+        )
         if kind in _NO_KEYS:
             return (
                 f"a key cannot be {kind}, as `{text}` is by the types that the stream"

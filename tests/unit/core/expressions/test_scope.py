@@ -17,6 +17,7 @@ from millwheel.core.expressions.columns import (
 )
 from millwheel.core.expressions.declared import NullLogic
 from millwheel.core.expressions.language import built_in
+from millwheel.core.expressions.own import Dialect
 from millwheel.core.expressions.scope import Scope
 from millwheel.core.expressions.terms import NoColumns, Term
 from millwheel.core.lazy_polars import dtype
@@ -24,6 +25,7 @@ from millwheel.errors import RecordError
 from tests.search.forms import steps
 
 SQL = built_in(NullLogic.SQL)
+SQL_NULLS = Dialect(NullLogic.SQL)
 FIELDS = {"i": "int", "j": "int", "f": "float", "s": "str", "u": "str", "b": "bool"}
 WHOLE = st.integers(-3, 9) | st.sampled_from([2**62, -(2**63), 2**63 - 1, 2**53])
 RECORDS = st.lists(
@@ -114,13 +116,13 @@ def agrees(text: str, term: Term, records: list[dict[str, Any]]) -> None:
 @settings(max_examples=150)
 @given(st.sampled_from(_FUNCTIONS), RECORDS)
 def test_a_function_has_null_where_rows_have_it(text: str, records: list[dict[str, Any]]) -> None:
-    agrees(text, value_over_columns(SQL.compile(text).tree, FIELDS, NullLogic.SQL), records)
+    agrees(text, value_over_columns(SQL.compile(text).tree, FIELDS, SQL_NULLS), records)
 
 
 @settings(max_examples=150)
 @given(st.sampled_from(_TRUTHS), RECORDS)
 def test_a_truth_holds_where_rows_have_it(text: str, records: list[dict[str, Any]]) -> None:
-    term = truth_over_columns(SQL.compile(text).tree, FIELDS, NullLogic.SQL)
+    term = truth_over_columns(SQL.compile(text).tree, FIELDS, SQL_NULLS)
     agrees(f"true if {text} else false", term, records)
 
 
@@ -130,7 +132,7 @@ def test_drawn_steps_have_the_values_of_rows(rng: Any, records: list[dict[str, A
     text, _ = steps.value(rng, FIELDS)
     text = text.replace("!= null", "is not null")
     try:
-        term = value_over_columns(SQL.compile(text).tree, FIELDS, NullLogic.SQL)
+        term = value_over_columns(SQL.compile(text).tree, FIELDS, SQL_NULLS)
     except (NoColumns, ValueError):
         return
     if term.constant is None:
@@ -140,12 +142,12 @@ def test_drawn_steps_have_the_values_of_rows(rng: Any, records: list[dict[str, A
 @given(st.sampled_from(["i + j", "i / j", "f * 2.0 - i", "coalesce(i, j) * 2"]), RECORDS)
 @example("i / j", [{"i": 1, "j": 0, "f": None, "s": None, "u": None, "b": None}])
 def test_a_number_is_null_where_rows_have_it(text: str, records: list[dict[str, Any]]) -> None:
-    agrees(text, number_over_columns(SQL.compile(text).tree, FIELDS, NullLogic.SQL), records)
+    agrees(text, number_over_columns(SQL.compile(text).tree, FIELDS, SQL_NULLS), records)
 
 
 def test_records_that_rows_refuse_are_not_exact() -> None:
     frame = pl.DataFrame({"i": [1, None, 1], "j": [0, 0, None]}, {"i": pl.Int64, "j": pl.Int64})
-    term = value_over_columns(SQL.compile("i / j").tree, FIELDS, NullLogic.SQL)
+    term = value_over_columns(SQL.compile("i / j").tree, FIELDS, SQL_NULLS)
     assert frame.select(pl.all_horizontal(term.exact).alias("x"))["x"].to_list() == [
         False,
         True,
@@ -159,4 +161,4 @@ def test_records_that_rows_refuse_are_not_exact() -> None:
 def test_without_them_nothing_is_filled() -> None:
     term = Term(pl.col("i"), "int", present=(pl.col("i").is_not_null(),))
     assert Scope({}).taken(term).exact == term.present
-    assert Scope({}, NullLogic.SQL).taken(term).exact == ()
+    assert Scope({}, SQL_NULLS).taken(term).exact == ()

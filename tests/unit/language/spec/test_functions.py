@@ -7,10 +7,13 @@ from typing import Any
 
 import pytest
 
+from millwheel.connect.python_objects import load_object
 from millwheel.core.expressions.declared import NullLogic
+from millwheel.core.pipeline.graph import build_graph
 from millwheel.language.spec import load_pipeline
 from millwheel.language.spec.ship import files_to_ship
 from millwheel.testing import PipelineHarness
+from millwheel.tools.explain.forms import forms_of
 
 PIPELINE = """\
 pipeline: p
@@ -233,3 +236,90 @@ def test_without_it_a_null_is_refused(folder: Path) -> None:
         harness.push("bids", BIDS)
         harness.finish()
         assert {each["value"]["price"] for each in harness.read("dead_letters")} == {None}
+
+
+ARRAYS = """\
+pipeline: arrays
+functions:
+  rating: {callable: "arrays_of:rating", vectorized: true, returns: int}
+streams:
+  hits:
+    source: {injection: {}}
+    timestamp: {field: ts, unit: s}
+    fields: {ts: int, price: int, country: str}
+computations:
+  made:
+    input: hits
+    filter: rating(price) < 9
+    map: {ts: ts, r: rating(price) + 1}
+    output: made
+  ways: {input: made, branch: {high: "rating(r) > 2", low: otherwise}}
+  good:
+    input: {hits: {key: {grade: rating(price)}}}
+    window: {tumbling: 10s}
+    aggregate: {n: count, best: {max: "rating(price) * 10"}}
+    output: good
+  wheres:
+    input: {hits: {key: country}}
+    window: {tumbling: 10s}
+    where: rating(price) > 1
+    aggregate: {n: count}
+    output: wheres
+sinks: {good: stdout, high: stdout, low: stdout, wheres: stdout}
+"""
+ARRAYS_OF = """\
+import pyarrow as pa
+import pyarrow.compute as pc
+
+def rating(prices):
+    if pc.any(pc.equal(prices, 13)).as_py():
+        raise ValueError("unlucky")
+    return pc.if_else(pc.less(prices, 100), 3, 1)
+"""
+
+
+def test_functions_of_arrays_stay_in_columns_and_only_bad_records_are_dead_letters(
+    folder: Path,
+) -> None:
+    (folder / "arrays_of.py").write_text(ARRAYS_OF)
+    (folder / "arrays.yaml").write_text(ARRAYS)
+    (folder / "files.yaml").write_text(
+        ARRAYS.replace("injection: {}", "files: {path: in, format: jsonl}")
+    )
+    spec = load_pipeline(folder / "files.yaml")
+    forms = forms_of(spec, build_graph(spec), lambda name: load_object(name, spec.folder))
+    for name in ("made", "ways", "good"):
+        assert forms[name].startswith("taken in columns"), forms
+    assert "record by record" in forms["wheres"]
+    prices = [5, 500, 13, 7, 200] * 20
+    with PipelineHarness(str(folder / "arrays.yaml")) as harness:
+        harness.push("hits", [{"ts": 1, "price": price, "country": "DE"} for price in prices])
+        harness.finish()
+        assert sorted((row["grade"], row["n"], row["best"]) for row in harness.read("good")) == [
+            (1, 40, 10),
+            (3, 40, 30),
+        ]
+        assert [row["r"] for row in harness.read("high")] == [4, 2, 4, 2] * 20
+        assert [row["n"] for row in harness.read("wheres")] == [40]
+        letters = harness.read("dead_letters")
+    assert {each["value"]["price"] for each in letters} == {13}
+    assert {each["reason"] for each in letters} == {"rating() failed: ValueError: unlucky"}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "why"),
+    [
+        (", returns: int", "", "functions.rating.returns: is missing; say of what type"),
+        ("returns: int", "returns: text", "must be one of int, float, str, bool, not 'text'"),
+        ("vectorized: true, ", "", "`returns` is for functions of arrays"),
+        ('callable: "arrays_of:rating", ', "", "functions.rating.callable: is missing"),
+        ("arrays_of:rating", "arrays_of:gone", "functions.rating: module 'arrays_of'"),
+        ("rating(price) + 1", "rating() + 1", "rating() takes 1 argument, not 0"),
+        ("{grade: rating(price)}", "{grade: rating(price) / 2}", "a key cannot be float"),
+    ],
+)
+def test_mistakes_with_functions_of_arrays_are_told(
+    problems: Any, folder: Path, before: str, after: str, why: str
+) -> None:
+    (folder / "arrays_of.py").write_text(ARRAYS_OF)
+    assert why in "\n".join(problems(ARRAYS.replace(before, after, 1)))

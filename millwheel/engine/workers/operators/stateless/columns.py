@@ -21,6 +21,7 @@ from millwheel.core.aggregates.columns import Unfit
 from millwheel.core.columns.batch import AnyBatch, ColumnBatch
 from millwheel.core.columns.stateless.plans import StatelessPlans
 from millwheel.core.columns.stateless.stages import Passed
+from millwheel.core.expressions.language import BUILT_IN, Language
 from millwheel.core.model.limits import Limits
 from millwheel.core.pipeline.spec import ComputationSpec
 from millwheel.core.pipeline.steps import compile_branches, compile_steps
@@ -49,12 +50,14 @@ class StatelessOperator(CallbackOperator):
         limits: Limits,
         plans: StatelessPlans,
         few: int = 0,
+        language: Language = BUILT_IN,
     ) -> None:
-        """Bundles of fewer than ``few`` records go by rows."""
+        """Bundles of fewer than ``few`` records go by rows. ``language`` is that of the
+        expressions."""
         super().__init__(spec, pipeline, instance, overlay, decode, cache_entries, limits)
         self._plans = plans
         self._few = few
-        self._becomes = _results_of(spec)
+        self._becomes = _results_of(spec, language)
         self._boundary = ColumnBoundary(spec.name)
 
     def run(self, bundle: Bundle) -> None:
@@ -127,13 +130,13 @@ def _picked(batch: Any, passed: Passed) -> ColumnBatch:
     return picked
 
 
-def _results_of(spec: ComputationSpec) -> Callable[[Any], bool]:
+def _results_of(spec: ComputationSpec, language: Language) -> Callable[[Any], bool]:
     """Whether a record becomes anything, by its value. Expressions are asked again for the same
     answer."""
     run: Callable[[Any], Any] = (
-        compile_branches(spec.work.branches, spec.work.match_all)
+        compile_branches(spec.work.branches, spec.work.match_all, language)
         if isinstance(spec.work, BranchesSpec)
-        else compile_steps(spec.work_as(StepsSpec).steps, _no_function)
+        else compile_steps(spec.work_as(StepsSpec).steps, _no_function, language)
     )
 
     def becomes(value: Any) -> bool:
