@@ -77,7 +77,7 @@ def own_function(name: str, function: Any, returns: str = "") -> OwnFunction:
     if returns:
         from millwheel.connect.vectorized import ArrayFunction
 
-        arrays = ArrayFunction(name, function, returns)
+        arrays = ArrayFunction(name, function, returns, passes)
         columns, function = arrays.of_columns, arrays.of_one
 
     def call(*arguments: Any) -> Any:

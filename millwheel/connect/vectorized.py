@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from millwheel.connect.own_functions import passes
 from millwheel.core.expressions.own import KNOWN, VALUE, known_dtype
 from millwheel.core.lazy_polars import dtype, pl
 from millwheel.errors import RecordError
@@ -41,12 +40,20 @@ _FEW = 16
 
 
 class ArrayFunction:
-    """A function of arrays under its name. ``returns`` is the kind of its values."""
+    """A function of arrays under its name. ``returns`` is the kind of its values, ``passes`` says
+    whether an exception ends the worker."""
 
-    def __init__(self, name: str, function: Callable[..., Any], returns: str) -> None:
+    def __init__(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        returns: str,
+        passes: Callable[[BaseException], bool],
+    ) -> None:
         self._name = name
         self._function = function
         self._returns = returns
+        self._passes = passes
         self._kept: deque[tuple[Sequence[pl.Series], pl.Series]] = deque(maxlen=_KEPT)
         self._complaint = ""
 
@@ -77,14 +84,15 @@ class ArrayFunction:
         values, known = self._known(arrays, count)
         frame = pl.DataFrame(
             {
-                VALUE: pl.from_arrow(values).cast(dtype(self._returns)),  # type: ignore[union-attr]
+                VALUE: pl.from_arrow(values).cast(dtype(self._returns)),
                 KNOWN: known,
             }
         )
         if count < len(mask):
             rows = pl.Series(np.cumsum(mask) - 1).zip_with(asked, pl.Series([None], dtype=pl.Int64))
             frame = frame.select(pl.all().gather(rows)).with_columns(pl.col(KNOWN).fill_null(False))
-        return frame.to_struct().cast(known_dtype(self._returns))
+        structs: pl.Series = frame.to_struct().cast(known_dtype(self._returns))
+        return structs
 
     def _known(self, arrays: Sequence[pa.Array], count: int) -> tuple[pa.Array, np.ndarray]:
         """The values, and which of them are known: around a record that fails, none of a few."""
@@ -93,7 +101,7 @@ class ArrayFunction:
             if found is not None and count > 1:
                 self._check_alone(arrays, found)
         except BaseException as ex:
-            if isinstance(ex, KeyboardInterrupt) and passes(ex):
+            if isinstance(ex, KeyboardInterrupt) and self._passes(ex):
                 raise
             found = None
             if count > _FEW and not self._complaint:

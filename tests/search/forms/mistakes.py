@@ -68,7 +68,7 @@ def steps_go_on_with_what_does_not_fit() -> Context:
     return replaced(ColumnStep, "fitting", wrong)
 
 
-@mistake(within=40)
+@mistake(within=4, first=230)
 def what_an_array_function_refuses_is_null() -> Context:
     """Columns take the null in place of a value that is not known for a value."""
 

@@ -303,7 +303,7 @@ def test_functions_of_arrays_stay_in_columns_and_only_bad_records_are_dead_lette
         assert [row["n"] for row in harness.read("wheres")] == [40]
         letters = harness.read("dead_letters")
     assert {each["value"]["price"] for each in letters} == {13}
-    assert {each["reason"] for each in letters} == {"rating() failed: ValueError: unlucky"}
+    assert all("rating() failed: ValueError: unlucky" in each["reason"] for each in letters)
 
 
 @pytest.mark.parametrize(

@@ -178,3 +178,20 @@ def test_functions_for_expressions_are_named_or_given(tmp_path: Path) -> None:
         harness.push("hits", [{"ts": 1, "n": 4}])
         harness.finish()
         assert harness.read("out") == [{"x": 10}]
+
+
+def test_functions_of_arrays_and_nulls_of_sql_are_options(tmp_path: Path) -> None:
+    (tmp_path / "arrays.py").write_text(
+        "import pyarrow.compute as pc\n"
+        "from millwheel import InjectionSource, Pipeline, StdoutSink\n"
+        "def twice(numbers): return pc.multiply(numbers, 2)\n"
+        "function = {'callable': twice, 'vectorized': True, 'returns': 'int'}\n"
+        "p = Pipeline('arrays', functions={'twice': function}, nulls='sql')\n"
+        "fields = {'ts': int, 'n': int}\n"
+        "hits = p.read('hits', InjectionSource(), timestamp='ts', fields=fields)\n"
+        "hits.map({'x': 'twice(n) + 1'}, output='out').write(StdoutSink())\n"
+    )
+    with PipelineHarness(str(tmp_path / "arrays.py")) as harness:
+        harness.push("hits", [{"ts": 1, "n": 4}, {"ts": 2, "n": None}])
+        harness.finish()
+        assert harness.read("out") == [{"x": 9}, {"x": None}]
