@@ -32,6 +32,12 @@ def arrivals_go_by_the_clock_of_the_owner() -> Context:
     return replaced(ArrivalClock, "move", wrong)
 
 
+@mistake(within=1, workload="injected", faults="clock kill kill-again move", first=18)
+def injected_records_arrive_by_the_clock_of_the_owner() -> Context:
+    """The same where programs send the records."""
+    return arrivals_go_by_the_clock_of_the_owner()
+
+
 @mistake(within=2, workload="arriving", faults="kill", first=24)
 def times_of_arrival_are_forgotten() -> Context:
     """A new owner does not look for the times that records had."""

@@ -13,7 +13,7 @@ from millwheel.engine.workers.sources.injection import InjectionOperator
 from tests.sim.mistakes import Context, mistake, replaced
 
 
-@mistake(within=1, workload="injected", faults="kill kill-again", first=4)
+@mistake(within=1, workload="injected", faults="kill kill-again", first=12)
 def injected_records_are_acked_before_their_commit() -> Context:
     """A client is told that its records are durable when they are applied."""
     right = InjectionOperator.run

@@ -93,7 +93,7 @@ class Answers:
 
 class Injected(Workload):
     """See the module. In some seeds a record may be late, since its program was away; in some the
-    end comes while programs are sending."""
+    end comes while programs are sending; and in some records have the time at which they come."""
 
     endless = True
 
@@ -107,6 +107,9 @@ class Injected(Workload):
         self.size_us = rng.choice([2, 10]) * SECOND
         self.idle_us = rng.choice([None, SECOND // 2])
         self.delay_us = rng.choice([SECOND // 2, 3 * SECOND, _ANY_DELAY_US, _ANY_DELAY_US])
+        self.arrival = random.Random(f"arrivals {seed}").random() < 0.25
+        if self.arrival:
+            self.idle_us, self.delay_us = None, 0
         self.id = rng.choice(["", "", "id"])
         self.instances = rng.choice([2, 3, 7])
         self.divided = rng.choice(list(Divided))
@@ -151,7 +154,7 @@ class Injected(Workload):
             "id": name,
             "ts": START_US + n * SECOND // 4 + rng.randint(0, SECOND),
         }
-        if rng.random() < 0.03:
+        if rng.random() < 0.03 and not self.arrival:
             del row["ts"]
             self.answers.bad.add(name)
         else:
@@ -162,7 +165,8 @@ class Injected(Workload):
         stream = StreamSpec(
             _STREAM,
             SourceSpec("injection"),
-            timestamp="ts",
+            timestamp="" if self.arrival else "ts",
+            arrival=self.arrival,
             id=self.id,
             id_horizon_us=_HORIZON_US,
             max_delay_us=self.delay_us,
@@ -285,7 +289,7 @@ class Injected(Workload):
         newest_us = max((self.answers.good[name]["ts"] for name in found), default=START_US)
         for name in missing:
             stamp = self.answers.good[name]["ts"]
-            if stamp >= newest_us - self.delay_us:
+            if self.arrival or stamp >= newest_us - self.delay_us:
                 raise Failure(f"an acked record counts: {name} does not, and is not late", (name,))
         late = self._counted("late", f"source.{_STREAM}")
         if late < len(missing):
@@ -302,6 +306,9 @@ class Injected(Workload):
     def _check_totals(self, good: list[dict[str, Any]]) -> None:
         """What whole keys count the divided ones do, but for records that come to a silent source
         behind the watermark of others."""
+        if self.arrival:
+            self._check_sums(good)
+            return
         windows: dict[tuple[str, int], list[int]] = defaultdict(list)
         for row in good:
             windows[row["key"], row["ts"] - row["ts"] % self.size_us].append(row["n"])
@@ -316,6 +323,18 @@ class Injected(Workload):
         count, late = sum(at[2] for at in got), self._counted("late", "totals", "partial.totals")
         if not len(good) - late <= count <= len(good):
             raise Failure(f"totals: {count} of {len(good)} records count, {late} were late")
+
+    def _check_sums(self, good: list[dict[str, Any]]) -> None:
+        """Which window a record is in is chance; it is in one, and none is late for it."""
+        want, got = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
+        for row in good:
+            want += Counter({(row["key"], "count"): 1, (row["key"], "sum"): row["n"]})
+        for row in (rows := self.sinks.rows("totals_out")):
+            got += Counter({(row["key"], each): row[each] for each in ("count", "sum")})
+        equal("totals", got, want)
+        panes = Counter((row["key"], row["window_start"]) for row in rows)
+        if twice := [pane for pane, times in panes.items() if times > 1]:
+            raise Failure(f"no record is late: {twice[0]} closed twice", twice)
 
     def _check_letters(self, late_ids: set[str]) -> None:
         found = Counter(row["key"] for row in self.sinks.rows("dead_letters"))
