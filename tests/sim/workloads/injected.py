@@ -334,7 +334,7 @@ class Injected(Workload):
         equal("totals", got, want)
         panes = Counter((row["key"], row["window_start"]) for row in rows)
         if twice := [pane for pane, times in panes.items() if times > 1]:
-            raise Failure(f"no record is late: {twice[0]} closed twice", twice)
+            raise Failure(f"no record is late: {twice[0]} closed twice", (twice[0][0],))
 
     def _check_letters(self, late_ids: set[str]) -> None:
         found = Counter(row["key"] for row in self.sinks.rows("dead_letters"))
