@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import inspect
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from types import MappingProxyType
 from typing import Any
 
 from millwheel.connect.python_objects import load_object
 from millwheel.core.aggregates.plain_data import copied
 from millwheel.core.expressions.declared import MOST_ARGUMENTS, NullLogic
-from millwheel.core.expressions.language import Language, built_in
+from millwheel.core.expressions.language import BUILT_IN, Expression, Language, built_in
 from millwheel.core.expressions.own import OwnFunction
 from millwheel.core.model.failures import in_words
 from millwheel.core.pipeline.spec import PipelineSpec
@@ -51,6 +53,26 @@ def language_of(spec: PipelineSpec) -> Language:
         },
         spec.nulls,
     )
+
+
+_SPOKEN: ContextVar[Language] = ContextVar("language of expressions", default=BUILT_IN)
+
+
+@contextmanager
+def speaking(language: Language) -> Iterator[None]:
+    """Within it, sinks that are built or opened have their expressions in this language. Their
+    constructors are those of connectors, which get nothing but their options."""
+    token = _SPOKEN.set(language)
+    try:
+        yield
+    finally:
+        _SPOKEN.reset(token)
+
+
+def spoken(text: str) -> Expression:
+    """An expression of an option, in the language of the pipeline whose sink is built or opened.
+    Raises ValueError as ``compile_expression`` does."""
+    return _SPOKEN.get().compile(text)
 
 
 def named_alone(

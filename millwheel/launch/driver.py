@@ -21,6 +21,7 @@ from millwheel.adapters.rights import keep_private
 from millwheel.adapters.spaces.replay_orders import ReplayOrders
 from millwheel.adapters.spaces.root_address import in_bucket
 from millwheel.connect.connectors.lookups import lookup_of
+from millwheel.connect.own_functions import language_of, speaking
 from millwheel.connect.sinks import build_sink
 from millwheel.connect.sinks.base import Sink
 from millwheel.control.roots.bucket import BucketRoot
@@ -296,8 +297,10 @@ class Driver:
         root.check_reach(spec, self._settings.far)
         root.probe(_ROOM_BYTES)
         fields = exact_fields(spec, fields_of_classes(spec))
+        language = language_of(spec)
         for sink in spec.sinks:
-            built = build_sink(sink, spec.folder)
+            with speaking(language):
+                built = build_sink(sink, spec.folder)
             if former:
                 built.adopt(former, str(root.identity))
             built.check(str(root.identity))

@@ -10,6 +10,7 @@ from typing import Any
 
 from millwheel.adapters.processes.address import EMBEDDED
 from millwheel.adapters.spaces.root_address import in_bucket
+from millwheel.connect.own_functions import language_of, speaking
 from millwheel.connect.sinks import build_sink
 from millwheel.connect.sinks.base import Sink
 from millwheel.control.roots.afresh import refuse_foreign
@@ -57,17 +58,20 @@ def begin_afresh(
 def _sinks(root: Root, spec: PipelineSpec) -> Iterator[tuple[str, Sink]]:
     """The sinks of the former pipeline, if it can still be read, and those of the new one: each
     target once."""
-    specs = [spec]
+    specs = [(spec, language_of(spec))]
     with suppress(MillwheelError):  # its code may be what was corrected
-        specs.insert(0, load_shipped(str(root.path)))
+        former = load_shipped(str(root.path))
+        specs.insert(0, (former, language_of(former)))
     seen: list[Any] = []
-    for each in specs:
+    for each, language in specs:
         for sink in each.sinks:
             target = (sink.kind, dict(sink.options))
             if target not in seen:
                 seen.append(target)
                 with suppress(ValueError):
-                    yield f"sinks.{sink.stream}.{sink.kind}", build_sink(sink, each.folder)
+                    with speaking(language):
+                        built = build_sink(sink, each.folder)
+                    yield f"sinks.{sink.stream}.{sink.kind}", built
 
 
 def _needed(spec: PipelineSpec) -> Iterator[Path]:

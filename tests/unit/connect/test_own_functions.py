@@ -8,10 +8,18 @@ from typing import Any
 
 import pytest
 
-from millwheel.connect.own_functions import language_of, named_alone, own_function
+from millwheel.connect.own_functions import (
+    language_of,
+    named_alone,
+    own_function,
+    speaking,
+    spoken,
+)
+from millwheel.connect.sinks import build_sink
+from millwheel.connect.sinks.base import SinkBatch, SinkRecord
 from millwheel.core.expressions.declared import MOST_ARGUMENTS
 from millwheel.core.expressions.language import BUILT_IN
-from millwheel.core.pipeline.spec import PipelineSpec
+from millwheel.core.pipeline.spec import PipelineSpec, SinkSpec
 from millwheel.errors import CorruptionError, InvariantError, PipelineError, RecordError
 
 
@@ -85,6 +93,23 @@ def test_two_pipelines_of_a_process_have_functions_of_their_own(tmp_path: Path) 
         (folder / "mine.py").write_text(f"def times(n): return n * {number}\n")
         languages.append(language_of(spec_of(folder, times="mine:times")))
     assert [each.compile("times(n)").evaluate({"n": 5}) for each in languages] == [10, 15]
+
+
+def test_sinks_are_built_and_opened_in_the_language_of_their_pipeline(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("def twice(n): return n * 2\n")
+    options = {"path": "out", "partition_by": [{"d": "twice(n)"}]}
+    spec = SinkSpec("out", "files", options)
+    language = language_of(spec_of(tmp_path, twice="mine:twice"))
+    with speaking(language):
+        sink = build_sink(spec, str(tmp_path))
+        sink.check("root")
+        writer = sink.open("out.0", 1)
+        assert spoken("twice(n)").evaluate({"n": 4}) == 8
+    committable = writer.prepare(SinkBatch(0, "1-0", [SinkRecord("k", {"n": 4}, 0)]))
+    writer.publish(committable)
+    assert [path.name for path in (tmp_path / "out").iterdir() if path.name[0] != "."] == ["d=8"]
+    with pytest.raises(ValueError, match=r"unknown function 'twice'"):
+        build_sink(spec, str(tmp_path))
 
 
 def test_names_alone_load_nothing(tmp_path: Path) -> None:

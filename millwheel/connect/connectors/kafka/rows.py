@@ -12,10 +12,10 @@ from millwheel.connect.connectors.kafka.sink_options import KafkaSinkOptions
 from millwheel.connect.formats.base import MessageEncoder
 from millwheel.connect.formats.debezium import DebeziumRows
 from millwheel.connect.formats.json_rows import json_lines
+from millwheel.connect.own_functions import spoken
 from millwheel.connect.sinks.base import Refused, SinkRecord
 from millwheel.connect.sinks.changes import Mode, change_rows
 from millwheel.connect.sinks.rows import rows_of
-from millwheel.core.expressions.language import compile_expression
 from millwheel.core.formats.codec import tuple_key
 from millwheel.core.tracing.contexts import TRACEPARENT, TRACESTATE, TraceContext
 from millwheel.core.windows.panes import Retraction, as_retraction
@@ -284,4 +284,4 @@ def _readable(value: bytes | None) -> Any:
 
 
 def _evaluator(text: str | None) -> Callable[[Any], Any] | None:
-    return None if text is None else compile_expression(text).evaluate
+    return None if text is None else spoken(text).evaluate

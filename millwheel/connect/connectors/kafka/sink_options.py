@@ -11,9 +11,9 @@ from millwheel.connect.connectors.kafka.client import check_config
 from millwheel.connect.formats.choice import MESSAGE_FORMATS
 from millwheel.connect.formats.options import FORMS, DebeziumOptions, Format, Given, read_format
 from millwheel.connect.options import Option
+from millwheel.connect.own_functions import spoken
 from millwheel.connect.sinks.base import flush_us
 from millwheel.connect.sinks.changes import MODES, Mode
-from millwheel.core.expressions.language import compile_expression
 
 EXACTLY_ONCE, AT_LEAST_ONCE = "exactly_once", "at_least_once"
 
@@ -119,7 +119,7 @@ class KafkaSinkOptions(msgspec.Struct, frozen=True):
             )
         for name, text in self._expressions():
             try:
-                compile_expression(text)
+                spoken(text)
             except ValueError as ex:
                 raise ValueError(f"option {name!r}: {ex}") from ex
 

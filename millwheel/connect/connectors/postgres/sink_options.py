@@ -11,9 +11,9 @@ import msgspec
 from millwheel.connect.common_options import Flush, Mark, WithKey, WithTimestamp
 from millwheel.connect.connectors.postgres.table import parts_of
 from millwheel.connect.options import Option
+from millwheel.connect.own_functions import spoken
 from millwheel.connect.sinks.base import flush_us
 from millwheel.connect.sinks.changes import MODES, Mode
-from millwheel.core.expressions.language import compile_expression
 
 _TYPE = re.compile(r"[A-Za-z_][A-Za-z0-9_ .]*(\(\d+(, *\d+)?\))?[a-z ]*(\[\])*")
 
@@ -118,7 +118,7 @@ class PostgresSinkOptions(msgspec.Struct, frozen=True):
             )
         for column, text in self.columns.items():
             try:
-                compile_expression(text)
+                spoken(text)
             except ValueError as ex:
                 raise ValueError(f"option 'columns': {column}: {ex}") from ex
         for column, kind in self.create.items():

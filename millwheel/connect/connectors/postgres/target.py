@@ -21,7 +21,7 @@ from millwheel.connect.connectors.external.target import (
 from millwheel.connect.connectors.postgres import client, errors
 from millwheel.connect.connectors.postgres.sink_options import PostgresSinkOptions, identity_of
 from millwheel.connect.connectors.postgres.table import look_at, quoted
-from millwheel.connect.connectors.postgres.writing.rows import RowMaker, TextRow
+from millwheel.connect.connectors.postgres.writing.rows import RowMaker, TextRow, evaluators
 from millwheel.connect.connectors.postgres.writing.statements import TableWriter
 from millwheel.connect.sinks.base import SinkRecord
 from millwheel.core.model.lease import Lease
@@ -38,6 +38,7 @@ class PostgresTarget(ExternalTarget):
         self._batches = quoted(options.batches_table).replace("%", "%%")
         self._psycopg = client.library()
         self._connection: Any = None
+        self._evaluate = evaluators(options)
         self._maker: RowMaker | None = None
         self._writer: TableWriter | None = None
 
@@ -158,7 +159,7 @@ class PostgresTarget(ExternalTarget):
             table = look_at(connection, self._options.table)
             if table is None:
                 raise SetupError(f"{self._where} has no table {self._options.table} any more")
-            self._maker = RowMaker(self._options, table)
+            self._maker = RowMaker(self._options, table, self._evaluate)
             self._writer = TableWriter(table, identity_of(self._options))
         return self._maker, self._writer
 

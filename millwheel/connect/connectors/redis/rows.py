@@ -16,8 +16,8 @@ from millwheel.connect.connectors.external.changes import (
 )
 from millwheel.connect.connectors.redis.sink_options import WINDOW, RedisKind, RedisSinkOptions
 from millwheel.connect.connectors.redis.templates import template
+from millwheel.connect.own_functions import spoken
 from millwheel.connect.sinks.base import SinkRecord, flush_us
-from millwheel.core.expressions.language import compile_expression
 from millwheel.errors import RecordError
 
 _START, _END = "window_start", "window_end"
@@ -50,8 +50,8 @@ class RedisRows:
         self._kind = RedisKind(options.kind)
         self._key = template(options.key)
         self._member = None if options.member is None else template(options.member)
-        self._value = None if options.value is None else compile_expression(options.value).evaluate
-        self._score = None if options.score is None else compile_expression(options.score).evaluate
+        self._value = None if options.value is None else spoken(options.value).evaluate
+        self._score = None if options.score is None else spoken(options.score).evaluate
         self._fields = options.fields
         self._expire = options.expire
         self._expire_ms = (

@@ -11,8 +11,8 @@ from millwheel.connect.common_options import Flush
 from millwheel.connect.connectors.redis.client import check_url
 from millwheel.connect.connectors.redis.templates import template
 from millwheel.connect.options import Option
+from millwheel.connect.own_functions import spoken
 from millwheel.connect.sinks.base import flush_us
-from millwheel.core.expressions.language import compile_expression
 
 WINDOW = "window"
 
@@ -119,8 +119,8 @@ class RedisSinkOptions(msgspec.Struct, frozen=True):
         for name, text, read in (
             ("key", self.key, template),
             ("member", self.member, template),
-            ("value", self.value, compile_expression),
-            ("score", self.score, compile_expression),
+            ("value", self.value, spoken),
+            ("score", self.score, spoken),
         ):
             try:
                 if text is not None:

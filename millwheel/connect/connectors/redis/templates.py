@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from millwheel.core.expressions.language import compile_expression
+from millwheel.connect.own_functions import spoken
 from millwheel.errors import RecordError
 
 _PART = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
@@ -57,7 +57,7 @@ def template(text: str) -> Template:
             )
         else:
             literal += part.group()[0]
-    reads = tuple(compile_expression(each).evaluate for each in expressions)
+    reads = tuple(spoken(each).evaluate for each in expressions)
     return Template(text, tuple(expressions), (*literals, literal + text[end:]), reads)
 
 

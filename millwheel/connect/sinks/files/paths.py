@@ -12,9 +12,9 @@ from urllib.parse import quote
 
 import numpy as np
 
+from millwheel.connect.own_functions import spoken
 from millwheel.connect.sinks.base import SinkRecord
 from millwheel.core.columns.batch import ColumnBatch
-from millwheel.core.expressions.language import compile_expression
 from millwheel.core.lazy_polars import pl
 from millwheel.errors import RecordError
 
@@ -120,7 +120,7 @@ def _level(part: str | dict[str, str]) -> _Level:
     call = _CALL.fullmatch(text.strip())
     inner = text if call is None else call.group(2)
     try:
-        expression = compile_expression(inner)
+        expression = spoken(inner)
     except ValueError as ex:
         raise ValueError(f"option 'partition_by': {text}: {ex}") from None
     if not name and call is None and not expression.is_field:

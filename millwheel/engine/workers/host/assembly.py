@@ -14,7 +14,7 @@ from millwheel.connect.connectors.external.absence import BackOff, absence_of
 from millwheel.connect.connectors.lookups import lookup_of
 from millwheel.connect.lookups.base import Lookup
 from millwheel.connect.lookups.cache import AnswerCache
-from millwheel.connect.own_functions import language_of
+from millwheel.connect.own_functions import language_of, speaking
 from millwheel.connect.python_objects import load_object
 from millwheel.connect.sinks.adapted import as_writer
 from millwheel.connect.sinks.base import Sink
@@ -253,7 +253,8 @@ class Assembly:
             if stream.source is not None and stream.source.kind != "injection":
                 self._sources.built(stream).warm_up()
         for sink in self.spec.sinks:
-            self._outside.sink(sink, self.spec.folder)
+            with speaking(self._language):
+                self._outside.sink(sink, self.spec.folder)
         self.warm_up_plans()
 
     def warm_up_plans(self) -> None:
@@ -499,14 +500,16 @@ class Assembly:
 
     def _shows_at_once(self, node: Node) -> bool:
         """Whether it is a sink whose cuts are visible before they are committed."""
-        return (
-            node.sink is not None and self._outside.sink(node.sink, self.spec.folder).shows_at_once
-        )
+        if node.sink is None:
+            return False
+        with speaking(self._language):
+            return self._outside.sink(node.sink, self.spec.folder).shows_at_once
 
     def _sink(self, spec: SinkSpec, shard_parts: _ShardParts) -> Operator:
-        sink = self._outside.sink(spec, self.spec.folder)
         token = shard_parts.entry.token
-        writer = as_writer(sink.open(shard_parts.entry.shard, token))
+        with speaking(self._language):
+            sink = self._outside.sink(spec, self.spec.folder)
+            writer = as_writer(sink.open(shard_parts.entry.shard, token))
         if sink.keeps_latest:
             table = Table(spec.key.kind is KeyKind.RECORD, shard_parts.shard.meta.watermark)
             return UpsertOperator(

@@ -12,6 +12,7 @@ import msgspec
 
 from millwheel.adapters.secret_values import unrevealed
 from millwheel.api import Computation, sets_timers, takes_batches
+from millwheel.connect.own_functions import speaking
 from millwheel.connect.python_objects import OBJECT_NAME, load_object
 from millwheel.core.aggregates.functions import make_aggregator
 from millwheel.core.machines.specs import machine_from_spec
@@ -109,7 +110,8 @@ class CodeChecks:
         from millwheel.connect.sinks import build_sink
 
         plain = replace(sink, options=unrevealed(sink.options))
-        built_sink = self._build(kind, lambda: self._told(build_sink, plain))
+        with speaking(self._reader.language):
+            built_sink = self._build(kind, lambda: build_sink(plain, self._spec.folder))
         if built_sink is not None and built_sink.replaces_rows:
             self.replacing[sink.stream] = kind.name
         if built_sink is not None and sink.stream in retracting_streams(self._spec):
@@ -117,20 +119,6 @@ class CodeChecks:
                 self._reader.bad(
                     kind.node, f"the stream {sink.stream!r} carries retractions, {_CANNOT_RETRACT}"
                 )
-
-    def _told(self, build: Callable[[SinkSpec, str], Any], sink: SinkSpec) -> Any:
-        """The sink. Raises ValueError also about functions of the user's, which sinks lack."""
-        try:
-            return build(sink, self._spec.folder)
-        except ValueError as ex:
-            for name in self._spec.functions:
-                if f"unknown function {name!r}" in str(ex):
-                    raise ValueError(
-                        f"{str(ex).partition(': ')[0]}: {name}() is a function of yours, which"
-                        " sinks do not have; compute the field in a computation before, for"
-                        f" example map: {{…, x: {name}(…)}}"
-                    ) from None
-            raise
 
     def _build(self, kind: Kind, make: Callable[[], Any]) -> Any:
         if self._reader.problems.concerns(kind.node.path):

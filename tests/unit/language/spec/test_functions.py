@@ -97,8 +97,8 @@ def test_they_are_called_in_keys_conditions_aggregates_steps_and_branches(
         ("rating(price) == 3", "rating() == 3", "rating() takes 1 to 2 arguments, not 0"),
         (
             "kept: stdout",
-            'kept: {files: {path: o, partition_by: "{rating(price)}"}}',
-            "rating() is a function of yours, which sinks do not have; compute the field",
+            "kept: {files: {path: o, partition_by: [{g: rating()}]}}",
+            "option 'partition_by': rating(): column 1: rating() takes 1 to 2 arguments, not 0",
         ),
     ],
 )
@@ -107,6 +107,15 @@ def test_mistakes_are_told_before_a_run(
 ) -> None:
     text = PIPELINE.replace("FIELDS", "").replace(before, after, 1)
     assert why in "\n".join(problems(text))
+
+
+def test_sinks_call_them_too(problems: Any, scored: Path) -> None:
+    sinks = "{files: {path: o, partition_by: [{grade: 'rating(price, country)'}]}}"
+    kafka = "{kafka: {brokers: 'k:9092', topic: t, key: 'str(rating(price))'}}"
+    text = PIPELINE.replace("FIELDS", "")
+    text = text.replace("kept: stdout", f"kept: {sinks}").replace("made: stdout", f"made: {kafka}")
+    (scored / "sunk.yaml").write_text(text)
+    assert len(load_pipeline(scored / "sunk.yaml").sinks) == 5
 
 
 def test_a_question_of_a_pipeline_has_none(problems: Any, scored: Path) -> None:

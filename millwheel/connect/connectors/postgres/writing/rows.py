@@ -11,10 +11,10 @@ from millwheel.connect.connectors.postgres.sink_options import PostgresSinkOptio
 from millwheel.connect.connectors.postgres.table import DatabaseTable, TableColumn
 from millwheel.connect.connectors.postgres.writing.values import text_of
 from millwheel.connect.options import did_you_mean
+from millwheel.connect.own_functions import spoken
 from millwheel.connect.sinks.base import SinkRecord
 from millwheel.connect.sinks.changes import Mode, without
 from millwheel.connect.sinks.rows import rows_of
-from millwheel.core.expressions.language import compile_expression
 from millwheel.errors import RecordError
 
 OF_WINDOWS = frozenset({"window_start", "window_end"})
@@ -33,17 +33,26 @@ class TextRow:
     identity: tuple[str | None, ...]
 
 
+Evaluators = Mapping[str, Callable[[Any], Any]]
+"""Of each column that has one, what computes its value."""
+
+
+def evaluators(options: PostgresSinkOptions) -> Evaluators:
+    """The expressions of the columns."""
+    return {column: spoken(text).evaluate for column, text in options.columns.items()}
+
+
 class RowMaker:
     """From the records of a batch to rows of a table."""
 
-    def __init__(self, options: PostgresSinkOptions, table: DatabaseTable) -> None:
+    def __init__(
+        self, options: PostgresSinkOptions, table: DatabaseTable, evaluate: Evaluators
+    ) -> None:
         self._options = options
         self._table = table
         self._mode = Mode(options.mode)
         self._by = tuple(identity_of(options))
-        self._evaluate: Mapping[str, Callable[[Any], Any]] = {
-            column: compile_expression(text).evaluate for column, text in options.columns.items()
-        }
+        self._evaluate = evaluate
 
     def rows(self, records: Sequence[SinkRecord]) -> tuple[list[TextRow], dict[int, str]]:
         """The rows in the order of the records, and the errors of records that cannot be rows, by

@@ -7,7 +7,7 @@ import msgspec
 from millwheel import Retraction
 from millwheel.connect.connectors.postgres.sink_options import PostgresSinkOptions
 from millwheel.connect.connectors.postgres.table import DatabaseTable, TableColumn
-from millwheel.connect.connectors.postgres.writing.rows import RowMaker
+from millwheel.connect.connectors.postgres.writing.rows import RowMaker, evaluators
 from millwheel.connect.sinks.base import SinkRecord
 
 TABLE = DatabaseTable(
@@ -22,7 +22,8 @@ TABLE = DatabaseTable(
 
 def made(values: list[Any], **options: Any) -> tuple[list[Any], dict[int, str]]:
     given = {"dsn": "host=db", "table": "ctr", **options}
-    maker = RowMaker(msgspec.convert(given, PostgresSinkOptions), TABLE)
+    options = msgspec.convert(given, PostgresSinkOptions)
+    maker = RowMaker(options, TABLE, evaluators(options))
     rows, wrong = maker.rows([SinkRecord(9, value, 77) for value in values])
     return [(dict(zip(row.names, row.values, strict=True)), row.back) for row in rows], wrong
 
