@@ -44,12 +44,12 @@ class Order:
             return None
         return check_ordered(function, value, self.text)
 
-    def place(self, value: Any) -> Any:
+    def sort_key(self, value: Any) -> Any:
         """What is less the earlier a checked value comes."""
         if value is None:
             return (0,) if self.nulls == "first" else (2,)
-        place = _Descending(rank(value)) if self.descending else rank(value)
-        return (1, place) if self.nulls else place
+        key = _Descending(rank(value)) if self.descending else rank(value)
+        return (1, key) if self.nulls else key
 
 
 def order_of(text: str) -> Order:
@@ -181,7 +181,7 @@ class ChosenRows(Aggregator[list[Entry]]):
     def sort_key(self, entry: Entry) -> tuple[Any, ...]:
         """What is less the earlier an entry comes."""
         values, timestamp, row = entry
-        parts = (order.place(value) for value, order in zip(values, self._orders, strict=True))
+        parts = (order.sort_key(value) for value, order in zip(values, self._orders, strict=True))
         return (*parts, -timestamp if self._latest else timestamp, _Bytes(row))
 
 
