@@ -174,8 +174,9 @@ def _facets(spec: ComputationSpec, pipeline: PipelineSpec) -> dict[str, Any]:
         case RegularJoinSpec() | IntervalJoinSpec() as work:
             return {"pairing": [[each.stream for each in spec.inputs], msgspec.to_builtins(work)]}
         case OverSpec() as work:
-            options = {"by_rows": work.by_rows, "size": work.size, "ttl_us": work.ttl_us}
-            return {"pairing": [options, work.condition], "aggregates": aggregates}
+            # Records lie in state with the number of their stream, and what each aggregate reads.
+            names = [each.stream for each in spec.inputs]
+            return {"pairing": [names, msgspec.to_builtins(work)]}
         case TopSpec() as work:
             # Only where rows are taken back, all of them are kept.
             every = takes_retractions(spec, pipeline)

@@ -84,8 +84,8 @@ class Lookback:
         return self._aggregation.add_many(acc, prepared, times)
 
     def _add(self, rows: Sequence[LookbackRow]) -> None:
-        for at, prepared in rows:
-            self._tail = self._aggregation.add_many(self._tail, [prepared], [at])
+        times, prepared = zip(*rows, strict=True)
+        self._tail = self._aggregation.add_many(self._tail, prepared, times)
         self._new += rows
         self._count += len(rows)
 

@@ -32,6 +32,7 @@ from millwheel.core.pipeline.work import (
     DeduplicateSpec,
     DictionarySpec,
     EnrichSpec,
+    OverSpec,
     SlicesSpec,
     StepKind,
     StepSpec,
@@ -598,3 +599,31 @@ def test_a_table_is_not_held_whole_where_its_rows_are_state_nor_the_other_way_ro
         assert worst(compare(before, after)) is REFUSED
     assert worst(compare(held, enriched(BroadcastSpec(2_000)))) is FREE
     assert worst(compare(divided, enriched(None))) is FREE
+
+
+def looking_back(**settings: Any) -> Blueprint:
+    aggregates = (AggregateSpec("mean", "mean", "price"),)
+    options = {"by_rows": True, "size": 10, "aggregates": aggregates, **settings}
+    inputs = (InputSpec("orders", KeySpec(KeyKind.FIELD, ("seller",))),)
+    computation = ComputationSpec("last", inputs, ("last",), OverSpec(**options))
+    orders = StreamSpec("orders", SourceSpec("files"))
+    return blueprint_of(PipelineSpec("p", (orders,), (computation,), (), "/nowhere"))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"size": 11},
+        {"size": None},
+        {"by_rows": False},
+        {"ttl_us": 5},
+        {"aggregates": (AggregateSpec("most", "max", "price"),)},
+    ],
+)
+def test_what_is_kept_for_look_backs_has_the_form_of_their_settings(
+    settings: dict[str, Any],
+) -> None:
+    [found] = compare(looking_back(), looking_back(**settings))
+    assert found.verdict is REFUSED
+    assert not found.correctable
+    assert compare(looking_back(), looking_back()) == []

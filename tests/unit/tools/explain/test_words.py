@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from millwheel.core.pipeline.spec import KeyKind, KeySpec, SourceSpec, StreamSpec
-from millwheel.core.pipeline.work import BoundSpec, IntervalJoinSpec, RegularJoinKind
+from millwheel.core.pipeline.work import BoundSpec, IntervalJoinSpec, OverSpec, RegularJoinKind
 from millwheel.language.spec import load_pipeline
 from millwheel.tools.explain.picture import Arrow, picture_of
 from millwheel.tools.explain.words import key_text, types_texts, work_texts
@@ -97,3 +97,19 @@ def test_a_join_within_an_interval_tells_its_bounds(
         *bounds,
         "keeps a record until the watermark has passed the last partner that it may have",
     ]
+
+
+@pytest.mark.parametrize(
+    ("work", "said"),
+    [
+        (OverSpec(by_rows=True, size=10), ["the 9 records of the key before it"]),
+        (OverSpec(by_rows=False, size=60_000_000), ["those of the key in the 1m before it"]),
+        (
+            OverSpec(by_rows=True, size=None, ttl_us=1_000_000),
+            ["all records of the key before it", "a key without a record for 1s begins anew"],
+        ),
+    ],
+)
+def test_a_look_back_tells_its_size(work: OverSpec, said: list[str]) -> None:
+    head = "each record in order of time, with aggregates of itself and "
+    assert [*work_texts(work)] == [head + said[0], *said[1:]]

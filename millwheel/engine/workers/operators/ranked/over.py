@@ -70,6 +70,18 @@ class PastRow(Certain, array_like=True):
     size: int
 
 
+class OverRows(Certain, array_like=True):
+    """Those of a segment, in the order of their times."""
+
+    rows: list[OverRow]
+
+
+class PastRows(Certain, array_like=True):
+    """Those of a block, in the order in which they were taken."""
+
+    rows: list[PastRow]
+
+
 class WaitingRows(Certain, array_like=True):
     """What is known of records that wait without reading them: the time of the first one that
     does, and how many of them have come."""
@@ -115,8 +127,8 @@ class Over(Computation):
     """See the head of this file."""
 
     group: ValueState[OverGroup] = ValueState(OverGroup)
-    later: MapState[int, list[OverRow]] = MapState(int, list[OverRow])
-    past: MapState[int, list[PastRow]] = MapState(int, list[PastRow])
+    later: MapState[int, OverRows] = MapState(int, OverRows)
+    past: MapState[int, PastRows] = MapState(int, PastRows)
     sums: MapState[int, bytes] = MapState(int, bytes)
 
     def __init__(
@@ -254,7 +266,7 @@ class Over(Computation):
         for number, segment in list(own.segments.items()):
             if not is_behind(segment.first, watermark):
                 continue
-            rows = self.later[number]
+            rows = self.later[number].rows
             start = segment.taken
             while segment.taken < segment.count and is_behind(rows[segment.taken].at, watermark):
                 segment.taken += 1
@@ -272,7 +284,7 @@ class Over(Computation):
         own.waiting = []
         for part in _parts(rows, [len(row.data) for row in rows], _SEGMENT):
             own.segments[own.number] = WaitingRows(part[0].at, 0, len(part))
-            self.later[own.number] = part
+            self.later[own.number] = OverRows(part)
             own.number += 1
 
     def _keep(self, own: OverGroup, rows: Sequence[tuple[int, OverRow]], dropped: int) -> None:
@@ -306,7 +318,7 @@ class Over(Computation):
             self._aggregation.create(), list(map(_prepared, rows)), list(map(_time_of, rows))
         )
         own.blocks[own.number] = PastBlock(len(rows), rows[0].at, rows[-1].at)
-        self.past[own.number] = rows
+        self.past[own.number] = PastRows(rows)
         self.sums[own.number] = WHOLE.encode(acc)
         own.number += 1
 
@@ -345,7 +357,7 @@ class _Kept:
         self.count, self.first, self.last = known.count, known.first, known.last
 
     def rows(self) -> list[LookbackRow]:
-        return [(row.at, _prepared(row)) for row in self._over.past[self._number]]
+        return [(row.at, _prepared(row)) for row in self._over.past[self._number].rows]
 
     def acc(self) -> Any:
         return WHOLE.decode(self._over.sums[self._number])
