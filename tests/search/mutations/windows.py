@@ -284,7 +284,7 @@ def late_records_get_into_columns_that_are_made() -> Context:
 
 
 @mistake(
-    within=15, features="columns count_distinct_in_columns", variants="reference together", first=11
+    within=15, features="columns count_distinct_in_columns", variants="reference together", first=26
 )
 def values_in_columns_that_count_once_for_each_bundle() -> Context:
     """A list of different values has one twice that came in two bundles. (``count_distinct`` in
@@ -292,7 +292,7 @@ def values_in_columns_that_count_once_for_each_bundle() -> Context:
     return replaced(Distincts, "merged", lambda self: [pl.col(self._column).explode().drop_nulls()])
 
 
-@mistake(within=10, features="session_window aggregate windowed", variants="divided", first=21)
+@mistake(within=10, features="session_window aggregate windowed", variants="divided", first=86)
 def pieces_of_sessions_hold_their_ends() -> Context:
     """A piece of a divided session holds the watermark at its end, and not at its first record."""
     right = TriggeredMachine._output_at
