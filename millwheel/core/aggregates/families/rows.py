@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from millwheel.core.aggregates.base import AggregateFunction, Aggregator
+from millwheel.core.aggregates.base import AggregateFunction, Aggregator, wrong
 from millwheel.core.aggregates.families.choice import check_ordered, rank
 from millwheel.core.aggregates.plain_data import copied
 from millwheel.errors import RecordError
@@ -142,9 +142,9 @@ class ChosenRows(Aggregator[list[Entry]]):
         for value, order in zip(values, self._orders, strict=True):
             if value is None and not order.nulls:
                 way = " desc" if order.descending else ""
+                why = wrong(self._function, order.text, value, "a number or text")
                 raise RecordError(
-                    f"{self._function}: {order.text!r} is null, which has no place in the order;"
-                    f" write {order.text + way + ' nulls last'!r} (or first)"
+                    f"{why}; {order.text + way + ' nulls last'!r} (or first) gives nulls a place"
                 )
 
     def create(self) -> list[Entry]:

@@ -119,7 +119,7 @@ def test_equal_content_changes_nothing_whatever_the_order_of_its_fields() -> Non
 
 def test_what_has_no_place_in_an_order_is_said() -> None:
     order = ranking(TopSpec(("n",), 2, "place"))
-    with pytest.raises(RecordError, match="top: 'n' is null, which has no place in the order"):
+    with pytest.raises(RecordError, match="top of field 'n' needs a number or text, not NoneType"):
         order.added([], [Record("k", {"n": None}, 5, "s")])
     with pytest.raises(RecordError, match="no field 'n'"):
         order.added([], [Record("k", {"m": 1}, 5, "s")])

@@ -149,7 +149,7 @@ def test_a_value_without_a_place_in_the_order_is_an_error_of_the_record(
 
 def test_a_null_without_a_place_says_how_to_give_it_one() -> None:
     aggregation = compile_aggregation([SPECS[4]], compile_expression)
-    with pytest.raises(RecordError, match=r"'b' is null.* write 'b desc nulls last'"):
+    with pytest.raises(RecordError, match=r"'b desc nulls last' \(or first\) gives nulls"):
         aggregation.prepare({"a": 1, "b": None})
 
 

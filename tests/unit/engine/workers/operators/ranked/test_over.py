@@ -204,8 +204,8 @@ def test_an_aggregate_takes_the_place_of_a_field_of_its_name(tmp_path: Path) -> 
 @pytest.mark.parametrize("lookback", ["{rows: 3}", "{range: 4us}", "{rows: all}"])
 def test_crashes_change_nothing_of_results(tmp_path: Path, lookback: str) -> None:
     draw = random.Random(7)
-    rows = [sale(draw.randrange(3), at + draw.randrange(4), draw.randrange(9)) for at in range(40)]
-    assert_survives_crashes(written(tmp_path, lookback), {"sales": rows}, every=10)
+    rows = [sale(draw.randrange(3), at + draw.randrange(4), draw.randrange(9)) for at in range(24)]
+    assert_survives_crashes(written(tmp_path, lookback), {"sales": rows}, every=7)
 
 
 @pytest.mark.parametrize(("one", "other"), [(0, 1), (9, 6), (10, 6), (300, 70_000), (3, 70_000)])

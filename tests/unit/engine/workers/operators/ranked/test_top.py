@@ -98,8 +98,8 @@ def test_a_record_without_a_place_is_a_dead_letter_alone(tmp_path: Path) -> None
 @pytest.mark.parametrize("computations", [LAST, TOP, PLACES, OF_TOPS])
 def test_crashes_change_nothing_of_the_rows(tmp_path: Path, computations: str) -> None:
     draw = random.Random(7)
-    rows = [bid(draw.randrange(3), draw.randrange(50), draw.randrange(9)) for _ in range(30)]
-    assert_survives_crashes(written(tmp_path, computations), {"bids": rows}, every=10)
+    rows = [bid(draw.randrange(3), draw.randrange(50), draw.randrange(9)) for _ in range(20)]
+    assert_survives_crashes(written(tmp_path, computations), {"bids": rows}, every=7)
 
 
 def test_by_time_nothing_can_be_chosen_of_a_change_log(tmp_path: Path) -> None:
