@@ -249,6 +249,19 @@ class RegularJoinKind(Enum):
     ANTI = "anti"
     """No pairs: those that have none."""
 
+    @property
+    def in_pairs(self) -> bool:
+        """Whether there are pairs in the result; else it has rows of the first stream alone."""
+        return self not in (RegularJoinKind.SEMI, RegularJoinKind.ANTI)
+
+    @property
+    def without_partner(self) -> tuple[bool, bool]:
+        """Whether rows of the first and of the second stream are in the result while they have no
+        partner."""
+        both = RegularJoinKind.OUTER
+        first = self in (RegularJoinKind.LEFT, RegularJoinKind.ANTI, both)
+        return first, self in (RegularJoinKind.RIGHT, both)
+
 
 @dataclass(frozen=True, slots=True)
 class RegularJoinSpec:
@@ -262,7 +275,7 @@ class RegularJoinSpec:
     @property
     def takes_back(self) -> bool:
         """Whether its results change, also where its inputs do not."""
-        return self.kind not in (RegularJoinKind.INNER, RegularJoinKind.SEMI)
+        return any(self.kind.without_partner)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,6 @@ from millwheel.core.pipeline.work import (
     JoinSpec,
     LookupSpec,
     OverSpec,
-    RegularJoinKind,
     RegularJoinSpec,
     SlicesSpec,
     StepKind,
@@ -83,7 +82,7 @@ def _taken(computation: ComputationSpec, fields: Fields) -> tuple[str, ...] | No
     match computation.work:
         case EnrichSpec(stream=other):
             pass
-        case RegularJoinSpec(kind=kind) | IntervalJoinSpec(kind=kind) if _passes(kind):
+        case RegularJoinSpec(kind=kind) | IntervalJoinSpec(kind=kind) if not kind.in_pairs:
             other = computation.inputs[-1].stream
         case _:
             other = ""
@@ -91,11 +90,6 @@ def _taken(computation: ComputationSpec, fields: Fields) -> tuple[str, ...] | No
     if not streams or any(stream not in fields for stream in streams):
         return None
     return tuple(dict.fromkeys(name for stream in streams for name in fields[stream]))
-
-
-def _passes(kind: RegularJoinKind) -> bool:
-    """Whether a join passes on records of its first input, and makes no pairs."""
-    return kind in (RegularJoinKind.SEMI, RegularJoinKind.ANTI)
 
 
 def _made(
@@ -107,7 +101,7 @@ def _made(
         case JoinSpec():
             streams = [each.stream for each in computation.inputs]
             return (*key_names(computation.inputs), *WINDOW_FIELDS, *streams)
-        case RegularJoinSpec(kind=kind) | IntervalJoinSpec(kind=kind) if _passes(kind):
+        case RegularJoinSpec(kind=kind) | IntervalJoinSpec(kind=kind) if not kind.in_pairs:
             return input_fields
         case RegularJoinSpec() | IntervalJoinSpec():
             return (*key_names(computation.inputs), *(each.stream for each in computation.inputs))

@@ -88,13 +88,13 @@ def _reached(outputs: tuple[str, ...], spec: PipelineSpec) -> set[str]:
     while len(reached) > before:
         before = len(reached)
         for each in spec.computations:
-            if passes_on(each) and any(node_input.stream in reached for node_input in each.inputs):
+            if _passes_on(each) and any(node_input.stream in reached for node_input in each.inputs):
                 reached.update(each.outputs)
     return reached
 
 
-def passes_on(computation: ComputationSpec) -> bool:
-    """Whether what comes of a record depends on that record alone."""
+def _passes_on(computation: ComputationSpec) -> bool:
+    """Whether each record goes on by itself, be it with other fields or a partner."""
     return not isinstance(
         computation.work,
         CallbackSpec | WindowedSpec | SlicesSpec | DeduplicateSpec | OverSpec | TopSpec,

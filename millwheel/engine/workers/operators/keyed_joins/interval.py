@@ -37,15 +37,6 @@ _FEW_BYTES = 32 << 10
 """Bytes of them, likewise."""
 _SEGMENT_BYTES = 1 << 20
 """Of a segment: one is read whole."""
-_ALONE = {
-    RegularJoinKind.INNER: (False, False),
-    RegularJoinKind.LEFT: (True, False),
-    RegularJoinKind.RIGHT: (False, True),
-    RegularJoinKind.OUTER: (True, True),
-    RegularJoinKind.SEMI: (False, False),
-    RegularJoinKind.ANTI: (True, False),
-}
-"""Of which stream a record is a result if it finds no partner."""
 
 
 class NearRow(Certain, array_like=True):
@@ -104,8 +95,8 @@ class IntervalJoined(Computation):
     ) -> None:
         """``fields``: those that either stream declares, in their order."""
         self._kind = spec.kind
-        self._alone = _ALONE[spec.kind]
-        self._in_pairs = spec.kind not in (RegularJoinKind.SEMI, RegularJoinKind.ANTI)
+        self._alone = spec.kind.without_partner
+        self._in_pairs = spec.kind.in_pairs
         self._apart = (spec.before_us, spec.after_us), (spec.after_us, spec.before_us)
         self._names = tuple(each.stream for each in inputs)
         self._head = inputs[0].key.naming()

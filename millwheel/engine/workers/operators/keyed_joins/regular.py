@@ -73,15 +73,12 @@ def _with(met: bool) -> bool:
     return met
 
 
-_SHOWS: dict[RegularJoinKind, tuple[Shows, Shows]] = {
-    RegularJoinKind.INNER: (_never, _never),
-    RegularJoinKind.LEFT: (_without, _never),
-    RegularJoinKind.RIGHT: (_never, _without),
-    RegularJoinKind.OUTER: (_without, _without),
-    RegularJoinKind.SEMI: (_with, _never),
-    RegularJoinKind.ANTI: (_without, _never),
-}
-"""Of the rows of either stream."""
+def _showing(kind: RegularJoinKind) -> tuple[Shows, Shows]:
+    """Of the rows of either stream."""
+    if kind is RegularJoinKind.SEMI:
+        return _with, _never
+    first, second = (_without if alone else _never for alone in kind.without_partner)
+    return first, second
 
 
 class RegularJoined(Computation):
@@ -100,8 +97,8 @@ class RegularJoined(Computation):
         fields: Sequence[Sequence[str]] = ((), ()),
     ) -> None:
         """``fields``: those that either stream declares, in their order."""
-        self._shows = _SHOWS[spec.kind]
-        self._in_pairs = spec.kind not in (RegularJoinKind.SEMI, RegularJoinKind.ANTI)
+        self._shows = _showing(spec.kind)
+        self._in_pairs = spec.kind.in_pairs
         self._forgets = tuple(ttl is not None for ttl in spec.ttls_us)
         self._names = tuple(each.stream for each in inputs)
         self._head = inputs[0].key.naming()
