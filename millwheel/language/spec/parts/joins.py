@@ -72,7 +72,11 @@ def _read_broadcast(reader: NodeReader, node: YamlNode) -> BroadcastSpec | None:
     """Whether a table is held whole; ``true``, ``false`` or its limit."""
     if node.is_map:
         return BroadcastSpec(**{"limit_bytes": BROADCAST_BYTES, **_BROADCAST.read(reader, node)})
-    return BroadcastSpec(BROADCAST_BYTES) if Flag().read(reader, node) is True else None
+    if type(node.value) is not bool:
+        reader.bad(
+            node, f"must be true, false or a limit such as {{limit: 64MB}}, not {node.kind()}"
+        )
+    return BroadcastSpec(BROADCAST_BYTES) if node.value is True else None
 
 
 ENRICH = FilePart(

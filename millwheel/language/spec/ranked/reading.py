@@ -6,6 +6,7 @@ deduplicate: {keep: last}
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
@@ -27,6 +28,7 @@ from millwheel.language.spec.reading.reader import NodeReader
 
 _MOST = 1_000_000
 """The most rows of a key: they are written together at each change."""
+_WORDS_LEFT = re.compile(r"\s(asc|desc|nulls)(\s+\w+)?\s*$")
 _EXAMPLE = "{by: [price desc, at], k: 10}"
 
 
@@ -142,7 +144,20 @@ def read_top(reader: NodeReader, node: YamlNode | None) -> TopSpec | None:
     if node is None or not {"by", "k"} <= values.keys():
         return None
     compiled = [
-        reader.attempt(node.value["by"], partial(reader.language.compile, order_of(text).text))
-        for text in values["by"]
+        reader.attempt(node.value["by"], partial(_compiled, reader, text)) for text in values["by"]
     ]
     return TopSpec(**values) if compiled and None not in compiled else None
+
+
+def _compiled(reader: NodeReader, text: str) -> Any:
+    """The expression of an order. Raises ValueError where it is none."""
+    order = order_of(text)
+    try:
+        return reader.language.compile(order.text)
+    except ValueError as ex:
+        if not _WORDS_LEFT.search(order.text):
+            raise
+        raise ValueError(
+            f"{text!r} is no order: behind its expression stand asc or desc, and nulls first or"
+            " nulls last, such as 'price desc nulls last'"
+        ) from ex

@@ -195,7 +195,10 @@ OF_A_TOPIC = held("true").replace(
 @pytest.mark.parametrize(
     ("written", "expected"),
     [
-        (held("soon"), "enrich.broadcast"),
+        (
+            held("soon"),
+            "enrich.broadcast: must be true, false or a limit such as {limit: 64MB}, not 'soon'",
+        ),
         (held("{limits: 1MB}"), "enrich.broadcast.limits: unknown field"),
         (held("{limit: 3}"), "write a number and a unit, such as 64kB"),
         (held("{limit: 3B}"), "must lie between"),
