@@ -12,22 +12,13 @@ from typing import Any
 
 import pytest
 
-from tests.servers.kafka import Broker, need_kafka
+from tests.servers.kafka import Broker
 from tests.slow.kafka import produce
 from tests.slow.runs import EXAMPLES, Run
 
 pytestmark = pytest.mark.slow
 
 CHANGES, CUSTOMERS, COUNTRIES = 3_000, 200, ["de", "fr", "it"]
-
-
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    need_kafka()
-    made = Broker(tmp_path_factory.mktemp("kafka"))
-    made.start()
-    yield made
-    made.kill()
 
 
 def changes(table: dict[int, dict[str, Any]]) -> Iterator[tuple[int, Any, Any]]:

@@ -16,7 +16,7 @@ from millwheel.connect.connectors.kafka.source import build_kafka_source
 from millwheel.connect.sinks.base import SinkBatch, SinkRecord
 from millwheel.errors import ExhaustedError, SetupError, UnavailableError
 from tests.fakes.protobuf import FULL, write_descriptors
-from tests.servers.kafka import Broker, need_kafka
+from tests.servers.kafka import Broker
 from tests.servers.registry import RegistryServer, need_registry
 from tests.slow.kafka import drained, produce, source, values
 
@@ -32,15 +32,6 @@ NEW = {
     "fields": [*OLD["fields"], {"name": "page", "type": ["null", "string"], "default": None}],
 }
 OTHER = {**OLD, "fields": [{"name": "user", "type": "string"}]}
-
-
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    need_kafka()
-    made = Broker(tmp_path_factory.mktemp("kafka"))
-    made.start()
-    yield made
-    made.kill()
 
 
 @pytest.fixture(scope="module")

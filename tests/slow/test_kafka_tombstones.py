@@ -6,13 +6,12 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.servers.kafka import Broker, need_kafka
+from tests.servers.kafka import Broker
 from tests.slow.kafka import produce
 from tests.slow.runs import Run
 
@@ -43,15 +42,6 @@ sinks:
   of: {files: {path: "${output}/of", format: jsonl}}
 """
 Row = dict[str, Any]
-
-
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    need_kafka()
-    made = Broker(tmp_path_factory.mktemp("kafka"))
-    made.start()
-    yield made
-    made.kill()
 
 
 def rows(folder: Path) -> list[Row]:
