@@ -97,7 +97,7 @@ def own_function(name: str, function: Any, returns: str = "") -> OwnFunction:
     least, most = _arity(function)
     columns: Callable[..., Any] | None = None
     if returns:
-        from millwheel.connect.vectorized import ArrayFunction
+        from millwheel.connect.array_functions import ArrayFunction
 
         arrays = ArrayFunction(name, function, returns, passes)
         columns, function = arrays.of_columns, arrays.of_one

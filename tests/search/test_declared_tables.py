@@ -18,7 +18,7 @@ from millwheel import as_retraction
 from millwheel.core.model.watermark import ReadFirst
 from millwheel.core.ranked import latest
 from millwheel.engine.workers.operators import joined
-from millwheel.engine.workers.operators.broadcast import enriching
+from millwheel.engine.workers.operators.broadcast import enrichment
 from millwheel.engine.workers.operators.broadcast.table import HeldTable
 from millwheel.testing import PipelineHarness
 from tests.search.mistakes import replaced
@@ -255,8 +255,8 @@ def partitions_of_a_held_table_come_as_they_like() -> AbstractContextManager[Non
 
 
 def what_is_taken_back_of_a_held_table_has_no_row() -> AbstractContextManager[None]:
-    right = enriching.retracted
-    return replaced(enriching, "retracted", lambda row: right({**row, "sides": None}))
+    right = enrichment.retracted
+    return replaced(enrichment, "retracted", lambda row: right({**row, "sides": None}))
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from millwheel.connect.vectorized import ArrayFunction
+from millwheel.connect.array_functions import ArrayFunction
 from millwheel.core.columns import arrays
 from millwheel.core.columns.plan import ColumnPlan
 from millwheel.core.columns.stateless.stages import ColumnStep

@@ -9,7 +9,7 @@ from typing import Any
 from millwheel.core.model.names import ChannelName
 from millwheel.core.model.watermark import ReadFirst
 from millwheel.engine.workers.delivery.combining import whole
-from millwheel.engine.workers.operators.broadcast.enriching import BroadcastOperator
+from millwheel.engine.workers.operators.broadcast.enrichment import BroadcastOperator
 from millwheel.engine.workers.sources.combining import Combine
 from millwheel.engine.workers.sources.partition import Part
 from millwheel.engine.workers.sources.sorting import Sorting

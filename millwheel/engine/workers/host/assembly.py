@@ -76,7 +76,7 @@ from millwheel.engine.workers.host.computation_objects import computation_of
 from millwheel.engine.workers.host.grouping import groupings_of
 from millwheel.engine.workers.host.source_maker import SourceFactories, SourceMaker
 from millwheel.engine.workers.operators.batch_callbacks import BatchOperator
-from millwheel.engine.workers.operators.broadcast.enriching import BroadcastOperator, EnrichedWhole
+from millwheel.engine.workers.operators.broadcast.enrichment import BroadcastOperator, EnrichedWhole
 from millwheel.engine.workers.operators.broadcast.table import HeldTable, key_bytes_of
 from millwheel.engine.workers.operators.callbacks import CallbackOperator
 from millwheel.engine.workers.operators.columns import ColumnOperator, warm_up
