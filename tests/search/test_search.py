@@ -38,6 +38,9 @@ SELDOM = (
     "as_of_arrival",
     "retracting session_window",
     "batches",
+    "fired_windows columns",
+    "fired_windows",
+    "large_numbers columns",
 )
 """What few seeds draw by themselves."""
 

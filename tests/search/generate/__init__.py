@@ -16,6 +16,7 @@ from tests.search.generate import pushes
 from tests.search.generate.computations import draw_computation
 from tests.search.generate.draft import Draft
 from tests.search.generate.kinds import add_batches, add_owners, own_orders
+from tests.search.generate.late_arrivals import with_late_arrivals
 from tests.search.generate.named_keys import name_keys, with_nulls
 from tests.search.generate.refused import spoil
 from tests.search.generate.sinks import draw_sinks
@@ -25,6 +26,7 @@ from tests.search.generate.sources import (
     change_types,
     draw_stream,
     leave_fields_undeclared,
+    with_large_numbers,
 )
 from tests.search.script import Case
 
@@ -95,7 +97,9 @@ def _draw(seed: int, number: int, wanted: frozenset[str], racing: bool) -> Case:
     named = name_keys(draft, seed)
     draw_sinks(draft)
     refused = not racing and spoil(draft, "refused")
-    script = change_types(draft, seed, own_orders(draft, seed, pushes.draw(draft, now)))
+    script = with_late_arrivals(draft, seed, pushes.draw(draft, now), now)
+    script = change_types(draft, seed, own_orders(draft, seed, script))
+    script = with_large_numbers(draft, seed, script)
     script = with_nulls(script, seed) if "null_key" in named else script
     yaml = emit(draft.tree)
     return Case(seed, yaml, tuple(script), stated, now, frozenset(draft.features), refused)

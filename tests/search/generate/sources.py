@@ -40,6 +40,10 @@ def leave_fields_undeclared(draft: Draft, seed: int) -> None:
         draft.features.add("undeclared")
 
 
+_LARGE_SHARE = 0.12  # of the records; with more of them few keys stay in columns
+_LARGE = 1 << 62
+
+
 def change_types(draft: Draft, seed: int, script: list[Action]) -> list[Action]:
     """Where no fields are declared, whole numbers become others from some push on, sometimes, and
     again whole ones."""
@@ -60,6 +64,26 @@ def change_types(draft: Draft, seed: int, script: list[Action]) -> list[Action]:
 
 def _with_half(value: Any) -> Any:
     return {**value, "n": value["n"] + 0.5} if type(value.get("n")) is int else value
+
+
+def with_large_numbers(draft: Draft, seed: int, script: list[Action]) -> list[Action]:
+    """Some whole numbers are so large that columns do not hold the sum of two. Only where
+    it is asked for: columns have few windows then."""
+    if "large_numbers" not in draft.wanted:
+        return script
+    rng = random.Random(f"large numbers {seed}")
+    draft.features.add("large_numbers")
+    return [
+        replace(each, values=tuple(_perhaps_large(rng, value) for value in each.values))
+        if isinstance(each, Push)
+        else each
+        for each in script
+    ]
+
+
+def _perhaps_large(rng: random.Random, value: Any) -> Any:
+    large = rng.random() < _LARGE_SHARE and type(value.get("n")) is int
+    return {**value, "n": value["n"] + _LARGE} if large else value
 
 
 # The unit is stated: the times of the cases are minutes of 1970.

@@ -16,9 +16,9 @@ from millwheel.core.columns import pairs as column_pairs
 from millwheel.core.columns import windows as column_windows
 from millwheel.core.columns.few import RowForm
 from millwheel.core.columns.state import sessions as column_sessions
-from millwheel.core.columns.state.join_windows import JoinWindows
 from millwheel.core.columns.state.late_windows import KeptColumns
 from millwheel.core.columns.state.sessions import SessionColumns
+from millwheel.core.columns.windows import ColumnWindows
 from millwheel.core.lazy_polars import pl
 from millwheel.core.machines.counted import CountMachine, Filling
 from millwheel.core.machines.cumulative import CumulativeMachine, Period
@@ -251,11 +251,16 @@ def joins_in_columns_that_lose_what_is_not_declared() -> Context:
     return replaced(SourceParts, "_takes_whole", wrong)
 
 
-@mistake(within=20, features="join tumbling_window", variants="large-crashes")
+@mistake(
+    within=5,
+    features="columns sum large_numbers sliding_window",
+    variants="large-crashes crash-bundles combined-crashes",
+    first=7,
+)
 def keys_that_have_left_the_columns_come_back() -> Context:
-    """What keys leave behind in a segment is not stored: after a crash they are in it again. (A
-    join in tumbling windows with more records than its columns hold.)"""
-    return replaced(JoinWindows, "cut", lambda self, segment, rest: self._keep(segment, rest))
+    """What keys leave behind in a segment is not stored: after a crash they are in it again. (Sums
+    in columns that grow beyond 64 bits for one key, and a crash.)"""
+    return replaced(ColumnWindows, "cut", lambda self, segment, rest: self._keep(segment, rest))
 
 
 @mistake(within=20, features="join tumbling_window disorder", variants="together pairs bundles")
@@ -368,10 +373,10 @@ def windows_that_fire_once_more_after_a_crash() -> Context:
 
 
 @mistake(
-    within=5,
-    features="fields stated lateness disorder accumulating tumbling_window sum",
+    within=3,
+    features="fields fired_windows lateness accumulating tumbling_window sum",
     variants="shards pairs crash",
-    first=98,
+    first=9,
 )
 def late_records_that_do_not_see_what_has_fired() -> Context:
     """A late record makes a pane of its own, as if its window had never fired. (Allowed lateness

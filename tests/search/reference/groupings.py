@@ -46,6 +46,7 @@ class WindowNode(CallNode):
         )
         self._grouped_by = spec.inputs[0].key
         self._calls = calls
+        self._float_sums = () if calls else self._sums_of_floats()
         self._keys: dict[Any, KeyWindows | KeyCounts | KeyChanges] = {}
         self._number = 0
 
@@ -121,10 +122,24 @@ class WindowNode(CallNode):
         for stream in self.spec.outputs:
             self.world.send(stream, pane.key, plain(row), pane.timestamp, self.name)
 
+    def _sums_of_floats(self) -> tuple[str, ...]:
+        """The sums that are floats even of nothing: those of which that can be told before the
+        first record, since all fields are declared. Fields themselves are whole numbers here."""
+        sums = self.spec.work_as(AggregationSpec).aggregates
+        declared = [self.world.spec.stream(each.stream).fields for each in self.spec.inputs]
+        if len(declared) != 1 or not declared[0]:
+            return ()
+        return tuple(
+            each.name
+            for each in sums
+            if each.function == "sum" and not {"/", "."}.isdisjoint(each.argument)
+        )
+
     def _shown(self, row: dict[str, Any]) -> dict[str, Any] | None:
         """With the fields that are made of results, if it is shown. What is drawn here means in
         Python what it means in a file."""
         work = self.spec.work_as(AggregationSpec)
+        row |= {name: float(row[name]) for name in self._float_sums}
         for name, text in work.then.items():
             row[name] = eval(text, {}, dict(row))
         return row if not work.having or eval(work.having, {}, dict(row)) else None
