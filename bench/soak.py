@@ -71,7 +71,7 @@ def size_of(folder: Path) -> int:
     return total
 
 
-def sample(run: subprocess.Popen[bytes], root: Path) -> dict[str, object]:
+def sample(run: subprocess.Popen[bytes], root: Path) -> dict[str, dict[str, float]]:
     """Memory of each worker (MB), and disk by part of the root (MB)."""
     memory = {}
     for child in psutil.Process(run.pid).children(recursive=True):

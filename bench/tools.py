@@ -85,6 +85,11 @@ TOOLS = dict(
             "the same queries while processes are killed, judged by DuckDB",
             "nexmark.kills",
         ),
+        _tool(
+            "nexmark-kept",
+            "q20 of Nexmark with as many kept auctions as one likes: rate and memory",
+            "nexmark.kept",
+        ),
         _tool("projections", "what steps cost a record, beside another version"),
         _tool("metrics_cost", "what metrics cost a worker"),
         _tool("tracing_cost", "what traces cost a worker"),

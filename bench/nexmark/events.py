@@ -50,21 +50,22 @@ _BYTES = {"person": 200, "auction": 500, "bid": 100}  # Fixed: published, an eve
 _encode = msgspec.json.encode
 
 
-def nexmark(events: int, files: int = 2, seed: int = 7) -> Path:
+def nexmark(events: int, files: int = 2, seed: int = 7, hot_seller: bool = False) -> Path:
     """The folder with ``person-1.jsonl``, ``auction-1.jsonl``, ``bid-1.jsonl`` and so on, in the
-    cache; made once."""
-    folder = cache() / f"nexmark-{events}-{files}-{seed}"
+    cache; made once. With a ``hot_seller`` the first person sells every second auction of all,
+    which nobody has published."""
+    folder = cache() / f"nexmark-{events}-{files}-{seed}{'-hot' if hot_seller else ''}"
     if not folder.exists():
         draft = folder.with_suffix(".draft")
         shutil.rmtree(draft, ignore_errors=True)
-        write(draft, events, files, seed)
+        write(draft, events, files, seed, hot_seller)
         draft.rename(folder)
     if not any(folder.glob("side-*")):  # made before there was one
         _write_side(folder)
     return folder
 
 
-def write(folder: Path, events: int, files: int, seed: int) -> None:
+def write(folder: Path, events: int, files: int, seed: int, hot_seller: bool = False) -> None:
     """Make the files in an empty folder."""
     folder.mkdir(parents=True)
     opened = {
@@ -73,6 +74,8 @@ def write(folder: Path, events: int, files: int, seed: int) -> None:
     }
     counts = dict.fromkeys(KINDS, 0)
     for kind, event in drawn(events, seed):
+        if hot_seller and kind == "auction" and event["id"] % 2 == 0:
+            event["seller"] = _FIRST_ID
         opened[kind][counts[kind] % files].write(_encode(event) + b"\n")
         counts[kind] += 1
     for each in opened.values():

@@ -1,6 +1,7 @@
 """Nexmark's queries, each run judged by DuckDB.
 
     python -m bench nexmark [--events 1000000] [--rounds 3] [--only q0 q11] [--flink]
+        [--hot-seller]
 
 Files to files, two worker processes, exactly-once; of a round, all queries follow each other, each
 beside DuckDB's rate for the same query in a batch (its files read anew, its rows written as JSON
@@ -36,7 +37,7 @@ _TIMEOUT_S = 300.0
 
 def main() -> int:
     options = _parser().parse_args()
-    events = nexmark(options.events)
+    events = nexmark(options.events, hot_seller=options.hot_seller)
     names = options.only or list(QUERIES)
     systems = ["millwheel", *(["flink"] if options.flink else []), "duckdb"]
     rates: dict[str, dict[str, list[float]]] = {
@@ -142,4 +143,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--workers", type=int, default=2, help="worker processes (2)")
     parser.add_argument("--only", nargs="+", choices=list(QUERIES), help="these queries")
     parser.add_argument("--flink", action="store_true", help="beside Flink SQL")
+    parser.add_argument(
+        "--hot-seller", action="store_true", help="one seller has half of all auctions"
+    )
     return parser
