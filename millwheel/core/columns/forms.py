@@ -170,8 +170,8 @@ def _stateless_form(
         stream = pipeline.stream(each.stream)
         if stream.schema:
             return ComputationForm(None, "a schema makes an object of each record")
-        if stream.source is not None and not plans.projects:
-            return ComputationForm(None, "it passes on records as their source has them")
+        if stream.source is not None and not plans.projects and not stream.fields:
+            return ComputationForm(None, "it passes on records with fields that nobody declares")
         if why := _why_key_of_records(each, plans, stream):
             return ComputationForm(None, why)
         fields = types_of(each.stream, pipeline, compile_expression)
@@ -255,7 +255,7 @@ def source_form(
     made_columns = _made_columns(stream, consumers, graph, plans)
     if why := _why_rows_of(stream, consumers, graph, plans, joins):
         return SourceForm(why=why, made=made_columns)
-    if not joins.isdisjoint(consumers):
+    if not joins.isdisjoint(consumers) or any(map(_passes_on, map(plans.get, consumers))):
         return SourceForm(needs=frozenset(stream.fields), whole=True, made=made_columns)
     consumer_plans = [plans.get(name) for name in consumers]
     by_type = [plan for plan in consumer_plans if isinstance(plan, PlansByType | StatelessPlans)]
@@ -282,6 +282,11 @@ def source_form(
     return SourceForm(needs=frozenset(needs), made=made_columns)
 
 
+def _passes_on(plan: AnyPlan | None) -> bool:
+    """Whether all fields of the records are in the results."""
+    return isinstance(plan, StatelessPlans) and not plan.projects
+
+
 def _time_and_id(stream: StreamSpec) -> set[str]:
     return {stream.timestamp, stream.id} - {""}
 
@@ -302,6 +307,8 @@ def _made_columns(
         aside = node.computation is not None and bool(node.computation.late_side)
         whole = not aside and all(each.key.instances == 1 for each in node.inputs)
         if isinstance(plan, StatelessPlans) and stream.fields and not plan.plan(stream.fields):
+            continue
+        if _passes_on(plan):  # these columns have only the fields that are read
             continue
         if plan is not None and whole and not _why_ids_of_records(stream, [name], graph):
             consumer_plans[name] = plan

@@ -21,6 +21,7 @@ from millwheel.core.pipeline.work import (
     IntervalJoinSpec,
     OverSpec,
     RegularJoinSpec,
+    StepKind,
     StepsSpec,
     TableSpec,
     TopSpec,
@@ -62,15 +63,25 @@ def computation_of(
         case TableSpec() as work:
             return Tabled(work, spec.outputs)
         case BranchesSpec(branches=branches, match_all=match_all):
-            return Branched(compile_branches(branches, match_all, language_of(pipeline)))
+            choose = compile_branches(branches, match_all, language_of(pipeline))
+            return Branched(choose, _declared(spec, pipeline))
         case StepsSpec(steps=steps):
-            return Stepped(compile_steps(steps, load, language_of(pipeline)), spec.outputs)
+            filters = all(each.kind is StepKind.FILTER for each in steps)
+            passed_on = _declared(spec, pipeline) if filters else {}
+            apply = compile_steps(steps, load, language_of(pipeline))
+            return Stepped(apply, spec.outputs, passed_on)
         case RegularJoinSpec():
             return regular_join(spec, declared_fields(spec, pipeline))
         case IntervalJoinSpec():
             compiled = language_of(pipeline).compile
             return interval_join(spec, compiled, declared_fields(spec, pipeline))
     return joined(spec, pipeline)
+
+
+def _declared(spec: ComputationSpec, pipeline: PipelineSpec) -> dict[str, tuple[str, ...]]:
+    """The fields that the source of each input declares, in their order."""
+    names = [each.stream for each in spec.inputs]
+    return dict(zip(names, declared_fields(spec, pipeline), strict=True))
 
 
 def _over(spec: ComputationSpec, pipeline: PipelineSpec, load: Callable[[str], Any]) -> Computation:

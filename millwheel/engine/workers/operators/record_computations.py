@@ -3,7 +3,7 @@ bundles, retries and dead letters of callbacks."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -25,19 +25,25 @@ from millwheel.core.tables.changes import (
     split,
 )
 from millwheel.core.windows.panes import retracted
+from millwheel.engine.workers.operators.joined import ordered
+
+Fields = Mapping[str, tuple[str, ...]]
+"""The declared fields of the records of a stream, in their order, for streams whose records are
+passed on with all of their fields, and may come in columns."""
 
 
 class Stepped(Computation):
     """Sends the results of the steps to each output, with the record's key and timestamp.
     Stateless."""
 
-    def __init__(self, apply: Apply, outputs: tuple[str, ...]) -> None:
+    def __init__(self, apply: Apply, outputs: tuple[str, ...], passed_on: Fields) -> None:
         self._apply = apply
         self._outputs = outputs
+        self._passed_on = passed_on
 
     def process_record(self, ctx: Context, record: Record) -> None:
         """The records that one record becomes: none, one or several."""
-        for value in self._apply(record.value):
+        for value in self._apply(_in_order(record, self._passed_on)):
             for stream in self._outputs:
                 ctx.produce(stream, value)
 
@@ -49,16 +55,23 @@ UNMATCHED = "unmatched"
 class Branched(Computation):
     """Sends each record to the streams of its branches, as it is. Stateless."""
 
-    def __init__(self, choose: Choose) -> None:
+    def __init__(self, choose: Choose, passed_on: Fields) -> None:
         self._choose = choose
+        self._passed_on = passed_on
 
     def process_record(self, ctx: Context, record: Record) -> None:
         """One record goes to one stream, to several, or is counted."""
         streams = self._choose(record.value)
         for stream in streams:
-            ctx.produce(stream, record.value)
+            ctx.produce(stream, _in_order(record, self._passed_on))
         if not streams:
             ctx.count(UNMATCHED)
+
+
+def _in_order(record: Record, passed_on: Fields) -> Any:
+    """The value with its fields in the order in which columns would have them."""
+    fields = passed_on.get(record.stream) if passed_on else None
+    return ordered(record.value, fields) if fields else record.value
 
 
 DROPPED = "deduplicated"

@@ -75,6 +75,20 @@ COUNTS = """
     output: big
 """
 
+PASSED = """
+  out:
+    input: bids
+    filter: "price % 3 != 0"
+    output: out
+  some:
+    input: out
+    branch: {small: "price < 300", rest: otherwise}
+  ways:
+    input: {bids: {key: auction}}
+    branch: {low: "price < 30", high: "rate > 1.0"}
+    match: all
+"""
+
 
 def bids(count: int, seed: int) -> list[dict[str, Any]]:
     rng = random.Random(seed)
@@ -149,6 +163,35 @@ def test_steps_in_columns_give_what_they_give_in_rows(
     for letter, other in zip(sorted(letters, key=about), sorted(whole, key=about), strict=True):
         assert letter.pop("value").items() <= other.pop("value").items()
         assert letter == other
+
+
+def in_disorder(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The same records with their fields in another order, and one that nobody declares."""
+    return [
+        {"note": str(n), **dict(sorted(row.items(), reverse=n % 2 == 0))}
+        for n, row in enumerate(rows)
+    ]
+
+
+def test_records_that_are_passed_on_have_their_fields_in_one_order(
+    tmp_path: Path, in_rows_came: list[int]
+) -> None:
+    written(tmp_path, in_disorder(bids(3_000, 1)))
+    found = run(tmp_path, PASSED, rows=False)
+    assert sum(in_rows_came) < 3_000  # the first read tells the type of what is not declared
+    assert found == run(tmp_path, PASSED, rows=True)
+    assert all(value.startswith("{'auction': ") for _, _, value in found["out"])
+    assert {value.rpartition(", ")[2][:8] for _, _, value in found["out"]} == {"'note': "}
+
+
+def test_records_with_a_list_are_passed_on_one_by_one(
+    tmp_path: Path, in_rows_came: list[int]
+) -> None:
+    written(tmp_path, [{**row, "all": [n]} for n, row in enumerate(bids(1_000, 1))])
+    found = run(tmp_path, PASSED, rows=False)
+    assert sum(in_rows_came) > 1_000
+    assert found == run(tmp_path, PASSED, rows=True)
+    assert "'all': [" in found["out"][0][2]
 
 
 DOUBLED = """
