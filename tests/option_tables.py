@@ -31,7 +31,7 @@ from millwheel.language.spec.parts.computation_fields import (
     WINDOWED,
 )
 from millwheel.language.spec.parts.joins import ENRICH, JOIN
-from millwheel.language.spec.parts.streams import STREAM, WATERMARK
+from millwheel.language.spec.parts.streams import STREAM, TIME_FIELD, WATERMARK
 from millwheel.language.spec.ranked.over import OVER
 from millwheel.language.spec.ranked.tables import TABLE_PART
 from millwheel.language.spec.reading.parts import Choice, Duration, Field, FilePart
@@ -44,6 +44,7 @@ def _without(fields: Mapping[str, Field], name: str) -> dict[str, Field]:
 
 PARTS: Mapping[str, FilePart] = {
     "STREAM": STREAM,
+    "TIME": TIME_FIELD,
     "TABLE": TABLE_PART,
     "KEY": KEY,
     "WATERMARK": WATERMARK,

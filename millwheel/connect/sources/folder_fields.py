@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from millwheel.connect.sources.base import Chunk, FrameChunk, Reader
-from millwheel.core.columns.declared_fields import from_texts
+from millwheel.core.columns.declared_fields import as_read, from_texts
 from millwheel.core.lazy_polars import dtype, pl
 from millwheel.core.model.records import Values
 from millwheel.errors import RecordError, SetupError
@@ -47,7 +47,8 @@ class FolderFields(Reader):
     ) -> None:
         self._reader = reader
         self._values = dict(values)
-        self._types = {name: dtype(fields[name]) for name in values}
+        kinds = as_read(fields)
+        self._types = {name: dtype(kinds[name]) for name in values}
 
     def read(self, position: int, max_records: int) -> Chunk:
         chunk = self._reader.read(position, max_records)

@@ -96,7 +96,7 @@ def _source(stream: StreamSpec) -> dict[str, Any]:
         else [stream.timestamp, stream.timestamp_unit_us],
         "id": stream.id,
         "schema": stream.schema,
-        "fields": dict(stream.fields),
+        "fields": dict(stream.declared),
         "watermark": [stream.max_delay_us, stream.idle_after_us, stream.max_future_us],
     }
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import msgspec
 
+from millwheel.core.instants.declared import INSIDE, KIND, form_of, is_time
 from millwheel.core.lazy_polars import dtype, pl
 from millwheel.core.model.records import Values, taken
 from millwheel.errors import RecordError
@@ -25,14 +26,13 @@ _TRUE, _FALSE = {"true", "1", "yes"}, {"false", "0", "no"}
 
 class FieldTypes:
     """Checks dict values against declared types. A field that is missing or None fits every
-    type."""
+    type. Times are known by their :attr:`.declared.TimeForm.kind`."""
 
     def __init__(self, fields: Mapping[str, str]) -> None:
         for name, kind in fields.items():
-            if kind not in _ALLOWED:
-                raise ValueError(
-                    f"field {name!r} is declared as {kind!r}; write one of {', '.join(_ALLOWED)}"
-                )
+            if kind not in _ALLOWED and not is_time(kind):
+                words = ", ".join([*_ALLOWED, KIND])
+                raise ValueError(f"field {name!r} is declared as {kind!r}; write one of {words}")
         self._fields = dict(fields)
 
     def __bool__(self) -> bool:
@@ -40,9 +40,12 @@ class FieldTypes:
 
     def check(self, values: list[dict[str, Any]]) -> dict[int, str]:
         """{index: error} of the invalid values. Whole numbers in a float field are converted to
-        floats, in place."""
+        floats, and times to µs, in place: values are checked once."""
         problems: dict[int, str] = {}
         for name, kind in self._fields.items():
+            if is_time(kind):
+                self._to_times(name, kind, values, problems)
+                continue
             read = values if isinstance(values, Values) else None
             if read is not None and kind == "int" and read.numbers(name) is not None:
                 continue
@@ -57,6 +60,30 @@ class FieldTypes:
                 if read is not None:
                     read.changed(name)
         return problems
+
+    @staticmethod
+    def _to_times(
+        name: str, kind: str, values: list[dict[str, Any]], problems: dict[int, str]
+    ) -> None:
+        form, read = form_of(kind), values if isinstance(values, Values) else None
+        numbers = None if read is None else read.numbers(name)
+        if numbers is not None and form.numbers(numbers) is numbers:
+            return
+        column = column_of(name, values)
+        found = form.column(column)
+        if found is not None:
+            column[:] = found.tolist()
+            for value, time_us in zip(values, column, strict=True):
+                value[name] = time_us
+        else:
+            for index, (value, given) in enumerate(zip(values, column, strict=True)):
+                try:
+                    if given is not None:
+                        column[index] = value[name] = form.us(given)
+                except RecordError as ex:
+                    problems.setdefault(index, _no_time(name, ex))
+        if read is not None:
+            read.changed(name)
 
     @staticmethod
     def _find(name: str, kind: str, column: list[Any], problems: dict[int, str]) -> None:
@@ -85,6 +112,10 @@ class FieldTypes:
                     )
 
 
+def _no_time(name: str, ex: RecordError) -> str:
+    return f"field {name!r} is declared as {KIND}: {ex}"
+
+
 def column_of(name: str, values: list[dict[str, Any]]) -> list[Any]:
     """One field of all values; None where it is missing."""
     column = values.column(name) if type(values) is Values else taken(values, name)
@@ -109,6 +140,8 @@ def from_texts(name: str, kind: str, texts: Sequence[str]) -> list[Any]:
     """
     if kind == "str":
         return list(texts)
+    if is_time(kind):
+        return _times_of_texts(name, kind, texts)
     convert = _CONVERT[kind]
     try:
         values = (
@@ -125,6 +158,18 @@ def from_texts(name: str, kind: str, texts: Sequence[str]) -> list[Any]:
     if kind == "int" and _beyond(values, set(map(type, values))):
         raise RecordError(f"field {name!r} is {texts[0][:80]}, which does not fit into 64 bits")
     return values
+
+
+def _times_of_texts(name: str, kind: str, texts: Sequence[str]) -> list[Any]:
+    form = form_of(kind)
+    if (found := form.column(texts)) is not None:
+        times: list[Any] = found.tolist()
+        return times
+    try:
+        # a column of a file without types may hold numbers
+        return [form.written_us(text) if text else None for text in texts]
+    except RecordError as ex:
+        raise RecordError(_no_time(name, ex)) from None
 
 
 def _boolean(text: str) -> bool:
@@ -144,6 +189,7 @@ _ROW_TYPES: dict[str, Any] = {
     "str": str | None,
     "bool": bool | None,
 }
+_WRITTEN_TIME: Any = str | _Int64 | float | None
 
 
 def row_type(
@@ -156,7 +202,11 @@ def row_type(
     ``whole``: it refuses values with other fields.
     """
     types = [
-        float | int | None if kind == "float" and name in exact else _ROW_TYPES[kind]
+        float | int | None
+        if kind == "float" and name in exact
+        else _WRITTEN_TIME
+        if is_time(kind)
+        else _ROW_TYPES[kind]
         for name, kind in fields.items()
     ]
     members = [(f"f{index}", kind, None) for index, kind in enumerate(types)]
@@ -175,13 +225,60 @@ def are_exact(values: Sequence[Any], fields: Mapping[str, str], exact: Collectio
 
 
 def frame_of(values: Sequence[Any], fields: Mapping[str, str]) -> pl.DataFrame:
-    """The declared fields of values, which are dicts or of :func:`row_type`."""
+    """The declared fields of values, which are dicts that were checked, or of :func:`row_type`.
+    Raises RecordError for what is no time in one of these."""
+    columns: list[Any]
     if values and type(values[0]) is dict:
         columns = [column_of(name, list(values)) for name in fields]
     else:
-        columns = [_attribute(index, values) for index in range(len(fields))]
-    kinds = zip(fields.items(), columns, strict=True)
+        columns = [
+            _times(name, kind, _attribute(index, values))
+            if is_time(kind)
+            else _attribute(index, values)
+            for index, (name, kind) in enumerate(fields.items())
+        ]
+    kinds = zip(as_read(fields).items(), columns, strict=True)
     return pl.DataFrame([pl.Series(name, column, dtype(kind)) for (name, kind), column in kinds])
+
+
+def _times(name: str, kind: str, column: Sequence[Any]) -> Any:
+    form = form_of(kind)
+    found = form.column(column)
+    try:
+        return (
+            [None if each is None else form.us(each) for each in column] if found is None else found
+        )
+    except RecordError as ex:
+        raise RecordError(_no_time(name, ex)) from None
+
+
+def times_of(kind: str, column: pl.Series) -> pl.Series | None:
+    """A column of whole numbers or texts as times; None where each must be looked at."""
+    form, found = form_of(kind), None
+    if column.null_count():
+        return None
+    if column.dtype.is_integer() and column.dtype != pl.UInt64:
+        found = form.numbers(column.cast(pl.Int64).to_numpy())
+    elif column.dtype == pl.String:
+        found = form.column(column.to_list())
+    return None if found is None else pl.Series(column.name, found)
+
+
+def with_times(frame: pl.DataFrame, fields: Mapping[str, str]) -> pl.DataFrame | None:
+    """The frame of declared fields, of which times are as they were written; None where each must
+    be looked at."""
+    for name, kind in fields.items():
+        if is_time(kind):
+            times = times_of(kind, frame[name])
+            if times is None:
+                return None
+            frame = frame.with_columns(times)
+    return frame
+
+
+def as_read(fields: Mapping[str, str]) -> dict[str, str]:
+    """The kinds of declared fields once they were read: times are whole numbers."""
+    return {name: INSIDE if is_time(kind) else kind for name, kind in fields.items()}
 
 
 def frames_of(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
@@ -195,7 +292,9 @@ _EXAMPLE_VALUES = 5_000  # distinct numbers of an example that warms the columns
 def example_frame(fields: Mapping[str, str], rows: int) -> pl.DataFrame:
     """Made-up records with a few thousand different values of each declared field."""
     numbers = pl.int_range(rows, eager=True) % _EXAMPLE_VALUES
-    return pl.DataFrame([numbers.cast(dtype(kind)).alias(name) for name, kind in fields.items()])
+    return pl.DataFrame(
+        [numbers.cast(dtype(kind)).alias(name) for name, kind in as_read(fields).items()]
+    )
 
 
 _FIRST: tuple[Callable[[Sequence[Any]], list[Any]], ...] = (

@@ -372,7 +372,7 @@ def _calculated(tree: ast.expr, scope: Scope) -> Term:
         return number_term(tree.value)
     if isinstance(tree, (ast.Name, ast.Call)):
         term = _translate(tree, scope)
-        if term.kind in _NUMBERS and term.constant is None:
+        if term.kind in _NUMBERS:
             return term
     raise NoColumns
 

@@ -95,6 +95,13 @@ def may_lack_unit(lowest: int, highest: int) -> bool:
     return any(lowest * us <= _TO_US and highest * us >= _FROM_US for us in _LIKELY.values())
 
 
+def are_plain(lowest: int, highest: int, unit_us: int, states_unit: bool) -> bool:
+    """Whether numbers of a unit, the lowest and the highest of them, are timestamps as they are;
+    else each must be looked at."""
+    inside = lowest * unit_us > -LIMIT_US and highest * unit_us < LIMIT_US
+    return inside and (states_unit or not may_lack_unit(lowest, highest))
+
+
 def lacks_unit(number: float | Decimal) -> str:
     """The unit in which a number, which is to be one of µs, lies between 1990 and 2100; "" for
     none. As µs these are the first hours and weeks of 1970."""

@@ -10,6 +10,7 @@ import re
 from datetime import date
 from functools import lru_cache
 
+from millwheel.core.instants.formats import formatted
 from millwheel.core.instants.numbers import DAY_US, EPOCH_DAY, NUMBER
 from millwheel.core.model.times import SECOND
 from millwheel.errors import RecordError
@@ -22,6 +23,7 @@ _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _ISO = re.compile(rf"{_DATE}(?:[Tt ]{_CLOCK}(?:{_OFFSET})?)?")
 _WEEK_OR_ORDINAL = re.compile(r"[0-9]{4}-?(?:[Ww][0-9]{2}(?:-?[0-9])?|[0-9]{3})(?:[Tt ].*)?")
 _TAIL = re.compile(r"(?:\.([0-9]+))?(?:Z|([+-])([0-9]{2}):?([0-9]{2}))?")
+_ENDS_WITH_OFFSET = re.compile(r".*[0-9][Tt ][0-9:.,]+ ?(?:[Zz]|[+-][0-9:]+)\s*", re.DOTALL)
 _DASH, _HOUR, _SECOND_DIGITS = 4, 11, 19  # Fixed: of 2026-01-31T12:30:45
 _FRACTION = 6  # digits of a fraction that are kept: µs
 
@@ -47,6 +49,20 @@ def text_us(text: str) -> int:
         if offset[0] is None
         else second - _offset(text, offset[0], offset[1], offset[2], None) * SECOND
     )
+
+
+def iso_text(time_us: int, offset_us: int = 0) -> str:
+    """A time as :func:`text_us` reads it, by clocks that are ``offset_us`` ahead of UTC: with six
+    digits of a fraction, or none if it is zero."""
+    wall = time_us + offset_us
+    form = "%Y-%m-%dT%H:%M:%S.%f" if wall % SECOND else "%Y-%m-%dT%H:%M:%S"
+    zone = formatted(wall, offset_us, "%z") if offset_us else "Z"
+    return formatted(wall, offset_us, form) + (zone if zone == "Z" else f"{zone[:3]}:{zone[3:]}")
+
+
+def says_offset(text: str) -> bool:
+    """Whether a text that :func:`text_us` reads ends with an offset from UTC."""
+    return _ENDS_WITH_OFFSET.fullmatch(text) is not None
 
 
 def text_day(text: str) -> int:

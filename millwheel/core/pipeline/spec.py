@@ -190,9 +190,10 @@ class StreamSpec:
     the timestamp is the time at which a record was read. ``id`` is the
     field of the external id that duplicates share. ``schema`` is ``module:Class``, a msgspec Struct
     the values are decoded into. ``fields`` are declared field types (name to "int", "float", "str",
-    "bool"), which let declarative aggregations run on columns. ``idle_after_us`` None means a
-    silent partition holds the watermark for ever. A source without ``timestamp`` is that of a
-    ``table`` that ends: all its records have the time BEGINNING.
+    "bool"), which let declarative aggregations run on columns; ``times`` are those that are
+    timestamps, "int" once they were read, with their :attr:`.TimeForm.kind`. ``idle_after_us`` None
+    means a silent partition holds the watermark for ever. A source without ``timestamp`` is that of
+    a ``table`` that ends: all its records have the time BEGINNING.
     """
 
     name: str
@@ -205,12 +206,18 @@ class StreamSpec:
     id_horizon_us: int = 3_600_000_000
     schema: str = ""
     fields: Mapping[str, str] = field(default_factory=dict)
+    times: Mapping[str, str] = field(default_factory=dict)
     max_delay_us: int = 0
     idle_after_us: int | None = 5_000_000
     max_future_us: int | None = 86_400_000_000
     on_error: OnError = SHARE
     table: UpsertSpec | None = None
     where: str = ""
+
+    @property
+    def declared(self) -> Mapping[str, str]:
+        """The declared types of fields as a source reads them."""
+        return {**self.fields, **self.times}
 
     @property
     def timeless(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,6 +17,7 @@ from millwheel.adapters.spaces.replay_orders import ReplayOrders
 from millwheel.connect.own_functions import language_of
 from millwheel.connect.python_objects import load_object
 from millwheel.connect.sources.base import Chunk, Reject
+from millwheel.core.columns.declared_fields import FieldTypes
 from millwheel.core.formats.codec import encode_value
 from millwheel.core.model.names import NodeName
 from millwheel.core.model.records import Batch, DeadLetter
@@ -167,7 +168,7 @@ class Binding:
             (lambda positions: [at] * len(positions)) if stream.arrival else None
         )
         sorting = Sorting(parts, _EVER, set(), 0, AnyInstances(), times=times)
-        outcome = sorting.sort(requested.letter, _read(requested.value, schema))
+        outcome = sorting.sort(requested.letter, _read(requested.value, schema, stream.times))
         records = [
             self._again(
                 requested,
@@ -208,11 +209,12 @@ class Binding:
         )
 
 
-def _read(value: Any, schema: Any) -> Chunk:
-    """Reads a line, or a record that was read from one, as the source would."""
+def _read(value: Any, schema: Any, times: Mapping[str, str]) -> Chunk:
+    """Reads a line, or a record that was read from one, as the source would; ``times`` are the
+    fields that are timestamps."""
     try:
         kind = Any if schema is None else schema
-        record = (
+        record: Any = (
             msgspec.json.decode(value, type=kind)
             if isinstance(value, str)
             else msgspec.convert(value, kind)
@@ -221,7 +223,15 @@ def _read(value: Any, schema: Any) -> Chunk:
             raise msgspec.ValidationError(f"a record is a map, not {type(record).__name__}")
     except (msgspec.MsgspecError, ValueError) as ex:
         return Chunk([], [], 1, [Reject(1, value, f"still no record: {ex}")], finished=True)
+    # the numbers of a record that was read are µs already
+    written = times if isinstance(value, str) else _texts_in(record, times)
+    if wrong := FieldTypes(written).check([record]) if written else {}:
+        return Chunk([], [], 1, [Reject(1, value, f"still no record: {wrong[0]}")], finished=True)
     return Chunk([1], [record], 1, finished=True)
+
+
+def _texts_in(record: Any, times: Mapping[str, str]) -> dict[str, str]:
+    return {name: kind for name, kind in times.items() if isinstance(record.get(name), str)}
 
 
 def _plain(value: Any) -> Any:

@@ -27,6 +27,7 @@ from millwheel.language.spec.checks.field_types import check_field_types
 from millwheel.language.spec.checks.firing_again import check_firing_again
 from millwheel.language.spec.checks.plain_secrets import check_plain_secrets
 from millwheel.language.spec.checks.queries import check_queries
+from millwheel.language.spec.checks.time_types import check_time_types
 from millwheel.language.spec.checks.topology import (
     check_cycles,
     check_endless,
@@ -308,6 +309,7 @@ def _check(reader: NodeReader, top: YamlNode, parts: _Parts, check_code: bool) -
     check_tables(reader, spec, partial(find, top), never_ends)
     check_windows_of_input(reader, spec, top)
     check_field_types(reader, spec, top)
+    check_time_types(reader, spec, top)
     check_queries(reader, spec, top)
     if not check_code:
         return

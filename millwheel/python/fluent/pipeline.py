@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, overload
 
+from millwheel.core.instants.declared import KIND
 from millwheel.core.pipeline.spec import DEAD_LETTERS, PipelineSpec
 from millwheel.language.spec.pipelines import check_document
 from millwheel.language.spec.python_files import Document
@@ -20,8 +22,11 @@ if TYPE_CHECKING:
     from millwheel.python.handles.handle import RunHandle
     from millwheel.tools.explain.explanation import Explanation
 
-Fields = Mapping[str, type | Literal["int", "float", "str", "bool"]]
-
+Fields = Mapping[
+    str, type | Literal["int", "float", "str", "bool", "timestamp"] | Mapping[str, str]
+]
+"""Names and types: also ``datetime``, and the form of timestamps, ``{"type": "timestamp", "unit":
+"ms"}``."""
 
 Table = str | Sequence[str] | Mapping[str, Any]
 """The key of a table, or its key and what deletes its rows."""
@@ -180,7 +185,8 @@ class Pipeline:
         partition no longer holds the watermark (5s; ``"never"``). ``max_future``: records further
         ahead of the clock are dead letters (1d; ``"never"``). ``schema``: the class that records
         are decoded into. ``fields``: types of some fields, ``{"cost": float}``, which makes reading
-        and aggregating faster. ``on_error``: the treatment of unusable lines, as for computations.
+        and aggregating faster; ``datetime`` and ``{"type": "timestamp", "unit": "ms"}`` are times.
+        ``on_error``: the treatment of unusable lines, as for computations.
         ``table``: the records are rows, each in place of the one with its key: ``"id"``, or
         ``{"key": ["country", "id"], "delete": "op == 'd'"}``. One that ends needs no timestamp.
         """
@@ -351,7 +357,11 @@ class Pipeline:
             )
         if fields is not None:
             types["fields"] = {
-                name: kind.__name__ if isinstance(kind, type) else kind
+                name: _type_word(kind) if isinstance(kind, type) else kind
                 for name, kind in fields.items()
             }
         return types
+
+
+def _type_word(kind: type) -> str:
+    return KIND if kind is datetime else kind.__name__

@@ -81,7 +81,7 @@ def _source(stream: StreamSpec, folder: str) -> Source:
     if stream.source.kind == "generator":
         clock = itertools.count(0, _JUMP_US)
         return build_generator(stream.source.options, folder, None, lambda: next(clock))
-    return build_source(stream.source, folder, None, stream.fields)
+    return build_source(stream.source, folder, None, stream.declared)
 
 
 def _read(stream: StreamSpec, source: Source, most: int) -> Sample:

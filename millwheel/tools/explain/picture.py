@@ -11,6 +11,7 @@ from typing import Any
 
 from millwheel.connect.python_objects import load_object
 from millwheel.core.expressions.formulas import formula_of
+from millwheel.core.instants.declared import UNITS
 from millwheel.core.model.times import duration_text
 from millwheel.core.order.arrival import CURE, by_arrival
 from millwheel.core.pipeline.graph import Graph, Node, NodeKind, build_graph
@@ -35,7 +36,6 @@ from millwheel.core.pipeline.work import (
 )
 from millwheel.core.windows.panes import Accumulation
 from millwheel.language.spec.callback_code import LoadedCode
-from millwheel.language.spec.parts.streams import UNITS
 from millwheel.tools.explain import words
 from millwheel.tools.explain.combined import combined_of
 from millwheel.tools.explain.forms import forms_of

@@ -7,6 +7,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from millwheel.core.instants.declared import form_of
+from millwheel.core.instants.texts import iso_text
 from millwheel.core.model.times import MAX_TIME
 from millwheel.core.pipeline.spec import StreamSpec
 from millwheel.core.tables.planning import declared_name
@@ -112,6 +114,13 @@ def stamped(value: Any, stream: StreamSpec, timestamp: int) -> Any:
             f"the record says its time itself: {stream.timestamp}={value[stream.timestamp]!r};"
             " leave timestamp= out, or the field"
         )
+    if stream.timestamp in stream.times:
+        if form_of(stream.times[stream.timestamp]).format:
+            raise ValueError(
+                f"{stream.name} declares a format of {stream.timestamp!r}; put such a text into the"
+                " record, and leave timestamp= out"
+            )
+        return {**value, stream.timestamp: iso_text(timestamp)}
     unit = stream.timestamp_unit_us
     if timestamp % unit:
         raise ValueError(

@@ -26,7 +26,7 @@ from millwheel.core.tracing.contexts import (
     context_of,
     declines,
 )
-from millwheel.errors import SetupError
+from millwheel.errors import RecordError, SetupError
 
 if TYPE_CHECKING:
     import polars as pl
@@ -346,16 +346,20 @@ def _shown(value: bytes | None) -> str:
 
 def _frame(
     form: MessageDecoder, values: list[bytes], fields: Mapping[str, str]
-) -> tuple[list[int] | None, pl.DataFrame, dict[int, str]]:
+) -> tuple[list[int] | None, pl.DataFrame, dict[int, str]] | None:
     """The indexes of valid values (None: all), their declared fields as columns, and the errors of
-    the others."""
+    the others. None where a field is no time: then they are decoded as rows."""
     from millwheel.core.columns.declared_fields import frame_of
 
     frame = form.frame(values) if values else None
     if frame is not None:
         return None, frame, {}
     indexes, rows, wrong = form.decode(values) if values else ([], [], {})
-    return indexes if wrong or len(indexes) < len(values) else None, frame_of(rows, fields), wrong
+    try:
+        frame = frame_of(rows, fields)
+    except RecordError:
+        return None
+    return indexes if wrong or len(indexes) < len(values) else None, frame, wrong
 
 
 def _offsets(messages: list[Any]) -> npt.NDArray[np.int64]:

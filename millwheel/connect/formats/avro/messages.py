@@ -15,7 +15,7 @@ from millwheel.connect.formats.avro.schema import Parsed, Schema, fastavro, most
 from millwheel.connect.formats.avro.writing import AvroWriting
 from millwheel.connect.formats.base import Decoding, MessageDecoder, MessageEncoder, checked
 from millwheel.connect.formats.registry import HEADER_BYTES, Registration, Registry, header, split
-from millwheel.core.columns.declared_fields import FieldTypes
+from millwheel.core.columns.declared_fields import FieldTypes, as_read, with_times
 from millwheel.errors import RecordError
 
 if TYPE_CHECKING:
@@ -122,14 +122,18 @@ class _Written:
         self._reader = None if reader is None or reader.bare == writer.bare else reader.bare
         self._convert: Convert | None = converter((reader or writer).full, decimals)
         self._columns = (
-            avro_columns(writer.bare, writer.full, fields) if self._reader is None else None
+            avro_columns(writer.bare, writer.full, as_read(fields))
+            if self._reader is None
+            else None
         )
+        self._fields = fields
         self._read = read_call(writer.recursive or (reader is not None and reader.recursive))
         self._most = most_bytes(writer.bare)
 
     def frame(self, messages: Sequence[bytes], skip: int = 0) -> pl.DataFrame | None:
         """See :meth:`AvroMessages.frame`."""
-        return None if self._columns is None else self._columns.frame(messages, skip)
+        frame = None if self._columns is None else self._columns.frame(messages, skip)
+        return None if frame is None else with_times(frame, self._fields)
 
     def decode(self, messages: Sequence[bytes], skip: int = 0) -> Decoding:
         """Decode messages; the first ``skip`` bytes of each are skipped."""

@@ -17,7 +17,14 @@ from millwheel.connect.sources.arrow.nested import nested_values
 from millwheel.connect.sources.arrow.ranges import KeptFile, LocalFile
 from millwheel.connect.sources.base import Chunk, FrameChunk, Reader, Reject
 from millwheel.connect.sources.structs import Structs
-from millwheel.core.columns.declared_fields import FieldTypes, example_frame, frame_of
+from millwheel.core.columns.declared_fields import (
+    FieldTypes,
+    as_read,
+    example_frame,
+    frame_of,
+    times_of,
+)
+from millwheel.core.instants.declared import is_time
 from millwheel.core.lazy_polars import dtype, pl
 from millwheel.errors import SetupError
 
@@ -147,9 +154,16 @@ class ParquetReader(Reader):
         columns = []
         for name, kind in self._fields.items():
             if name not in batch.schema.names:
-                columns.append(pl.Series(name, [None] * batch.num_rows, dtype(kind)))
+                inside = dtype(as_read(self._fields)[name])
+                columns.append(pl.Series(name, [None] * batch.num_rows, inside))
                 continue
             column, wrong = plain(batch.column(name), kind == "str")
+            if is_time(kind):
+                times = None if wrong else times_of(kind, pl.Series(name, column))
+                if times is None:
+                    return None
+                columns.append(times)
+                continue
             if wrong or not _fits(column.type, kind):
                 return None
             columns.append(pl.Series(name, column).cast(dtype(kind)))

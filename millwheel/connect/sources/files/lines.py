@@ -223,7 +223,10 @@ class LineReader(Reader):
                 return None
             if self._frames.whole and decoded.rejects:
                 return None
-            frames.append(frame_of(decoded.values, self._frames.fields))
+            try:
+                frames.append(frame_of(decoded.values, self._frames.fields))
+            except RecordError:  # a field that is no time
+                return None
             if decoded.positions is None and step.block is not None:
                 positions.append(step.block.ends + step.block.base)
             else:

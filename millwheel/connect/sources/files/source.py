@@ -291,7 +291,7 @@ class FileForms:
     def _whole_form(self, fields: Mapping[str, str]) -> FrameForm:
         from millwheel.core.columns.declared_fields import row_type
 
-        guessed = fields.keys() - self._fields.keys()
+        guessed, fields = fields.keys() - self._fields.keys(), {**fields, **self._fields}
         form = DeclaredJsonLines(row_type(fields, guessed, whole=True), FieldTypes({}))
         return FrameForm(form, fields, guessed, whole=True)
 

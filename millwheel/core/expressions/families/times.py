@@ -18,11 +18,14 @@ from millwheel.core.expressions.terms import (
     by_steps,
     constant_of,
     kinds,
+    number_term,
 )
 from millwheel.core.instants import calendar, formats
 from millwheel.core.instants.local import months_start, offset_us, shown, wall_start, zone_of
 from millwheel.core.instants.numbers import DAY_US, number_us
-from millwheel.core.instants.texts import text_us
+from millwheel.core.instants.text_columns import texts_us
+from millwheel.core.instants.texts import iso_text, text_us
+from millwheel.core.lazy_polars import pl
 from millwheel.core.model.times import SECOND, duration_us
 from millwheel.core.windows.zones import Days
 from millwheel.errors import RecordError
@@ -139,6 +142,11 @@ def _parse(text: Any, form: Any = None, zone: Any = None) -> int:
     return wall if zone is None else shown(wall, zone_of(text_of(zone)))
 
 
+def _iso(time: Any, zone: Any = None) -> str:
+    moment = time_of(time)
+    return iso_text(moment, _wall(moment, zone) - moment)
+
+
 def _of_day(unit_us: int, count: int) -> Callable[[Any], Any]:
     return lambda wall: wall // unit_us % count
 
@@ -203,6 +211,50 @@ def _format_columns(terms: Sequence[Term]) -> Term:
     return Term(column, "str", exact=(*terms[0].exact, fits))
 
 
+def _iso_columns(terms: Sequence[Term]) -> Term:
+    """Without a zone: a text is made once for each second."""
+    kinds(terms, "int")
+
+    def formatted(moments: Sequence[int]) -> list[str]:
+        return [formats.formatted(moment, 0, "%Y-%m-%dT%H:%M:%S") for moment in moments]
+
+    fits = terms[0].double.abs() < SAFE_INT
+    seconds = by_steps(formatted, terms[0].column, SECOND, "str")
+    rest = by_numpy(lambda moment: moment % SECOND, [terms[0].column], "int")
+    digits = pl.concat_str(pl.lit("."), rest.cast(pl.String).str.zfill(6))
+    fraction = pl.when(rest == 0).then(pl.lit("")).otherwise(digits)
+    column = pl.concat_str(seconds, fraction, pl.lit("Z"))
+    return Term(column, "str", exact=(*terms[0].exact, fits))
+
+
+def _parse_columns(terms: Sequence[Term]) -> Term:
+    """A constant is one number; texts of ISO 8601 are read together."""
+    if all(term.constant is not None for term in terms):
+        return number_term(_parse(*[term.constant for term in terms]))
+    kinds([terms[0]], "str")
+    others = [constant_of(term) for term in terms[1:]]
+
+    def alone(text: str) -> int | None:
+        try:
+            return _parse(text, *others)
+        except ValueError:
+            return None
+
+    def run(given: pl.Series) -> pl.Series:
+        found = None if others or given.null_count() else texts_us(given.to_list() or [""])
+        if found is not None:
+            return pl.Series(given.name, found)
+        times = [None if text is None else alone(text) for text in given.to_list()]
+        return pl.Series(given.name, times, pl.Int64)
+
+    column = terms[0].column.map_batches(run, pl.Int64, is_elementwise=True)
+    return Term(column, "int", exact=(*terms[0].exact, column.is_not_null()))
+
+
+def _duration_columns(terms: Sequence[Term]) -> Term:
+    return number_term(_length(constant_of(terms[0])))
+
+
 _AT = "'2026-03-29T12:34:56.789Z'"
 
 FUNCTIONS = table(
@@ -250,7 +302,7 @@ FUNCTIONS = table(
     _field("second", "0 to 59", (f"second({_AT})", 56), _of_day(SECOND, 60)),
     _field("millisecond", "0 to 999", (f"millisecond({_AT})", 789), _of_day(1_000, 1_000)),
     Function(
-        "time_of(number: number, unit: text) -> int",
+        "time_of(number: number, unit: text) -> time",
         _from_number,
         "the time of a number of `'s'`, `'ms'` or `'us'` since 1970 UTC",
         (("time_of(1500, 'ms')", 1_500_000),),
@@ -258,7 +310,7 @@ FUNCTIONS = table(
         columns=_from_number_columns,
     ),
     Function(
-        "parse_time(text: text, format?: text, zone?: text) -> int",
+        "parse_time(text: text, format?: text, zone?: text) -> time",
         _parse,
         "the time of a text: ISO 8601, or by a [format](#formats-of-times). Clocks of a zone that"
         " show it twice mean the first time; what they skip is as far behind the jump",
@@ -267,6 +319,27 @@ FUNCTIONS = table(
             ("parse_time('02.01.1970 01:00', '%d.%m.%Y %H:%M', 'Europe/Paris')", 86_400_000_000),
         ),
         checks={"format": formats.checked_to_parse, "zone": zone_of},
+        columns=_parse_columns,
+    ),
+    Function(
+        "iso(time: time, zone?: text) -> text",
+        _iso,
+        "the time as text of ISO 8601, in UTC or by the clocks of a zone, with six digits of a"
+        " fraction if it has one",
+        (
+            ("iso(1500000)", "1970-01-01T00:00:01.500000Z"),
+            ("iso(0, 'Europe/Paris')", "1970-01-01T01:00:00+01:00"),
+        ),
+        checks={"time": time_of, "zone": zone_of},
+        columns=_iso_columns,
+    ),
+    Function(
+        "duration(text: text) -> int",
+        lambda text: _length(text_of(text)),
+        "the µs of a duration: `at + duration('15m')` is a time",
+        (("duration('1.5h')", 5_400_000_000),),
+        checks={"text": _length},
+        columns=_duration_columns,
     ),
     Function(
         "date_format(time: time, format: text, zone?: text) -> text",
@@ -280,7 +353,7 @@ FUNCTIONS = table(
         columns=_format_columns,
     ),
     Function(
-        "trunc(time: time, unit: text, zone?: text) -> int",
+        "trunc(time: time, unit: text, zone?: text) -> time",
         _trunc,
         "the beginning of the period that it lies in: of a duration such as `'15m'` or `'1d'`,"
         " counted from 1970-01-01, of a `'week'` (from Monday), `'month'`, `'quarter'` or `'year'`."

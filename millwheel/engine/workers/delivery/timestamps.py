@@ -12,12 +12,11 @@ import numpy.typing as npt
 
 from millwheel.core.aggregates.plain_data import copied
 from millwheel.core.instants.numbers import (
-    LIMIT_US,
+    are_plain,
     date_us,
     datetime_us,
     digits_us,
     lacks_unit,
-    may_lack_unit,
     number_us,
     without_unit,
 )
@@ -164,10 +163,3 @@ class Timestamps:
 
     def _name(self) -> str:
         return self._field if self._function is None else f'"{self._field}"'
-
-
-def are_plain(lowest: int, highest: int, unit_us: int, states_unit: bool) -> bool:
-    """Whether numbers of a unit, the lowest and the highest of them, are timestamps as they are;
-    else each must be looked at."""
-    inside = lowest * unit_us > -LIMIT_US and highest * unit_us < LIMIT_US
-    return inside and (states_unit or not may_lack_unit(lowest, highest))

@@ -77,7 +77,7 @@ class SourceMaker:
     def built(self, stream: StreamSpec) -> Source:
         """The source itself."""
         schema = self.schemas.get(stream.name)
-        return self.outside.source(stream.source, self.spec.folder, schema, stream.fields)
+        return self.outside.source(stream.source, self.spec.folder, schema, stream.declared)
 
     def operator(
         self,

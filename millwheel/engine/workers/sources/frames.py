@@ -15,12 +15,13 @@ import numpy.typing as npt
 from millwheel.connect.sources.base import FrameChunk
 from millwheel.core.columns.batch import AnyBatch, ColumnBatch
 from millwheel.core.columns.clean import is_clean
+from millwheel.core.instants.numbers import are_plain
 from millwheel.core.lazy_polars import pl
 from millwheel.core.model.names import NodeName
 from millwheel.core.pipeline.spec import StreamSpec
 from millwheel.core.windows.lateness import is_too_far, late_mask
 from millwheel.engine.workers.delivery.consumer_keys import Keyless
-from millwheel.engine.workers.delivery.timestamps import TimesOf, are_plain
+from millwheel.engine.workers.delivery.timestamps import TimesOf
 
 _FIRST_BYTES = 1 << 20  # of a read while little comes
 _MOST_BYTES = 1 << 23  # of a read while there is always more

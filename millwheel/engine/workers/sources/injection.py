@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from millwheel.adapters.ports import StateStore
+from millwheel.core.columns.declared_fields import FieldTypes
 from millwheel.core.formats.store_layout import POSITION, Position, decode_position, pack
 from millwheel.core.instants.numbers import NO_UNIT
 from millwheel.core.model.damage import DAMAGE
@@ -56,6 +57,7 @@ class InjectionOperator(Operator):
         self._most = limits.record
         self._spec = spec
         self._timestamps = timestamps
+        self._times = FieldTypes(spec.times)
         self._decode = msgspec.json.Decoder(schema if schema is not None else Any).decode
         data = store.get(_STORE_KEY)
         self._max_timestamp = (
@@ -136,6 +138,8 @@ class InjectionOperator(Operator):
             value = self._decode(raw)
         except DAMAGE as ex:
             return f"no valid JSON record: {ex}"
+        if self._times and type(value) is dict and (wrong := self._times.check([value])):
+            return wrong[0]
         stamps, problems = (
             self._timestamps.of([value]) if self._clock is None else ([self._clock.at_us], {})
         )

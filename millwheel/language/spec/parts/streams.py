@@ -10,12 +10,14 @@ import msgspec
 
 from millwheel.connect.built_in import SOURCES
 from millwheel.connect.python_objects import OBJECT_NAME
+from millwheel.core.instants.declared import INSIDE, KIND, UNITS, TimeForm, is_time
 from millwheel.core.pipeline.spec import DEAD_LETTERS, SourceSpec, StreamSpec
 from millwheel.language.spec.parts.on_error import ON_ERROR
 from millwheel.language.spec.ranked.tables import TABLE, read_table
 from millwheel.language.spec.reading.kinds import Kind, Kinds, read_kind
 from millwheel.language.spec.reading.nodes import YamlNode
 from millwheel.language.spec.reading.parts import (
+    FAILED,
     MERGED,
     Choice,
     Duration,
@@ -29,8 +31,7 @@ from millwheel.language.spec.reading.parts import (
 )
 from millwheel.language.spec.reading.reader import NodeReader, is_expression
 
-UNITS = {"us": 1, "ms": 1_000, "s": 1_000_000}  # Fixed: units of timestamps
-TYPES = ("int", "float", "str", "bool")
+TYPES = ("int", "float", "str", "bool", KIND)
 WATERMARK = FilePart(
     "{max_delay: 10s}",
     {
@@ -72,6 +73,31 @@ _TIMESTAMP = FilePart(
         ),
     },
 )
+TIME_FIELD = FilePart(
+    "{type: timestamp, unit: ms}",
+    {
+        "type": Field("", Choice((KIND,)), f"`{KIND}`", "write for example type: timestamp"),
+        "unit": Field(
+            "unit",
+            Choice(tuple(UNITS)),
+            "what a number counts, since 1970 UTC",
+            default="µs; a number that hardly is one goes to the dead letters",
+        ),
+        "zone": Field(
+            "zone",
+            Text("Europe/Berlin"),
+            "the zone of the clocks that texts without an offset show",
+            default="UTC",
+        ),
+        "format": Field(
+            "format",
+            Text("%d.%m.%Y %H:%M"),
+            "the [format](expressions.md#formats-of-times) of the texts; numbers are refused then",
+            default="ISO 8601",
+        ),
+    },
+    TimeForm(),
+)
 _ID = FilePart(
     "{field: event_id, horizon: 1h}",
     {
@@ -84,6 +110,25 @@ _ID = FilePart(
     },
     StreamSpec(""),
 )
+
+
+def _type(reader: NodeReader, node: YamlNode) -> Any:
+    """The kind of a declared field, which may be a map."""
+    if not node.is_map:
+        return Choice(TYPES).read(reader, node)
+    nodes = TIME_FIELD.nodes(reader, node)
+    found = TIME_FIELD.values(reader, nodes)
+    if "type" not in nodes or Choice((KIND,)).read(reader, nodes["type"]) is FAILED:
+        return FAILED
+    if "unit" in found and "format" in found:
+        reader.bad(
+            node, "`unit` is for numbers, and `format` for texts: leave one out, as a field has one"
+        )
+    form = TimeForm(**found)
+    reader.attempt(node, form.check)
+    return form.kind
+
+
 STREAM = FilePart(
     "{source: {files: {path: …}}, timestamp: ts}",
     {
@@ -121,7 +166,7 @@ STREAM = FilePart(
         ),
         "fields": Field(
             "fields",
-            Entries(Choice(TYPES), "{ad_id: int, cost: float}"),
+            Entries(Own((Choice(TYPES), TIME_FIELD), _type), "{ad_id: int, cost: float}"),
             "[types of fields](pipeline.md#schema-and-fields)",
             default="not checked",
         ),
@@ -135,6 +180,7 @@ _NO_EXPRESSION = (
 )
 ARRIVAL = "arrival"
 """In place of a field: the time at which a record is read."""
+_READ_TIMES = ("files", "http", "injection", "kafka", "postgres")
 _GENERATOR_TIMESTAMP = "ts"
 """The built-in generator's timestamp field."""
 
@@ -157,7 +203,42 @@ def read_stream(
         **_timestamp(reader, node, fields, kind),
         **STREAM.values(reader, fields),
     )
+    spec = _with_times(reader, fields, spec)
     return (_in_order_of_arrival(reader, fields, spec) if spec.arrival else spec), kind
+
+
+def _with_times(reader: NodeReader, fields: Mapping[str, YamlNode], spec: StreamSpec) -> StreamSpec:
+    """The same stream with its fields that are timestamps, which are whole numbers once they were
+    read."""
+    times = {name: kind for name, kind in spec.fields.items() if is_time(kind)}
+    if not times:
+        return spec
+    if spec.schema:
+        reader.bad(
+            fields["fields"],
+            "a class says the types of its fields itself; remove schema, or fields",
+        )
+    elif spec.source is None or spec.source.kind not in _READ_TIMES:
+        origin = "a computation" if spec.source is None else f"the source {spec.source.kind!r}"
+        reader.bad(
+            fields["fields"].value[next(iter(times))],
+            f"{origin} gives times as whole µs, which expressions take as they are: write int."
+            f" {KIND} is for sources that read records as others wrote them:"
+            f" {', '.join(_READ_TIMES)}",
+        )
+    timestamp = fields.get("timestamp")
+    if spec.timestamp in times and timestamp is not None and timestamp.is_map:
+        unit = timestamp.value.get("unit")
+        if unit is not None:
+            reader.bad(
+                unit,
+                f"{spec.timestamp} is declared as {KIND}, and is in µs once it was read: write"
+                f" timestamp: {spec.timestamp}, and the unit below fields, as {{type: {KIND}, unit:"
+                f" {unit.text}}}",
+            )
+    inside = {name: INSIDE if name in times else kind for name, kind in spec.fields.items()}
+    states = spec.states_unit or spec.timestamp in times
+    return replace(spec, fields=inside, times=times, states_unit=states)
 
 
 def _in_order_of_arrival(

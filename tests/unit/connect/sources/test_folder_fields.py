@@ -47,3 +47,12 @@ def test_a_folder_that_is_not_declared_is_only_a_folder(tmp_path: Path) -> None:
 def test_a_folder_of_another_type_is_named(tmp_path: Path) -> None:
     with pytest.raises(SetupError, match="day=2026-01-31%20x"):
         open_file(written(tmp_path, "jsonl"), fields={"day": "int"})
+
+
+@pytest.mark.parametrize("columns", [False, True])
+def test_a_folder_may_name_a_time(tmp_path: Path, columns: bool) -> None:
+    path = tmp_path / "day=2026-01-01" / "a.jsonl"
+    path.parent.mkdir()
+    path.write_text('{"n": 1}\n', encoding="utf-8")
+    reader = open_file(path, fields={"n": "int", "day": "timestamp"})
+    assert read_on(reader, columns=columns).values == [{"n": 1, "day": 1_767_225_600_000_000}]

@@ -8,12 +8,14 @@ import pytest
 
 from millwheel.core.columns.declared_fields import (
     FieldTypes,
+    as_read,
     column_of,
     example_frame,
     frame_of,
     frames_of,
     from_texts,
     row_type,
+    with_times,
 )
 from millwheel.core.model.records import Values
 from millwheel.errors import RecordError
@@ -135,3 +137,81 @@ def test_frames_are_joined_in_their_order() -> None:
 
 def test_an_example_has_all_columns_and_rows() -> None:
     assert example_frame(FIELDS, 7).shape == (7, 4)
+
+
+NEW_YEAR = 1_767_225_600_000_000  # 2026-01-01
+TIMES = {"at": "timestamp", "ms": "timestamp ms - -", "n": "int"}
+ROWS = [
+    {"at": "2026-01-01T00:00:00Z", "ms": 1_767_225_600_000, "n": 1},
+    {"at": "2026-01-01T01:00:00Z", "ms": 1_767_225_600_001, "n": 2},
+]
+READ = [
+    {"at": NEW_YEAR, "ms": NEW_YEAR, "n": 1},
+    {"at": NEW_YEAR + 3_600_000_000, "ms": NEW_YEAR + 1_000, "n": 2},
+]
+
+
+def _copies(rows: list[Any]) -> list[dict[str, Any]]:
+    return [dict(row) for row in rows]
+
+
+@pytest.mark.parametrize("as_values", [False, True])
+def test_times_become_microseconds(as_values: bool) -> None:
+    rows: Any = Values(_copies(ROWS), None, 100) if as_values else _copies(ROWS)
+    assert FieldTypes(TIMES).check(rows) == {}
+    assert list(rows) == READ
+    assert column_of("at", rows) == [row["at"] for row in READ]
+
+
+def test_times_of_mixed_forms_are_read_one_by_one() -> None:
+    rows: list[dict[str, Any]] = [{"at": NEW_YEAR}, {"at": "2026-01-01"}, {"at": None}, {}]
+    assert FieldTypes(TIMES).check(rows) == {}
+    assert rows == [{"at": NEW_YEAR}, {"at": NEW_YEAR}, {"at": None}, {}]
+
+
+def test_a_field_that_is_no_time_is_named_with_its_value_and_the_cure() -> None:
+    problems = FieldTypes(TIMES).check([{"at": "yesterday"}, {"at": NEW_YEAR}, {"at": False}])
+    assert problems.keys() == {0, 2}
+    assert problems[0] == (
+        "field 'at' is declared as timestamp: the timestamp 'yesterday' is neither a number nor"
+        " ISO 8601 text; other texts need a format: {type: timestamp, format: '%d.%m.%Y %H:%M'}"
+    )
+
+
+def test_times_in_texts_of_files() -> None:
+    assert from_texts("at", "timestamp", ["2026-01-01T00:00:00Z"] * 2) == [NEW_YEAR] * 2
+    assert from_texts("at", "timestamp", ["2026-01-01", "", str(NEW_YEAR)]) == [
+        NEW_YEAR,
+        None,
+        NEW_YEAR,
+    ]
+    assert from_texts("at", "timestamp ms - -", ["1767225600000"]) == [NEW_YEAR]
+    with pytest.raises(RecordError, match="field 'at' is declared as timestamp: "):
+        from_texts("at", "timestamp", ["yesterday"])
+
+
+def test_a_frame_has_times_as_whole_numbers() -> None:
+    decoded = [msgspec.json.decode(msgspec.json.encode(row), type=row_type(TIMES)) for row in ROWS]
+    found = frame_of(decoded, TIMES)
+    assert found.equals(frame_of(READ, TIMES))
+    assert found.dtypes == [pl.Int64] * 3
+    assert example_frame(TIMES, 3).dtypes == [pl.Int64] * 3
+    none = msgspec.convert({}, row_type(TIMES))
+    assert frame_of([none], TIMES).row(0) == (None, None, None)
+
+
+def test_a_frame_of_what_is_no_time_is_refused() -> None:
+    row = msgspec.convert({"at": "yesterday"}, row_type(TIMES))
+    with pytest.raises(RecordError, match="'yesterday'"):
+        frame_of([row], TIMES)
+
+
+def test_typed_columns_become_times() -> None:
+    kinds = {"at": "timestamp", "ms": "timestamp ms - -"}
+    frame = pl.DataFrame({"at": ["2026-01-01T00:00:00Z"], "ms": [1_767_225_600_000]})
+    found = with_times(frame, kinds)
+    assert found is not None
+    assert found.row(0) == (NEW_YEAR, NEW_YEAR)
+    for wrong in (["yesterday"], [None], [1.5], [1_767_225_600]):
+        assert with_times(frame.with_columns(at=pl.Series(wrong)), kinds) is None
+    assert as_read(TIMES) == {"at": "int", "ms": "int", "n": "int"}

@@ -10,7 +10,7 @@ from millwheel.core.instants.numbers import (
     date_us,
     datetime_us,
 )
-from millwheel.core.instants.texts import text_day, text_us
+from millwheel.core.instants.texts import iso_text, says_offset, text_day, text_us
 from millwheel.errors import RecordError
 
 NEW_YEAR = 1_767_225_600_000_000  # 2026-01-01
@@ -122,3 +122,25 @@ def test_texts_agree_with_datetimes_of_every_century() -> None:
 
 def test_a_naive_datetime_is_utc() -> None:
     assert datetime_us(datetime(2026, 1, 1)) == NEW_YEAR == date_us(date(2026, 1, 1))
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_which_texts_say_their_offset(text: str) -> None:
+    plain = text.strip().upper()
+    tail = plain[11:] if "-" in plain[:10] else plain[9:]
+    assert says_offset(text) == (tail.endswith("Z") or "+" in tail or "-" in tail)
+
+
+@pytest.mark.parametrize(
+    ("time_us", "offset_us", "text"),
+    [
+        (NEW_YEAR, 0, "2026-01-01T00:00:00Z"),
+        (NEW_YEAR + 500_000, 0, "2026-01-01T00:00:00.500000Z"),
+        (-1, 0, "1969-12-31T23:59:59.999999Z"),
+        (NEW_YEAR, HOUR, "2026-01-01T01:00:00+01:00"),
+        (NEW_YEAR, -HOUR // 2, "2025-12-31T23:30:00-00:30"),
+    ],
+)
+def test_iso_text_is_read_again(time_us: int, offset_us: int, text: str) -> None:
+    assert iso_text(time_us, offset_us) == text
+    assert text_us(text) == time_us

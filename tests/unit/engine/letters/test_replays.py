@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -121,3 +122,30 @@ def test_a_split_of_what_was_asked_for_never_counts_a_letter_twice(tmp_path: Pat
         orders.finish(number)
     assert not orders.pending()
     assert not orders.undone()
+
+
+@pytest.mark.parametrize(
+    ("value", "read"),
+    [
+        ('{"at": "1970-01-01T00:00:00.000005Z", "n": 7, "user": "ann"}', 5),
+        ({"at": "1970-01-01T00:00:00.000005Z", "n": 7, "user": "ann"}, 5),
+        ({"at": 1_767_225_600, "n": 7, "user": "ann"}, 1_767_225_600),
+        ('{"at": 1767225600, "n": 7, "user": "ann"}', None),
+    ],
+)
+def test_times_of_lines_are_read_and_those_of_records_were(value: Any, read: int | None) -> None:
+    hits = replace(spec().stream("hits"), times={"at": "timestamp"}, states_unit=True)
+    others = tuple(each for each in spec().streams if each.name != "hits")
+    letter = {
+        "pipeline": "p",
+        "computation": "source.hits",
+        "stream": "hits",
+        "reason": "late news",
+        "value": value,
+        "what": "line",
+    }
+    request = Request("id", [replayable(letter, "part:1").wanted()])
+    order = Binding(replace(spec(), streams=(hits, *others))).order(request)
+    times = [each.value["at"] for each in order.records if not each.problem]
+    assert times == ([] if read is None else [read] * 2)
+    assert all("still no record" in each.problem for each in order.records if each.problem)

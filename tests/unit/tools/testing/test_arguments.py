@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from millwheel.errors import MillwheelError
+from millwheel.testing import PipelineHarness
 from tests.unit.tools.testing.test_pipeline_harness import Make, S, order
 
 
@@ -69,3 +71,19 @@ def test_a_mistake_of_the_test_is_told_in_a_sentence(
     harness.advance_watermark(10, "orders")
     with pytest.raises(error, match=words.replace("(", r"\(")):
         wrong(harness)
+
+
+def test_a_timestamp_is_written_as_the_stream_reads_it(tmp_path: Path) -> None:
+    text = (
+        "pipeline: p\nstreams: {s: {source: {injection: {}}, timestamp: at, fields: {at: FORM}}}\n"
+        "computations: {c: {input: s, map: {at: at}, output: out}}\n"
+    )
+    (tmp_path / "p.yaml").write_text(text.replace("FORM", "{type: timestamp, unit: ms}"))
+    with PipelineHarness(tmp_path / "p.yaml") as harness:
+        harness.push("s", {}, timestamp=1_234_567_001)
+        harness.push("s", {"at": 1_234_567})
+        assert harness.read("out") == [{"at": 1_234_567_001}, {"at": 1_234_567_000}]
+    (tmp_path / "p.yaml").write_text(text.replace("FORM", "{type: timestamp, format: '%Y'}"))
+    with PipelineHarness(tmp_path / "p.yaml") as harness:
+        with pytest.raises(ValueError, match="declares a format of 'at'; put such a text"):
+            harness.push("s", {}, timestamp=0)

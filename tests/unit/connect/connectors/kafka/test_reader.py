@@ -17,6 +17,7 @@ from millwheel.connect.formats.choice import build_decoder
 from millwheel.connect.formats.lines import JsonMessages
 from millwheel.connect.sources.base import Reader
 from millwheel.connect.sources.changes import ChangesReader
+from millwheel.core.columns.declared_fields import row_type
 from millwheel.core.tracing.contexts import NOT_SAMPLED, TraceContext
 from millwheel.errors import SetupError
 from tests.fakes.kafka_library import FakeKafka, Log
@@ -307,3 +308,26 @@ def test_a_read_from_another_position_forgets_what_gave_no_columns(kafka: FakeKa
     assert read.read(0, 5).next_position == 5
     assert [value["ad"] for value in read.read(2, 2).values] == ["a2", "a3"]
     assert [value["ad"] for value in read.read(4, 2).values] == ["a4", "a5"]
+
+
+def test_times_are_read_in_columns_and_what_is_none_sends_all_to_be_read_as_rows(
+    kafka: FakeKafka,
+) -> None:
+    kinds = {"at": "timestamp"}
+    good = json.dumps({"at": "2026-01-01T00:00:00Z"}).encode()
+    rows = JsonMessages(None, kinds)
+    forms = Forms(rows, None, Extras(None, None, None), JsonMessages(row_type(kinds)), kinds)
+    options = KafkaSourceOptions(brokers="b:1", topics=["clicks"])
+    read = KafkaReader(
+        Consuming("b:1", {}, options.isolation, Complaints("b:1")), SHARE, options, forms
+    )
+    kafka.logs[SHARE] = Log([good, good, good, b'{"at": "yesterday"}'])
+    found = read.read_frame(0, 1)
+    assert found is None
+    chunk = read.read(0, 4)
+    assert [value["at"] for value in chunk.values] == [1_767_225_600_000_000] * 3
+    assert [reject.position for reject in chunk.rejects] == [4]
+    kafka.logs[SHARE] = Log([good, good])
+    frame = read.read_frame(0, 1)
+    assert frame is not None
+    assert frame.frame["at"].to_list() == [1_767_225_600_000_000] * 2

@@ -141,3 +141,23 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "fastavro", None)
     with pytest.raises(SetupError, match=r"pip install 'millwheel-spark\[avro\]'"):
         AvroMessages(CLICK)
+
+
+@pytest.mark.parametrize("kind", [{"type": "long", "logicalType": "timestamp-millis"}, "long"])
+def test_times_in_columns_and_in_rows(kind: Any) -> None:
+    schema = {"type": "record", "name": "T", "fields": [{"name": "at", "type": kind}]}
+    at = 1_767_225_600_000_000 if isinstance(kind, dict) else 1_767_225_600
+    form = "timestamp" if isinstance(kind, dict) else "timestamp s - -"
+    messages = [AvroEncoder(schema, strict=False).encode({"at": at})] * 3
+    read = AvroMessages(schema, fields={"at": form})
+    assert [each["at"] for each in read.decode(messages).records] == [1_767_225_600_000_000] * 3
+    frame = read.frame(messages)
+    assert frame is not None
+    assert frame["at"].to_list() == [1_767_225_600_000_000] * 3
+
+
+def test_numbers_of_another_unit_are_looked_at_one_by_one() -> None:
+    messages = [AvroEncoder({**CLICK}).encode({"ad": 1_767_225_600, "k": "x"})]
+    read = AvroMessages(CLICK, fields={"ad": "timestamp"})
+    assert read.frame(messages) is None
+    assert "as s it does not" in read.decode(messages).wrong[0]

@@ -3,16 +3,20 @@ refused."""
 
 from __future__ import annotations
 
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from millwheel.connect.sources import build_source
 from millwheel.connect.sources.base import Partition
 from millwheel.core.pipeline.spec import SourceSpec
 from millwheel.errors import SetupError
-from tests.fakes.reading import files, read_on
+from tests.fakes.reading import files, open_file, read_on
 
 
 def make(folder: Path, *names: str) -> Path:
@@ -159,3 +163,67 @@ def test_options_that_cannot_work_are_refused_with_the_fix(
     with pytest.raises(ValueError, match="the source 'files'") as raised:
         build_source(SourceSpec("files", options), "/")
     assert problem in str(raised.value)
+
+
+NEW_YEAR = 1_767_225_600_000_000  # 2026-01-01
+TIMES = {"at": "timestamp", "ms": "timestamp ms - -", "day": "timestamp - Europe/Berlin %d.%m.%Y"}
+WRITTEN = [
+    {"at": "2026-01-01T01:00:00+01:00", "ms": 1_767_225_600_000, "day": "01.01.2026"},
+    {"at": "2026-01-01T00:00:01+00:00", "ms": 1_767_225_600_001, "day": "2.1.2026"},
+]
+READ = [
+    {"at": NEW_YEAR, "ms": NEW_YEAR, "day": NEW_YEAR - 3_600_000_000},
+    {"at": NEW_YEAR + 1_000_000, "ms": NEW_YEAR + 1_000, "day": NEW_YEAR + 82_800_000_000},
+]
+
+
+def _written(path: Path, kind: str, rows: list[dict[str, Any]]) -> Path:
+    if kind == "parquet":
+        pq.write_table(pa.Table.from_pylist(rows), path)
+    elif kind == "csv":
+        lines = [",".join(rows[0]), *(",".join(map(str, row.values())) for row in rows)]
+        path.write_text("\n".join(lines), encoding="utf-8")
+    else:
+        path.write_bytes(b"".join(msgspec.json.encode(row) + b"\n" for row in rows))
+    return path
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "csv", "parquet"])
+@pytest.mark.parametrize("columns", [False, True])
+def test_times_are_read_in_rows_and_in_columns(tmp_path: Path, kind: str, columns: bool) -> None:
+    path = _written(tmp_path / f"a.{kind}", kind, WRITTEN)
+    assert read_on(open_file(path, kind, fields=TIMES), columns=columns).values == READ
+
+
+def test_whole_lines_of_times_become_columns(tmp_path: Path) -> None:
+    path = _written(tmp_path / "a.jsonl", "jsonl", WRITTEN)
+    reader = open_file(path, fields=TIMES)
+    assert reader.take_whole(dict.fromkeys(TIMES, "int"))
+    assert read_on(reader, columns=True).values == READ
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "csv", "parquet"])
+def test_what_is_no_time_is_a_reject(tmp_path: Path, kind: str) -> None:
+    rows = [WRITTEN[0], {**WRITTEN[1], "at": "yesterday"}]
+    path = _written(tmp_path / f"a.{kind}", kind, rows)
+    found = read_on(open_file(path, kind, fields=TIMES))
+    assert found.values == READ[:1]
+    [reject] = found.rejects
+    assert "'at' is declared as timestamp: the timestamp 'yesterday' is neither" in reject.reason
+
+
+def test_columns_of_lines_with_what_is_no_time_are_read_as_rows(tmp_path: Path) -> None:
+    rows = [WRITTEN[0], {**WRITTEN[1], "at": "yesterday"}]
+    reader: Any = open_file(_written(tmp_path / "a.jsonl", "jsonl", rows), fields=TIMES)
+    assert reader.read_frame(0, 1_000) is None
+
+
+def test_native_times_of_parquet_need_no_unit(tmp_path: Path) -> None:
+    when = datetime(2026, 1, 1, tzinfo=timezone.utc)
+    table = pa.table({"at": pa.array([when] * 2, pa.timestamp("ms", "UTC")), "none": [None] * 2})
+    pq.write_table(table, tmp_path / "a.parquet")
+    kinds = {"at": "timestamp", "none": "timestamp", "gone": "timestamp"}
+    for columns in (False, True):
+        found = read_on(open_file(tmp_path / "a.parquet", "parquet", fields=kinds), columns=columns)
+        assert [row["at"] for row in found.values] == [NEW_YEAR] * 2
+        assert found.values[0]["none"] is None

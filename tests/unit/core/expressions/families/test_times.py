@@ -6,6 +6,7 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 from zoneinfo import ZoneInfo
 
+import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,6 +16,7 @@ from millwheel.core.expressions.families.times import FUNCTIONS, time_of
 from millwheel.core.expressions.language import compile_expression
 from millwheel.core.expressions.terms import NoColumns
 from millwheel.core.instants.texts import text_us
+from millwheel.core.lazy_polars import dtype
 from millwheel.core.windows.zones import Days
 
 ACTS = {name: function.act for name, function in FUNCTIONS.items()}
@@ -123,3 +125,59 @@ def test_a_time_is_a_whole_number_or_iso_text() -> None:
 def test_formats_with_a_zone_or_of_fields_have_no_column_form(text: str) -> None:
     with pytest.raises(NoColumns):
         term_over_columns(compile_expression(text).tree, {"t": "int", "s": "str"})
+
+
+def _in_columns(text: str, kind: str, values: list[Any]) -> list[Any]:
+    """What the column form gives, "by rows" where it knows nothing."""
+    term = term_over_columns(compile_expression(text).tree, {"t": kind})
+    frame = pl.DataFrame({"t": pl.Series(values, dtype=dtype(kind))})
+    known = pl.all_horizontal(pl.lit(True), *term.exact)
+    found = frame.select(known.alias("known"), term.column.alias("found"))
+    return [value if sure else "by rows" for sure, value in found.rows()]
+
+
+@given(st.lists(TIMES, min_size=1))
+def test_iso_is_the_same_in_columns(times: list[int]) -> None:
+    texts = [ACTS["iso"](time) for time in times]
+    assert _in_columns("iso(t)", "int", times) == texts
+    assert [ACTS["parse_time"](text) for text in texts] == times
+    assert _in_columns("parse_time(t)", "str", texts) == times
+
+
+def test_texts_of_other_forms_are_parsed_in_columns_one_by_one() -> None:
+    assert _in_columns("parse_time(t)", "str", ["1970-01-01", "1970", "19700101T00"]) == [
+        0,
+        "by rows",
+        0,
+    ]
+    text = "parse_time(t, '%d.%m.%Y %H', 'Europe/Paris')"
+    assert _in_columns(text, "str", ["1.1.1970 1", "x"]) == [0, "by rows"]
+    assert _in_columns("parse_time(t)", "str", []) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("t >= parse_time('1970-01-01T00:00:01Z')", True),
+        ("t - parse_time('1970-01-01T00:00:01Z')", 4_000_000),
+        ("t + duration('15m')", 905_000_000),
+        ("t - duration('1s') > duration('4s')", False),
+        ("-duration('1s') + t", 4_000_000),
+    ],
+)
+def test_constant_times_and_durations_stay_in_columns(text: str, value: Any) -> None:
+    assert _in_columns(text, "int", [5_000_000]) == [value]
+    assert compile_expression(text).evaluate({"t": 5_000_000}) == value
+
+
+def test_constants_that_columns_do_not_hold_go_by_rows() -> None:
+    with pytest.raises(NoColumns):
+        term_over_columns(compile_expression("t > parse_time('9999-01-01')").tree, {"t": "int"})
+    with pytest.raises(ValueError, match="fails for every record"):
+        compile_expression("t > parse_time('May')")
+
+
+def test_iso_with_a_zone_goes_by_rows() -> None:
+    with pytest.raises(NoColumns):
+        term_over_columns(compile_expression("iso(t, 'Asia/Tokyo')").tree, {"t": "int"})
+    assert ACTS["iso"](0, "America/Caracas") == "1969-12-31T20:00:00-04:00"

@@ -18,6 +18,7 @@ from millwheel.core.formats.id_runs import marks_from
 from millwheel.core.formats.store_layout import RUNS
 from millwheel.core.model.range_table import RangeTable
 from millwheel.core.model.times import MAX_TIME, MIN_TIME, SECOND
+from millwheel.core.pipeline.spec import DEAD_LETTERS
 from millwheel.engine.workers import events as ev
 from millwheel.engine.workers.shard.seen_ids import SeenIds
 from millwheel.engine.workers.shard.shard import Shard
@@ -310,3 +311,16 @@ def test_injected_records_have_the_time_of_their_arrival_if_that_is_asked(tmp_pa
             (began_us, 3)
         ]
         assert world.harness.counters.get("late", 0) == 0
+
+
+def test_injected_times_are_read_as_they_are_declared(tmp_path: Path) -> None:
+    timed = TIMELY.replace(
+        "    timestamp: {field: t, unit: us}\n", "    timestamp: t\n    fields: {t: timestamp}\n"
+    )
+    world = World(tmp_path, pipeline=timed, shards=1, workers=1)
+    with world.harness:
+        texts = ("1970-01-01T00:00:00.000100Z", "1970-01-01T01:00:00.000101+01:00", "never")
+        world.send([f'{{"k": "a", "t": "{text}"}}'.encode() for text in texts], Identified(""))
+        assert [row["t"] for row in world.harness.read("out")] == [100, 101]
+        [letter] = world.harness.read(DEAD_LETTERS)
+        assert "field 't' is declared as timestamp: the timestamp 'never'" in letter["reason"]

@@ -103,7 +103,7 @@ def test_a_parameter_may_be_a_number_where_a_path_is_text(check: Any) -> None:
         ("timestamp: ts\nwatermark: {idle: 5s}", "unknown field 'idle'"),
         (
             "timestamp: ts\nfields: {a: integer}",
-            "streams.a.fields.a: must be one of int, float, str, bool, not 'integer'",
+            "streams.a.fields.a: must be one of int, float, str, bool, timestamp, not 'integer'",
         ),
         ("timestamp: ts\nfields: [a]", "streams.a.fields: must be a map"),
     ],
@@ -161,7 +161,7 @@ def test_only_a_source_has_timestamps_and_watermarks(problems: Any) -> None:
 
 
 @pytest.mark.parametrize("text", ["ts * 1000", "int(ts)", "ts*1000", "created + 5"])
-def test_a_timestamp_that_is_an_expression_is_refused(problems: Any, text: str) -> None:
+def test_a_timestamp_that_is_an_expression_is_problems(problems: Any, text: str) -> None:
     [found] = problems(_pipeline(f"timestamp: '{text}'"))
     assert "is an expression, and timestamps are not computed here" in found
 
@@ -170,3 +170,67 @@ def test_a_timestamp_that_is_an_expression_is_refused(problems: Any, text: str) 
 def test_odd_names_of_fields_are_no_expressions(stream: Any, text: str) -> None:
     assert stream(f"timestamp: '{text}'").timestamp == text
     assert stream("timestamp: 'a * b'\nfields: {'a * b': int}").timestamp == "a * b"
+
+
+def test_times_are_whole_numbers_once_they_were_read(stream: Any) -> None:
+    given = stream(
+        "timestamp: at\nfields: {at: timestamp, n: float,"
+        " ms: {type: timestamp, unit: ms},"
+        " day: {type: timestamp, format: '%d.%m.%Y', zone: Europe/Berlin}}"
+    )
+    assert given.fields == {"at": "int", "n": "float", "ms": "int", "day": "int"}
+    assert given.times == {
+        "at": "timestamp",
+        "ms": "timestamp ms - -",
+        "day": "timestamp - Europe/Berlin %d.%m.%Y",
+    }
+    assert given.declared == {**given.fields, **given.times}
+    assert given.states_unit
+    assert not stream("timestamp: ts\nfields: {at: timestamp}").states_unit
+
+
+@pytest.mark.parametrize(
+    ("text", "source", "sentence"),
+    [
+        (
+            "timestamp: {field: at, unit: ms}\nfields: {at: timestamp}",
+            "",
+            "streams.a.timestamp.unit: at is declared as timestamp, and is in µs once"
+            " it was read: write timestamp: at, and the unit below fields, as"
+            " {type: timestamp, unit: ms}",
+        ),
+        (
+            "timestamp: at\nfields: {at: {type: timestamp, unit: ms, format: '%Y'}}",
+            "",
+            "`unit` is for numbers, and `format` for texts",
+        ),
+        ("timestamp: at\nfields: {at: {unit: ms}}", "", "type"),
+        ("timestamp: at\nfields: {at: {type: timestamp, zone: Berlin}}", "", "'Berlin'"),
+        ("timestamp: at\nfields: {at: {type: timestamp, format: '%q'}}", "", "%q is no code"),
+        ("timestamp: at\nfields: {at: {type: int}}", "", "timestamp"),
+        (
+            "timestamp: at\nschema: m:C\nfields: {at: timestamp}",
+            "",
+            "a class says the types of its fields itself; remove schema, or fields",
+        ),
+        (
+            "fields: {at: timestamp}",
+            "source: {generator: {rate: 1}}",
+            "the source 'generator' gives times as whole µs, which expressions take as they are:"
+            " write int",
+        ),
+    ],
+)
+def test_times_that_cannot_be_meant(problems: Any, text: str, source: str, sentence: str) -> None:
+    given = _pipeline(text, source) if source else _pipeline(text)
+    assert any(sentence in each for each in problems(given)), problems(given)
+
+
+def test_results_have_their_times_as_whole_numbers(problems: Any) -> None:
+    text = (
+        "pipeline: p\nstreams:\n  a: {source: {injection: {}}, timestamp: at, fields: {at:"
+        " timestamp}}\n  b: {fields: {at: timestamp}}\n"
+        "computations: {c: {input: a, filter: n > 1, output: b}}\nsinks: {b: {stdout: {}}}\n"
+    )
+    [sentence] = problems(text)
+    assert "a computation gives times as whole µs" in sentence
