@@ -28,7 +28,9 @@ def nests_too_deeply(data: bytes, most: int = MOST_NESTING) -> bool:
     if len(data) <= most or len(data) - len(data.translate(None, _OPENERS)) <= most:
         return False
     try:
-        return not _within(_decode(data), most)
+        value = _decode(data)
+        # The encoder knows sooner: most of what is looked at here is long, and not deep.
+        return not (most >= MOST_NESTING and all_nest_little([value])) and not _within(value, most)
     except RecursionError:
         return True
 

@@ -48,7 +48,7 @@ class Order:
         """What is less the earlier a checked value comes."""
         if value is None:
             return (0,) if self.nulls == "first" else (2,)
-        key = _Descending(rank(value)) if self.descending else rank(value)
+        key = _reversed(value) if self.descending else rank(value)
         return (1, key) if self.nulls else key
 
 
@@ -61,8 +61,15 @@ def order_of(text: str) -> Order:
     return Order(match["text"], match["way"] == "desc", match["nulls"] or "")
 
 
+def _reversed(value: Any) -> tuple[int, Any, bool]:
+    """What is less where the rank of a value is greater."""
+    if isinstance(value, str):
+        return (-1, _Descending(value), True)
+    return (0, -value, type(value) is not float)
+
+
 class _Descending:
-    """A value that is less where the value is greater."""
+    """A text that is less where the text is greater."""
 
     __slots__ = ("value",)
 
@@ -120,12 +127,13 @@ class ChosenRows(Aggregator[list[Entry]]):
         self._one = one
         self._latest = latest
         self._rank = rank
+        self._keys = tuple(order.sort_key for order in orders)
         self.orders = tuple(order.text for order in orders)
 
     def check(self, value: Any, name: str) -> Entry:
         """``value`` is [the values that the order reads, record]."""
         values, row = value
-        if not self._one:
+        if not self._one and None in values:
             self._check_nulls(values)
         checked = [
             order.checked(self._function, each)
@@ -181,7 +189,7 @@ class ChosenRows(Aggregator[list[Entry]]):
     def sort_key(self, entry: Entry) -> tuple[Any, ...]:
         """What is less the earlier an entry comes."""
         values, timestamp, row = entry
-        parts = (order.sort_key(value) for value, order in zip(values, self._orders, strict=True))
+        parts = [key(value) for key, value in zip(self._keys, values, strict=True)]
         return (*parts, -timestamp if self._latest else timestamp, _Bytes(row))
 
 

@@ -34,6 +34,8 @@ _SCALARS: dict[type[inspect.Type], type] = {
 }
 _NO_LIMITS = (inspect.IntType(), inspect.FloatType(), inspect.StrType(), inspect.BytesType())
 """Those without a constraint, such as ``ge``."""
+_FEW_LEVELS = 8
+"""So deep a type is looked into; parts of the engine's own types are bytes below that."""
 _SHOWN = 80  # characters of a value in an error
 _encode = msgspec.msgpack.Encoder().encode
 Exact = Callable[[Any], bool]
@@ -65,9 +67,9 @@ class StoredType:
         self._name = name
         self._part = part
         self._most = most
-        # with so few bytes a value is neither too large nor too deep
-        self._few = min(most, MOST_NESTING)
         judged = _judged(declared)
+        # with so few bytes a value is neither too large nor too deep
+        self._few = most if judged.shallow else min(most, MOST_NESTING)
         self._decode = judged.decode
         self.plain = judged.plain
         """The types of scalars that come back as they are."""
@@ -153,6 +155,7 @@ class _Judged(NamedTuple):
     exact: Exact
     items: frozenset[type]
     flat: bool
+    shallow: bool
 
 
 def _judged(declared: Any) -> _Judged:
@@ -171,11 +174,16 @@ def _judge(declared: Any) -> _Judged:
         _exact_of(declared, info),
         _items_of(info),
         info is not None and _is_flat(info),
+        _certain(declared) and info is not None and _is_shallow(info, _FEW_LEVELS),
     )
 
 
+def _certain(declared: Any) -> bool:
+    return isinstance(declared, type) and issubclass(declared, Certain)
+
+
 def _exact_of(declared: Any, info: inspect.Type | None) -> Exact:
-    if isinstance(declared, type) and issubclass(declared, Certain):
+    if _certain(declared):
         return _always
     return _never if info is None else _exact(info, ())
 
@@ -264,6 +272,24 @@ def _info(declared: Any) -> inspect.Type | None:
         return inspect.type_info(declared)
     except (TypeError, NameError, ValueError):
         return None
+
+
+def _is_shallow(info: inspect.Type, levels: int) -> bool:
+    """Whether no value has more levels of lists and maps than that."""
+    if type(info) in _SCALARS:
+        return True
+    if levels == 0:
+        return False
+    match info:
+        case inspect.StructType(fields=parts):
+            return all(_is_shallow(each.type, levels - 1) for each in parts)
+        case inspect.ListType(item_type=item):
+            return _is_shallow(item, levels - 1)
+        case inspect.DictType(key_type=key, value_type=value):
+            return _is_shallow(key, levels - 1) and _is_shallow(value, levels - 1)
+        case inspect.UnionType(types=types):
+            return all(_is_shallow(each, levels) for each in types)
+    return False
 
 
 def _never(value: Any) -> bool:
