@@ -3,13 +3,14 @@ came out."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
+from millwheel.core.instants.texts import iso_text
 from tests.search.document import emit
 from tests.search.forms import arrays, steps
-from tests.search.forms.values import NAMES, SECOND, START, drawn, time
+from tests.search.forms.values import NAMES, SECOND, START, TIMES, drawn, time
 from tests.search.script import Action, Case, Clock, Finish, Push
 
 _NOW = START + 10**6 * SECOND
@@ -37,6 +38,20 @@ _NUMERIC = (
     "approx_count_distinct",
 )
 _ANY = ("count", "min", "max", "count_distinct", "approx_count_distinct", "top_k")
+
+
+_OF_TIMES = (
+    "iso(AT)",
+    "year(AT)",
+    "trunc(AT, '1h')",
+    "parse_time(iso(AT))",
+    "AT + duration('1m')",
+    "AT - parse_time('2023-11-14T22:13:20Z')",
+    "date_format(AT, '%H:%M')",
+    "AT >= parse_time('2023-11-14T22:14:00Z')",
+)
+_FIRST_US, _BEHIND_US = TIMES[0] + 86_400 * SECOND, TIMES[1] - 86_400 * SECOND
+"""The times that texts express."""
 
 
 @dataclass(slots=True)
@@ -74,6 +89,11 @@ def case(seed: int) -> Case:
             draft.tree["sinks"][stream] = {"stdout": mode}
     script = _script(rng, draft.fields, names)
     features = frozenset({"forms"} | (set() if declared else {"undeclared"}))
+    # drawn apart, too
+    own = Random(f"times {seed}")
+    if declared and own.random() < 0.3:
+        script = _timed(draft, own, names[1], script)
+        features |= {"times"}
     text = emit(draft.tree)
     if Random(f"nulls {seed}").random() < 0.4:
         text = "nulls: sql\n" + text.replace("!= null", "is not null")
@@ -259,3 +279,30 @@ def _script(rng: Random, fields: dict[str, dict[str, str]], names: list[str]) ->
         if rng.random() < 0.3:
             after += rng.choice([5, 20, 60])
     return [*script, Clock(_NOW + 60 * SECOND), Finish()]
+
+
+def _timed(draft: _Draft, rng: Random, at: str, script: list[Action]) -> list[Action]:
+    """The timestamps as fields that are times, some of them written as texts, and one more field
+    of what steps make."""
+    for options in draft.tree["streams"].values():
+        form = rng.choice(["timestamp", {"type": "timestamp", "unit": "us"}])
+        options["fields"] = {**options["fields"], at: form}
+    for tree in draft.tree["computations"].values():
+        made = tree.get("map")
+        if made is not None and ("one" in tree["input"] or "two" in tree["input"]):
+            free = [name for name in NAMES if name not in made]
+            made[rng.choice(free)] = rng.choice(_OF_TIMES).replace("AT", at)
+    return [
+        replace(action, values=tuple(_written(rng, each, at) for each in action.values))
+        if isinstance(action, Push) and rng.random() < 0.7
+        else action
+        for action in script
+    ]
+
+
+def _written(rng: Random, record: Any, at: str) -> Any:
+    """The record with its time as a text, where that can be."""
+    if not _FIRST_US <= record[at] < _BEHIND_US or rng.random() < 0.02:
+        return record
+    text = iso_text(record[at], rng.choice([0, 0, 3_600 * SECOND, -12_600 * SECOND]))
+    return {**record, at: text.replace("Z", rng.choice(["Z", "", "+00:00"]))}

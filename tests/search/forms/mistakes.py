@@ -12,6 +12,7 @@ from millwheel.connect.array_functions import ArrayFunction
 from millwheel.core.columns import arrays
 from millwheel.core.columns.plan import ColumnPlan
 from millwheel.core.columns.stateless.stages import ColumnStep
+from millwheel.core.expressions.families import times
 from millwheel.core.expressions.scope import Scope, _filled
 from millwheel.core.expressions.terms import exact_of
 from millwheel.engine.workers.operators.held_columns import KeysInRows
@@ -89,3 +90,15 @@ def a_value_that_stands_for_null_is_taken() -> Context:
         return replace(made, exact=(*exact_of(terms), *made.exact))
 
     return replaced(Scope, "strict", wrong)
+
+
+@mistake(within=40)
+def texts_of_times_lose_their_fraction_in_columns() -> Context:
+    """The fast way to many times reads whole seconds only."""
+
+    def wrong(texts: Any) -> Any:
+        found = right(texts)
+        return None if found is None else found // 1_000_000 * 1_000_000
+
+    right = times.texts_us
+    return replaced(times, "texts_us", wrong)
