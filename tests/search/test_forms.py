@@ -5,8 +5,12 @@ from __future__ import annotations
 
 import pytest
 
+from millwheel.core.instants.texts import iso_text
 from tests.search.forms.mistakes import MISTAKES
-from tests.search.forms.running import failure
+from tests.search.forms.running import ROWS, WAYS, difference, failure
+from tests.search.forms.values import START
+from tests.search.running import run
+from tests.search.script import Case, Finish, Push
 
 
 @pytest.mark.parametrize("seed", [1, 4, 6, 7])
@@ -29,3 +33,69 @@ def test_a_deliberate_mistake_is_caught(name: str) -> None:
     make, seeds = MISTAKES[name]
     with make():
         assert any(map(failure, seeds)), f"{name}: not in {seeds}"
+
+
+_TIMES = """
+pipeline: p
+streams:
+  one:
+    source: {injection: {}}
+    timestamp: at
+    fields: {k: str, at: timestamp, seen: {type: timestamp, unit: ms}, n: int}
+    watermark: {max_delay: 1h, idle_after: never, max_future: never}
+computations:
+  days:
+    input: {one: {key: {day: "trunc(at, '1d')"}}}
+    window: {tumbling: 1d}
+    aggregate:
+      n: count
+      least: {min: at}
+      most: {max: seen}
+      distinct: {count_distinct: seen}
+      waited: {max: seen - at}
+      fresh: {count: {where: "seen - at < duration('2s')"}}
+    output: days
+  seen: {input: {one: {key: seen}}, window: global, aggregate: {n: count}, output: seen}
+  ends: {input: {one: {key: k}}, window: global, aggregate: {a: {first: at}, z: {last: seen},
+         newest: {top_rows: at desc, k: 2}}, output: ends}
+  texts: {input: one, filter: "at < seen", map: {k: k, at: iso(at), year: year(seen)},
+          output: texts}
+  left: {input: {one: {key: at}}, map: {at: at, n: n}, output: left}
+  right: {input: {one: {key: seen}}, map: {seen: seen, n: n}, output: right}
+  both: {input: {left: {key: at}, right: {key: seen}}, join: inner, output: both}
+sinks:
+  days: {stdout: {}}
+  seen: {stdout: {}}
+  ends: {stdout: {}}
+  texts: {stdout: {}}
+  both: {stdout: {}}
+"""
+
+
+def test_what_is_made_of_fields_that_are_times_is_the_same_in_columns_and_in_rows() -> None:
+    second, records = 1_000_000, []
+    for index in range(240):
+        at, seen = START + index // 2 * second, START // 1_000 + index % 200 * 1_000
+        written = iso_text(at, 3_600 * second) if index % 3 else at
+        records.append({"k": "ab"[index % 2], "at": written, "seen": seen, "n": index})
+    script = (Push("one", tuple(records), "pushed"), Finish())
+    case = Case(1, _TIMES, script, False, START + 10**6 * second, frozenset())
+    assert not difference(case, (WAYS[0], WAYS[3]))
+    spec = case.spec()
+    found = run(case, ROWS, spec)
+    [day] = [row.value for row in found.streams["days"]]
+    assert day["day"] == START - START % (86_400 * second)
+    assert (day["n"], day["least"], day["distinct"]) == (240, START, 200)
+    assert (day["most"], day["waited"]) == (START + 199 * second, 100 * second)
+    ends = {row.value["k"]: row.value for row in found.streams["ends"]}
+    assert (ends["a"]["a"], ends["b"]["z"]) == (START, START + 39 * second)
+    assert [row["at"] for row in ends["a"]["newest"]] == [
+        START + each * second for each in (119, 118)
+    ]
+    assert found.streams["texts"][0].value == {
+        "k": "b",
+        "at": "2023-11-14T22:13:20Z",
+        "year": 2023,
+    }
+    assert len(found.streams["both"]) > 200
+    assert not found.letters

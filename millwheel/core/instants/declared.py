@@ -25,6 +25,7 @@ from millwheel.core.instants.numbers import (
 )
 from millwheel.core.instants.text_columns import texts_us
 from millwheel.core.instants.texts import says_offset, text_us
+from millwheel.core.model.times import SECOND
 from millwheel.errors import RecordError
 
 KIND = "timestamp"
@@ -80,14 +81,12 @@ class TimeForm:
     def column(self, values: Sequence[Any]) -> npt.NDArray[np.int64] | None:
         """:meth:`us` of many values, of which none is null; None where each must be looked at."""
         kinds = set(map(type, values))
-        if self.format:
-            return None
-        if kinds == {int}:
-            try:
+        try:
+            if kinds == {int}:
                 return self.numbers(np.array(values, np.int64))
-            except OverflowError:
-                return None
-        return texts_us(values) if kinds == {str} and not self.zone else None
+            return self._texts(values) if kinds == {str} else None
+        except (OverflowError, RecordError, ValueError):
+            return None
 
     def numbers(self, numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.int64] | None:
         """The same of whole numbers."""
@@ -98,6 +97,21 @@ class TimeForm:
             if not are_plain(*extent, self._unit_us, bool(self.unit)):
                 return None
         return numbers if self._unit_us == 1 else numbers * self._unit_us
+
+    def _texts(self, texts: Sequence[str]) -> npt.NDArray[np.int64] | None:
+        if self.format:
+            times = [_by_format(text, self.format, self.zone) for text in texts]
+            return np.array(times, np.int64)
+        if not self.zone:
+            return texts_us(texts)
+        # where clocks go wrong, they do so at whole seconds
+        walls = None if any(map(says_offset, texts)) else texts_us(texts)
+        if walls is None:
+            return None
+        seconds, indexes = np.unique(walls // SECOND, return_inverse=True)
+        zone = zone_of(self.zone)
+        times = [shown(each * SECOND, zone) for each in seconds.tolist()]
+        return np.array(times, np.int64)[indexes] + walls % SECOND
 
     @cached_property
     def _unit_us(self) -> int:
@@ -114,10 +128,7 @@ class TimeForm:
     def _of_text(self, text: str) -> int:
         try:
             if self.format:
-                wall, offset = formats.parsed(text, self.format)
-                if offset is not None:
-                    return wall - offset
-                return shown(wall, zone_of(self.zone)) if self.zone else wall
+                return _by_format(text, self.format, self.zone)
             if self.unit and (stamp := digits_us(text, self._unit_us)) is not None:
                 return stamp
             stamp = text_us(text)
@@ -132,6 +143,14 @@ class TimeForm:
         if not self.unit and text.strip().isdigit():
             return ": declare it as {type: timestamp, unit: ms}"
         return "; other texts need a format: {type: timestamp, format: '%d.%m.%Y %H:%M'}"
+
+
+@lru_cache(maxsize=65_536)  # texts that are remembered: logs have many records of a second
+def _by_format(text: str, form: str, zone: str) -> int:
+    wall, offset = formats.parsed(text, form)
+    if offset is not None:
+        return wall - offset
+    return shown(wall, zone_of(zone)) if zone else wall
 
 
 def _described(value: Any) -> str:

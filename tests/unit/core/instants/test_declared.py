@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from millwheel.core.instants.declared import TimeForm, form_of, is_time
 from millwheel.errors import RecordError
@@ -93,6 +95,7 @@ def test_what_is_no_time_says_what_to_declare(form: str, value: Any, sentence: s
         ("plain", ["2026-01-01T00:00:00Z", "2026-01-01T00:00:00Z"]),
         ("ms", [1, 2]),
         ("ms", ["2026-01-01T00:00:00Z"]),
+        ("own", ["01.01.2026 01:00", "29.3.2026 2:30"]),
         ("plain", []),
     ],
 )
@@ -111,8 +114,10 @@ def test_a_column_is_what_its_values_are(form: str, values: list[Any]) -> None:
         ("plain", [2**70]),
         ("plain", [1.5]),
         ("ms", [2**62]),
-        ("Berlin", ["2026-01-01T00:00:00"]),
-        ("own", ["01.01.2026 01:00"]),
+        ("Berlin", ["2026-01-01T00:00:00", "2026-01-01T00:00:00Z"]),
+        ("Berlin", ["0001-01-01T00:00:00"]),
+        ("own", ["01.01.2026 01:00", "yesterday"]),
+        ("own", [5]),
         ("plain", ["yesterday"]),
     ],
 )
@@ -142,3 +147,18 @@ def test_zones_and_formats_are_judged_beforehand() -> None:
         TimeForm(zone="Europa/Berlin").check()
     with pytest.raises(ValueError, match="cannot be read"):
         TimeForm(format="%y").check()
+
+
+@given(
+    st.lists(
+        st.datetimes(datetime(2026, 1, 1), datetime(2027, 1, 1))
+        | st.datetimes(datetime(2026, 3, 29, 1), datetime(2026, 3, 29, 4))
+        | st.datetimes(datetime(2026, 10, 25, 1), datetime(2026, 10, 25, 4)),
+        min_size=1,
+    )
+)
+def test_clocks_of_a_zone_are_read_together_as_they_are_alone(walls: list[datetime]) -> None:
+    form, texts = FORMS["Berlin"], [wall.isoformat() for wall in walls]
+    found = form.column(texts)
+    assert found is not None
+    assert found.tolist() == [form.us(text) for text in texts]

@@ -195,3 +195,17 @@ def test_functions_of_arrays_and_nulls_of_sql_are_options(tmp_path: Path) -> Non
         harness.push("hits", [{"ts": 1, "n": 4}, {"ts": 2, "n": None}])
         harness.finish()
         assert harness.read("out") == [{"x": 9}, {"x": None}]
+
+
+def test_fields_may_be_times(tmp_path: Path) -> None:
+    (tmp_path / "timed.py").write_text(
+        "from datetime import datetime\n"
+        "from millwheel import InjectionSource, Pipeline, StdoutSink\n"
+        "p = Pipeline('timed')\n"
+        "fields = {'at': datetime, 'seen': {'type': 'timestamp', 'unit': 'ms'}}\n"
+        "hits = p.read('hits', InjectionSource(), timestamp='at', fields=fields)\n"
+        "hits.map({'waited': 'seen - at'}, output='out').write(StdoutSink())\n"
+    )
+    with PipelineHarness(str(tmp_path / "timed.py")) as harness:
+        harness.push("hits", {"at": "1970-01-01T00:00:01Z", "seen": 1_500})
+        assert harness.read("out") == [{"waited": 500_000}]
