@@ -16,6 +16,7 @@ from millwheel.connect.sources import build_source
 from millwheel.connect.sources.base import Source
 from millwheel.connect.sources.generator import build_generator
 from millwheel.core.aggregates.functions import orders_of
+from millwheel.core.columns.declared_fields import FieldTypes
 from millwheel.core.model.times import SECOND
 from millwheel.core.pipeline.spec import ComputationSpec, PipelineSpec, StreamSpec
 from millwheel.core.pipeline.work import BranchesSpec, StepsSpec
@@ -32,7 +33,8 @@ _IDLE = 20  # reads without a record, after which a source is said to have no mo
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Records of one stream by partition, their origin, and the rejected parts of the input."""
+    """Records of one stream by partition, as its source gives them, with times in µs; their origin,
+    and the rejected parts of the input."""
 
     stream: str
     origin: str
@@ -58,8 +60,12 @@ def _sample(stream: StreamSpec, spec: PipelineSpec, file: str, most: int) -> Sam
     assert stream.source is not None
     if file:
         lines = Path(file).read_bytes().splitlines()[:most]
-        values = [msgspec.json.decode(line) for line in lines if line.strip()]
-        return Sample(stream.name, f"from {file}", {file: values})
+        given = [msgspec.json.decode(line) for line in lines if line.strip()]
+        maps = [each for each in given if isinstance(each, dict)]
+        wrong = FieldTypes(stream.times).check(maps)
+        unread = {id(maps[index]) for index in wrong}
+        values = [each for each in given if id(each) not in unread]
+        return Sample(stream.name, f"from {file}", {file: values}, [*wrong.values()])
     why = "it is given its records from outside"
     if UNSET in str(stream.source.options):
         why = "its parameters have no value"

@@ -84,3 +84,14 @@ def test_given_records_are_taken_in_place_of_the_source(tmp_path: Path) -> None:
         pipeline(InjectionSource()).spec(), {"hits": str(tmp_path / "mine.jsonl")}, 3
     )
     assert [*sample.records.values()] == [[{"user": "ann", "time": 1}]]
+
+
+def test_given_times_are_read_as_they_are_declared(tmp_path: Path) -> None:
+    (tmp_path / "given.jsonl").write_text('{"t": 1500}\n{"t": "never"}\n7\n')
+    p = Pipeline("p")
+    fields = {"t": {"type": "timestamp", "unit": "ms"}}
+    p.read("hits", InjectionSource(), timestamp="t", fields=fields).map({"t": "t"})
+    [sample] = samples_of(p.spec(), {"hits": str(tmp_path / "given.jsonl")}, 9)
+    assert [*sample.records.values()] == [[{"t": 1_500_000}, 7]]
+    [reject] = sample.rejects
+    assert "field 't' is declared as timestamp" in reject

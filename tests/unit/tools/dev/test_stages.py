@@ -41,3 +41,12 @@ def test_lookups_are_not_asked() -> None:
     trial = tried(p.spec(), [Sample("hits", "x", {"a": [{"user": "ann", "time": 0}]})], 5)
     assert trial.stages[-1].rows == [{"user": "ann", "time": 0, "info": None}]
     assert "known asks another system" in trial.failures[-1]
+
+
+def test_times_of_a_sample_are_not_read_twice() -> None:
+    p = Pipeline("p")
+    fields = {"t": {"type": "timestamp", "unit": "ms"}}
+    p.read("hits", InjectionSource(), timestamp="t", fields=fields).map({"t": "t"}, output="out")
+    trial = tried(p.spec(), [Sample("hits", "given", {"a": [{"t": 1_500_000}]})], 5)
+    assert [stage.rows for stage in trial.stages] == [[{"t": 1_500_000}]] * 2
+    assert not trial.failures
