@@ -18,7 +18,7 @@ from millwheel.connect.formats.base import (
 from millwheel.connect.formats.csv_rows import cell, rows_in, safe_cell, written
 from millwheel.connect.formats.json_rows import json_lines
 from millwheel.connect.formats.options import CsvOptions, TextOptions
-from millwheel.connect.sources.files.json_lines import JsonLines
+from millwheel.connect.sources.files.json_lines import DeclaredJsonLines, JsonLines
 from millwheel.connect.sources.files.lines import Block
 from millwheel.core.columns.declared_fields import FieldTypes, from_texts
 from millwheel.core.model.damage import DAMAGE
@@ -42,6 +42,14 @@ class JsonMessages(MessageDecoder):
         good = [indexes[position] for position in decoded.positions]
         blank = set(range(len(messages))) - wrong.keys() - set(good)
         return Decoding(good, decoded.values, wrong | dict.fromkeys(blank, "the value is empty"))
+
+
+class WholeJsonMessages(JsonMessages):
+    """JSON objects with the fields that ``schema`` has and no others; where one is another, the
+    first of the messages is said to be wrong, and none is decoded."""
+
+    def __init__(self, schema: type) -> None:
+        self._lines = DeclaredJsonLines(schema, FieldTypes({}))
 
 
 class TextMessages(MessageDecoder):

@@ -82,11 +82,9 @@ def _source(form: SourceForm) -> str:
             else ""
         )
         return f"read {_BY_RECORD}: {form.why}{columns}"
-    return (
-        "read in columns"
-        if form.inferred is None
-        else "read in columns, types inferred: no fields are declared"
-    )
+    if form.inferred is not None:
+        return "read in columns, types inferred: no fields are declared"
+    return "read in columns" + (", all fields" if form.whole else "")
 
 
 def _holds(form: ComputationForm) -> bool:

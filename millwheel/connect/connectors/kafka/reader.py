@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -65,7 +65,8 @@ class Extras:
 class Forms:
     """How values become records: ``rows`` decodes them, into ``schema`` if there is one;
     ``columns`` decodes them if the stream declares ``fields``. ``guesses``: without declared
-    fields, types inferred from records may be used."""
+    fields, types inferred from records may be used. ``whole`` makes a decoder that refuses messages
+    with other fields than those of some types."""
 
     rows: MessageDecoder
     schema: type | None
@@ -73,15 +74,18 @@ class Forms:
     columns: MessageDecoder | None = None
     fields: Mapping[str, str] = field(default_factory=dict)
     guesses: bool = False
+    whole: Callable[[Mapping[str, str]], MessageDecoder] | None = None
 
 
 @dataclass(slots=True)
 class _Typed:
-    """Columns of undeclared ``fields``, by a ``decoder`` for their inferred types. ``kept``:
-    messages that could not be read as columns, and their position; they are not fetched again."""
+    """Columns of undeclared ``fields``, by a ``decoder`` for their inferred types; or, with the
+    names of those that are ``guessed``, of all fields of whole records. ``kept``: messages that
+    could not be read as columns, and their position; they are not fetched again."""
 
     decoder: MessageDecoder | None = None
     fields: Mapping[str, str] = field(default_factory=dict)
+    guessed: Collection[str] | None = None
     kept: tuple[int, Polled] | None = None
 
     def frame(self, values: list[bytes]) -> tuple[None, pl.DataFrame, dict[int, str]] | None:
@@ -92,8 +96,25 @@ class _Typed:
         assert self.decoder is not None
         if not values:
             return None, frame_of([], self.fields), {}
+        if self.guessed is not None:
+            return self._whole(values, self.guessed)
         frame = self.decoder.frame(values)
-        return None if frame is None or any(frame.null_count().row(0)) else (None, frame, {})
+        return None if frame is None or _lacks(frame) else (None, frame, {})
+
+    def _whole(
+        self, values: list[bytes], guessed: Collection[str]
+    ) -> tuple[None, pl.DataFrame, dict[int, str]] | None:
+        from millwheel.core.columns.declared_fields import are_exact, frame_of
+
+        assert self.decoder is not None
+        _, rows, wrong = self.decoder.decode(values)
+        if wrong or (guessed and not are_exact(rows, self.fields, guessed)):
+            return None
+        try:
+            frame = frame_of(rows, self.fields)
+        except RecordError:  # a field that is no time
+            return None
+        return None if _lacks(frame) else (None, frame, {})
 
     def take(self, position: int, most: int) -> Polled | None:
         """The first kept messages, if they begin at ``position``."""
@@ -209,6 +230,15 @@ class KafkaReader(Reader):
         self._typed.fields = fields
         self._typed.decoder = self._forms.rows.with_types(fields) if self._forms.guesses else None
         return self._typed.decoder is not None
+
+    def take_whole(self, fields: Mapping[str, str]) -> bool:
+        """See :class:`millwheel.connect.sources.base.Reader`: where messages are JSON."""
+        if self._forms.whole is None:
+            return False
+        self._typed.decoder = self._forms.whole(fields)
+        self._typed.fields = {**fields, **self._forms.fields}
+        self._typed.guessed = fields.keys() - self._forms.fields.keys()
+        return True
 
     def close(self) -> None:
         self._consuming.leave(self._share)
@@ -360,6 +390,11 @@ def _frame(
     except RecordError:
         return None
     return indexes if wrong or len(indexes) < len(values) else None, frame, wrong
+
+
+def _lacks(frame: pl.DataFrame) -> bool:
+    """Whether a record has null in a field, or lacks it."""
+    return any(frame.null_count().row(0))
 
 
 def _offsets(messages: list[Any]) -> npt.NDArray[np.int64]:

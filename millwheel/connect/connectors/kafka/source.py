@@ -19,7 +19,7 @@ from millwheel.connect.connectors.kafka.reader import Extras, Forms, KafkaReader
 from millwheel.connect.connectors.kafka.source_options import KafkaSourceOptions
 from millwheel.connect.formats.base import MessageDecoder
 from millwheel.connect.formats.choice import build_decoder
-from millwheel.connect.formats.lines import JsonMessages
+from millwheel.connect.formats.lines import JsonMessages, WholeJsonMessages
 from millwheel.connect.options import read_options
 from millwheel.connect.sources.base import Partition, Reader, Source
 from millwheel.connect.sources.changes import EACH, ChangesReader
@@ -150,16 +150,23 @@ class KafkaTopicSource(Source):
         form = options.form().name
         if form == "json" and self._schema is not None and not extras:
             return Forms(JsonMessages(self._schema), None, extras)
-        columns = None
+        columns, whole = None, None
         if self._fields and self._schema is None and not extras and form in _COLUMNS:
             columns = self._decoder if form != "json" else self._json_columns()
+            whole = self._whole_json if form == "json" else None
         guesses = not self._fields and self._schema is None and not extras
-        return Forms(self._decoder, self._schema, extras, columns, self._fields, guesses)
+        return Forms(self._decoder, self._schema, extras, columns, self._fields, guesses, whole)
 
     def _json_columns(self) -> MessageDecoder:
         from millwheel.core.columns.declared_fields import row_type
 
         return JsonMessages(row_type(self._fields))
+
+    def _whole_json(self, fields: Mapping[str, str]) -> MessageDecoder:
+        from millwheel.core.columns.declared_fields import row_type
+
+        guessed, fields = fields.keys() - self._fields.keys(), {**fields, **self._fields}
+        return WholeJsonMessages(row_type(fields, guessed, whole=True))
 
 
 def _share(partition: Partition) -> TopicShare:

@@ -264,7 +264,7 @@ def test_a_consumer_that_takes_records_makes_the_source_read_records_for_all(
 def test_records_that_are_passed_on_are_read_with_all_of_their_fields(tmp_path: Path) -> None:
     more = "  all: {input: events, filter: cost > 3, output: all}\nsinks:"
     said = _said(tmp_path, WINDOWS.replace("sinks:", more, 1))
-    assert said["source.events"] == "read in columns"
+    assert said["source.events"] == "read in columns, all fields"
     assert said["clicks"] == said["all"] == "taken in columns"
 
 

@@ -14,7 +14,7 @@ from millwheel.connect.connectors.kafka.reader import Extras, Forms, KafkaReader
 from millwheel.connect.connectors.kafka.source_options import KafkaSourceOptions
 from millwheel.connect.formats.avro.messages import AvroEncoder, AvroMessages
 from millwheel.connect.formats.choice import build_decoder
-from millwheel.connect.formats.lines import JsonMessages
+from millwheel.connect.formats.lines import JsonMessages, WholeJsonMessages
 from millwheel.connect.sources.base import Reader
 from millwheel.connect.sources.changes import ChangesReader
 from millwheel.core.columns.declared_fields import row_type
@@ -331,3 +331,32 @@ def test_times_are_read_in_columns_and_what_is_none_sends_all_to_be_read_as_rows
     frame = read.read_frame(0, 1)
     assert frame is not None
     assert frame.frame["at"].to_list() == [1_767_225_600_000_000] * 2
+
+
+def whole(fields: dict[str, str]) -> WholeJsonMessages:
+    return WholeJsonMessages(row_type(fields, fields.keys() - {"n"}, whole=True))
+
+
+def test_whole_records_have_columns_while_all_have_the_same_fields(kafka: FakeKafka) -> None:
+    def told(**more: Any) -> bytes:
+        return json.dumps({"n": 1, **more}).encode()
+
+    kafka.logs[SHARE] = Log([told(x="a"), told(x="b"), b"", told(x="c")])
+    rows = JsonMessages(None, {"n": "int"})
+    columns = JsonMessages(row_type({"n": "int"}))
+    forms = Forms(rows, None, Extras(None, None, None), columns, {"n": "int"}, whole=whole)
+    options = KafkaSourceOptions(brokers="b:1", topics=["clicks"])
+    consuming = Consuming("b:1", {}, options.isolation, Complaints("b:1"))
+    read = KafkaReader(consuming, SHARE, options, forms)
+    assert read.take_whole({"n": "int"})
+    assert read.read_frame(0, 1_000) is None  # there is x as well
+    assert read.take_whole({"n": "int", "x": "str"})
+    found = read.read_frame(0, 1_000)
+    assert found is not None
+    assert found.frame.to_dict(as_series=False) == {"n": [1, 1, 1], "x": ["a", "b", "c"]}
+    assert (found.positions.tolist(), found.next_position) == ([1, 2, 4], 4)
+    for other in (told(), told(x=1), told(x=None), told(x="a", y=1), b"{", b'{"n": "1", "x": "a"}'):
+        kafka.logs[SHARE] = Log([told(x="a"), other])
+        assert read.read_frame(0, 1_000) is None, other
+        assert read.read(0, 10).next_position == 2
+    assert not reader(columns=True).take_whole({"n": "int"})
