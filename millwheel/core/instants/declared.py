@@ -159,7 +159,7 @@ def _described(value: Any) -> str:
 
 def is_time(kind: str) -> bool:
     """Whether a kind of a declared field is that of times."""
-    return kind.startswith(KIND)
+    return kind == KIND or kind.startswith(f"{KIND} ")
 
 
 @lru_cache(maxsize=1_000)  # forms of fields: a pipeline has a few

@@ -120,12 +120,13 @@ def _number(columns: npt.NDArray[np.uint8], at: int, digits: int) -> _Numbers:
     for column in columns[at : at + digits]:
         digit = column - _ZERO  # what lies below wraps around
         _below(digit, 10)
-        found = found * 10 + digit
+        found *= 10
+        found += digit
     return found
 
 
 def _below(numbers: npt.NDArray[np.int64] | npt.NDArray[np.uint8], limit: int) -> None:
-    if not ((numbers >= 0) & (numbers < limit)).all():
+    if numbers.min() < 0 or numbers.max() >= limit:
         raise _Otherwise
 
 

@@ -23,9 +23,12 @@ from millwheel.errors import RecordError
 
 def test_a_kind_that_nobody_knows_is_refused() -> None:
     with pytest.raises(
-        ValueError, match="field 'n' is declared as 'integer'; write one of int, float, str, bool"
+        ValueError,
+        match="field 'n' is declared as 'integer'; write one of int, float, str, bool, timestamp",
     ):
         FieldTypes({"n": "integer"})
+    with pytest.raises(ValueError, match="field 't' is declared as 'timestamps'"):
+        FieldTypes({"t": "timestamps"})
 
 
 def test_missing_and_empty_fields_fit_every_type() -> None:
