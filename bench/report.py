@@ -20,7 +20,7 @@ from bench.parts import PARTS
 from bench.paths import HOUSE, RESULTS
 from bench.plots import bars
 from bench.stats import Spread
-from bench.tables import of_metric, panels, series, table
+from bench.tables import of_metric, panels, right_runs, series, table
 
 PAGE = HOUSE / "docs" / "performance.md"
 PICTURES = HOUSE / "docs" / "pictures"
@@ -52,15 +52,19 @@ def main() -> int:
 
 
 def section(part: str, campaign: list[Figure]) -> str:
-    """What was measured on what, and the table."""
-    first, second = panels(series(campaign), PARTS[part].more)
+    """What was measured on what, and the table. The number of runs is a column only where it
+    differs."""
+    found = series(campaign)
+    first, second = panels(found, PARTS[part].more)
+    alike = {right_runs(runs) for runs in found.values()}
+    uneven = len(alike) > 1 or " of " in "".join(alike)
     lines = [
-        conditions(campaign),
+        conditions(campaign) + ("" if uneven else f" Runs of each: {alike.pop()}."),
         "",
-        table(first, used(PARTS[part].metrics, campaign), PARTS[part].compared),
+        table(first, used(PARTS[part].metrics, campaign), PARTS[part].compared, with_runs=uneven),
     ]
     if second:
-        lines += ["", table(second, used(PARTS[part].more, campaign))]
+        lines += ["", table(second, used(PARTS[part].more, campaign), with_runs=uneven)]
     beside = PARTS[part].beside
     if beside is not None and (more := beside.table(campaign)):
         lines += ["", more]

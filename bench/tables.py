@@ -48,15 +48,16 @@ def cell(found: Spread | None) -> str:
     return median if least == greatest else f"{median} ({least} to {greatest})"
 
 
-def table(found: Series, metrics: Sequence[str], first: str = "") -> str:
+def table(found: Series, metrics: Sequence[str], first: str = "", *, with_runs: bool = True) -> str:
     """One row per contestant and variant, one column per metric: medians, and for the first metric
     the spread. With ``first``, the first row's contestant is compared with the others by the ratio
-    of the medians of that metric, within the same variant."""
-    names = [title(metric) for metric in metrics]
-    lines = ["| | runs | " + " | ".join(names) + (" | ours against it |" if first else " |")]
-    lines.append("|---" * (len(metrics) + 2 + bool(first)) + "|")
+    of the medians of that metric, within the same variant. ``with_runs`` adds how many runs of each
+    row were right."""
+    names = [*["runs"] * with_runs, *map(title, metrics), *["ours against it"] * bool(first)]
+    lines = ["| | " + " | ".join(names) + " |", "|---" * (len(names) + 1) + "|"]
     for (contestant, variant), runs in found.items():
-        cells = [f"{contestant}{f', {variant}' if variant else ''}", _runs(runs)]
+        cells = [f"{contestant}{f', {variant}' if variant else ''}"]
+        cells += [right_runs(runs)] * with_runs
         cells += [_cell(runs, metric, spread=metric == metrics[0]) for metric in metrics]
         if first:
             cells.append(_against(found, contestant, variant, first))
@@ -101,7 +102,8 @@ def _has(runs: Sequence[Figure], metric: str) -> bool:
     return not right or any(metric in figure.metrics for figure in right)
 
 
-def _runs(runs: Sequence[Figure]) -> str:
+def right_runs(runs: Sequence[Figure]) -> str:
+    """How many runs were right: ``5``, or ``4 of 5``."""
     right = sum(not figure.error and figure.correct is not False for figure in runs)
     return str(right) if right == len(runs) else f"{right} of {len(runs)}"
 

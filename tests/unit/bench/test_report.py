@@ -1,6 +1,7 @@
 import xml.etree.ElementTree as ElementTree
 
 import pytest
+from msgspec import structs
 
 from bench.figures import Figure, latest_campaign, read
 from bench.parts import PARTS
@@ -61,11 +62,22 @@ def test_what_has_other_figures_gets_a_table_of_its_own() -> None:
         "H", [figure("H", "no ids", {"records_per_s": 5.0}), figure("H", "a shard", shard)]
     )
     rates, ids = text.split("\n\n")[1:]
-    assert rates.splitlines()[::2] == ["| | runs | records/s |", "| millwheel, no ids | 1 | 5 |"]
+    assert rates.splitlines()[::2] == ["| | records/s |", "| millwheel, no ids | 5 |"]
     assert ids.splitlines()[::2] == [
-        "| | runs | ids/s | asked exactly, % | filters, MB per million |",
-        "| millwheel, a shard | 1 | 9 | 1 | 2 |",
+        "| | ids/s | asked exactly, % | filters, MB per million |",
+        "| millwheel, a shard | 9 | 1 | 2 |",
     ]
+
+
+def test_runs_are_a_column_only_where_their_number_differs() -> None:
+    one, other = (figure("A", name, {"records_per_s": 5.0}) for name in ("jsonl", "parquet"))
+    assert section("A", [one, one, other, other]).splitlines()[0].endswith(" Runs of each: 2.")
+    uneven = section("A", [one, one, other])
+    assert "Runs of each" not in uneven
+    assert "| millwheel, jsonl | 2 | 5 |" in uneven
+    assert "| millwheel, parquet | 1 | 5 |" in uneven
+    wrong = structs.replace(other, correct=False)
+    assert "| millwheel, parquet | 0 of 1 | no result |" in section("A", [wrong])
 
 
 def test_the_price_of_strong_exactly_once_stands_below_the_latencies() -> None:
