@@ -1,5 +1,5 @@
 """``python -m bench S``: all groupings in one simulated operator, into the table and the picture of
-docs/skew.md.
+docs/papers.md.
 
 The set-ups are those of the paper on time-aware grouping and those around it: Zipf exponents of 0.8
 to 2.0, 2 to 12 instances of equal and of unequal speed, other hot keys at half time, and an
@@ -28,7 +28,7 @@ from bench.skew_figures import (
     over_time,
 )
 
-PAGE = HOUSE / "docs" / "skew.md"
+PAGE = HOUSE / "docs" / "papers.md"
 PICTURE = HOUSE / "docs" / "pictures" / "skew_load.svg"
 EXPONENTS = (0.8, 1.1, 1.4, 1.7, 2.0)
 _DRAWN = ("hash", "dag", "nag", "tag")
@@ -165,11 +165,11 @@ def _lines(loads: Sequence[Sequence[float]], setup: Setup) -> list[Line]:
 
 
 def main() -> int:
-    """Print all tables; with ``--write`` also into the places that docs/skew.md has for them, with
-    the pictures."""
+    """Print all tables; with ``--write`` also into the places that docs/papers.md has for them,
+    with the pictures."""
     parser = argparse.ArgumentParser(prog="python -m bench S", description=__doc__)
     parser.add_argument("--records", type=int, default=72_000, help="records of each run")
-    parser.add_argument("--write", action="store_true", help="into docs/skew.md, with the pictures")
+    parser.add_argument("--write", action="store_true", help="into docs/papers.md, with pictures")
     arguments = parser.parse_args()
     page = PAGE.read_text(encoding="utf-8")
     for name, table in _tables(arguments.records):
