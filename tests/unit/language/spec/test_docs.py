@@ -16,6 +16,8 @@ from millwheel.language.spec.parts.computation_fields import COMPUTATION
 
 PAGE = (Path(__file__).parents[4] / "docs" / "pipeline.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+MIGRATION = (Path(__file__).parents[4] / "docs" / "migration.md").read_text(encoding="utf-8")
+FROM_SQL = re.findall(r"^\| .* \| `(input: .*)` \|$", MIGRATION, re.MULTILINE)
 _STREAMS = ("hits", "clicks", "orders", "events", "alerts", "visits", "payments")
 _SOURCES = "".join(f"  {name}: {{source: injection, timestamp: ts}}\n" for name in _STREAMS)
 
@@ -40,6 +42,17 @@ def _complete(example: str) -> str:
 def test_every_example_is_a_right_pipeline(check: Any, folder: Path, example: str) -> None:
     (folder / "keys.py").write_text("def by_customer(value): return value['customer']\n")
     assert check(_complete(example)).name in ("p", "weblog")
+
+
+@pytest.mark.parametrize("fields", FROM_SQL)
+def test_what_sql_says_is_a_right_computation_here(check: Any, fields: str) -> None:
+    sources = "".join(
+        f"  {name}: {{source: injection, timestamp: at}}\n"
+        for name in ("orders", "prices", "returns")
+    )
+    rates = "  rates: {source: injection, timestamp: at, table: {key: item}}\n"
+    computation = f"computations:\n  c: {{{fields}, output: out}}\n"
+    assert check(f"pipeline: p\nstreams:\n{sources}{rates}{computation}").name == "p"
 
 
 @pytest.mark.parametrize(
