@@ -126,6 +126,11 @@ class Typed:
             self.settle(cell)
         return cell.value
 
+    def is_there(self, cell: Cell) -> bool:
+        """Whether :meth:`found` finds a value, without a look at it."""
+        gone = self.ttl_us is not None and self.gone_by(cell.at, self._owner.timestamp)
+        return cell.value is not ABSENT and not gone
+
     def settle(self, cell: Cell) -> None:
         """A value was changed in place: it becomes what will be read after a crash. Raises
         RecordError for one that cannot be."""

@@ -245,9 +245,10 @@ class MapCells(Typed):
         self.write(self._cell(key), value)
 
     def __delitem__(self, key: Key) -> None:
-        if key not in self:
+        cell = self._cell(key)
+        if not self.is_there(cell):
             raise KeyError(key)
-        self.write(self._cell(key), ABSENT)
+        self.write(cell, ABSENT)
 
     def __contains__(self, key: Key) -> bool:
         return self.found(self._cell(key)) is not ABSENT

@@ -14,7 +14,7 @@ from dataclasses import fields, is_dataclass
 from datetime import datetime, time
 from enum import Enum, Flag
 from functools import lru_cache
-from typing import Any, NamedTuple, get_origin
+from typing import Any, NamedTuple, get_args, get_origin
 
 import msgspec
 from msgspec import inspect
@@ -179,7 +179,10 @@ def _judge(declared: Any) -> _Judged:
 
 
 def _certain(declared: Any) -> bool:
-    return isinstance(declared, type) and issubclass(declared, Certain)
+    """Whether a type promises it of all of its values, or is a list of such."""
+    listed = get_args(declared) if get_origin(declared) is list else ()
+    kind = listed[0] if listed else declared
+    return isinstance(kind, type) and issubclass(kind, Certain)
 
 
 def _exact_of(declared: Any, info: inspect.Type | None) -> Exact:

@@ -222,10 +222,59 @@ class Parts(Certain, array_like=True):
     parts: dict[bytes, float]
 
 
-def test_a_type_that_promises_it_of_all_its_values_is_not_looked_at() -> None:
-    stored = StoredType(Parts, "s", "a value", 1_000)
-    value = Parts({b"a": 1.5})
+@pytest.mark.parametrize(
+    ("declared", "value"),
+    [(Parts, Parts({b"a": 1.5})), (list[Parts], [Parts({b"a": 1.5}), Parts({})])],
+)
+def test_a_type_that_promises_it_of_all_its_values_is_not_looked_at(
+    declared: Any, value: Any
+) -> None:
+    stored = StoredType(declared, "s", "a value", 1_000)
     assert stored.exact(value)
     kept, data = stored.form(value)
     assert kept is value
     assert stored.decode(data) == value
+
+
+class Tree(Certain, array_like=True):
+    parts: list[Tree]
+
+
+class Loose(Certain, array_like=True):
+    parts: Any
+
+
+def _tower(levels: int) -> Tree:
+    tree = Tree([])
+    for _ in range(levels):
+        tree = Tree([tree])
+    return tree
+
+
+def _lists(levels: int) -> Loose:
+    value: Any = []
+    for _ in range(levels):
+        value = [value]
+    return Loose(value)
+
+
+@pytest.mark.parametrize(
+    ("declared", "value"),
+    [
+        (Tree, _tower(300)),
+        (Loose, _lists(600)),
+        (list[Loose], [_lists(600)]),
+        (list[Tree], [_tower(300)]),
+    ],
+)
+def test_also_its_values_may_not_nest_too_deeply(declared: Any, value: Any) -> None:
+    with pytest.raises(RecordError, match="nests more than 500 levels"):
+        StoredType(declared, "s", "a value", 10_000).encode(value)
+
+
+def test_many_parts_beside_each_other_nest_little() -> None:
+    value = [Parts({b"a": float(number)}) for number in range(900)]
+    stored = StoredType(list[Parts], "s", "a value", 100_000)
+    assert stored.decode(stored.encode(value)) == value
+    with pytest.raises(RecordError, match="a value"):
+        StoredType(list[Parts], "s", "a value", 1_000).encode(value)
