@@ -98,12 +98,15 @@ class NamedAggregation:
         self.ordered = any(part.aggregator.ordered for part in parts)
         self._condition = condition
         self._readers = [_reader(part, self.parts) for part in parts]
+        self._only = self._readers[0] if len(self._readers) == 1 else None
 
     def prepare(self, value: Any) -> Prepared:
         if self._condition is not None and not self._condition(value):
             return FILTERED
-        cache: dict[_Reading, Any] = {}
         try:
+            if self._only is not None:
+                return [self._only(value, {})]
+            cache: dict[_Reading, Any] = {}
             return [read(value, cache) for read in self._readers]
         except RecordError as ex:
             ex.aggregate = self._cannot_use(value)
