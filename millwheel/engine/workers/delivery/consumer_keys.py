@@ -250,6 +250,24 @@ def _are_plain(keys: list[Key], most: int) -> bool:
     )
 
 
+def _is_small(key: Any, most: int) -> bool:
+    """True for a tuple that certainly is a key as it is, of small numbers and short ASCII texts."""
+    if type(key) is not tuple:
+        return False
+    room = most - _KEY_HEAD
+    for part in key:
+        kind = type(part)
+        if kind is int:
+            if not -(2**63) <= part < 2**63:
+                return False
+            room -= _PART_HEAD + _INT_BYTES
+        elif kind is str and part.isascii():
+            room -= _PART_HEAD + len(part)
+        else:
+            return False
+    return room >= 0
+
+
 def _keys_one_by_one(
     consumer: Consumer, decoded: Sequence[Any], most: int
 ) -> tuple[list[Key], list[Keyless]]:
@@ -259,7 +277,8 @@ def _keys_one_by_one(
     refused: list[Keyless] = []
     for index, value in enumerate(decoded):
         try:
-            keys.append(fitting_key(extract(value), most))
+            key = extract(value)
+            keys.append(key if _is_small(key, most) else fitting_key(key, most))
         except RecordError as ex:
             refused.append(Keyless(index, consumer.node, encodable(str(ex))))
             keys.append(None)

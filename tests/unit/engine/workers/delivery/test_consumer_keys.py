@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from millwheel.core.columns.batch import ColumnBatch
 from millwheel.core.grouping.epochs import KeyEpochs
+from millwheel.core.model.failures import encodable
+from millwheel.core.model.keys import fitting_key
+from millwheel.core.model.names import NodeName
 from millwheel.core.pipeline.spec import Divided, KeyKind, KeySpec
+from millwheel.engine.workers.delivery.consumer_keys import Consumer, keyed
 from millwheel.engine.workers.delivery.routing import Fanout
-from millwheel.errors import InvariantError
+from millwheel.errors import InvariantError, RecordError
 from tests.unit.engine.workers.delivery.test_routing import batch, fanout
 
 
@@ -125,3 +130,37 @@ def test_a_key_that_cannot_be_computed_is_a_letter_with_the_reason() -> None:
     assert part.rows().keys == [(6, "x!")]
     assert refused.index == 0
     assert refused.reason.startswith("`12 // (b - 1)` cannot be computed: ")
+
+
+PARTS = (
+    st.integers(-(2**64), 2**65)
+    | st.text(max_size=12)
+    | st.binary(max_size=9)
+    | st.none()
+    | st.booleans()
+    | st.floats()
+    | st.just(())
+    | st.sampled_from(["\ud800", 2**63, 2**64 - 1])
+)
+
+
+@given(values=st.lists(PARTS | st.tuples(PARTS, PARTS) | st.lists(PARTS, max_size=4)))
+@example(values=[(1, "a" * 28), (1, "a" * 29), (1, "a" * 60), ("a" * 14, "b" * 14), (7,), ()])
+def test_keys_that_are_made_one_by_one_are_what_fits(values: list[Any]) -> None:
+    """Tuples of small numbers and short texts take a shorter way."""
+    most = 40
+    consumer = Consumer(NodeName("n"), (), lambda value: value)
+    found, missing = keyed(consumer, batch(["p"] * len(values), values), values, most)
+    reasons = {each.index: each.reason for each in missing}
+    assert [
+        (None, reasons[index]) if index in reasons else (repr(key), None)
+        for index, key in enumerate(found.keys)
+    ] == [_fitting(value, most) for value in values]
+
+
+def _fitting(value: Any, most: int) -> tuple[str | None, str | None]:
+    """The key of a value, or why there is none."""
+    try:
+        return repr(fitting_key(value, most)), None
+    except RecordError as ex:
+        return None, encodable(str(ex))
