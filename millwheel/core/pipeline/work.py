@@ -262,15 +262,21 @@ class RegularJoinKind(Enum):
         first = self in (RegularJoinKind.LEFT, RegularJoinKind.ANTI, both)
         return first, self in (RegularJoinKind.RIGHT, both)
 
+    def missing(self, inputs: int) -> tuple[bool, ...]:
+        """Of each of several inputs: whether a null stands in its place where it has no row.
+        For inner, left and outer joins."""
+        rest = self in (RegularJoinKind.LEFT, RegularJoinKind.OUTER)
+        return self is RegularJoinKind.OUTER, *(rest for _ in range(inputs - 1))
+
 
 @dataclass(frozen=True, slots=True)
 class RegularJoinSpec:
-    """Pairs of all records of two streams that have equal keys, whenever they come. A record of the
-    first or second stream is forgotten ``ttls_us`` (event time; None: never) after its last
-    change."""
+    """Pairs of all records of two streams that have equal keys, whenever they come; of several
+    streams, all combinations. A record of each stream is forgotten ``ttls_us`` (event time; None:
+    never) after its last change."""
 
     kind: RegularJoinKind
-    ttls_us: tuple[int | None, int | None] = (None, None)
+    ttls_us: tuple[int | None, ...] = (None, None)
 
     @property
     def takes_back(self) -> bool:

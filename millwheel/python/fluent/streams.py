@@ -226,7 +226,7 @@ class Flow(GroupedStreams, RankedStreams[T], Generic[T]):
 
     def join(
         self,
-        other: Flow,
+        other: Flow | Sequence[Flow],
         window: WindowFunction | None = None,
         *,
         how: Literal["inner", "left", "right", "outer", "semi", "anti"] = "inner",
@@ -239,7 +239,8 @@ class Flow(GroupedStreams, RankedStreams[T], Generic[T]):
         """Pair the records with the same key: those of a ``window`` when it closes; without one
         all, whenever they come within ``ttl`` (a duration, or one for each stream by name), or
         those whose times are near each other: ``within={"before": "10s", "after": "2s"}``, up to a
-        time that a record names with ``within={"until": "orders.expires"}``.
+        time that a record names with ``within={"until": "orders.expires"}``. Without a window (and
+        ``within``), ``other`` may be several: their combinations, for ``how`` inner, left or outer.
 
         A result has the fields of the key, ``window_start``, ``window_end`` (µs, with a window),
         and the two records, each under the name of its stream, None for one without a partner; of
@@ -250,7 +251,9 @@ class Flow(GroupedStreams, RankedStreams[T], Generic[T]):
             window, how, ttl, within, lambda it, what: self._draft.keep(it, node, what)
         )
         fields = {**options, "output": output or node, **given_dials(dials)}
-        self._draft.add_computation(node, (*self._inputs, *other._inputs), fields)
+        others = [other] if isinstance(other, Flow) else other
+        inputs = [*self._inputs, *(given for each in others for given in each._inputs)]
+        self._draft.add_computation(node, inputs, fields)
         return self._stream(output or node)
 
     def enrich(

@@ -264,6 +264,11 @@ def lookup_text(lookup: LookupSpec) -> str:
     return f"{added} looked up in {lookup.kind}{by}{cache_text}; without: {missing}"
 
 
+def _ordinal(number: int) -> str:
+    """Of a number that counts from 0."""
+    return f"{number + 1}th" if number > 2 else ("first", "second", "third")[number]
+
+
 def _interval_texts(work: IntervalJoinSpec) -> Iterator[str]:
     yield f"{work.kind.value} join of records that lie near each other in time"
     apart = [
@@ -324,10 +329,11 @@ def work_texts(work: Work) -> Iterator[str]:
             of = declared_name(work.stream)
             yield f"{work.name} from {of} {when}; without: {_MISSING[work.missing.value]}"
         case RegularJoinSpec():
-            yield f"{work.kind.value} join of all records with equal keys"
+            several = f", of {len(work.ttls_us)} inputs" if len(work.ttls_us) > 2 else ""
+            yield f"{work.kind.value} join of all records with equal keys{several}"
             lives = [
-                f"of the {which} input for {duration_text(ttl)}"
-                for which, ttl in zip(("first", "second"), work.ttls_us, strict=True)
+                f"of the {_ordinal(number)} input for {duration_text(ttl)}"
+                for number, ttl in enumerate(work.ttls_us)
                 if ttl is not None
             ]
             yield f"keeps them {' and '.join(lives)}" if lives else "keeps them for ever"

@@ -14,6 +14,7 @@ from tests.search.document import emit
 from tests.search.facts import Facts, Level, Order
 from tests.search.freedoms import promised
 from tests.search.generate.draft import Draft, Flow
+from tests.search.generate.inputs import take_third
 from tests.search.generate.kinds import (
     branched,
     deduplicated,
@@ -57,6 +58,14 @@ def draw_computation(draft: Draft, name: str) -> None:
         draft.features = before
 
 
+def _any_join(draft: Draft, name: str) -> Any:
+    """A join without a window, of two inputs or three."""
+    drawn = kept_join(draft, name)
+    if drawn is not None and drawn[0]["join"] in ("inner", "left", "outer"):
+        take_third(draft, drawn[0]["input"], drawn[2])
+    return drawn
+
+
 _KINDS: tuple[tuple[Any, int], ...] = (
     (windowed, 9),
     (orders, 6),
@@ -72,7 +81,7 @@ _APART = (
     (looked_up, 0.04),
     (numbered, 0.04),
     (visitors, 0.04),
-    (kept_join, 0.03),
+    (_any_join, 0.03),
     (ranked, 0.05),
     (looking_back, 0.04),
 )
@@ -93,7 +102,8 @@ _MAKERS: tuple[tuple[frozenset[str], Any], ...] = (
     (frozenset({"dictionary", "dictionary_ttl"}), numbered),
     (frozenset({"uv", "uv_ttl"}), visitors),
     (frozenset({"join"}), joined),
-    (frozenset({"kept_join", "kept_join_of_changes", "interval_join", "named_bounds"}), kept_join),
+    (frozenset({"kept_join", "kept_join_of_changes", "join_of_three"}), _any_join),
+    (frozenset({"interval_join", "named_bounds"}), _any_join),
     (frozenset({"deduplicate"}), deduplicated),
     (frozenset({"top", "places", "top_of_changes", "keep"}), ranked),
     (frozenset({"over", "rows_before", "range_of_time"}), looking_back),

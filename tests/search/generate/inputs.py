@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 from tests.search.generate.draft import Draft, Flow
@@ -87,3 +88,21 @@ def take_pair(draft: Draft, changing: bool = False) -> Any:
         return None
     key = draft.pick(keys)
     return {one.name: {"key": key}, other.name: {"key": key}}, one, other, key
+
+
+def take_third(draft: Draft, given: dict[str, Any], key: Any) -> None:
+    """Adds a third input to those of a join, if there is one."""
+    # drawn apart, so that nearly all seeds give the pipelines that they gave before
+    apart = random.Random(repr(("third", draft.tree)))
+    if apart.random() >= (0.9 if "join_of_three" in draft.wanted else 0.3):
+        return
+    flows = [
+        flow
+        for flow in draft.flows.values()
+        if flow.name not in given
+        and not (flow.typed or flow.final or flow.retracts)
+        and set(key) <= flow.fields
+    ]
+    if flows:
+        given[apart.choice(flows).name] = {"key": key}
+        draft.features.add("join_of_three")

@@ -4,7 +4,8 @@ reference tells."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import chain
+from itertools import chain, islice
+from math import prod
 from typing import Any
 
 from millwheel.api import Context as CallContext
@@ -21,6 +22,7 @@ from millwheel.engine.workers.operators.keyed_joins.interval import (
     NearSide,
 )
 from millwheel.engine.workers.operators.keyed_joins.regular import RegularJoined
+from millwheel.engine.workers.operators.keyed_joins.several import SeveralJoined
 from millwheel.engine.workers.operators.record_computations import Deduplicated
 from millwheel.language.spec import key_extractors
 from tests.search.mistakes import Context, mistake, replaced
@@ -91,6 +93,25 @@ def a_row_that_has_found_a_partner_stands_alone_as_before() -> Context:
     """Whether rows are alone is looked at when they come, and not again. (``left``, and a record
     before its partner.)"""
     return replaced(RegularJoined, "_count", lambda self, ctx, side, change, at: None)
+
+
+@mistake(within=10, features="join_of_three", variants="reference")
+def a_join_of_three_combines_a_row_with_the_first_row_of_each_other_stream() -> Context:
+    """The others are passed over. (Two records of one stream, then a third stream's.)"""
+    right = SeveralJoined._factors
+    return replaced(SeveralJoined, "_factors", lambda self, side: islice(right(self, side), 1))
+
+
+@mistake(within=10, features="join_of_three", variants="reference")
+def a_join_of_three_leaves_a_null_where_a_row_has_come() -> Context:
+    """What stood with a null is not taken back. (``left``, and a record before its partner.)"""
+    right = SeveralJoined._say_all
+
+    def wrong(self: Any, ctx: CallContext, parts: Any) -> None:
+        if prod(part.weight for part in parts) > 0:
+            right(self, ctx, parts)
+
+    return replaced(SeveralJoined, "_say_all", wrong)
 
 
 @mistake(within=4, features="named_bounds", variants="reference")

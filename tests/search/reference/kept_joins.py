@@ -57,9 +57,12 @@ class Joining(Computation):
             ctx.produce(stream, value, max(record.timestamp, at or record.timestamp))
 
     def _result(self, key: Any, rows: list[Any]) -> Iterator[Said]:
+        kind = self._kind
+        if len(self._inputs) > 2:
+            yield from self._combinations(key, rows)
+            return
         lefts = [each for each in rows if each[0] == 0]
         rights = [each for each in rows if each[0] == 1]
-        kind = self._kind
         if kind in (RegularJoinKind.SEMI, RegularJoinKind.ANTI):
             if bool(rights) == (kind is RegularJoinKind.SEMI):
                 yield from ((encode_value(left[1]), None) for left in lefts)
@@ -71,6 +74,25 @@ class Joining(Computation):
             yield from ((self._pair(key, left[1], None), None) for left in lefts)
         if not lefts and kind in (RegularJoinKind.RIGHT, RegularJoinKind.OUTER):
             yield from ((self._pair(key, None, right[1]), None) for right in rights)
+
+    def _combinations(self, key: Any, rows: list[Any]) -> Iterator[Said]:
+        """Joins of two, one after the other: whoever came together so far meets the rows of the
+        next stream, or nobody."""
+        found: list[list[Any]] = [[each] for each in rows if each[0] == 0]
+        for number in range(1, len(self._inputs)):
+            nexts = [each for each in rows if each[0] == number]
+            nobody = [None] * number
+            if self._kind is RegularJoinKind.INNER or (nexts and found):
+                found = [[*each, other] for each in found for other in nexts]
+            elif nexts and self._kind is RegularJoinKind.OUTER:
+                found = [[*nobody, other] for other in nexts]
+            else:
+                found = [[*each, None] for each in found]
+        for each in found:
+            values = [row and row[1] for row in each]
+            data = {given.stream: value for given, value in zip(self._inputs, values, strict=True)}
+            row = encode_value({**key_row(self._inputs[0].key, key), **data})
+            yield row, None if None in each else max(row[2] for row in each)
 
     def _pair(self, key: Any, left: Any, right: Any) -> bytes:
         one, other = self._inputs

@@ -31,6 +31,7 @@ from millwheel.core.ranked.ranking import Ranking
 from millwheel.engine.workers.operators.joined import declared_fields, joined
 from millwheel.engine.workers.operators.keyed_joins.interval import interval_join
 from millwheel.engine.workers.operators.keyed_joins.regular import regular_join
+from millwheel.engine.workers.operators.keyed_joins.several import several_join
 from millwheel.engine.workers.operators.ranked.over import Over
 from millwheel.engine.workers.operators.ranked.top import FirstRows
 from millwheel.engine.workers.operators.record_computations import (
@@ -71,7 +72,8 @@ def computation_of(
             apply = compile_steps(steps, load, language_of(pipeline))
             return Stepped(apply, spec.outputs, passed_on)
         case RegularJoinSpec():
-            return regular_join(spec, declared_fields(spec, pipeline))
+            make = regular_join if len(spec.inputs) == 2 else several_join
+            return make(spec, declared_fields(spec, pipeline))
         case IntervalJoinSpec():
             compiled = language_of(pipeline).compile
             return interval_join(spec, compiled, declared_fields(spec, pipeline))

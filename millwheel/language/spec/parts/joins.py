@@ -176,8 +176,8 @@ JOINS = {
     "join": Field(
         "",
         Short("kind", JOIN),
-        "[pairs](pipeline.md#join) of the records of two inputs, in a window or whenever they come:"
-        " which come without a partner",
+        "[pairs](pipeline.md#join) of the records of two inputs, in a window or whenever they come"
+        " (then also of more inputs): which come without a partner",
     ),
     "enrich": Field(
         "",
@@ -207,7 +207,6 @@ def read_join(
     join_node = fields.get("join")
     if join_node is None:
         return None
-    _check_two(reader, join_node, inputs)
     windowed = "window" in fields
     for name in _NOT_FOR_JOIN:
         if name in fields:
@@ -216,6 +215,7 @@ def read_join(
     _check_names(reader, join_node, inputs, WINDOW_FIELDS if windowed else ())
     values = JOINS["join"].value(reader, join_node, {})
     kind: RegularJoinKind = values.get("kind", RegularJoinKind.INNER)
+    _check_inputs(reader, join_node, inputs, _why_two(kind, windowed, values))
     if not windowed:
         _check_weak(reader, fields.get("productions"))
         if "within" in values:
@@ -237,6 +237,25 @@ def read_join(
         )
         return JoinKind.INNER
     return JoinKind(kind.value)
+
+
+def _why_two(kind: RegularJoinKind, windowed: bool, values: Mapping[str, Any]) -> str:
+    """Why a join takes no third input; empty if it does."""
+    chain = "join the others in a computation before or behind it"
+    if windowed:
+        return f"a join in windows takes two inputs; {chain}, or leave out window"
+    if "within" in values:
+        return f"a join within an interval takes two inputs; {chain}"
+    if kind is RegularJoinKind.RIGHT:
+        return "of several inputs the first is kept: write left, with the input to keep first"
+    if not kind.in_pairs:
+        return f"{kind.value} takes two inputs; {chain}"
+    if kind is not RegularJoinKind.INNER and values.get("ttl") is not None:
+        return (
+            f"{kind.value} takes back nulls in place of rows, and could not know which of them were"
+            f" said of rows that are forgotten; leave out ttl, or {chain}"
+        )
+    return ""
 
 
 def _check_weak(reader: NodeReader, node: YamlNode | None) -> None:
@@ -311,16 +330,15 @@ def _owner(reader: NodeReader, node: YamlNode, text: str, streams: Sequence[str]
 
 def _lives(
     reader: NodeReader, node: YamlNode, given: Any, inputs: Sequence[InputSpec]
-) -> tuple[int | None, int | None]:
-    """How long records of the first and of the second input are kept, in µs."""
+) -> tuple[int | None, ...]:
+    """How long the records of each input are kept, in µs."""
     if not isinstance(given, dict):
-        return given, given
+        return tuple(given for _ in inputs)
     streams = [each.stream for each in inputs]
     for name, child in node.value["ttl"].value.items():
         if name not in streams:
             reader.bad(child, unknown("input", name, streams, "Inputs"))
-    first, second = (given.get(stream) for stream in (*streams, "", "")[:2])
-    return first, second
+    return tuple(given.get(stream) for stream in streams)
 
 
 def read_enrich(
@@ -344,7 +362,7 @@ def read_enrich(
     parts = ENRICH.nodes(reader, enrich_node)
     if "with" not in parts:
         return None
-    _check_two(reader, enrich_node, inputs)
+    _check_inputs(reader, enrich_node, inputs, f"write {_TWO}")
     values = ENRICH.values(reader, parts)
     stream, streams = values.get("stream"), [each.stream for each in inputs]
     if stream is None or stream not in streams:
@@ -386,11 +404,17 @@ def keyless(computation: ComputationSpec, pipeline: PipelineSpec) -> str:
     return next((stream for stream in inputs if stream in own), "")
 
 
-def _check_two(reader: NodeReader, node: YamlNode, inputs: Sequence[InputSpec]) -> None:
-    if len(inputs) != 2:
+def _check_inputs(
+    reader: NodeReader, node: YamlNode, inputs: Sequence[InputSpec], why_two: str
+) -> None:
+    """``why_two``: what to do with a third input; empty where it is welcome."""
+    if len(inputs) < 2:
         reader.bad(node, f"takes two inputs, not {len(inputs)}; write {_TWO}")
         return
-    first, second = inputs
+    if len(inputs) > 2 and why_two:
+        reader.bad(node, f"takes two inputs, not {len(inputs)}: {why_two}")
+        return
+    first = inputs[0]
     for node_input in inputs:
         if node_input.key.nulls:
             reader.bad(
@@ -398,6 +422,11 @@ def _check_two(reader: NodeReader, node: YamlNode, inputs: Sequence[InputSpec]) 
                 f"matches records by equal keys, and a null equals no other; leave out null_key of"
                 f" {node_input.stream}, or fill the field in before, for example with coalesce",
             )
+    for other in inputs[1:]:
+        _check_keys(reader, node, first, other)
+
+
+def _check_keys(reader: NodeReader, node: YamlNode, first: InputSpec, second: InputSpec) -> None:
     if (first.key.kind is KeyKind.ALL) != (second.key.kind is KeyKind.ALL):
         reader.bad(
             node,

@@ -81,6 +81,10 @@ computations:
     input: {big: {key: path}, rest: {key: path}}
     join: {kind: left, within: {before: 10s, until: big.until}}
     output: near
+  all:
+    input: {big: {key: path}, rest: {key: path}, once: {key: path}}
+    join: left
+    output: all
   priced:
     input: {big: {key: path}, once: {key: path}}
     enrich: {with: once, as: price, missing: drop, as_of: arrival}
@@ -215,6 +219,7 @@ lone = big.key_by("path").join(rest.key_by("path"), how="anti", ttl={"big": "7d"
 near = big.key_by("path").join(
     rest.key_by("path"), how="left", within={"before": "10s", "until": "big.until"}, name="near"
 )
+big.key_by("path").join([rest.key_by("path"), once.key_by("path")], how="left", name="all")
 priced = big.key_by("path").enrich(once.key_by("path"), field="price", missing="drop",
   as_of="arrival", name="priced")
 words = wide.key_by(key).flatten(made.key_by("key")).flat_map(split, name="words")

@@ -8,7 +8,13 @@ import pytest
 import yaml
 
 from millwheel.core.pipeline.spec import KeyKind, KeySpec, SourceSpec, StreamSpec
-from millwheel.core.pipeline.work import BoundSpec, IntervalJoinSpec, OverSpec, RegularJoinKind
+from millwheel.core.pipeline.work import (
+    BoundSpec,
+    IntervalJoinSpec,
+    OverSpec,
+    RegularJoinKind,
+    RegularJoinSpec,
+)
 from millwheel.language.spec import load_pipeline
 from millwheel.tools.explain.picture import Arrow, picture_of
 from millwheel.tools.explain.words import key_text, types_texts, work_texts
@@ -113,3 +119,12 @@ def test_a_join_within_an_interval_tells_its_bounds(
 def test_a_look_back_tells_its_size(work: OverSpec, said: list[str]) -> None:
     head = "each record in order of time, with aggregates of itself and "
     assert [*work_texts(work)] == [head + said[0], *said[1:]]
+
+
+def test_a_join_of_several_inputs_tells_how_many_and_how_long_they_live() -> None:
+    day_us = 86_400_000_000
+    work = RegularJoinSpec(RegularJoinKind.INNER, (None, day_us, None, 2 * day_us))
+    assert [*work_texts(work)] == [
+        "inner join of all records with equal keys, of 4 inputs",
+        "keeps them of the second input for 1d and of the 4th input for 2d",
+    ]

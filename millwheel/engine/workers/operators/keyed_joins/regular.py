@@ -56,7 +56,7 @@ class Side(Certain, array_like=True):
     entries: int = 0
 
 
-_NULL = encode_value(None)
+NULL = encode_value(None)
 Shows = Callable[[bool], bool]
 """Whether a row stands alone in the result, by whether it has a partner."""
 
@@ -104,7 +104,7 @@ class RegularJoined(Computation):
         self._head = inputs[0].key.naming()
         self._outputs = tuple(outputs)
         self._fields = tuple(map(tuple, fields))
-        self._sides = Side(), Side()
+        self._sides: tuple[Side, ...] = Side(), Side()
         """Those of the current key, to change in place."""
 
     def process_record(self, ctx: Context, record: Record) -> None:
@@ -117,7 +117,7 @@ class RegularJoined(Computation):
             self._names.index(record.stream),
             record.timestamp,
         )
-        identity = _identity(value)
+        identity = identity_of(value)
         row = self._found(side, identity)
         settles = row is not None and row.owed == (sign > 0)
         if sign < 0 and not settles and self._forgets[side]:
@@ -188,7 +188,7 @@ class RegularJoined(Computation):
 
     def _say_alone(self, ctx: Context, side: int, data: bytes, at: int, weight: int) -> None:
         if self._in_pairs:
-            self._say(ctx, side, data, _NULL, at, weight)
+            self._say(ctx, side, data, NULL, at, weight)
         else:
             value = decode_value(data) if weight < 0 else msgspec.Raw(data)
             self._produce(ctx, value, at, weight)
@@ -266,6 +266,7 @@ def regular_join(
     return computation
 
 
-def _identity(value: Any) -> bytes:
+def identity_of(value: Any) -> bytes:
+    """What names a row among those of its key and stream: its value, or a hash of that."""
     data = _encode(value)
     return data if len(data) <= _LONGEST else xxhash.xxh3_128_digest(data)

@@ -24,12 +24,14 @@ streams:
   orders: {source: {injection: {}}, timestamp: at, id: id}
   prices: {source: {injection: {}}, timestamp: at, id: id}
   window_end: {source: {injection: {}}, timestamp: at, id: id}
+  items: {source: {injection: {}}, timestamp: at, id: id}
 computations:
   both:
     output: out
 """
 TAIL = "sinks: {out: {stdout: {}}, window_end: {stdout: {}}}\n"
 TWO = "input: {orders: {key: product}, prices: {key: product}}"
+THREE = "input: {orders: {key: product}, prices: {key: product}, items: {key: product}}"
 
 
 def text(*fields: str) -> str:
@@ -77,6 +79,19 @@ def test_two_streams_with_like_keys_are_joined(check: Any, fields: tuple[str, ..
             "leave out within, or leave out window",
         ),
         ((TWO, "join: {ttl: 1d}"), "which records come without a partner"),
+        ((THREE, "join: inner", "window: {tumbling: 1m}"), "not 3: a join in windows takes two"),
+        ((THREE, "join: {kind: left, within: {after: 1m}}"), "not 3: a join within an interval"),
+        ((THREE, "join: right"), "write left, with the input to keep first"),
+        ((THREE, "join: anti"), "anti takes two inputs; join the others in a computation before"),
+        ((THREE, "join: {kind: left, ttl: 1d}"), "rows that are forgotten; leave out ttl"),
+        (
+            (
+                THREE.replace("items: {key: product}", "items: {key: [a, b]}"),
+                "join: left",
+            ),
+            "orders has a key of one field, items of 2 fields",
+        ),
+        ((THREE, "enrich: {with: prices}"), "takes two inputs, not 3: write input: {orders"),
         ((TWO, "join: {kind: inner, ttl: {order: 1d}}"), "did you mean 'orders'?"),
         ((TWO, "join: inner", "where: a > 1"), "without a window says at once"),
         (
@@ -143,6 +158,24 @@ def test_two_streams_are_joined_without_a_window(
     assert read.computations[0].work == spec
     changes = spec.kind not in (RegularJoinKind.INNER, RegularJoinKind.SEMI)
     assert ("out" in retracting_streams(read)) == changes
+
+
+@pytest.mark.parametrize(
+    ("written", "spec"),
+    [
+        ("left", RegularJoinSpec(RegularJoinKind.LEFT, (None, None, None))),
+        (
+            "{kind: inner, ttl: {prices: 1d}}",
+            RegularJoinSpec(RegularJoinKind.INNER, (None, _DAY_US, None)),
+        ),
+    ],
+)
+def test_several_streams_are_joined_without_a_window(
+    check: Any, written: str, spec: RegularJoinSpec
+) -> None:
+    assert (
+        check(text(THREE, f"join: {written}").replace(TAIL, CHANGES)).computations[0].work == spec
+    )
 
 
 ENDS, FROM = BoundSpec("orders", "orders.ends"), BoundSpec("prices", "prices.a + 5")

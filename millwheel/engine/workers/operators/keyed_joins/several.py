@@ -1,0 +1,141 @@
+"""The join of all records of several streams with equal keys, whenever they come.
+
+Each stream is kept once. With ``V`` for the rows of a stream, and with a null among them where it
+has none and may be missing (``left``, ``outer``), the result is the product of all ``V``. So a row
+that comes or goes is said with all combinations of the other streams, and so is the null that goes
+or comes with it.
+
+A retraction that comes before its record counts minus one, as in a join of two streams.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import product
+from math import prod
+from typing import Any, NamedTuple
+
+import msgspec
+
+from millwheel.api import Context, MapHandle, MapState, ValueState
+from millwheel.core.formats.codec import encode_value
+from millwheel.core.model.records import Record
+from millwheel.core.model.times import MIN_TIME
+from millwheel.core.pipeline.spec import ComputationSpec, InputSpec
+from millwheel.core.pipeline.work import RegularJoinSpec
+from millwheel.core.windows.panes import as_retraction
+from millwheel.engine.workers.operators.joined import ordered, plain
+from millwheel.engine.workers.operators.keyed_joins.regular import (
+    FORGOTTEN,
+    NULL,
+    RegularJoined,
+    Row,
+    Side,
+    identity_of,
+)
+
+
+class Factor(NamedTuple):
+    """What one stream gives to a combination: an encoded value (``NULL``: none), its time (µs), and
+    how often it counts; minus for what is taken back."""
+
+    data: bytes
+    at: int
+    weight: int
+
+
+class SeveralJoined(RegularJoined):
+    """See the head of this file. Built by :func:`several_join`."""
+
+    def __init__(
+        self,
+        spec: RegularJoinSpec,
+        inputs: Sequence[InputSpec],
+        outputs: Sequence[str],
+        fields: Sequence[Sequence[str]],
+    ) -> None:
+        super().__init__(spec, inputs, outputs, fields)
+        self._missing = spec.kind.missing(len(inputs))
+
+    def process_record(self, ctx: Context, record: Record) -> None:
+        """A row comes, or is taken back."""
+        self._sides = tuple(self._state(side).get() for side in range(len(self._names)))
+        back = as_retraction(record.value)
+        value = plain(record.value if back is None else back.value)
+        sign, side = 1 if back is None else -1, self._names.index(record.stream)
+        identity = identity_of(value)
+        row = self._found(side, identity)
+        settles = row is not None and row.owed == (sign > 0)
+        if sign < 0 and not settles and self._forgets[side]:
+            ctx.count(FORGOTTEN)
+            return
+        data = encode_value(ordered(value, self._fields[side])) if row is None else row.data
+        self._combine(ctx, side, Factor(data, record.timestamp, sign))
+        if settles:
+            assert row is not None
+            self._settle(ctx, side, identity, row, record.timestamp)
+        else:
+            row = row or Row(data, [], [], sign < 0)
+            row.times.append(record.timestamp)
+            row.alone.append(False)
+            self._put(side, identity, row)
+
+    def _combine(self, ctx: Context, side: int, change: Factor) -> None:
+        """Say what one row more or less of a side changes; what goes before what comes."""
+        own = self._sides[side]
+        before = own.count
+        own.count += change.weight
+        changes = [change]
+        if self._missing[side] and (before > 0) != (own.count > 0):
+            changes.append(Factor(NULL, change.at, -change.weight))
+        others = self._others(side)
+        if others is None:
+            return
+        for new in sorted(changes, key=lambda each: each.weight):
+            for parts in product(*others[:side], [new], *others[side:]):
+                if any(part.data is not NULL for part in parts):
+                    self._say_all(ctx, parts)
+
+    def _others(self, side: int) -> list[list[Factor]] | None:
+        """The rows of the other sides; None if one has nothing to give."""
+        sides = [each for each in range(len(self._names)) if each != side]
+        if any(self._is_bare(each) for each in sides):
+            return None
+        return [list(self._factors(each)) for each in sides]
+
+    def _is_bare(self, side: int) -> bool:
+        own = self._sides[side]
+        return not (self._missing[side] or self._forgets[side] or own.few or own.entries)
+
+    def _factors(self, side: int) -> Iterator[Factor]:
+        if self._missing[side] and self._sides[side].count <= 0:
+            yield Factor(NULL, MIN_TIME, 1)
+        for _, row in self._all(side):
+            weight = -1 if row.owed else 1
+            yield from (Factor(row.data, at, weight) for at in row.times)
+
+    def _say_all(self, ctx: Context, parts: Sequence[Factor]) -> None:
+        row = self._head(ctx.key)
+        for name, part in zip(self._names, parts, strict=True):
+            row[name] = msgspec.Raw(part.data)
+        at = max(part.at for part in parts)
+        self._produce(ctx, row, at, prod(part.weight for part in parts))
+
+    def _state(self, side: int) -> Any:
+        return getattr(self, f"side_{side}")
+
+    def _rows(self, side: int) -> MapHandle[bytes, Row]:
+        rows: MapHandle[bytes, Row] = getattr(self, f"rows_{side}")
+        return rows
+
+
+def several_join(spec: ComputationSpec, fields: Sequence[Sequence[str]]) -> SeveralJoined:
+    """The computation for a spec. The rows of each stream live for its ``ttl``."""
+    work = spec.work_as(RegularJoinSpec)
+    states: dict[str, Any] = {}
+    for side, ttl in enumerate(work.ttls_us):
+        states[f"rows_{side}"] = MapState(bytes, Row, ttl=ttl)
+        states[f"side_{side}"] = ValueState(Side, Side, ttl=ttl)
+    kind = type("SeveralJoined", (SeveralJoined,), states)
+    computation: SeveralJoined = kind(work, spec.inputs, spec.outputs, fields)
+    return computation
