@@ -41,6 +41,7 @@ SELDOM = (
     "fired_windows columns",
     "fired_windows",
     "large_numbers columns",
+    "passed_on columns",
 )
 """What few seeds draw by themselves."""
 

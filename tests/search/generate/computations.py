@@ -108,7 +108,7 @@ _MAKERS: tuple[tuple[frozenset[str], Any], ...] = (
     (frozenset({"top", "places", "top_of_changes", "keep"}), ranked),
     (frozenset({"over", "rows_before", "range_of_time"}), looking_back),
     (frozenset({"branch"}), branched),
-    (frozenset({"steps", "steps_in_columns"}), steps),
+    (frozenset({"steps", "steps_in_columns", "passed_on"}), steps),
     (frozenset({"window_callback"}), spans),
     (frozenset(_OF_WINDOWS.split()), windowed),
 )
@@ -141,6 +141,11 @@ def _suits_columns(draft: Draft, tree: dict[str, Any]) -> bool:
     # elsewhere seeds give the pipelines that they gave before
     if "join" in tree and "join" in draft.wanted:
         return "tumbling" in tree["window"]
+    # only where it is asked for: elsewhere seeds give the pipelines that they gave before
+    passed_on = "branch" in tree or ("filter" in tree and not tree.keys() & {"map", "flat_map"})
+    if passed_on and "passed_on" in draft.wanted and "order_by" not in tree:
+        draft.features.add("passed_on")
+        return True
     if isinstance(tree.get("map"), dict) and "order_by" not in tree:
         # drawn apart, so that other seeds give the pipelines that they gave before
         wanted = "steps_in_columns" in draft.wanted

@@ -244,11 +244,18 @@ def joins_in_columns_that_say_nothing_of_what_is_alone() -> Context:
 def joins_in_columns_that_lose_what_is_not_declared() -> Context:
     """Columns of whole records have the declared fields only. (A join over fields of which one is
     not declared.)"""
+    return replaced(SourceParts, "_takes_whole", _only_declared)
 
-    def wrong(self: SourceParts, part: Part, reader: Reader) -> bool:
-        return self.whole is not None and self.whole.fields == self.stream.fields
 
-    return replaced(SourceParts, "_takes_whole", wrong)
+@mistake(within=4, features="columns passed_on", variants="together pairs", first=2)
+def filters_in_columns_that_lose_what_is_not_declared() -> Context:
+    """The same behind a source whose records are passed on. (A filter alone over fields of which
+    one is not declared.)"""
+    return replaced(SourceParts, "_takes_whole", _only_declared)
+
+
+def _only_declared(self: SourceParts, part: Part, reader: Reader) -> bool:
+    return self.whole is not None and self.whole.fields == self.stream.fields
 
 
 @mistake(

@@ -124,7 +124,8 @@ class StatelessPlan:
 
 def _mask(frame: pl.DataFrame, condition: pl.Expr) -> Mask:
     mask: Mask = frame.select(condition).to_series().to_numpy()
-    return mask
+    # a condition that reads no field is one value, whatever the frame has
+    return mask if len(mask) == frame.height else np.repeat(mask, frame.height)
 
 
 def _part(

@@ -194,6 +194,26 @@ def test_records_with_a_list_are_passed_on_one_by_one(
     assert "'all': [" in found["out"][0][2]
 
 
+CONSTANT = """
+  made:
+    input: bids
+    map: {price: price, much: "1e300"}
+    output: made
+  ways:
+    input: made
+    branch: {all: "much > 1.0", none: otherwise}
+"""
+
+
+def test_conditions_of_a_constant_hold_for_all_records(
+    tmp_path: Path, in_rows_came: list[int]
+) -> None:
+    written(tmp_path, bids(1_000, 1))
+    found = run(tmp_path, CONSTANT, rows=False)
+    assert not in_rows_came
+    assert found == run(tmp_path, CONSTANT, rows=True)
+
+
 DOUBLED = """
   out:
     input: bids
