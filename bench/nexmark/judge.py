@@ -12,7 +12,7 @@ import msgspec
 
 from bench.checks import Check
 from bench.nexmark.events import TABLES
-from bench.nexmark.queries import Query
+from bench.nexmark.query import Query
 
 Row = tuple[Any, ...]
 

@@ -23,7 +23,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.nexmark.queries import FIELDS, QUERIES
+from bench.nexmark.queries import QUERIES
+from bench.nexmark.query import FIELDS
 from bench.paths import HOUSE
 from bench.soak import sample, size_of
 

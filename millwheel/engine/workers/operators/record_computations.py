@@ -62,10 +62,12 @@ class Branched(Computation):
     def process_record(self, ctx: Context, record: Record) -> None:
         """One record goes to one stream, to several, or is counted."""
         streams = self._choose(record.value)
-        for stream in streams:
-            ctx.produce(stream, _in_order(record, self._passed_on))
         if not streams:
             ctx.count(UNMATCHED)
+            return
+        value = _in_order(record, self._passed_on)
+        for stream in streams:
+            ctx.produce(stream, value)
 
 
 def _in_order(record: Record, passed_on: Fields) -> Any:

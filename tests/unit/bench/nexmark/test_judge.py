@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bench.nexmark.judge import judged, rows_of
-from bench.nexmark.queries import Query
+from bench.nexmark.query import Query
 
 BIDS = [{"auction": 1, "price": 7}, {"auction": 1, "price": 7}, {"auction": 2, "price": 9}]
 

@@ -11,7 +11,7 @@ ways. Until that comes, the row counts minus one: so the rows, folded, are the s
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import xxhash
@@ -81,6 +81,18 @@ def _showing(kind: RegularJoinKind) -> tuple[Shows, Shows]:
     return first, second
 
 
+class JoinArrival(NamedTuple):
+    """A record as a change of its side: one more row (``sign`` 1) or one less (-1), by the row's
+    identity and encoded value. ``row``: those that equal it; one of them goes if it ``settles``."""
+
+    sign: int
+    side: int
+    identity: bytes
+    data: bytes
+    row: Row | None
+    settles: bool
+
+
 class RegularJoined(Computation):
     """See the head of this file. Built by :func:`regular_join`."""
 
@@ -109,21 +121,10 @@ class RegularJoined(Computation):
 
     def process_record(self, ctx: Context, record: Record) -> None:
         """A row comes, or is taken back."""
-        self._sides = self.left.get(), self.right.get()
-        back = as_retraction(record.value)
-        value = plain(record.value if back is None else back.value)
-        sign, side, at = (
-            1 if back is None else -1,
-            self._names.index(record.stream),
-            record.timestamp,
-        )
-        identity = identity_of(value)
-        row = self._found(side, identity)
-        settles = row is not None and row.owed == (sign > 0)
-        if sign < 0 and not settles and self._forgets[side]:
-            ctx.count(FORGOTTEN)
+        arrived = self._arrived(ctx, record)
+        if arrived is None:
             return
-        data = encode_value(ordered(value, self._fields[side])) if row is None else row.data
+        (sign, side, identity, data, row, settles), at = arrived, record.timestamp
         if sign > 0:  # what goes is said before what comes
             self._count(ctx, side, sign, at)
         if self._in_pairs:
@@ -138,6 +139,21 @@ class RegularJoined(Computation):
             self._keep(ctx, side, identity, row or Row(data, [], [], sign < 0), at)
         if sign < 0:
             self._count(ctx, side, sign, at)
+
+    def _arrived(self, ctx: Context, record: Record) -> JoinArrival | None:
+        """What a record changes; None where the row that it takes back may be forgotten."""
+        self._sides = self._stored_sides()
+        back = as_retraction(record.value)
+        value = plain(record.value if back is None else back.value)
+        sign, side = 1 if back is None else -1, self._names.index(record.stream)
+        identity = identity_of(value)
+        row = self._found(side, identity)
+        settles = row is not None and row.owed == (sign > 0)
+        if sign < 0 and not settles and self._forgets[side]:
+            ctx.count(FORGOTTEN)
+            return None
+        data = encode_value(ordered(value, self._fields[side])) if row is None else row.data
+        return JoinArrival(sign, side, identity, data, row, settles)
 
     def _keep(self, ctx: Context, side: int, identity: bytes, row: Row, at: int) -> None:
         """One more of equal rows."""
@@ -207,6 +223,9 @@ class RegularJoined(Computation):
             ctx.produce(stream, value, at)
 
     # --- what is kept -----------------------------------------------------------------------------
+
+    def _stored_sides(self) -> tuple[Side, ...]:
+        return self.left.get(), self.right.get()
 
     def _found(self, side: int, identity: bytes) -> Row | None:
         own = self._sides[side]

@@ -18,20 +18,15 @@ from typing import Any, NamedTuple
 import msgspec
 
 from millwheel.api import Context, MapHandle, MapState, ValueState
-from millwheel.core.formats.codec import encode_value
 from millwheel.core.model.records import Record
 from millwheel.core.model.times import MIN_TIME
 from millwheel.core.pipeline.spec import ComputationSpec, InputSpec
 from millwheel.core.pipeline.work import RegularJoinSpec
-from millwheel.core.windows.panes import as_retraction
-from millwheel.engine.workers.operators.joined import ordered, plain
 from millwheel.engine.workers.operators.keyed_joins.regular import (
-    FORGOTTEN,
     NULL,
     RegularJoined,
     Row,
     Side,
-    identity_of,
 )
 
 
@@ -59,17 +54,10 @@ class SeveralJoined(RegularJoined):
 
     def process_record(self, ctx: Context, record: Record) -> None:
         """A row comes, or is taken back."""
-        self._sides = tuple(self._state(side).get() for side in range(len(self._names)))
-        back = as_retraction(record.value)
-        value = plain(record.value if back is None else back.value)
-        sign, side = 1 if back is None else -1, self._names.index(record.stream)
-        identity = identity_of(value)
-        row = self._found(side, identity)
-        settles = row is not None and row.owed == (sign > 0)
-        if sign < 0 and not settles and self._forgets[side]:
-            ctx.count(FORGOTTEN)
+        arrived = self._arrived(ctx, record)
+        if arrived is None:
             return
-        data = encode_value(ordered(value, self._fields[side])) if row is None else row.data
+        sign, side, identity, data, row, settles = arrived
         self._combine(ctx, side, Factor(data, record.timestamp, sign))
         if settles:
             assert row is not None
@@ -121,8 +109,8 @@ class SeveralJoined(RegularJoined):
         at = max(part.at for part in parts)
         self._produce(ctx, row, at, prod(part.weight for part in parts))
 
-    def _state(self, side: int) -> Any:
-        return getattr(self, f"side_{side}")
+    def _stored_sides(self) -> tuple[Side, ...]:
+        return tuple(getattr(self, f"side_{side}").get() for side in range(len(self._names)))
 
     def _rows(self, side: int) -> MapHandle[bytes, Row]:
         rows: MapHandle[bytes, Row] = getattr(self, f"rows_{side}")
