@@ -1,9 +1,9 @@
 """Names of fields in keys, aggregates, copies, expressions and sinks, against what the stream has.
 
-Where all fields of a stream are known (see ``field_flow.py``), another name is an error.
-``fields:`` declares the types of some of them: there a name that nearly is a declared one is only a
-warning. So is one in an expression, which may be meant for records that lack the field, or the
-column of a sink, which may be empty.
+Where all fields of a stream are known (see ``field_flow.py``), another name is an error; in an
+expression, which may ask whether a record has it, and as the column of a sink, which may be empty,
+it is a warning. ``fields:`` declares the types of some of them: there only a name that nearly is a
+declared one is a warning.
 """
 
 from __future__ import annotations
@@ -64,14 +64,17 @@ def check_field_names(
         field_names = sorted(
             {field for stream in use.streams for field in exact.get(stream, ())} | {*use.more}
         )
-        if use.sure and all(stream in exact for stream in use.streams):
+        if all(stream in exact for stream in use.streams):
             if use.name not in field_names:
-                hint = did_you_mean(use.name, field_names)
-                reader.bad(
-                    node,
+                hint = _computed(use.name, field_names) or did_you_mean(use.name, field_names)
+                words = (
                     f"{_streams(use.streams)} no field {use.name!r}{hint}; known:"
-                    f" {', '.join(field_names)}",
+                    f" {', '.join(field_names)}"
                 )
+                if use.sure:
+                    reader.bad(node, words)
+                else:
+                    reader.problems.warn(node.line, node.path, words)
             continue
         names = [
             *field_names,
@@ -79,9 +82,19 @@ def check_field_names(
         ]
         close = get_close_matches(use.name, names, 1, _NEARLY)
         if use.name not in names and close:
-            what = "field" if all(stream in exact for stream in use.streams) else "declared field"
-            words = f"{_streams(use.streams)} no {what} {use.name!r}; did you mean {close[0]!r}?"
+            words = (
+                f"{_streams(use.streams)} no declared field {use.name!r}; did you mean"
+                f" {close[0]!r}?"
+            )
             reader.problems.warn(node.line, node.path, words)
+
+
+def _computed(name: str, field_names: Sequence[str]) -> str:
+    """The cure where a field of a field stands in place of a name."""
+    outer, _, inner = name.rpartition(".")
+    if outer.partition(".")[0] not in field_names or not inner.isidentifier():
+        return ""
+    return f"; a key that is computed has a name: key: {{{inner}: {name}}}"
 
 
 def _streams(names: Sequence[str]) -> str:

@@ -143,6 +143,28 @@ def test_names_are_checked_down_the_graph(folder: Path, right: str, wrong: str, 
     )
 
 
+@pytest.mark.parametrize(
+    ("right", "wrong", "said"),
+    [
+        ("sum: size", "sum: big.size * 2",
+        "computations.sums.aggregate.total: the stream 'once' has no field 'big'; known: at"),
+        ("size > 10", "has(weight)",
+        "computations.big.filter: the stream 'clicks' has no field 'weight'; known: at, page"),
+        ("once: {key: page}", "once: {key: page.name}",
+        "once.key: the stream 'once' has no field 'page.name'; a key that is computed has"
+        " a name: key: {name: page.name}; known"),
+        ("once: {key: page}", "once: {key: pages.name}",
+        "once.key: the stream 'once' has no field 'pages.name'; known"),
+    ],
+)  # fmt: skip
+def test_names_that_resemble_none_are_checked_too(
+    folder: Path, right: str, wrong: str, said: str
+) -> None:
+    found = more(folder, right, wrong)
+    assert said in found
+    assert found.startswith("error") == ("key" in right)
+
+
 def test_a_bound_of_an_interval_names_a_field_of_its_input(folder: Path) -> None:
     text = """
 pipeline: p
