@@ -66,6 +66,7 @@ from millwheel.language.spec.reading.problems import Problems
 from millwheel.language.spec.reading.reader import NodeReader
 from millwheel.language.spec.ship import check_ship, read_ship
 from millwheel.language.spec.tracing import TRACING, read_tracing
+from millwheel.language.spec.typed.times import with_times
 
 _log = logging.getLogger(__name__)
 PIPELINE = FilePart(
@@ -215,6 +216,7 @@ def check_document(
             )
         )
     )
+    parts.spec = with_times(parts.spec, reader.language.compile)
     _check(reader, top, parts, check_code)
     if check_code and origin is None:  # not for the copies that workers read when they start
         check_ship(reader, parts.spec, top)

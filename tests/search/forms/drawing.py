@@ -48,7 +48,7 @@ _OF_TIMES = (
     "AT + duration('1m')",
     "AT - parse_time('2023-11-14T22:13:20Z')",
     "date_format(AT, '%H:%M')",
-    "AT >= parse_time('2023-11-14T22:14:00Z')",
+    "AT >= '2023-11-14T22:14:00Z'",
 )
 _FIRST_US, _BEHIND_US = TIMES[0] + 86_400 * SECOND, TIMES[1] - 86_400 * SECOND
 """The times that texts express."""

@@ -1,0 +1,1 @@
+"""Expressions by the declared kinds of the fields that they read."""

@@ -1,0 +1,82 @@
+"""Texts that are compared with times: ``at >= '2026-01-01'``. They become times when a pipeline is
+read, so that rows and columns compare whole numbers."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from millwheel.core.instants.declared import KIND
+from millwheel.core.instants.texts import text_us
+from millwheel.core.pipeline.spec import ComputationSpec, PipelineSpec
+from millwheel.errors import RecordError
+from millwheel.language.spec.typed.expressions import Kinds, Path, changed, compared, kinds_of
+
+Compile = Callable[[str], Any]
+
+
+def with_times(spec: PipelineSpec, compile_text: Compile) -> PipelineSpec:
+    """The pipeline with ``parse_time('…')`` for every text that is a time and compared with one.
+    The others are left, for the checks to name them."""
+    return replace(
+        spec,
+        computations=tuple(_of_computation(each, spec, compile_text) for each in spec.computations),
+    )
+
+
+def _written_times(tree: ast.expr, kinds: Kinds) -> Iterator[ast.Constant]:
+    """The texts that an expression compares with times."""
+    for node in ast.walk(tree):
+        for one, other in compared(node):
+            for time, text in ((one, other), (other, one)):
+                written = isinstance(text, ast.Constant) and isinstance(text.value, str)
+                if written and kinds.of(time) == KIND:
+                    yield text
+
+
+def _is_time(text: str) -> bool:
+    """Whether it is read as a time."""
+    try:
+        text_us(text)
+    except (RecordError, ValueError):
+        return False
+    return True
+
+
+def _of_computation(
+    computation: ComputationSpec, spec: PipelineSpec, compile_text: Compile
+) -> ComputationSpec:
+    fields = kinds_of(spec, computation)
+    if KIND not in fields.values():
+        return computation
+    return changed(computation, partial(_with_times, Kinds(fields), compile_text))
+
+
+def _with_times(kinds: Kinds, compile_text: Compile, text: str, path: Path) -> str:
+    try:
+        tree = compile_text(text).tree
+    except ValueError:  # which its reader has reported
+        return text
+    found = {id(each): each for each in _written_times(tree, kinds)}
+    # the last first, since each moves what is behind it
+    places = sorted(
+        ((each.lineno, each.col_offset, each.end_lineno, each.end_col_offset))
+        for each in found.values()
+        if _is_time(each.value)
+    )
+    for line, start, end_line, end in reversed(places):
+        text = _called(text, (line, start), (end_line or line, end or start))
+    return text
+
+
+def _called(text: str, start: tuple[int, int], end: tuple[int, int]) -> str:
+    """The text with a call of ``parse_time`` around a part of it. Places are those of syntax trees:
+    lines from 1, and bytes, of an expression in brackets."""
+    lines = f"({text.strip()}".encode().split(b"\n")
+    for (line, column), mark in ((end, b")"), (start, b"parse_time(")):
+        whole = lines[line - 1]
+        lines[line - 1] = whole[:column] + mark + whole[column:]
+    return b"\n".join(lines)[1:].decode()
