@@ -13,7 +13,7 @@ from millwheel.language.spec.checks.topology import find
 from millwheel.language.spec.reading.nodes import YamlNode
 from millwheel.language.spec.reading.reader import NodeReader
 from millwheel.language.spec.typed.expressions import (
-    Kinds,
+    FieldKinds,
     compared,
     expressions_of,
     function_of,
@@ -37,7 +37,7 @@ def check_time_types(reader: NodeReader, spec: PipelineSpec, top: YamlNode) -> N
                 reader.bad(find(top, "computations", computation.name, *path), problem)
 
 
-class _Types(Kinds):
+class _Types(FieldKinds):
     """What is wrong with expressions over fields with kinds."""
 
     def problems(self, tree: ast.expr) -> Iterator[str]:

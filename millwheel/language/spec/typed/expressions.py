@@ -115,7 +115,7 @@ def _of_order(text: str, of: Callable[..., str]) -> str:
     return f"{of(inner, 'top', 'by')}{way}"
 
 
-class Kinds:
+class FieldKinds:
     """The kinds of expressions over fields with kinds: "" where nothing says it."""
 
     def __init__(self, fields: Mapping[str, str]) -> None:

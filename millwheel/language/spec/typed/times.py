@@ -13,7 +13,7 @@ from millwheel.core.instants.declared import KIND
 from millwheel.core.instants.texts import text_us
 from millwheel.core.pipeline.spec import ComputationSpec, PipelineSpec
 from millwheel.errors import RecordError
-from millwheel.language.spec.typed.expressions import Kinds, Path, changed, compared, kinds_of
+from millwheel.language.spec.typed.expressions import FieldKinds, Path, changed, compared, kinds_of
 
 Compile = Callable[[str], Any]
 
@@ -27,13 +27,14 @@ def with_times(spec: PipelineSpec, compile_text: Compile) -> PipelineSpec:
     )
 
 
-def _written_times(tree: ast.expr, kinds: Kinds) -> Iterator[ast.Constant]:
-    """The texts that an expression compares with times."""
+def _written_times(tree: ast.expr, kinds: FieldKinds) -> Iterator[ast.Constant]:
+    """The texts that an expression compares with times, as far as they are times."""
     for node in ast.walk(tree):
         for one, other in compared(node):
             for time, text in ((one, other), (other, one)):
-                written = isinstance(text, ast.Constant) and isinstance(text.value, str)
-                if written and kinds.of(time) == KIND:
+                if kinds.of(time) != KIND or not isinstance(text, ast.Constant):
+                    continue
+                if isinstance(text.value, str) and _is_time(text.value):
                     yield text
 
 
@@ -52,28 +53,27 @@ def _of_computation(
     fields = kinds_of(spec, computation)
     if KIND not in fields.values():
         return computation
-    return changed(computation, partial(_with_times, Kinds(fields), compile_text))
+    return changed(computation, partial(_with_times, FieldKinds(fields), compile_text))
 
 
-def _with_times(kinds: Kinds, compile_text: Compile, text: str, path: Path) -> str:
+def _with_times(kinds: FieldKinds, compile_text: Compile, text: str, path: Path) -> str:
     try:
         tree = compile_text(text).tree
     except ValueError:  # which its reader has reported
         return text
     found = {id(each): each for each in _written_times(tree, kinds)}
     # the last first, since each moves what is behind it
-    places = sorted(
-        ((each.lineno, each.col_offset, each.end_lineno, each.end_col_offset))
+    spans = sorted(
+        (each.lineno, each.col_offset, each.end_lineno, each.end_col_offset)
         for each in found.values()
-        if _is_time(each.value)
     )
-    for line, start, end_line, end in reversed(places):
+    for line, start, end_line, end in reversed(spans):
         text = _called(text, (line, start), (end_line or line, end or start))
     return text
 
 
 def _called(text: str, start: tuple[int, int], end: tuple[int, int]) -> str:
-    """The text with a call of ``parse_time`` around a part of it. Places are those of syntax trees:
+    """The text with a call of ``parse_time`` around a part of it. Ends are those of syntax trees:
     lines from 1, and bytes, of an expression in brackets."""
     lines = f"({text.strip()}".encode().split(b"\n")
     for (line, column), mark in ((end, b")"), (start, b"parse_time(")):

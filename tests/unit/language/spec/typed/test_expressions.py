@@ -11,7 +11,7 @@ from millwheel.core.expressions.language import compile_expression
 from millwheel.core.pipeline.spec import ComputationSpec
 from millwheel.language.spec.pipelines import load_pipeline
 from millwheel.language.spec.typed.expressions import (
-    Kinds,
+    FieldKinds,
     changed,
     compared,
     expressions_of,
@@ -77,7 +77,7 @@ def test_fields_of_different_kinds_have_none(tmp_path: Path) -> None:
 )
 def test_the_kinds_of_expressions(text: str, kind: str) -> None:
     fields = {"at": "timestamp", "n": "int", "s": "str"}
-    assert Kinds(fields).of(compile_expression(text).tree) == kind
+    assert FieldKinds(fields).of(compile_expression(text).tree) == kind
 
 
 def test_what_is_compared() -> None:
