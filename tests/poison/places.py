@@ -3,9 +3,14 @@ is the poison."""
 
 from __future__ import annotations
 
+import ast
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
+
+from millwheel.core.expressions.functions import FUNCTIONS
+from millwheel.core.expressions.language import compile_expression
 
 Slot = Literal["v", "k", "t", "id", "a0", "object", "raises"]
 ANY = ("1", "2", "3")
@@ -34,6 +39,8 @@ class Place:
     format: Literal["jsonl", "csv"] = "jsonl"
     drops: bool = False
     """Whether a record may be left out because of its value."""
+    changes: bool = False
+    """Whether the results are a change log, whose rows are compared folded."""
     sink: str = ""
     """The sink of the results, as YAML, where it is what the poison goes into."""
 
@@ -118,6 +125,16 @@ def keys() -> Iterator[Place]:
     yield Place(
         "key of int", "key", sums, "fields: {k: int, t: int, n: int}", "k", ("0", "1", "2"), True
     )
+    for text, values in (
+        ("v + 1", ANY),
+        ("trunc(v, '1h')", ANY),
+        ("part(v, 'x', 0)", OF_TYPE["str"]),
+    ):
+        computed = windowed("{sum: n}", key=f'{{k: k, x: "{text}"}}')
+        yield Place(f"key of {text}", "key", computed, usual=values)
+    grouped = keyed("window: {tumbling: 1m}\n aggregate: {a: {sum: n}}", "k, null_key: group")
+    yield Place("key with a group of nulls", "key", grouped, slot="k", usual=usual)
+    yield Place("key of all", "key", windowed("{count_distinct: v}", key="all"), drops=True)
     function = windowed("{sum: n}", key='"tests.poison.usercode:key"')
     yield Place("key by a function", "key", function, slot="object")
     yield Place("key by a function that raises", "key", function, slot="raises")
@@ -155,53 +172,11 @@ def ids() -> Iterator[Place]:
 
 EXPRESSIONS = {
     "number": (
-        *(
-            "v + 1",
-            "v * 1e308",
-            "1 / v",
-            "7 // v",
-            "7 % v",
-            "v ** 2",
-            "v ** v",
-            "-v",
-            "not v",
-            "v and n",
-            "v == 1",
-        ),
-        *(
-            "v < 2",
-            "v in ('a', 'b')",
-            "v is None",
-            "n if v else 0",
-            "abs(v)",
-            "round(v, 2)",
-            "round(v)",
-            "floor(v)",
-        ),
-        *(
-            "ceil(v)",
-            "sqrt(v)",
-            "min(v, 1)",
-            "max(v, n)",
-            "int(v)",
-            "float(v)",
-            "str(v)",
-            "has(v)",
-            "get(v, 0)",
-        ),
+        *("v + 1", "v * 1e308", "1 / v", "7 // v", "7 % v", "v ** 2", "v ** v", "-v", "not v"),
+        *("v and n", "v == 1", "v < 2", "v in ('a', 'b')", "v is None", "n if v else 0"),
+        *("round(v, 2)", "max(v, n)", "has(v)", "get(v, 0)"),
     ),
-    "text": (
-        *(
-            "'a' in v",
-            "len(v)",
-            "lower(v)",
-            "upper(v)",
-            "strip(v)",
-            "startswith(v, 'a')",
-            "endswith(v, 'a')",
-        ),
-        *("contains(v, 'a')", "matches(v, 'a+')"),
-    ),
+    "text": ("'a' in v", "v[1:]"),
     "list": ("v[0]",),
     "map": ("v.a",),
 }
@@ -214,7 +189,7 @@ _USUAL = {
 
 
 def expressions() -> Iterator[Place]:
-    """Each operator and function in a step; a sample of them in conditions and aggregates of
+    """Each operator in a step; a sample of them in conditions and aggregates of
     columns."""
     for kind, texts in EXPRESSIONS.items():
         for text in texts:
@@ -232,6 +207,28 @@ def expressions() -> Iterator[Place]:
     yield Place("branch", "expression", branches, drops=True)
 
 
+def functions() -> Iterator[Place]:
+    """Each function with a value in place of the first argument of its example, and of the last
+    one; over a declared field too, so that columns compute it."""
+    for name, function in FUNCTIONS.items():
+        call = ast.parse(function.examples[0][0], mode="eval").body
+        assert isinstance(call, ast.Call)
+        for place in dict.fromkeys((0, len(call.args) - 1)):
+            args = [ast.unparse(each) for each in call.args]
+            value = compile_expression(args[place]).evaluate({})
+            args[place] = "v"
+            text = f"{name}({', '.join(args)})"
+            fields = f'{{k: k, p: "get(p, null)", r: {json.dumps(text)}}}'
+            step = f"input: events\n map: {fields}\n output: results"
+            usual = (json.dumps(value),)
+            yield Place(f"map {text}", "function", step, usual=usual)
+            kind = type(value).__name__
+            if place == 0 and kind in OF_TYPE and function.columns is not None:
+                both = declared(p="str", v=kind)
+                yield Place(f"map {text} of {kind}", "function", step, both, "v", usual, True)
+
+
+ROWS = ("{max_by: v}", "{min_by: v}", "first_row", "last_row", "{top_rows: [v desc, t], k: 2}")
 AGGREGATES = (
     *(
         "count: v",
@@ -281,6 +278,8 @@ def aggregates() -> Iterator[Place]:
     yield in_columns("sum: v with a trigger", "aggregate", windowed("{sum: v}") + "\n" + early)
     yield in_columns("sum: v scattered", "aggregate", windowed("{sum: v}") + "\n skew: scatter(2)")
     yield Place("a list of the records", "aggregate", keyed("window: {tumbling: 1m}"))
+    for text in ROWS:
+        yield Place(f"{text} of records", "aggregate", windowed(text))
 
 
 FIRST = """input: {{events: {{key: k}}}}
@@ -325,12 +324,84 @@ def relational() -> Iterator[Place]:
     yield Place("deduplicate by", "relational", keyed("deduplicate: {by: [v], within: 1m}"))
     yield Place("deduplicate", "relational", keyed("deduplicate: {within: 1m}"))
     yield Place("dictionary", "relational", NUMBERED, usual=OF_TYPE["str"])
+    yield from _joins()
     ordered = keyed(
         "callback: tests.poison.usercode:Calls\n options: {call: none}\n order_by: timestamp"
     )
     yield Place("order by time", "relational", ordered)
 
 
+def _joins() -> Iterator[Place]:
+    """Joins without a window, also by the value, and within an interval that the value bounds."""
+    for key in ("k", "v"):
+        both = f"input: {{events: {{key: {key}}}, others: {{key: {'k' if key == 'k' else 'o'}}}}}\n"
+        for kind in ("inner", "left", "outer", "semi", "anti"):
+            join = f"{both} join: {kind}\n output: results"
+            drops = kind in {"inner", "semi"}
+            yield Place(f"{kind} join of {key}", "join", join, drops=drops, changes=True)
+        within = f"{both} join: {{kind: left, within: {{before: 5s, after: 5s}}}}\n output: results"
+        yield Place(f"join within an interval of {key}", "join", within)
+    both = "input: {events: {key: k}, others: {key: k}}"
+    until = f"{both}\n join: {{kind: left, within: {{until: events.v}}}}\n output: results"
+    yield Place("join until a time", "join", until, usual=_TIMES)
+    three = f"{both[:-1]}, thirds: {{key: k}}}}\n join: left"
+    yield Place("join of three", "join", f"{three}\n output: results", changes=True)
+    enrich = "input: {events: {key: v}, others: {key: o}}\n enrich: {with: others, as: other}"
+    yield Place("enrich by the value", "join", f"{enrich}\n output: results")
+
+
+RANKED = {
+    "top of one order": "top: {by: [v desc], k: 2}",
+    "top with places": "top: {by: [v, t desc], k: 2, rank: place}",
+    "top with nulls": "top: {by: [v desc nulls last], k: 2}",
+    "top of an expression": 'top: {by: ["v * 2"], k: 2}',
+    "keep the first": "deduplicate: {keep: first}",
+    "keep the last": "deduplicate: {keep: last}",
+}
+LOOK_BACKS = ("{rows: 2}", "{range: 5s}", "{rows: all}")
+CHANGE_LOGS = {
+    "change log": "aggregate: {n: count, a: {sum: v}}",
+    "change log of the least": "aggregate: {a: {min: v}}",
+    "change log of different values": "aggregate: {a: {count_distinct: v}}",
+    "change log of a row": "aggregate: {a: {max_by: v}}",
+    "change log each second": "aggregate: {n: count, a: {sum: v}}\n trigger: {every: 1s}",
+    "results of results": "aggregate: {n: count, a: {sum: v}}\n then: {m: 1 / a, q: m ** a}",
+    "having": "aggregate: {n: count, a: {sum: v}}\n having: a > 2",
+}
+
+
+def tables() -> Iterator[Place]:
+    """Rows in order, change logs, and streams that are tables."""
+    for name, body in RANKED.items():
+        yield Place(name, "table", keyed(body), changes=True)
+    for span in LOOK_BACKS:
+        for text in ("{sum: v}", "{min: v}"):
+            over = keyed(f"over: {span}\n aggregate: {{a: {text}}}")
+            yield Place(f"{text} over {span}", "table", over)
+    for name, body in CHANGE_LOGS.items():
+        drops = name == "having"
+        yield Place(name, "table", keyed(body), drops=drops, changes=True)
+        if "max_by" not in body:
+            fields = declared(v="int")
+            yield Place(
+                f"{name} of int",
+                "table",
+                keyed(body),
+                fields,
+                "v",
+                ANY,
+                True,
+                drops=drops,
+                changes=True,
+            )
+    rows = keyed("aggregate: {n: count, a: {max_by: n}}")
+    for name, table in (("key", "{key: v}"), ("delete", '{key: id, delete: "v > 1"}')):
+        yield Place(
+            f"{name} of a table", "table", rows, f"table: {table}", drops=True, changes=True
+        )
+
+
+_TIMES = tuple(str(1_767_258_005_000_000 + n * 1_000_000) for n in range(3))
 CALLS = (
     *(
         "produce",
@@ -429,8 +500,10 @@ def places() -> list[Place]:
         times,
         ids,
         expressions,
+        functions,
         aggregates,
         relational,
+        tables,
         calls,
         user_code,
         sinks,

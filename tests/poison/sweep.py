@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from millwheel import Record, as_retraction
 from millwheel.core.pipeline.spec import DEAD_LETTERS
 from millwheel.engine.workers.host.assembly import Assembly
 from millwheel.tools.testing import PipelineHarness, pipeline_harness
@@ -32,7 +33,10 @@ from tests.sim.replacing import replaced
 START = 1_767_258_000_000_000
 _KEYS = ("g0", "g1", "g2")
 _USUAL = 12
+_UNITS = 75
+"""Between crashes where sinks are real: fewer are over before a file is a second old and shows."""
 _SINK = "{stdout: {}}"
+_CHANGES = "{stdout: {mode: changelog}}"
 _SECOND = "\n  second:\n   on_error: dead_letter"
 _LEFT_OUT = ("late", "filtered", "unmatched", "duplicates", "deduplicated")
 _MARKS = re.compile(r"""[\\'"]|(?<=:) """)
@@ -51,8 +55,8 @@ streams:
 sinks:
   results: {sink}
 """
-_OTHERS = """  others:
-    source: {files: {path: others.jsonl, format: jsonl}}
+_OTHERS = """  {name}:
+    source: {{files: {{path: others.jsonl, format: jsonl}}}}
     timestamp: t
 """
 
@@ -61,7 +65,7 @@ class Way(enum.Enum):
     """How a place is run; all give the same."""
 
     PLAIN = "plain"
-    CRASHES = "a crash every 25 units"
+    CRASHES = "a crash every so many units"
     ROWS = "rows only"
 
 
@@ -166,18 +170,20 @@ def run(place: Place, poison: Mapping[str, str], folder: Path, way: Way = Way.PL
     )
     (folder / "others.jsonl").write_text(json.dumps({"k": "g0", "t": START, "o": 1}) + "\n")
     stream = place.stream if "timestamp:" in place.stream else f"timestamp: t\n    {place.stream}"
-    others = _OTHERS if "others" in place.computation else ""
+    others = "".join(
+        _OTHERS.format(name=name) for name in ("others", "thirds") if name in place.computation
+    )
     computation = place.computation.replace("\n ", "\n   ").replace("\nsecond:", _SECOND)
     document = DOCUMENT.format(
         form=place.format,
         stream=stream,
         others=others,
         computation=computation,
-        sink=place.sink or _SINK,
+        sink=place.sink or (_CHANGES if place.changes else _SINK),
     )
     path = folder / "poison.yaml"
     path.write_text(document)
-    crashes = 25 if way is Way.CRASHES else None
+    crashes = (_UNITS if place.sink else 25) if way is Way.CRASHES else None
     with (
         _signals_as_in_a_worker(),
         _columns(way is not Way.ROWS),
@@ -185,19 +191,27 @@ def run(place: Place, poison: Mapping[str, str], folder: Path, way: Way = Way.PL
         PipelineHarness(path, run_sources=True, now=START, crash_every=crashes) as harness,
     ):
         harness.advance_processing_time(START + 10_000_000)  # sinks write after a second
-        rows = (
-            rows_of(folder / "out") if place.sink else tuple(map(_told, harness.records("results")))
-        )
+        rows = rows_of(folder / "out") if place.sink else _results(harness.records("results"))
         letters = tuple(record.value for record in harness.records(DEAD_LETTERS))
         counted = harness.counters
         return Found(rows, letters, sum(counted.get(name, 0) for name in _LEFT_OUT))
 
 
-def _told(record: Any) -> str:
+def _results(records: Sequence[Record]) -> tuple[str, ...]:
+    """What stands of them, with what was taken back without being there as rows of their own."""
+    standing: Counter[str] = Counter()
+    for record in records:
+        back = as_retraction(record.value)
+        standing[_told(record.value if back is None else back.value)] += 1 if back is None else -1
+    below = {f"taken back too often: {row}": -count for row, count in standing.items() if count < 0}
+    return tuple((standing + Counter(below)).elements())
+
+
+def _told(value: Any) -> str:
     try:
-        return _ADDRESS.sub("0x", json.dumps(record.value, default=repr, sort_keys=True))
+        return _ADDRESS.sub("0x", json.dumps(value, default=repr, sort_keys=True))
     except (TypeError, ValueError):
-        return _ADDRESS.sub("0x", repr(record.value))
+        return _ADDRESS.sub("0x", repr(value))
 
 
 def _usual(rows: Sequence[str]) -> Counter[str]:
