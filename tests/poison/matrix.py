@@ -32,7 +32,12 @@ def row(place: Place, found: Found) -> str:
     """A line of the table: the place, and of each group the used values and the dead letters."""
     letters = lettered(poisons(place), found)
     cells = [_cell(names, letters) for names in _by_group(place).values()]
-    return f"| {place.name.replace('|', '/')} | " + " | ".join(cells) + " |"
+    return f"| {shown(place)} | " + " | ".join(cells) + " |"
+
+
+def shown(place: Place) -> str:
+    """The name of a place in the table."""
+    return place.name.replace("|", "/")
 
 
 def _by_group(place: Place) -> Mapping[str, Sequence[str]]:

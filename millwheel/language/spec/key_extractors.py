@@ -53,6 +53,9 @@ def load_extractor(
     return _fields_key(spec.names)
 
 
+_CURE = "; the key of an input takes null_key: group"
+
+
 def _expression_key(expression: Expression, nulls: bool) -> Callable[[Any], Key]:
     evaluate, text = expression.evaluate, expression.text
     if nulls:
@@ -61,7 +64,7 @@ def _expression_key(expression: Expression, nulls: bool) -> Callable[[Any], Key]
     def extract(value: Any) -> Key:
         key = evaluate(value)
         if key is None:
-            raise RecordError(f"missing key: `{text}` is null")
+            raise RecordError(f"missing key: `{text}` is null{_CURE}")
         return key
 
     return extract
@@ -96,7 +99,7 @@ def _field_key(name: str) -> Callable[[Any], Key]:
         except (KeyError, RecordError):
             raise missing_field(name, value, "key") from None
         if key is None:
-            raise RecordError(f"missing key: the field {name!r} is empty (null)")
+            raise RecordError(f"missing key: the field {name!r} is empty (null){_CURE}")
         return key
 
     return extract

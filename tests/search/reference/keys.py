@@ -87,6 +87,6 @@ def _part(read: Callable[[Any], Any], nulls: bool, why: str) -> Callable[[Any], 
             return part
         if nulls:
             return _NULL
-        raise RecordError(f"missing key: {why}")
+        raise RecordError(f"missing key: {why}; the key of an input takes null_key: group")
 
     return take

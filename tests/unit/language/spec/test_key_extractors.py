@@ -79,7 +79,7 @@ def test_expressions_make_a_key_of_one_part_or_a_tuple() -> None:
         ("6 // n", "`6 // n` cannot be computed"),
         ("n + path", "`n + path` cannot be computed"),
         ("gone + 1", "gone"),
-        ("null if n == 0 else n", "missing key: `null if n == 0 else n` is null"),
+        ("null if n == 0 else n", "n` is null; the key of an input takes null_key: group"),
     ],
 )
 def test_an_expression_that_gives_no_key_is_an_error_of_the_record(text: str, why: str) -> None:
