@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Sequence
+from operator import is_
 from typing import Any
 
 from millwheel.core.aggregates.families.rows import ChosenRows, Entry, content, order_of
@@ -29,10 +30,13 @@ class Ranking:
         orders = [order_of(text) for text in spec.by]
         self._rows = ChosenRows("top", orders, spec.k, False, spec.latest, spec.rank)
         self._reads = [value_reader(each.text, False, compile_expression) for each in orders]
+        plain = all(each.text.isidentifier() for each in orders)
+        self._names = tuple(each.text for each in orders) if plain else ()
         self._k = spec.k
         self._rank = spec.rank
         self._latest = spec.latest
         self._by_time = not spec.by and spec.k == 1
+        self._anything = not spec.by and not spec.rank  # each record has a place
 
     def added(self, kept: list[Entry], records: Sequence[Record]) -> list[Entry]:
         """The first ``k`` of the entries kept so far and of new records; ``kept`` itself where the
@@ -44,11 +48,35 @@ class Ranking:
                 return kept
             if len(records) == 1 and (not kept or at != kept[0][1]):
                 return [self._entry(records[0].value, at)]
-        entries = [self._entry(record.value, record.timestamp) for record in records]
-        if len(kept) == self._k:
-            last = self._rows.sort_key(kept[-1])
-            entries = [each for each in entries if self._rows.sort_key(each) < last]
-        return sorted([*kept, *entries], key=self._rows.sort_key)[: self._k] if entries else kept
+        entries = self._entries(records, kept[-1] if len(kept) == self._k else None)
+        if not entries:
+            return kept
+        after = self._rows.first([*kept, *entries])
+        same = len(after) == len(kept) and all(map(is_, after, kept))
+        return kept if same else after
+
+    def _entries(self, records: Sequence[Record], last: Entry | None) -> list[Entry]:
+        """Those of some records; some may be missing that come behind ``last``."""
+        columns = self._columns(records)
+        if columns is None:
+            return [self._entry(record.value, record.timestamp) for record in records]
+        every = range(len(records))
+        some = every if last is None else self._rows.may_precede(columns[0], last[0][0])
+        return [
+            [[column[index] for column in columns], records[index].timestamp, records[index].value]
+            for index in some
+        ]
+
+    def _columns(self, records: Sequence[Record]) -> list[list[Any]] | None:
+        """What the orders read of all records; None where a record has to be looked at for
+        itself."""
+        if not self._names or {type(record.value) for record in records} != {dict}:
+            return None
+        try:
+            columns = [[record.value[name] for record in records] for name in self._names]
+        except KeyError:
+            return None
+        return columns if self._rows.fitting(columns) else None
 
     def changed(
         self, kept: list[Entry], owed: list[Entry], records: Iterable[Record]
@@ -69,6 +97,8 @@ class Ranking:
         """(rows that are taken back, new rows) from one list of entries to another, of which the
         first ``k`` count. A row whose content stays, in its place if it has one, is in neither."""
         before, after = before[: self._k], after[: self._k]
+        if not before and not self._rank:
+            return [], [(entry[2], entry[1]) for entry in after]
         if self._rank:
             return self._shifted(before, after)
         stay = {id(entry) for entry in before} & {id(entry) for entry in after}
@@ -99,6 +129,8 @@ class Ranking:
         return {**entry[2], self._rank: index + 1}
 
     def _entry(self, value: Any, timestamp: int) -> Entry:
+        if self._anything:
+            return [[], timestamp, value]
         checked, row = self._rows.check([[read(value) for read in self._reads], value], "")
         return [checked, timestamp, row]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from millwheel.core.aggregates.families.rows import ChosenRows
 from millwheel.core.model.records import Record
 from millwheel.core.ranked.ranking import Ranking
 from tests.search.mistakes import Context, mistake, replaced
@@ -53,3 +54,15 @@ def the_last_record_is_the_one_that_came_last() -> Context:
         return right(self, [] if self._latest else kept, records)
 
     return replaced(Ranking, "added", wrong)
+
+
+@mistake(within=30, features="top", variants="reference", first=42)
+def rows_as_good_as_the_last_are_left_out() -> Context:
+    """A record that the first order puts level with the last of those kept is not looked at,
+    though what stands behind that order may put it before."""
+    right = ChosenRows.may_precede
+
+    def wrong(self: ChosenRows, values: Sequence[Any], last: Any) -> Any:
+        return [index for index in right(self, values, last) if values[index] != last]
+
+    return replaced(ChosenRows, "may_precede", wrong)

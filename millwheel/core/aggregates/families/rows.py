@@ -8,9 +8,10 @@ records and not of how they come.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import isnan
 from typing import Any
 
 import msgspec
@@ -27,6 +28,8 @@ content = msgspec.msgpack.Encoder(order="deterministic").encode
 _as_it_stands = msgspec.msgpack.Encoder().encode
 Entry = list[Any]
 """[the values that the order reads, timestamp (µs), record]."""
+_NUMBERS: frozenset[type] = frozenset((int, float))
+_SEVERAL = 2  # Fixed: fewer have one order
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,13 @@ def order_of(text: str) -> Order:
     if match is None:
         return Order(text)
     return Order(match["text"], match["way"] == "desc", match["nulls"] or "")
+
+
+def _fitting(column: Sequence[Any]) -> bool:
+    kinds = set(map(type, column))
+    if kinds == {int}:
+        return bool(min(column) >= -(2**63) and max(column) < 2**63)
+    return kinds == {float} and not any(map(isnan, column))
 
 
 def _reversed(value: Any) -> tuple[int, Any, bool]:
@@ -155,6 +165,11 @@ class ChosenRows(Aggregator[list[Entry]]):
                     f"{why}; {order.text + way + ' nulls last'!r} (or first) gives nulls a place"
                 )
 
+    def fitting(self, columns: Sequence[Sequence[Any]]) -> bool:
+        """Whether :meth:`check` takes all values of the orders, as a short look at each column
+        tells: numbers of one kind, none of them NaN or beyond 64 bits."""
+        return all(map(_fitting, columns))
+
     def create(self) -> list[Entry]:
         return []
 
@@ -162,19 +177,19 @@ class ChosenRows(Aggregator[list[Entry]]):
         entry = [value[0], timestamp, value[1]]
         if len(acc) == self._k and not self.sort_key(entry) < self.sort_key(acc[-1]):
             return acc
-        return self._first([*acc, entry])
+        return self.first([*acc, entry])
 
     def add_many(
         self, acc: list[Entry], values: Sequence[Any], timestamps: Sequence[int]
     ) -> list[Entry]:
-        entries = (
+        entries = [
             [value[0], timestamp, value[1]]
             for value, timestamp in zip(values, timestamps, strict=True)
-        )
-        return self._first([*acc, *entries])
+        ]
+        return self.first([*acc, *entries])
 
     def merge(self, acc: list[Entry], other: list[Entry]) -> list[Entry]:
-        return self._first([*acc, *map(copied, other)])
+        return self.first([*acc, *map(copied, other)])
 
     def result(self, acc: list[Entry]) -> Any:
         if self._one:
@@ -183,8 +198,42 @@ class ChosenRows(Aggregator[list[Entry]]):
             return [{**entry[2], self._rank: number} for number, entry in enumerate(acc, 1)]
         return [entry[2] for entry in acc]
 
-    def _first(self, entries: list[Entry]) -> list[Entry]:
-        return sorted(entries, key=self.sort_key)[: self._k]
+    def first(self, entries: list[Entry]) -> list[Entry]:
+        """The first ``k`` of some entries, in order."""
+        if len(entries) < _SEVERAL:
+            return entries
+        keys = self._plain_keys(entries)
+        if keys is None:
+            return sorted(entries, key=self.sort_key)[: self._k]
+        if self._k == 1:
+            return [entries[keys.index(min(keys))]]
+        return [entries[index] for index in sorted(range(len(keys)), key=keys.__getitem__)][
+            : self._k
+        ]
+
+    def may_precede(self, values: Sequence[Any], last: Any) -> Iterable[int]:
+        """The indexes of those of some checked values of the first order that do not come behind
+        ``last``, which is one; of all, where no short look tells."""
+        kinds = {*map(type, values), type(last)}
+        if len(kinds) > 1 or not kinds <= _NUMBERS:
+            return range(len(values))
+        if self._orders[0].descending:
+            return [index for index, value in enumerate(values) if value >= last]
+        return [index for index, value in enumerate(values) if value <= last]
+
+    def _plain_keys(self, entries: list[Entry]) -> list[tuple[Any, ...]] | None:
+        """What orders entries as :meth:`sort_key` does, at a tenth of its price: None where the
+        values of an order are not all of one kind of number, or records decide."""
+        columns: list[Any] = []
+        for index, order in enumerate(self._orders):
+            column = [entry[0][index] for entry in entries]
+            kinds = set(map(type, column))
+            if len(kinds) > 1 or not kinds <= _NUMBERS:
+                return None
+            columns.append([-value for value in column] if order.descending else column)
+        times = [-entry[1] if self._latest else entry[1] for entry in entries]
+        keys = list(zip(*columns, times, strict=True))
+        return keys if len(set(keys)) == len(keys) else None
 
     def sort_key(self, entry: Entry) -> tuple[Any, ...]:
         """What is less the earlier an entry comes."""

@@ -20,6 +20,7 @@ ROW = st.fixed_dictionaries(
         "n": st.integers(0, 3),
         "v": st.sampled_from(["x", "y", 1, 1.0]),
         "o": st.sampled_from([None, 0, 1]),
+        "f": st.sampled_from([0.0, -0.0, 0.5]),
         "at": st.integers(0, 4),
     }
 )
@@ -27,6 +28,7 @@ SPECS = [
     TopSpec(),
     TopSpec(latest=True),
     TopSpec(("n desc",), 2),
+    TopSpec(("f desc", "n"), 2),
     TopSpec(("v", "n desc"), 3, "place"),
     TopSpec(("o desc nulls last", "v"), 3, "place"),
     TopSpec(("o desc nulls first",), 2),

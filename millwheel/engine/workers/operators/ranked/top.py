@@ -15,6 +15,13 @@ from millwheel.core.model.records import Record
 from millwheel.core.ranked.latest import LatestRow
 from millwheel.core.ranked.ranking import Ranking
 from millwheel.core.windows.panes import retracted
+from millwheel.engine.workers.state.stored_types import Certain
+
+
+class KeptRows(Certain, array_like=True):
+    """The entries of a key. Their rows have come back from bytes, or will."""
+
+    entries: list[Any]
 
 
 class FirstRows(Computation):
@@ -22,8 +29,8 @@ class FirstRows(Computation):
     that are not among them any more, each taken back, then those that are new. All have the latest
     time of what came, but a new row whose record is among it has its own."""
 
-    first: ValueState[list[Any]] = ValueState(list)
-    owed: ValueState[list[Any]] = ValueState(list)
+    first: ValueState[KeptRows | None] = ValueState(KeptRows)
+    owed: ValueState[KeptRows | None] = ValueState(KeptRows)
 
     def __init__(
         self, ranking: Ranking | LatestRow, outputs: tuple[str, ...], takes_back: bool
@@ -34,8 +41,9 @@ class FirstRows(Computation):
 
     def process_batch(self, ctx: Context, records: Sequence[Record]) -> None:
         """The records of a key."""
-        records = [_plain(record) for record in records]
-        before = self.first.get() or []
+        if {type(record.value) for record in records} != {dict}:
+            records = [_plain(record) for record in records]
+        before = _entries(self.first)
         after = self._after(before, records)
         if after is before:
             return
@@ -54,16 +62,21 @@ class FirstRows(Computation):
     def _after(self, before: list[Entry], records: Sequence[Record]) -> list[Entry]:
         if not self._takes_back:
             return self._ranking.added(before, records)
-        owed = self.owed.get() or []
+        owed = _entries(self.owed)
         after, still = self._ranking.changed(before, owed, records)
         if still or owed:
             _keep(self.owed, still)
         return after
 
 
-def _keep(state: ValueHandle[list[Any]], entries: list[Entry]) -> None:
+def _entries(state: ValueHandle[KeptRows | None]) -> list[Entry]:
+    kept = state.get()
+    return [] if kept is None else kept.entries
+
+
+def _keep(state: ValueHandle[KeptRows | None], entries: list[Entry]) -> None:
     if entries:
-        state.set(entries)
+        state.set(KeptRows(entries))
     else:
         state.clear()
 
