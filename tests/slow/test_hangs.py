@@ -22,6 +22,12 @@ CODE = """
     from millwheel import Computation, ValueState
 
 
+    def late(value):
+        if value["n"] == 400:
+            time.sleep(6)
+        return value["user"]
+
+
     class Poisoned(Computation):
         seen = ValueState(int, default=0)
 
@@ -55,6 +61,11 @@ def rows(folder: Path) -> list[dict[str, object]]:
     ]
 
 
+def logged(run: Run) -> str:
+    """The logs of all processes of a run."""
+    return "".join(path.read_text() for path in (run.root / "logs").glob("*.log"))
+
+
 @pytest.mark.slow
 def test_records_whose_callback_never_returns_are_dead_letters_and_nothing_else_is_lost(
     tmp_path: Path,
@@ -86,3 +97,19 @@ def test_records_whose_callback_never_returns_are_dead_letters_and_nothing_else_
     assert all("did not return within 2s" in str(row["reason"]) for row in letters)
     assert [str(row["location"]).split(":")[0] for row in letters] == ["poisoned_code.py"] * 2
     assert list(notes.glob("*.json")) == []
+    assert "code that is no callback" not in logged(run)
+
+
+@pytest.mark.slow
+def test_a_key_function_that_takes_long_is_named_and_nothing_else_happens(tmp_path: Path) -> None:
+    (tmp_path / "poisoned_code.py").write_text(textwrap.dedent(CODE))
+    text = textwrap.dedent(PIPELINE).replace("key: user", "key: 'poisoned_code:late'")
+    (tmp_path / "p.yaml").write_text(text)
+    lines = [json.dumps({"n": n, "user": "ann", "ts": 1_000_000 + n}) for n in range(450)]
+    (tmp_path / "in.jsonl").write_text("\n".join(lines) + "\n")
+    params = {"input": f"{tmp_path}/in.jsonl", "output": f"{tmp_path}/out"}
+    run = Run(tmp_path / "p.yaml", tmp_path, params).start()
+    assert run.wait(60).code == 0, run.said[-3000:]
+    assert len(rows(tmp_path / "out" / "out")) == 450
+    [said] = [line for line in logged(run).splitlines() if "code that is no callback" in line]
+    assert "has not returned for 2s, at poisoned_code.py:" in said

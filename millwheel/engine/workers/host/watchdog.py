@@ -26,7 +26,8 @@ _WRITE_S = 10.0
 _GRACE_S = 30.0
 """How much later the process is ended by a thread that needs no Python, when C code lets no other
 thread run."""
-_OURS = str(Path(__file__).resolve().parent.parent)
+_OURS = os.path.join(*Path(__file__).parts[:-4], "")
+"""The folder of the package, as the frames of its code have it."""
 
 
 class HangCounter:

@@ -8,6 +8,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import millwheel.core.expressions.fields as fields_module
+import millwheel.launch.launchers.warm_parent as warm_parent_module
 from millwheel.adapters.durable_store import open_space
 from millwheel.adapters.spaces.hang_notes import HangNotes
 from millwheel.engine.workers.bundle.hangs import Hangs, LeasedShard
@@ -57,7 +59,12 @@ def test_user_code_that_is_no_callback_is_found_by_its_frame_once() -> None:
         True,
         False,
     ]
-    assert not any(look(frames(ours, library)) for _ in range(5))
+    warm_parent, fields = warm_parent_module.__file__, fields_module.__file__
+    for files in ((ours, library), (warm_parent, ours), (warm_parent, ours, fields)):
+        stack = frames(*files)
+        assert not any(look(stack) for _ in range(5))
+    stuck = frames(warm_parent, ours, "/home/ann/keys.py", fields)
+    assert any(look(stuck) for _ in range(5))
     assert not any(look(None) for _ in range(5))
 
 
