@@ -33,6 +33,8 @@ def windowed(base: Facts, c: ComputationSpec, spec: PipelineSpec, stated: bool, 
         min(base.level, _fired(base, c, spec, free)) if _order_suffices(base, c) else Level.NOTHING
     )
     retracting = c.firing.accumulation == "retracting"
+    if isinstance(c.work, JoinSpec):
+        retracting = c.work.takes_back
     if base.level is Level.STANDING and not (base.retracts and retracting):
         level = Level.NOTHING
     # What is emitted when windows are collected stands between the panes of others as the steps of
@@ -157,6 +159,8 @@ def _fired(base: Facts, c: ComputationSpec, spec: PipelineSpec, free: Free) -> L
     changes = bool(c.windowed.window.options.get("changes"))
     loose = loose or ("default" in words and c.firing.allowed_lateness_us > 0) or c.late == "refire"
     loose = loose or (changes and c.firing.allowed_lateness_us > 0)
+    # Records of its two inputs come together, or apart.
+    loose = loose or (isinstance(c.work, JoinSpec) and c.firing.trigger is not None)
     # Behind its end a window that waits for it fires for the first bundle and closes: the next
     # record is late.
     loose = loose or (
@@ -177,6 +181,9 @@ def _fired(base: Facts, c: ComputationSpec, spec: PipelineSpec, free: Free) -> L
         or c.firing.accumulation == "discarding"
     ):
         return Level.NOTHING
+    if isinstance(c.work, JoinSpec) and not c.work.takes_back:
+        # joins.md, Late and early: "each pair once", however its window fires.
+        return Level.ALL
     if c.firing.accumulation == "accumulating" and c.windowed.window.kind in ("session", "custom"):
         return Level.NOTHING
     # Weak productions: "A bundle that was lost in a crash runs again, and may produce something

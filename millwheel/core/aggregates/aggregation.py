@@ -329,3 +329,8 @@ class Buffered:
 
     def result(self, acc: list[Any]) -> list[Any]:
         return list(acc)
+
+
+class Growing(Buffered):
+    """The full-buffer form of windows that nothing is taken out of: in those that do not merge, the
+    first records are those of the pane before, so that their number alone is remembered of it."""

@@ -217,7 +217,8 @@ def window_of_join(spec: ComputationSpec, pipeline: PipelineSpec) -> Tumbling | 
     windowing = windowing_from_spec(spec)
     window = windowing.window
     plain = windowing.output_time is OutputTime.END_OF_WINDOW and not join.condition
-    if not plain or spec.identified or (isinstance(window, Tumbling) and window.empty):
+    plain = plain and not join.changes and not spec.identified
+    if not plain or (isinstance(window, Tumbling) and window.empty):
         return None
     return window if isinstance(window, Tumbling | OfInput) else None
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any, TypeVar
 
-from millwheel.core.aggregates.aggregation import Buffered, Evaluate
+from millwheel.core.aggregates.aggregation import Buffered, Evaluate, Growing
 from millwheel.core.aggregates.specs import compile_aggregation
 from millwheel.core.machines.choice import make_machine
 from millwheel.core.pipeline.spec import AggregationStage, ComputationSpec
@@ -151,6 +151,8 @@ def machine_from_spec(
     condition = compile_expression(spec.condition).evaluate if spec.condition else None
     if isinstance(spec.work, WindowCallbackSpec) and condition is not None:
         return make_machine(windowing, Buffered(_of_numbered(condition)))
+    if isinstance(spec.work, JoinSpec) and spec.work.changes:
+        return make_machine(windowing, Growing())
     return make_machine(windowing, Buffered(condition))
 
 

@@ -259,12 +259,16 @@ class TriggeredMachine:
             own.index += 1
             own.nonspeculative += timing is not Timing.EARLY
             if retracting:
-                own.emitted = [remember_pane(pane)]
+                own.emitted = [self._remember(pane)]
         if timing is not Timing.EARLY:
             own.flags |= SPOKEN
         own.fresh, own.output_at_us = 0, None
         if self.windowing.accumulation is Accumulation.DISCARDING:
             own.acc = self.aggregation.create()
+
+    def _remember(self, pane: Pane) -> list[Any]:
+        """What is kept of a pane that stands, to take it back."""
+        return remember_pane(pane)
 
     def _take_back(self, own: WindowState, call: Call) -> None:
         call.effects.panes.extend(retract_pane(call.key, emitted) for emitted in own.emitted)

@@ -22,6 +22,7 @@ from millwheel.core.pipeline.spec import (
 from millwheel.core.pipeline.work import (
     BranchesSpec,
     EnrichSpec,
+    JoinSpec,
     RegularJoinSpec,
     StepsSpec,
     TableSpec,
@@ -241,9 +242,9 @@ def _is_passed_on(computation: ComputationSpec, retracting: Container[str]) -> b
 
 def retracting_streams(spec: PipelineSpec) -> frozenset[str]:
     """Streams that may carry retractions: the streams of sources of change events and of retracting
-    windows and of first rows, of joins without a window whose rows may lose or find their only
-    partner, and the streams that pass retractions on: steps, branches, such joins, enrichments and
-    the late records of windows."""
+    windows and of first rows, of joins whose rows may lose or find their only partner, and the
+    streams that pass retractions on: steps, branches, joins without a window, enrichments and the
+    late records of windows."""
     retracting = {stream.name for stream in spec.streams if stream.takes_back}
     before = -1
     while len(retracting) > before:
@@ -253,10 +254,13 @@ def retracting_streams(spec: PipelineSpec) -> frozenset[str]:
             steps = passed_on and isinstance(
                 computation.work, StepsSpec | BranchesSpec | RegularJoinSpec | EnrichSpec
             )
-            again = computation.firing.accumulation == Accumulation.RETRACTING.value
             work = computation.work
-            joins = isinstance(work, RegularJoinSpec) and work.takes_back
-            retracts = again or joins or isinstance(work, TableSpec | TopSpec)
+            again = (
+                work.takes_back
+                if isinstance(work, RegularJoinSpec | JoinSpec)
+                else computation.firing.accumulation == Accumulation.RETRACTING.value
+            )
+            retracts = again or isinstance(work, TableSpec | TopSpec)
             if retracts or steps:
                 retracting.update(computation.outputs)
             side = computation.late_side

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -30,6 +31,41 @@ def pairs_of(
     if not lefts and kind is JoinKind.OUTER:
         for other in rights:
             yield None, other
+
+
+@dataclass(frozen=True, slots=True)
+class WindowSide:
+    """The values of one stream in a window: those that it has fired with, and those that have come
+    since."""
+
+    old: Sequence[Any]
+    new: Sequence[Any]
+
+    @property
+    def all(self) -> list[Any]:
+        """All of them."""
+        return [*self.old, *self.new]
+
+
+def partners_found(
+    lefts: WindowSide, rights: WindowSide, kind: JoinKind
+) -> Iterator[tuple[Any, Any]]:
+    """The results that do not hold any more: of values that stood alone when the window fired, and
+    have partners since."""
+    if kind is not JoinKind.INNER and rights.new and not rights.old:
+        yield from ((one, None) for one in lefts.old)
+    if kind is JoinKind.OUTER and lefts.new and not lefts.old:
+        yield from ((None, other) for other in rights.old)
+
+
+def pairs_since(lefts: WindowSide, rights: WindowSide, kind: JoinKind) -> Iterator[tuple[Any, Any]]:
+    """The results that have come since a window fired: with those that it emitted, and without
+    those of :func:`partners_found`, they are :func:`pairs_of` all values."""
+    yield from ((one, other) for one in lefts.old for other in rights.new)
+    if lefts.new:
+        yield from pairs_of(lefts.new, rights.all, kind)
+    elif kind is JoinKind.OUTER and not lefts.old:
+        yield from ((None, other) for other in rights.new)
 
 
 class Version(msgspec.Struct, array_like=True):

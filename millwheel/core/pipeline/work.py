@@ -229,11 +229,28 @@ class JoinKind(Enum):
     OUTER = "outer"
 
 
+_MERGING = ("session", "custom")
+"""Kinds of windows whose bounds may change as records come."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinSpec(WindowedSpec):
-    """Pairs of the records of two streams that have equal keys and lie in the same window."""
+    """Pairs of the records of two streams that have equal keys and lie in the same window. Where a
+    window fires again, results are what has changed since it fired before."""
 
     kind: JoinKind
+
+    @property
+    def changes(self) -> bool:
+        """Whether windows may fire more than once."""
+        return self.firing.trigger is not None or self.firing.allowed_lateness_us > 0
+
+    @property
+    def takes_back(self) -> bool:
+        """Whether it takes back results: records that stood alone, or all that a window emitted
+        that is longer by then, or one with another."""
+        alone = self.kind is not JoinKind.INNER
+        return self.changes and (alone or self.window.kind in _MERGING)
 
 
 class RegularJoinKind(Enum):

@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Literal, overload
 
 from millwheel.api import Computation
+from millwheel.core.windows.triggers import Trigger
 from millwheel.core.windows.windows import WindowFunction
 from millwheel.python.fluent.agg import Aggregate
 from millwheel.python.fluent.code_lines import here
@@ -232,11 +233,15 @@ class Flow(GroupedStreams, RankedStreams[T], Generic[T]):
         how: Literal["inner", "left", "right", "outer", "semi", "anti"] = "inner",
         ttl: str | Mapping[str, str] | None = None,
         within: Mapping[str, str | Sequence[str]] | None = None,
+        trigger: Trigger | None = None,
+        allowed_lateness: Duration | None = None,
+        late: str = "drop",
         name: str = "",
         output: str = "",
         **dials: Unpack[DialOptions],
     ) -> Stream[Row]:
-        """Pair the records with the same key: those of a ``window`` when it closes; without one
+        """Pair the records with the same key: those of a ``window`` when it closes, or when a
+        ``trigger`` fires, and with late records for ``allowed_lateness`` longer; without a window
         all, whenever they come within ``ttl`` (a duration, or one for each stream by name), or
         those whose times are near each other: ``within={"before": "10s", "after": "2s"}``, up to a
         time that a record names with ``within={"until": "orders.expires"}``. Without a window (and
@@ -244,12 +249,14 @@ class Flow(GroupedStreams, RankedStreams[T], Generic[T]):
 
         A result has the fields of the key, ``window_start``, ``window_end`` (µs, with a window),
         and the two records, each under the name of its stream, None for one without a partner; of
-        ``"semi"`` and ``"anti"`` it is the record of this stream with (without) one.
+        ``"semi"`` and ``"anti"`` it is the record of this stream with (without) one. A window that
+        fires again emits what has changed. Later records are dropped and counted, or go to
+        ``late="side:STREAM"``.
         """
         node = self._draft.name_for(name, output, f"{self._inputs[0].stream}_join")
-        options = join_tree(
-            window, how, ttl, within, lambda it, what: self._draft.keep(it, node, what)
-        )
+        own: dict[str, Any] = {"window": window, "trigger": trigger, "ttl": ttl, "within": within}
+        own |= {"allowed_lateness": allowed_lateness, "late": None if late == "drop" else late}
+        options = join_tree(how, own, lambda it, what: self._draft.keep(it, node, what))
         fields = {**options, "output": output or node, **given_dials(dials)}
         others = [other] if isinstance(other, Flow) else other
         inputs = [*self._inputs, *(given for each in others for given in each._inputs)]

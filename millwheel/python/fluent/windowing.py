@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from millwheel.core.windows import kinds, trees
@@ -19,12 +19,14 @@ def window_tree(window: Any, keep: Keep) -> Any:
     return kinds.window_tree(window) or {"custom": keep(lambda: window, "window")}
 
 
-def join_tree(window: Any, how: str, ttl: Any, within: Any, keep: Keep) -> dict[str, Any]:
-    """The values of ``window:``, if there is one, and ``join:``."""
-    fields = {} if window is None else {"window": window_tree(window, keep)}
-    given = {"ttl": ttl, "within": within}
-    settings = {name: value for name, value in given.items() if value is not None}
-    return {**fields, "join": {"kind": how, **settings} if settings else how}
+def join_tree(how: str, options: Mapping[str, Any], keep: Keep) -> dict[str, Any]:
+    """The values of ``join:``, and of the options that stand beside it. None stands for an option
+    that is not there."""
+    given = {name: value for name, value in options.items() if value is not None}
+    settings = {name: given.pop(name) for name in ("ttl", "within") if name in given}
+    trees_of = {"window": window_tree, "trigger": trigger_tree}
+    fields = {name: make(given.pop(name), keep) for name, make in trees_of.items() if name in given}
+    return {**fields, **given, "join": {"kind": how, **settings} if settings else how}
 
 
 def trigger_tree(trigger: Trigger, keep: Keep) -> Any:

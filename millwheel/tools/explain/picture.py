@@ -316,7 +316,9 @@ def _window(computation: ComputationSpec, work: WindowedSpec, delay_us: int) -> 
     elif work.window.kind not in ("count", "global"):
         yield f"fires {duration_text(delay_us)} after its end" if delay_us else "fires at its end"
     again = firing.trigger is not None or firing.allowed_lateness_us or firing.late == "refire"
-    if again or firing.accumulation != "discarding":
+    if isinstance(work, JoinSpec) and work.changes:
+        yield "emits what has changed since it fired before"
+    elif again or firing.accumulation != "discarding":
         yield firing.accumulation
     if late := words.late_text(computation):
         yield late

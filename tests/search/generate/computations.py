@@ -101,7 +101,7 @@ _MAKERS: tuple[tuple[frozenset[str], Any], ...] = (
     (frozenset({"lookup"}), looked_up),
     (frozenset({"dictionary", "dictionary_ttl"}), numbered),
     (frozenset({"uv", "uv_ttl"}), visitors),
-    (frozenset({"join"}), joined),
+    (frozenset({"join", "join_again"}), joined),
     (frozenset({"kept_join", "kept_join_of_changes", "join_of_three"}), _any_join),
     (frozenset({"interval_join", "named_bounds"}), _any_join),
     (frozenset({"deduplicate"}), deduplicated),
@@ -293,7 +293,9 @@ def _weak_words(tree: Mapping[str, Any]) -> Iterator[str]:
 def _dials(draft: Draft, tree: dict[str, Any]) -> None:
     keeps = "keep" in tree.get("deduplicate", {})
     strong = "dictionary" in tree or "uv" in tree or "top" in tree or "over" in tree or keeps
-    kept_join = "join" in tree and "window" not in tree
+    kept_join = "join" in tree and (
+        "window" not in tree or bool(tree.keys() & {"trigger", "allowed_lateness"})
+    )
     if not strong and draft.chance(0.3, *_weak_words(tree)) and not kept_join:
         tree["productions"] = "weak"
     # Of weak productions an at-least-once consumer knows neither number nor id.

@@ -234,7 +234,29 @@ def joined(draft: Draft, name: str) -> Any:
     if draft.chance(0.4, "side"):
         tree["late"] = {"side": f"{name}_late"}
     draft.features.add("join")
+    tree |= _firing_again(draft, tree["window"])
     return tree, frozenset(key), key
+
+
+_AGAIN: tuple[dict[str, Any], ...] = (
+    {"allowed_lateness": "20s"},
+    {"allowed_lateness": "1m"},
+    {"trigger": {"repeat": {"after_count": 1}}},
+    {"trigger": {"repeat": {"after_count": 2}}, "allowed_lateness": "20s"},
+    {"trigger": {"every": "5s"}},
+    {"trigger": {"after_watermark": {"early": {"after_count": 2}}}, "allowed_lateness": "20s"},
+    {"trigger": {"after_watermark": {"early": {"after_count": 1}, "late": {"after_count": 2}}}},
+)
+"""What lets the windows of a join fire more than once."""
+
+
+def _firing_again(draft: Draft, window: Any) -> dict[str, Any]:
+    """Drawn apart, so that the rest of the pipeline is what it was."""
+    apart = random.Random(repr((draft.tree, "again")))
+    if "count" in window or apart.random() >= (0.9 if "join_again" in draft.wanted else 0.3):
+        return {}
+    draft.features.add("join_again")
+    return apart.choice(_AGAIN)
 
 
 def _within(draft: Draft, one: Flow, other: Flow) -> dict[str, Any]:

@@ -64,6 +64,33 @@ def an_outer_join_forgets_who_came_alone() -> Context:
     return replaced(joined, "pairs", wrong)
 
 
+@mistake(within=10, features="join_again", variants="reference")
+def a_join_that_fires_again_pairs_what_is_new_with_itself() -> Context:
+    """Records that have come since are not paired with those before. (A trigger, or a late record
+    within ``allowed_lateness``.)"""
+
+    def wrong(
+        lefts: joins.WindowSide, rights: joins.WindowSide, kind: Any
+    ) -> Iterator[tuple[Any, Any]]:
+        return joins.pairs_of(lefts.new, rights.new, kind)
+
+    return replaced(joined, "pairs_since", wrong)
+
+
+@mistake(within=20, features="join_again", variants="reference", first=13)
+def a_join_that_fires_again_leaves_what_stood_alone() -> Context:
+    """A record whose first partner has come stands with and without it. (``left`` or ``outer``, and
+    an early result.)"""
+    return replaced(joined, "partners_found", lambda lefts, rights, kind: iter(()))
+
+
+@mistake(within=40, features="join_again session_window", variants="reference", first=4)
+def a_session_that_grows_leaves_its_pairs_as_they_were() -> Context:
+    """Those with its earlier bounds are not taken back. (A join in sessions, and an early
+    result.)"""
+    return replaced(joined.Joined, "take_back", lambda self, ctx, key, window, records: None)
+
+
 @mistake(within=10, features="enrich_of_changes", variants="reference", first=26)
 def what_was_enriched_stays_when_its_record_is_taken_back() -> Context:
     """Nothing is said of it."""

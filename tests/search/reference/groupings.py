@@ -17,7 +17,7 @@ from millwheel.core.windows.windows import Window
 from millwheel.errors import RecordError
 from tests.search.reference.aggregates import Aggregates, Item
 from tests.search.reference.assign import Assigner
-from tests.search.reference.calls import CallNode, Ctx
+from tests.search.reference.calls import CallNode
 from tests.search.reference.changes import KeyChanges
 from tests.search.reference.combinations import trigger_of
 from tests.search.reference.counts import KeyCounts
@@ -49,6 +49,7 @@ class WindowNode(CallNode):
         self._float_sums = () if calls else self._sums_of_floats()
         self._keys: dict[Any, KeyWindows | KeyCounts | KeyChanges] = {}
         self._number = 0
+        self._stood: list[tuple[dict[str, Any], int]] = []
 
     def take(self, arrival: Arrival) -> None:
         if self.copied(arrival):
@@ -151,13 +152,14 @@ class WindowNode(CallNode):
         ]
         shown = msgspec.structs.replace(pane, result=records)
 
+        if isinstance(self.spec.work, JoinSpec):
+            self._join(pane, records)
+            return
+
         def call() -> None:
-            if isinstance(self.spec.work, JoinSpec):
-                self._join(Ctx(self, pane.key), pane.key, pane.window, records)
-            else:
-                self.instance.process_window(
-                    self.context(pane.key, shown), pane.key, pane.window, deepcopy(records)
-                )
+            self.instance.process_window(
+                self.context(pane.key, shown), pane.key, pane.window, deepcopy(records)
+            )
 
         about = {
             "window_start": pane.window.start,
@@ -172,7 +174,27 @@ class WindowNode(CallNode):
         schema = self.world.spec.stream(item.stream).schema
         return msgspec.convert(item.value, self.world.load(schema)) if schema else item.value
 
-    def _join(self, ctx: Ctx, key: Any, window: Window, records: list[Record]) -> None:
+    def _join(self, pane: Pane, records: list[Record]) -> None:
+        """What the window holds now, without what it held when it fired before, and the other way
+        round."""
+        rows = [(row, pane.timestamp) for row in self._pairs(pane, records)]
+        if pane.retraction:
+            self._stood += rows
+            return
+        gone = list(self._stood)
+        self._stood = []
+        come = []
+        for each in rows:
+            if each in gone:
+                gone.remove(each)
+            else:
+                come.append(each)
+        changes = [*((retracted(row), at) for row, at in gone), *come]
+        for row, at in changes:
+            for stream in self.spec.outputs:
+                self.world.send(stream, pane.key, plain(row), at, self.name)
+
+    def _pairs(self, pane: Pane, records: list[Record]) -> list[dict[str, Any]]:
         left, right = (given.stream for given in self.spec.inputs)
         lefts = [record.value for record in records if record.stream == left]
         rights = [record.value for record in records if record.stream == right]
@@ -182,14 +204,9 @@ class WindowNode(CallNode):
             pairs = [(one, None) for one in lefts]
         if not lefts and kind is JoinKind.OUTER:
             pairs = [(None, other) for other in rights]
-        for one, other in pairs:
-            row = {
-                **key_row(self._grouped_by, key),
-                "window_start": window.start,
-                "window_end": window.end,
-            }
-            for stream in self.spec.outputs:
-                ctx.produce(stream, {**row, left: one, right: other})
+        start, end = pane.window
+        head = {**key_row(self._grouped_by, pane.key), "window_start": start, "window_end": end}
+        return [{**head, left: one, right: other} for one, other in pairs]
 
     def _late(self, key: Any, item: Item, back: bool) -> None:
         self.counters["late"] += 1

@@ -82,6 +82,7 @@ from millwheel.engine.workers.operators.callbacks import CallbackOperator
 from millwheel.engine.workers.operators.columns import ColumnOperator, warm_up
 from millwheel.engine.workers.operators.grouped import GroupedOperator
 from millwheel.engine.workers.operators.joins import JoinOperator
+from millwheel.engine.workers.operators.keyed_joins.firing_again import FiringAgainOperator
 from millwheel.engine.workers.operators.lookups import (
     NO_ANSWER,
     LookupLine,
@@ -434,7 +435,8 @@ class Assembly:
             return JoinOperator(
                 *arguments, pairing_of(spec, self.spec, window), self._column_shard(shard_parts)
             )
-        windows = WindowCallbackOperator(*arguments)
+        again = isinstance(spec.work, JoinSpec) and spec.work.changes
+        windows = (FiringAgainOperator if again else WindowCallbackOperator)(*arguments)
         windows.share_timers.passed = shard_parts.shard.input_shares
         return windows
 

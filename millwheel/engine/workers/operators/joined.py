@@ -16,7 +16,16 @@ from millwheel.core.formats.codec import decode_value, encode_value
 from millwheel.core.model.keys import Key
 from millwheel.core.model.records import Record
 from millwheel.core.pipeline.graph import takes_back
-from millwheel.core.pipeline.joins import Version, known, newer, pairs, pairs_of
+from millwheel.core.pipeline.joins import (
+    Version,
+    WindowSide,
+    known,
+    newer,
+    pairs,
+    pairs_of,
+    pairs_since,
+    partners_found,
+)
 from millwheel.core.pipeline.spec import ComputationSpec, InputSpec, PipelineSpec
 from millwheel.core.pipeline.work import EnrichSpec, JoinKind, JoinSpec, Missing
 from millwheel.core.ranked.latest import Located, deletion
@@ -53,8 +62,25 @@ class Joined(Computation):
     ) -> None:
         """The window has closed."""
         for row in self._rows(key, window, pairs(records, self._left, self._kind)):
-            for stream in self._outputs:
-                ctx.produce(stream, row)
+            self._produce(ctx, row)
+
+    def change(
+        self, ctx: Context, key: Key, window: Window, lefts: WindowSide, rights: WindowSide
+    ) -> None:
+        """The window has fired before, and has more records now."""
+        for row in self._rows(key, window, partners_found(lefts, rights, self._kind)):
+            self._produce(ctx, retracted(row))
+        for row in self._rows(key, window, pairs_since(lefts, rights, self._kind)):
+            self._produce(ctx, row)
+
+    def take_back(self, ctx: Context, key: Key, window: Window, records: Sequence[Record]) -> None:
+        """The window has fired with these records, and is another one now."""
+        for row in self._rows(key, window, pairs(records, self._left, self._kind)):
+            self._produce(ctx, retracted(row))
+
+    def _produce(self, ctx: Context, row: Any) -> None:
+        for stream in self._outputs:
+            ctx.produce(stream, row)
 
     def rows(
         self, key: Key, window: Window, lefts: Sequence[Any], rights: Sequence[Any]

@@ -154,7 +154,7 @@ class WindowCallbackOperator(WindowedOperator):
             self._context.point(pane.key, pane.timestamp, cause)
             self._context.pane = msgspec.structs.replace(pane, result=records)
             try:
-                self._instance.process_window(self._context, pane.key, pane.window, records)
+                self._process(pane, records, cause)
                 self._state.settle()
             finally:
                 self._context.pane = None
@@ -163,6 +163,9 @@ class WindowCallbackOperator(WindowedOperator):
         self._attempts.run(
             bundle, call, lambda: _subject(pane, cause), lambda: encode_value(bounds)
         )
+
+    def _process(self, pane: Pane, records: list[Record], cause: Cause) -> None:
+        self._instance.process_window(self._context, pane.key, pane.window, records)
 
     def _records(self, pane: Pane) -> list[Record]:
         """The records of a pane. They are copies, so that changes by a callback do not reach the

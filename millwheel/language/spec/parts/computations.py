@@ -18,7 +18,6 @@ from millwheel.core.pipeline.work import (
     FiringSpec,
     IntervalJoinSpec,
     JoinKind,
-    JoinSpec,
     RegularJoinSpec,
     StepsSpec,
     WindowCallbackSpec,
@@ -51,7 +50,7 @@ from millwheel.language.spec.parts.computation_fields import (
     OTHER_FORMS,
     WINDOWED,
 )
-from millwheel.language.spec.parts.joins import JOINS, read_enrich, read_join
+from millwheel.language.spec.parts.joins import JOINS, join_in_windows, read_enrich, read_join
 from millwheel.language.spec.parts.lookups import read_lookup
 from millwheel.language.spec.parts.slices import ANSWER_FIELDS, check_slices, read_slices
 from millwheel.language.spec.parts.steps import STEPS, read_steps
@@ -156,9 +155,9 @@ def _kept_work(
         if slices is not None:
             return replace(slices, aggregates=aggregates, condition=condition, late=firing.late)
         return CallbackSpec(name, options) if name else None
-    arguments: Any = {"window": window, "condition": condition, "firing": firing}
     if isinstance(kind, JoinKind):
-        return JoinSpec(kind=kind, **arguments)
+        return join_in_windows(kind, window, firing)
+    arguments: Any = {"window": window, "condition": condition, "firing": firing}
     if name:
         return WindowCallbackSpec(callback=CallbackSpec(name, options), **arguments)
     if counted is not None:

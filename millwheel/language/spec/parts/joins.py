@@ -8,6 +8,7 @@ enrich: {with: prices, missing: drop}
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from millwheel.core.pipeline.spec import ComputationSpec, InputSpec, KeyKind, PipelineSpec
@@ -15,13 +16,16 @@ from millwheel.core.pipeline.work import (
     BoundSpec,
     BroadcastSpec,
     EnrichSpec,
+    FiringSpec,
     IntervalJoinSpec,
     JoinKind,
     JoinSpec,
     Missing,
     RegularJoinKind,
     RegularJoinSpec,
+    WindowSpec,
 )
+from millwheel.core.windows.panes import Accumulation
 from millwheel.language.spec.keys.notation import key_names
 from millwheel.language.spec.parts.aggregates import WINDOW_FIELDS
 from millwheel.language.spec.reading.nodes import YamlNode
@@ -189,15 +193,9 @@ JOINS = {
 """The fields of a computation that brings two things together."""
 _BOUND = "write fields of one input with its name, for example until: orders.expires"
 _ANOTHER_AS = "choose another name, for example as: found"
-_NOT_FOR_JOIN = (
-    "aggregate",
-    "where",
-    "trigger",
-    "accumulation",
-    "allowed_lateness",
-    "output_time",
-    "queryable",
-)
+_NOT_FOR_JOIN = ("aggregate", "where", "output_time", "queryable")
+_OF_WINDOWS = ("trigger", "allowed_lateness")
+"""What lets a window fire more than once."""
 
 
 def read_join(
@@ -208,9 +206,11 @@ def read_join(
     if join_node is None:
         return None
     windowed = "window" in fields
-    for name in _NOT_FOR_JOIN:
+    for name in (*_NOT_FOR_JOIN, *(() if windowed else (*_OF_WINDOWS, "accumulation"))):
         if name in fields:
             reader.bad(fields[name], _why_not(name, windowed))
+    if windowed:
+        _check_again(reader, fields)
     _check_window(reader, fields)
     _check_names(reader, join_node, inputs, WINDOW_FIELDS if windowed else ())
     values = JOINS["join"].value(reader, join_node, {})
@@ -270,7 +270,7 @@ def _check_weak(reader: NodeReader, node: YamlNode | None) -> None:
 
 def _why_not(name: str, windowed: bool) -> str:
     says = (
-        "emits its pairs once, when the window closes"
+        "passes on records as they came, at the end of their window"
         if windowed
         else "without a window says at once what each record changes"
     )
@@ -278,6 +278,35 @@ def _why_not(name: str, windowed: bool) -> str:
         f"a join {says}: leave out {name}, and filter or aggregate in a computation before or"
         " behind it"
     )
+
+
+def _check_again(reader: NodeReader, fields: Mapping[str, YamlNode]) -> None:
+    """What a join needs whose windows may fire more than once."""
+    if "accumulation" in fields:
+        reader.bad(
+            fields["accumulation"],
+            "a join whose window fires again emits what has changed since: new pairs, and what it"
+            " takes back; leave out accumulation",
+        )
+    if not any(name in fields for name in _OF_WINDOWS):
+        return
+    _check_weak(reader, fields.get("productions"))
+    late = fields.get("late")
+    if late is not None and late.value == "refire":
+        reader.bad(
+            late,
+            "refire would pair late records with each other alone; leave it out: allowed_lateness"
+            " pairs them with all records of their window",
+        )
+
+
+def join_in_windows(kind: JoinKind, window: WindowSpec, firing: FiringSpec) -> JoinSpec:
+    """The work of a join in windows. Those that fire again must know what they have emitted."""
+    join = JoinSpec(kind=kind, window=window, firing=firing)
+    if not join.changes:
+        return join
+    mode = Accumulation.RETRACTING.value
+    return replace(join, firing=replace(firing, accumulation=mode))
 
 
 def _interval(

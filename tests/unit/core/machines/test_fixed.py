@@ -8,6 +8,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from millwheel.core.aggregates.aggregation import Growing
 from millwheel.core.machines.fixed import AlignedMachine
 from millwheel.core.model.records import Domain
 from millwheel.core.model.times import MAX_TIME, MIN_TIME
@@ -20,8 +21,8 @@ from millwheel.core.windows.combinations import (
     OrFinally,
     Repeat,
 )
-from millwheel.core.windows.contract import Effects, Times
-from millwheel.core.windows.panes import Pane, Timing
+from millwheel.core.windows.contract import Effects, Times, Windowing
+from millwheel.core.windows.panes import Accumulation, Pane, Timing
 from millwheel.core.windows.triggers import (
     AfterBytes,
     AfterCount,
@@ -313,3 +314,13 @@ class _Columns:
         )
         ahead = [at for _, at in rows if at >= watermark]
         return Group(window, acc, len(rows), min(ahead, default=None), max(ahead, default=None))
+
+
+def test_of_records_that_only_grow_in_number_a_pane_is_remembered_by_that() -> None:
+    windowing = Windowing(Tumbling(10), Repeat(AfterCount(1)), accumulation=Accumulation.RETRACTING)
+    machine, state, effects = AlignedMachine(windowing, Growing()), {}, Effects()
+    for value in "abc":
+        machine.on_records(state, "k", [(value, 3)], Times(MIN_TIME, 0), effects)
+    panes = [pane.result for pane in effects.panes if not pane.retraction]
+    assert panes[-1] == [["a", 3], ["b", 3], ["c", 3]]
+    assert [pane.result for pane in effects.panes if pane.retraction] == [1, 2]

@@ -13,13 +13,20 @@ FILES = dict(re.findall(r"`(\w+\.yaml)`:\n\n```yaml\n(.*?)```", PAGE, re.DOTALL)
 
 
 def test_the_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    of_head = {"join.yaml", "regular.yaml", "several.yaml", "within.yaml", "enrich.yaml"}
+    of_head = {
+        "again.yaml",
+        "join.yaml",
+        "regular.yaml",
+        "several.yaml",
+        "within.yaml",
+        "enrich.yaml",
+    }
     assert set(FILES) == {"head.yaml", "auctions.yaml", "tables.yaml", "broadcast.yaml", *of_head}
     for name, text in FILES.items():
         head = FILES["head.yaml"] if name in of_head else ""
         (tmp_path / name).write_text(head + text, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {"__name__": "example"}
-    assert len(EXAMPLES) == 8
+    assert len(EXAMPLES) == 9
     for example in EXAMPLES:
         exec(compile(example, "docs/joins.md", "exec"), names)

@@ -73,6 +73,14 @@ computations:
     window: {session: 5m}
     join: outer
     output: both
+  again:
+    input: {big: {key: path}, rest: {key: path}}
+    window: {tumbling: 5m}
+    join: left
+    trigger: {repeat: {after_count: 3}}
+    allowed_lateness: 1h
+    late: side:behind
+    output: again
   lone:
     input: {big: {key: path}, rest: {key: path}}
     join: {kind: anti, ttl: {big: 7d}}
@@ -215,6 +223,8 @@ usual = big.key_by("path").over({"mean": agg.mean("kb")}, rows=10, ttl="7d", whe
   name="usual")
 recent = big.key_by("path").over({"n": "count"}, range="10m", name="recent")
 both = big.key_by("path").join(rest.key_by("path"), Sessions("5m"), how="outer", name="both")
+again = big.key_by("path").join(rest.key_by("path"), Tumbling("5m"), how="left",
+  trigger=Repeat(AfterCount(3)), allowed_lateness="1h", late="side:behind", name="again")
 lone = big.key_by("path").join(rest.key_by("path"), how="anti", ttl={"big": "7d"}, name="lone")
 near = big.key_by("path").join(
     rest.key_by("path"), how="left", within={"before": "10s", "until": "big.until"}, name="near"

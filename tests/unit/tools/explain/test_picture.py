@@ -16,6 +16,20 @@ from tests.search.script import load
 
 REPO = Path(__file__).parents[4]
 EXAMPLES = ("weblog", "zeitgeist", "ads")
+AGAIN = """\
+pipeline: again
+streams:
+  orders: {source: {injection: {}}, timestamp: ts}
+  prices: {source: {injection: {}}, timestamp: ts}
+computations:
+  soon:
+    input: {orders: {key: item}, prices: {key: item}}
+    window: {tumbling: 1m}
+    join: inner
+    allowed_lateness: 1h
+    output: soon
+sinks: {soon: {stdout: {}}}
+"""
 SHOP = """\
 pipeline: shop
 streams:
@@ -82,6 +96,16 @@ def example(name: str, form: str = "yaml") -> Picture:
 
 
 # --- what it says ---------------------------------------------------------------------------------
+
+
+def test_a_join_that_fires_again_says_what_it_emits() -> None:
+    lines = picture_of(load(AGAIN)).box("soon").lines
+    assert lines[:4] == (
+        "tumbling 1m",
+        "inner join of orders and prices",
+        "fires at its end",
+        "emits what has changed since it fired before",
+    )
 
 
 def test_boxes_say_what_they_do(shop: Picture) -> None:

@@ -1,1 +1,1 @@
-"""Joins without windows: both streams are kept by their keys."""
+"""Joins that emit what changes: without windows, and in windows that fire more than once."""

@@ -107,6 +107,29 @@ def test_two_streams_with_like_keys_are_joined(check: Any, fields: tuple[str, ..
             "give both keys the same number of fields",
         ),
         ((TWO, "join: inner", "window: {tumbling: 1m}", "where: a > 1"), "leave out where"),
+        (
+            (TWO, "join: inner", "window: {tumbling: 1m}", "accumulation: retracting"),
+            "emits what has changed since: new pairs, and what it takes back; leave out",
+        ),
+        (
+            (TWO, "join: inner", "window: {tumbling: 1m}", "allowed_lateness: 1m", "late: refire"),
+            "refire would pair late records with each other alone",
+        ),
+        (
+            (
+                TWO,
+                "join: inner",
+                "window: {tumbling: 1m}",
+                "allowed_lateness: 1m",
+                "productions: weak",
+            ),
+            "lost or counted twice; leave it out",
+        ),
+        (
+            (TWO, "join: inner", "window: {count: 3}", "allowed_lateness: 1m"),
+            "count windows fire when they are full: leave out trigger and allowed_lateness",
+        ),
+        ((TWO, "join: inner", "allowed_lateness: 1m"), "without a window says at once"),
         ((TWO, "join: sideways", "window: {tumbling: 1m}"), "must be one of"),
         ((TWO, "enrich: {with: price}"), "did you mean 'prices'?"),
         ((TWO, "enrich: {missing: drop}"), "which input is added"),
@@ -129,6 +152,27 @@ def test_what_cannot_find_each_other_is_told_with_the_fix(
     problems: Any, fields: tuple[str, ...], words: str
 ) -> None:
     assert any(words in problem for problem in problems(text(*fields)))
+
+
+@pytest.mark.parametrize(
+    ("join", "window", "more", "takes_back"),
+    [
+        ("inner", "{tumbling: 1m}", "allowed_lateness: 1m", False),
+        ("inner", "{session: 1m}", "allowed_lateness: 1m", True),
+        ("left", "{sliding: 1m, every: 10s}", "trigger: {repeat: {after_count: 1}}", True),
+        ("left", "{tumbling: 1m}", "late: drop", False),
+    ],
+)
+def test_a_join_whose_windows_fire_again_takes_back_what_stood_alone(
+    check: Any, problems: Any, join: str, window: str, more: str, takes_back: bool
+) -> None:
+    written = text(TWO, f"join: {join}", f"window: {window}", more)
+    refused = any("'out' carries retractions" in problem for problem in problems(written))
+    assert refused is takes_back
+    spec = check(written.replace(TAIL, CHANGES))
+    assert (retracting_streams(spec) == {"out"}) is takes_back
+    [work] = [each.work_as(JoinSpec) for each in spec.computations]
+    assert work.changes is ("late: drop" not in more)
 
 
 CHANGES = TAIL.replace("out: {stdout: {}}", "out: {stdout: {mode: changelog}}")

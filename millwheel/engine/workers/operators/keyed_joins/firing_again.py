@@ -1,0 +1,90 @@
+"""Runs a join whose windows may fire more than once: each firing emits what has changed since the
+one before.
+
+The windows work as they do with ``accumulation: retracting``: a window that fires again gives what
+it fired with before, as retractions, and all that it has. Here the records of the one are told from
+those of the other, so that only pairs with new records are made. A window that is another by then
+(sessions that grew, or became one) takes back all of its results, since their bounds are others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from millwheel.api import Computation
+from millwheel.core.model.records import Record
+from millwheel.core.pipeline.joins import WindowSide
+from millwheel.core.pipeline.production_ids import Cause
+from millwheel.core.pipeline.spec import ComputationSpec, PipelineSpec
+from millwheel.core.windows.panes import Pane
+from millwheel.engine.workers.bundle.bundle import Bundle
+from millwheel.engine.workers.operators.callbacks import Decode
+from millwheel.engine.workers.operators.joined import Joined
+from millwheel.engine.workers.operators.window_callback import WindowCallbackOperator
+from millwheel.engine.workers.state.overlay import Overlay
+from millwheel.errors import invariant
+
+
+class FiringAgainOperator(WindowCallbackOperator):
+    """See the head of this file."""
+
+    def __init__(
+        self,
+        spec: ComputationSpec,
+        pipeline: PipelineSpec,
+        instance: Computation,
+        overlay: Overlay,
+        decode: Decode,
+        cache_entries: int,
+    ) -> None:
+        super().__init__(spec, pipeline, instance, overlay, decode, cache_entries)
+        invariant(isinstance(instance, Joined), f"{spec.name} is no join")
+        assert isinstance(instance, Joined)
+        self._join = instance
+        self._standing: list[Pane] = []
+
+    def _emit(self, pane: Pane, cause: Cause, bundle: Bundle) -> None:
+        if pane.retraction:
+            self._standing.append(pane)  # those of a window come right before what replaces them
+            return
+        try:
+            super()._emit(pane, cause, bundle)
+        finally:
+            self._standing = []
+
+    def _process(self, pane: Pane, records: list[Record], cause: Cause) -> None:
+        before = self._standing
+        if len(before) == 1 and before[0].window == pane.window:
+            is_new = news(before[0].result, pane.result)
+            sides = [_side(stream, records, is_new) for stream in self._streams]
+            self._join.change(self._context, pane.key, pane.window, *sides)
+            return
+        for each in before:
+            self._context.point(each.key, each.timestamp, cause)
+            self._join.take_back(self._context, each.key, each.window, self._records(each))
+        self._context.point(pane.key, pane.timestamp, cause)
+        super()._process(pane, records, cause)
+
+
+def news(before: int | Sequence[Any], now: Sequence[Any]) -> list[bool]:
+    """Of each record that a window has: whether it was not there ``before``. Both are in one order;
+    where that is the order of arrival, the number of those before is enough."""
+    if isinstance(before, int):
+        return [number >= before for number in range(len(now))]
+    found, is_new = 0, []
+    for record in now:
+        known = found < len(before) and record == before[found]
+        is_new.append(not known)
+        found += known
+    invariant(found == len(before), "a window that fires again has lost records")
+    return is_new
+
+
+def _side(stream: str, records: Sequence[Record], is_new: Sequence[bool]) -> WindowSide:
+    old: list[Any] = []
+    new: list[Any] = []
+    for record, fresh in zip(records, is_new, strict=True):
+        if record.stream == stream:
+            (new if fresh else old).append(record.value)
+    return WindowSide(old, new)
