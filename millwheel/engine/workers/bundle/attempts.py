@@ -16,6 +16,7 @@ from millwheel.core.pipeline.spec import ComputationSpec
 from millwheel.engine.workers.boundaries import passes
 from millwheel.engine.workers.bundle.bundle import Bundle
 from millwheel.engine.workers.bundle.hangs import Avoided, Hang
+from millwheel.engine.workers.bundle.user_lines import line_of
 from millwheel.engine.workers.state.keyed_state import KeyedState
 from millwheel.errors import EndlessTimerError
 
@@ -152,8 +153,7 @@ class _Failure:
 def _failure_of(ex: BaseException) -> _Failure:
     """What an exception says, and where it was raised."""
     try:
-        last = traceback.extract_tb(ex.__traceback__)[-1]
-        where = f"{last.filename.rsplit('/', 1)[-1]}:{last.lineno} in {last.name}"
+        where = line_of(ex)
         trace = "".join(traceback.format_exception(ex))[-MOST_WORDS:]
         hint = missing_file_hint(ex)
     except BaseException:  # an exception may have attributes of its own making

@@ -39,11 +39,11 @@ from millwheel.core.tracing.spans import SpanCounts
 from millwheel.engine.queries.peers.health import ErrorShare, Health
 from millwheel.engine.workers import events as ev
 from millwheel.engine.workers.bundle.hangs import Hangs
+from millwheel.engine.workers.bundle.user_lines import current_line
 from millwheel.engine.workers.host.divided_keys import DividedKeys, divided_keys
 from millwheel.engine.workers.host.figures import figures_of
 from millwheel.engine.workers.host.health import HealthMeasures
 from millwheel.engine.workers.host.rows import SeenRow, rows_of
-from millwheel.engine.workers.host.watchdog import user_line
 from millwheel.engine.workers.threads.journal import JournalFigures
 
 _ANSWER_S = 0.5
@@ -168,7 +168,7 @@ class Observed:
                         identity.node, identity.shard, doing.what, repr(doing.key)[:_KEY_CHARS]
                     )
                 )
-        where = user_line(sys._current_frames().get(self._loop)) if calls else ""
+        where = current_line(sys._current_frames().get(self._loop)) if calls else ""
         step_s, divided = self.step_s(), self._divided_now() if self._finals else self._divided
         return msgspec.json.encode(
             StepStanding(step_s, where, tuple(calls), tuple(waiting()), divided)

@@ -6,18 +6,16 @@ from __future__ import annotations
 import faulthandler
 import logging
 import math
-import os
 import signal
 import sys
 import threading
 import time
-import traceback
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from types import FrameType
 
 from millwheel.core.model.times import duration_text
 from millwheel.engine.workers.bundle.hangs import Doing, Hang, Hangs, LeasedShard, Watched
+from millwheel.engine.workers.bundle.user_lines import current_line, is_library
 
 _log = logging.getLogger(__name__)
 _PERIOD_US = 1_000_000  # between looks at running calls
@@ -26,8 +24,6 @@ _WRITE_S = 10.0
 _GRACE_S = 30.0
 """How much later the process is ended by a thread that needs no Python, when C code lets no other
 thread run."""
-_OURS = os.path.join(*Path(__file__).parts[:-4], "")
-"""The folder of the package, as the frames of its code have it."""
 
 
 class HangCounter:
@@ -70,7 +66,7 @@ class Standstill:
         loop."""
         theirs = None
         while frame is not None:
-            theirs = theirs if _is_library(frame.f_code.co_filename) else frame
+            theirs = theirs if is_library(frame.f_code.co_filename) else frame
             frame = frame.f_back
         # While we refer to a frame, no other call can have the same one.
         self._count = self._count + 1 if theirs is not None and theirs is self._before else 0
@@ -146,7 +142,7 @@ class Watchdog:
                 self._end()
 
     def _where(self) -> str:
-        return user_line(sys._current_frames().get(self._loop))
+        return current_line(sys._current_frames().get(self._loop))
 
     def _name_others(self, hang: Hang | None) -> None:
         """A call that does not return and is no callback blocks the whole worker: log its line."""
@@ -199,25 +195,6 @@ class Tidying:
             self._hangs.tidy()
         except Exception:  # the thread must go on
             _log.exception("notes that have served could not be removed")
-
-
-def user_line(frame: FrameType | None) -> str:
-    """The innermost line that is neither ours nor a library's, else the innermost one:
-    ``callbacks.py:12 in slow``."""
-    stack = traceback.extract_stack(frame) if frame is not None else []
-    theirs = [each for each in stack if not _is_library(each.filename)]
-    at = (theirs or list(stack))[-1:]
-    return (
-        f"{os.path.basename(at[0].filename)}:{at[0].lineno} in {at[0].name}"
-        if at
-        else "an unknown line"
-    )
-
-
-def _is_library(file: str) -> bool:
-    return (
-        file.startswith((_OURS, sys.prefix, sys.base_prefix, "<frozen")) or "site-packages" in file
-    )
 
 
 def _let_others_run(number: int, frame: FrameType | None) -> None:

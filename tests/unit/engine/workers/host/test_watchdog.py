@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,7 +13,7 @@ from millwheel.adapters.durable_store import open_space
 from millwheel.adapters.spaces.hang_notes import HangNotes
 from millwheel.engine.workers.bundle.hangs import Hangs, LeasedShard
 from millwheel.engine.workers.host import watchdog
-from millwheel.engine.workers.host.watchdog import HangCounter, Standstill, Tidying, user_line
+from millwheel.engine.workers.host.watchdog import HangCounter, Standstill, Tidying
 from millwheel.errors import UnavailableError
 from tests.unit.engine.workers.bundle.test_hangs import Running
 from tests.unit.engine.workers.bundle.test_lone import ENTRY, death
@@ -35,10 +34,6 @@ def test_an_operator_that_rests_between_looks_is_none_that_hangs() -> None:
         assert watch.look([(PLACE, operator)]) is None
         operator.running = False
         assert watch.look([(PLACE, operator)]) is None
-
-
-def test_the_line_of_the_user_is_named() -> None:
-    assert user_line(sys._getframe()).startswith("test_watchdog.py:")
 
 
 def frames(*files: str) -> Any:
