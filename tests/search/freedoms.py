@@ -32,9 +32,9 @@ from millwheel.core.pipeline.work import (
     DictionarySpec,
     EnrichSpec,
     IntervalJoinSpec,
+    JoinKind,
     LookupSpec,
     OverSpec,
-    RegularJoinKind,
     RegularJoinSpec,
     SlicesSpec,
     TopSpec,
@@ -348,7 +348,7 @@ def _kept_join(base: Facts, work: RegularJoinSpec, inputs: Sequence[Facts]) -> F
     if any(each.level is Level.STANDING and not each.retracts for each in inputs):
         return NOTHING
     changes = work.takes_back or base.retracts
-    pairs = work.kind is RegularJoinKind.INNER and not base.retracts
+    pairs = work.kind is JoinKind.INNER and not base.retracts
     return replace(
         base,
         level=Level.STANDING if changes else Level.ALL,
@@ -369,8 +369,8 @@ def _near_join(base: Facts, work: IntervalJoinSpec) -> Facts:
         order=Order.NONE,
         single=False,
         placed=Placed.BY_ARRIVAL,
-        timed=work.kind is not RegularJoinKind.SEMI,
-        paced=work.kind in (RegularJoinKind.INNER, RegularJoinKind.SEMI) and base.paced,
+        timed=work.kind is not JoinKind.SEMI,
+        paced=work.kind in (JoinKind.INNER, JoinKind.SEMI) and base.paced,
     )
 
 

@@ -244,8 +244,7 @@ class Bench(PipelineHarness):
         nodes = [f"source.{stream}" for stream in self._inputs.by_name] + [
             c.name for c in self.spec.computations
         ]
-        counted = self._counted()
-        return {node: {n: v for n, v in counted[node].items() if v} for node in nodes}
+        return {node: {n: v for n, v in self._counted(node).items() if v} for node in nodes}
 
     def _remembered(
         self, streams: Mapping[str, tuple[Row, ...]]

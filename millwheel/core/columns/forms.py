@@ -39,6 +39,7 @@ from millwheel.core.pipeline.work import (
     DictionarySpec,
     EnrichSpec,
     IntervalJoinSpec,
+    JoinKind,
     JoinSpec,
     LookupSpec,
     OverSpec,
@@ -205,6 +206,8 @@ def _why_no_aggregation(computation: ComputationSpec, pipeline: PipelineSpec) ->
 
 _JOINED_WHOLE = ("tumbling", "of")
 """Kinds of windows of which a record has one."""
+_KINDS_IN_COLUMNS = (JoinKind.INNER, JoinKind.LEFT, JoinKind.OUTER)
+"""Kinds of joins that take whole bundles."""
 
 
 def window_of_join(spec: ComputationSpec, pipeline: PipelineSpec) -> Tumbling | OfInput | None:
@@ -217,7 +220,7 @@ def window_of_join(spec: ComputationSpec, pipeline: PipelineSpec) -> Tumbling | 
     windowing = windowing_from_spec(spec)
     window = windowing.window
     plain = windowing.output_time is OutputTime.END_OF_WINDOW and not join.condition
-    plain = plain and not join.changes and not spec.identified
+    plain = plain and not join.changes and not spec.identified and join.kind in _KINDS_IN_COLUMNS
     if not plain or (isinstance(window, Tumbling) and window.empty):
         return None
     return window if isinstance(window, Tumbling | OfInput) else None

@@ -22,15 +22,15 @@ def pairs(records: Sequence[Record], left: str, kind: JoinKind) -> Iterator[tupl
 def pairs_of(
     lefts: Sequence[Any], rights: Sequence[Any], kind: JoinKind
 ) -> Iterator[tuple[Any, Any]]:
-    """:func:`pairs` of the values of either stream."""
-    for one in lefts:
-        for other in rights:
-            yield one, other
-        if not rights and kind is not JoinKind.INNER:
-            yield one, None
-    if not lefts and kind is JoinKind.OUTER:
-        for other in rights:
-            yield None, other
+    """:func:`pairs` of the values of either stream. Those of the left one alone, if there are no
+    pairs in the result."""
+    first_alone, second_alone = kind.without_partner
+    if kind.in_pairs:
+        yield from ((one, other) for one in lefts for other in rights)
+    if (first_alone and not rights) or (kind is JoinKind.SEMI and rights):
+        yield from ((one, None) for one in lefts)
+    if second_alone and not lefts:
+        yield from ((None, other) for other in rights)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,19 +52,23 @@ def partners_found(
 ) -> Iterator[tuple[Any, Any]]:
     """The results that do not hold any more: of values that stood alone when the window fired, and
     have partners since."""
-    if kind is not JoinKind.INNER and rights.new and not rights.old:
+    first_alone, second_alone = kind.without_partner
+    if first_alone and rights.new and not rights.old:
         yield from ((one, None) for one in lefts.old)
-    if kind is JoinKind.OUTER and lefts.new and not lefts.old:
+    if second_alone and lefts.new and not lefts.old:
         yield from ((None, other) for other in rights.old)
 
 
 def pairs_since(lefts: WindowSide, rights: WindowSide, kind: JoinKind) -> Iterator[tuple[Any, Any]]:
     """The results that have come since a window fired: with those that it emitted, and without
     those of :func:`partners_found`, they are :func:`pairs_of` all values."""
-    yield from ((one, other) for one in lefts.old for other in rights.new)
+    if kind.in_pairs:
+        yield from ((one, other) for one in lefts.old for other in rights.new)
+    elif kind is JoinKind.SEMI and rights.new and not rights.old:
+        yield from ((one, None) for one in lefts.old)
     if lefts.new:
         yield from pairs_of(lefts.new, rights.all, kind)
-    elif kind is JoinKind.OUTER and not lefts.old:
+    elif kind.without_partner[1] and not lefts.old:
         yield from ((None, other) for other in rights.new)
 
 

@@ -222,11 +222,35 @@ class OverSpec:
 
 
 class JoinKind(Enum):
-    """Which records of a windowed join are emitted without a partner."""
+    """Which rows stand in the result of a join beside the pairs, or in place of them."""
 
     INNER = "inner"
     LEFT = "left"
+    RIGHT = "right"
     OUTER = "outer"
+    SEMI = "semi"
+    """No pairs: the rows of the first stream that have a partner."""
+    ANTI = "anti"
+    """No pairs: those that have none."""
+
+    @property
+    def in_pairs(self) -> bool:
+        """Whether there are pairs in the result; else it has rows of the first stream alone."""
+        return self not in (JoinKind.SEMI, JoinKind.ANTI)
+
+    @property
+    def without_partner(self) -> tuple[bool, bool]:
+        """Whether rows of the first and of the second stream are in the result while they have no
+        partner."""
+        both = JoinKind.OUTER
+        first = self in (JoinKind.LEFT, JoinKind.ANTI, both)
+        return first, self in (JoinKind.RIGHT, both)
+
+    def missing(self, inputs: int) -> tuple[bool, ...]:
+        """Of each of several inputs: whether a null stands in its place where it has no row.
+        For inner, left and outer joins."""
+        rest = self in (JoinKind.LEFT, JoinKind.OUTER)
+        return self is JoinKind.OUTER, *(rest for _ in range(inputs - 1))
 
 
 _MERGING = ("session", "custom")
@@ -249,41 +273,8 @@ class JoinSpec(WindowedSpec):
     def takes_back(self) -> bool:
         """Whether it takes back results: records that stood alone, or all that a window emitted
         that is longer by then, or one with another."""
-        alone = self.kind is not JoinKind.INNER
+        alone = any(self.kind.without_partner)
         return self.changes and (alone or self.window.kind in _MERGING)
-
-
-class RegularJoinKind(Enum):
-    """Which rows of a join without a window stand in its result beside the pairs, or in place of
-    them."""
-
-    INNER = "inner"
-    LEFT = "left"
-    RIGHT = "right"
-    OUTER = "outer"
-    SEMI = "semi"
-    """No pairs: the rows of the first stream that have a partner."""
-    ANTI = "anti"
-    """No pairs: those that have none."""
-
-    @property
-    def in_pairs(self) -> bool:
-        """Whether there are pairs in the result; else it has rows of the first stream alone."""
-        return self not in (RegularJoinKind.SEMI, RegularJoinKind.ANTI)
-
-    @property
-    def without_partner(self) -> tuple[bool, bool]:
-        """Whether rows of the first and of the second stream are in the result while they have no
-        partner."""
-        both = RegularJoinKind.OUTER
-        first = self in (RegularJoinKind.LEFT, RegularJoinKind.ANTI, both)
-        return first, self in (RegularJoinKind.RIGHT, both)
-
-    def missing(self, inputs: int) -> tuple[bool, ...]:
-        """Of each of several inputs: whether a null stands in its place where it has no row.
-        For inner, left and outer joins."""
-        rest = self in (RegularJoinKind.LEFT, RegularJoinKind.OUTER)
-        return self is RegularJoinKind.OUTER, *(rest for _ in range(inputs - 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,7 +283,7 @@ class RegularJoinSpec:
     streams, all combinations. A record of each stream is forgotten ``ttls_us`` (event time; None:
     never) after its last change."""
 
-    kind: RegularJoinKind
+    kind: JoinKind
     ttls_us: tuple[int | None, ...] = (None, None)
 
     @property
@@ -315,7 +306,7 @@ class IntervalJoinSpec:
     second at most ``before_us`` before and ``after_us`` behind the first (None: any), and neither
     before the times ``froms`` nor behind the times ``untils`` of the other."""
 
-    kind: RegularJoinKind
+    kind: JoinKind
     before_us: int | None = 0
     after_us: int | None = 0
     froms: tuple[BoundSpec, ...] = ()

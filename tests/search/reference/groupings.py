@@ -49,7 +49,7 @@ class WindowNode(CallNode):
         self._float_sums = () if calls else self._sums_of_floats()
         self._keys: dict[Any, KeyWindows | KeyCounts | KeyChanges] = {}
         self._number = 0
-        self._stood: list[tuple[dict[str, Any], int]] = []
+        self._stood: list[tuple[Any, int]] = []
 
     def take(self, arrival: Arrival) -> None:
         if self.copied(arrival):
@@ -194,15 +194,17 @@ class WindowNode(CallNode):
             for stream in self.spec.outputs:
                 self.world.send(stream, pane.key, plain(row), at, self.name)
 
-    def _pairs(self, pane: Pane, records: list[Record]) -> list[dict[str, Any]]:
+    def _pairs(self, pane: Pane, records: list[Record]) -> list[Any]:
         left, right = (given.stream for given in self.spec.inputs)
         lefts = [record.value for record in records if record.stream == left]
         rights = [record.value for record in records if record.stream == right]
         pairs: list[tuple[Any, Any]] = [(one, other) for one in lefts for other in rights]
         kind = self.spec.work_as(JoinSpec).kind
-        if not rights and kind is not JoinKind.INNER:
+        if kind in (JoinKind.SEMI, JoinKind.ANTI):
+            return lefts if bool(rights) is (kind is JoinKind.SEMI) else []
+        if not rights and kind in (JoinKind.LEFT, JoinKind.OUTER):
             pairs = [(one, None) for one in lefts]
-        if not lefts and kind is JoinKind.OUTER:
+        if not lefts and kind in (JoinKind.RIGHT, JoinKind.OUTER):
             pairs = [(None, other) for other in rights]
         start, end = pane.window
         head = {**key_row(self._grouped_by, pane.key), "window_start": start, "window_end": end}

@@ -11,7 +11,7 @@ from millwheel.api import Computation, ValueState
 from millwheel.core.formats.codec import decode_value, encode_value
 from millwheel.core.model.records import Record
 from millwheel.core.pipeline.spec import ComputationSpec
-from millwheel.core.pipeline.work import RegularJoinKind, RegularJoinSpec
+from millwheel.core.pipeline.work import JoinKind, RegularJoinSpec
 from millwheel.core.windows.panes import as_retraction, retracted
 from tests.search.reference.calls import CallNode
 from tests.search.reference.engine import World, plain
@@ -63,16 +63,16 @@ class Joining(Computation):
             return
         lefts = [each for each in rows if each[0] == 0]
         rights = [each for each in rows if each[0] == 1]
-        if kind in (RegularJoinKind.SEMI, RegularJoinKind.ANTI):
-            if bool(rights) == (kind is RegularJoinKind.SEMI):
+        if kind in (JoinKind.SEMI, JoinKind.ANTI):
+            if bool(rights) == (kind is JoinKind.SEMI):
                 yield from ((encode_value(left[1]), None) for left in lefts)
             return
         for left in lefts:
             for right in rights:
                 yield self._pair(key, left[1], right[1]), max(left[2], right[2])
-        if not rights and kind in (RegularJoinKind.LEFT, RegularJoinKind.OUTER):
+        if not rights and kind in (JoinKind.LEFT, JoinKind.OUTER):
             yield from ((self._pair(key, left[1], None), None) for left in lefts)
-        if not lefts and kind in (RegularJoinKind.RIGHT, RegularJoinKind.OUTER):
+        if not lefts and kind in (JoinKind.RIGHT, JoinKind.OUTER):
             yield from ((self._pair(key, None, right[1]), None) for right in rights)
 
     def _combinations(self, key: Any, rows: list[Any]) -> Iterator[Said]:
@@ -82,9 +82,9 @@ class Joining(Computation):
         for number in range(1, len(self._inputs)):
             nexts = [each for each in rows if each[0] == number]
             nobody = [None] * number
-            if self._kind is RegularJoinKind.INNER or (nexts and found):
+            if self._kind is JoinKind.INNER or (nexts and found):
                 found = [[*each, other] for each in found for other in nexts]
-            elif nexts and self._kind is RegularJoinKind.OUTER:
+            elif nexts and self._kind is JoinKind.OUTER:
                 found = [[*nobody, other] for other in nexts]
             else:
                 found = [[*each, None] for each in found]

@@ -11,17 +11,17 @@ from millwheel.core.formats.codec import decode_value, encode_value
 from millwheel.core.model.records import Record, Timer
 from millwheel.core.model.times import LAST_TIME
 from millwheel.core.pipeline.spec import ComputationSpec
-from millwheel.core.pipeline.work import IntervalJoinSpec, RegularJoinKind
+from millwheel.core.pipeline.work import IntervalJoinSpec, JoinKind
 from millwheel.errors import RecordError
 from tests.search.reference.calls import CallNode
 from tests.search.reference.engine import World, plain
 from tests.search.reference.keys import key_row
 
 _WITHOUT = {
-    RegularJoinKind.LEFT: (0,),
-    RegularJoinKind.ANTI: (0,),
-    RegularJoinKind.RIGHT: (1,),
-    RegularJoinKind.OUTER: (0, 1),
+    JoinKind.LEFT: (0,),
+    JoinKind.ANTI: (0,),
+    JoinKind.RIGHT: (1,),
+    JoinKind.OUTER: (0, 1),
 }
 """The inputs whose records are results where they find no partner."""
 
@@ -36,7 +36,7 @@ class Near(Computation):
         self._work = spec.work_as(IntervalJoinSpec)
         self._inputs = spec.inputs
         self._outputs = spec.outputs
-        self._pairs = self._work.kind not in (RegularJoinKind.SEMI, RegularJoinKind.ANTI)
+        self._pairs = self._work.kind not in (JoinKind.SEMI, JoinKind.ANTI)
 
     def process_record(self, ctx: Any, record: Record) -> None:
         rows = self.rows.get()
@@ -52,7 +52,7 @@ class Near(Computation):
             at = max(left[2], right[2])
             if self._pairs:
                 self._say(ctx, self._pair(ctx.key, left[1], right[1]), at)
-            elif self._work.kind is RegularJoinKind.SEMI and not left[4]:
+            elif self._work.kind is JoinKind.SEMI and not left[4]:
                 self._say(ctx, left[1], at)
             left[4] = right[4] = True
         if own[3] < ctx._node.watermark:

@@ -95,6 +95,9 @@ class Joined(Computation):
         head = self._head(key)
         head["window_start"], head["window_end"] = window
         lefts, rights = self._fields
+        if not self._kind.in_pairs:
+            yield from (plain(ordered(left, lefts)) for left, _ in matches)
+            return
         for left, right in matches:
             yield {**head, self._left: ordered(left, lefts), self._right: ordered(right, rights)}
 

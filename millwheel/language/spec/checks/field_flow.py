@@ -98,11 +98,13 @@ def _made(
     match computation.work:
         case CallbackSpec() | WindowCallbackSpec() | SlicesSpec():
             return None
+        case JoinSpec(kind=kind) | RegularJoinSpec(kind=kind) | IntervalJoinSpec(kind=kind) if (
+            not kind.in_pairs
+        ):
+            return input_fields
         case JoinSpec():
             streams = [each.stream for each in computation.inputs]
             return (*key_names(computation.inputs), *WINDOW_FIELDS, *streams)
-        case RegularJoinSpec(kind=kind) | IntervalJoinSpec(kind=kind) if not kind.in_pairs:
-            return input_fields
         case RegularJoinSpec() | IntervalJoinSpec():
             return (*key_names(computation.inputs), *(each.stream for each in computation.inputs))
         case AggregationSpec(aggregates=aggregates, then=then):

@@ -21,7 +21,6 @@ from millwheel.core.pipeline.work import (
     JoinKind,
     JoinSpec,
     Missing,
-    RegularJoinKind,
     RegularJoinSpec,
     WindowSpec,
 )
@@ -152,11 +151,11 @@ JOIN = FilePart(
         "kind": Field(
             "kind",
             Choice(
-                tuple(kind.value for kind in RegularJoinKind),
-                RegularJoinKind,
+                tuple(kind.value for kind in JoinKind),
+                JoinKind,
                 {"full": "a full join is called outer; write outer"},
             ),
-            "`inner`, `left`, `outer`; without a window also `right`, `semi` and `anti`",
+            "`inner`, `left`, `right`, `outer`, `semi` or `anti`",
             "which records come without a partner; write for example kind: left",
         ),
         "ttl": Field(
@@ -214,7 +213,7 @@ def read_join(
     _check_window(reader, fields)
     _check_names(reader, join_node, inputs, WINDOW_FIELDS if windowed else ())
     values = JOINS["join"].value(reader, join_node, {})
-    kind: RegularJoinKind = values.get("kind", RegularJoinKind.INNER)
+    kind: JoinKind = values.get("kind", JoinKind.INNER)
     _check_inputs(reader, join_node, inputs, _why_two(kind, windowed, values))
     if not windowed:
         _check_weak(reader, fields.get("productions"))
@@ -228,29 +227,21 @@ def read_join(
                 f"a window keeps its records until it closes; leave out {name}, or leave out"
                 " window",
             )
-    if kind.value not in [each.value for each in JoinKind]:
-        reader.bad(
-            join_node,
-            f"{kind.value} is for joins without a window; in windows write"
-            f" {', '.join(each.value for each in JoinKind)} (right is left with the inputs"
-            " exchanged)",
-        )
-        return JoinKind.INNER
-    return JoinKind(kind.value)
+    return kind
 
 
-def _why_two(kind: RegularJoinKind, windowed: bool, values: Mapping[str, Any]) -> str:
+def _why_two(kind: JoinKind, windowed: bool, values: Mapping[str, Any]) -> str:
     """Why a join takes no third input; empty if it does."""
     chain = "join the others in a computation before or behind it"
     if windowed:
         return f"a join in windows takes two inputs; {chain}, or leave out window"
     if "within" in values:
         return f"a join within an interval takes two inputs; {chain}"
-    if kind is RegularJoinKind.RIGHT:
+    if kind is JoinKind.RIGHT:
         return "of several inputs the first is kept: write left, with the input to keep first"
     if not kind.in_pairs:
         return f"{kind.value} takes two inputs; {chain}"
-    if kind is not RegularJoinKind.INNER and values.get("ttl") is not None:
+    if kind is not JoinKind.INNER and values.get("ttl") is not None:
         return (
             f"{kind.value} takes back nulls in place of rows, and could not know which of them were"
             f" said of rows that are forgotten; leave out ttl, or {chain}"
@@ -312,7 +303,7 @@ def join_in_windows(kind: JoinKind, window: WindowSpec, firing: FiringSpec) -> J
 def _interval(
     reader: NodeReader,
     node: YamlNode,
-    kind: RegularJoinKind,
+    kind: JoinKind,
     given: Mapping[str, Any],
     inputs: Sequence[InputSpec],
 ) -> IntervalJoinSpec:

@@ -11,8 +11,8 @@ from millwheel.core.pipeline.spec import KeyKind, KeySpec, SourceSpec, StreamSpe
 from millwheel.core.pipeline.work import (
     BoundSpec,
     IntervalJoinSpec,
+    JoinKind,
     OverSpec,
-    RegularJoinKind,
     RegularJoinSpec,
 )
 from millwheel.language.spec import load_pipeline
@@ -74,12 +74,12 @@ def test_keys_are_told_with_their_expressions(key: KeySpec, said: str) -> None:
     ("work", "said"),
     [
         (
-            IntervalJoinSpec(RegularJoinKind.INNER, 10_000_000, 0),
+            IntervalJoinSpec(JoinKind.INNER, 10_000_000, 0),
             ("inner", "the second at most 10s before and 0s behind the first"),
         ),
         (
             IntervalJoinSpec(
-                RegularJoinKind.ANTI,
+                JoinKind.ANTI,
                 0,
                 None,
                 (BoundSpec("a", "a.opens"),),
@@ -123,7 +123,7 @@ def test_a_look_back_tells_its_size(work: OverSpec, said: list[str]) -> None:
 
 def test_a_join_of_several_inputs_tells_how_many_and_how_long_they_live() -> None:
     day_us = 86_400_000_000
-    work = RegularJoinSpec(RegularJoinKind.INNER, (None, day_us, None, 2 * day_us))
+    work = RegularJoinSpec(JoinKind.INNER, (None, day_us, None, 2 * day_us))
     assert [*work_texts(work)] == [
         "inner join of all records with equal keys, of 4 inputs",
         "keeps them of the second input for 1d and of the 4th input for 2d",

@@ -23,7 +23,7 @@ from millwheel.core.formats.codec import encode_value
 from millwheel.core.model.records import Record, Timer
 from millwheel.core.model.times import LAST_TIME, MAX_TIME, MIN_TIME
 from millwheel.core.pipeline.spec import ComputationSpec, InputSpec
-from millwheel.core.pipeline.work import BoundSpec, IntervalJoinSpec, RegularJoinKind
+from millwheel.core.pipeline.work import BoundSpec, IntervalJoinSpec, JoinKind
 from millwheel.core.windows.lateness import is_behind
 from millwheel.engine.workers.operators.joined import ordered, plain
 from millwheel.engine.workers.state.stored_types import Certain
@@ -179,7 +179,7 @@ class IntervalJoined(Computation):
                     if frame is not None:
                         row = frame(left.data, right.data)
                         self._produce(ctx, row, at)
-                    elif self._kind is RegularJoinKind.SEMI and not left.met:
+                    elif self._kind is JoinKind.SEMI and not left.met:
                         self._produce(ctx, msgspec.Raw(left.data), at)
                     left.met = right.met = True
 

@@ -20,7 +20,7 @@ from millwheel.api import Computation, Context, MapHandle, MapState, ValueState
 from millwheel.core.formats.codec import decode_value, encode_value
 from millwheel.core.model.records import Record
 from millwheel.core.pipeline.spec import ComputationSpec, InputSpec
-from millwheel.core.pipeline.work import RegularJoinKind, RegularJoinSpec
+from millwheel.core.pipeline.work import JoinKind, RegularJoinSpec
 from millwheel.core.windows.panes import as_retraction, retracted
 from millwheel.engine.workers.operators.joined import ordered, plain
 from millwheel.engine.workers.state.stored_types import Certain
@@ -73,9 +73,9 @@ def _with(met: bool) -> bool:
     return met
 
 
-def _showing(kind: RegularJoinKind) -> tuple[Shows, Shows]:
+def _showing(kind: JoinKind) -> tuple[Shows, Shows]:
     """Of the rows of either stream."""
-    if kind is RegularJoinKind.SEMI:
+    if kind is JoinKind.SEMI:
         return _with, _never
     first, second = (_without if alone else _never for alone in kind.without_partner)
     return first, second

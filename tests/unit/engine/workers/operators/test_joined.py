@@ -82,9 +82,12 @@ def joined(shown: list[Row], clicked: list[Row], kind: str, how: str) -> list[Ro
         for start, end in windows_of(kind, [r["at"] for r in (*left, *right)]):
             lefts: list[Any] = [r for r in left if start <= r["at"] < end]
             rights: list[Any] = [r for r in right if start <= r["at"] < end]
-            if not rights and how != "inner":
+            if how in ("semi", "anti"):
+                made += lefts if bool(rights) is (how == "semi") else []
+                continue
+            if not rights and how in ("left", "outer"):
                 rights = [None]
-            if not lefts and how == "outer":
+            if not lefts and how in ("right", "outer"):
                 lefts = [None]
             head = {"ad": ad, "window_start": start, "window_end": end}
             made += [{**head, "shown": one, "clicked": other} for one in lefts for other in rights]
@@ -92,9 +95,9 @@ def joined(shown: list[Row], clicked: list[Row], kind: str, how: str) -> list[Ro
 
 
 @pytest.mark.parametrize("kind", WINDOWS)
-@pytest.mark.parametrize("how", ["inner", "left", "outer"])
+@pytest.mark.parametrize("how", ["inner", "left", "right", "outer", "semi", "anti"])
 @given(shown=rows, clicked=rows, mixed=st.booleans())
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=4, deadline=None)
 def test_a_join_says_the_pairs_of_each_window(
     folder: Path, kind: str, how: str, shown: list[Row], clicked: list[Row], mixed: bool
 ) -> None:

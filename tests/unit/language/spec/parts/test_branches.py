@@ -141,9 +141,9 @@ def test_one_stream_is_enriched_by_another(check: Any, text: str, expected: Enri
             {"join": "inner", "window": "{tumbling: 1m}"},
             "computations.c.join: takes two inputs, not 1",
         ),
-        ({"join": "right", "input": TWO, "window": "{tumbling: 1m}"}, "computations.c.join"),
+        ({"join": "full", "input": TWO, "window": "{tumbling: 1m}"}, "computations.c.join"),
         (
-            {"join": "left", "input": TWO, "window": "{tumbling: 1m}", "allowed_lateness": "1m"},
+            {"join": "left", "input": TWO, "allowed_lateness": "1m"},
             "leave out allowed_lateness",
         ),
         (

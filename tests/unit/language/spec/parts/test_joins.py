@@ -12,8 +12,8 @@ from millwheel.core.pipeline.work import (
     BoundSpec,
     EnrichSpec,
     IntervalJoinSpec,
+    JoinKind,
     JoinSpec,
-    RegularJoinKind,
     RegularJoinSpec,
 )
 from millwheel.language.spec import check_pipeline
@@ -58,7 +58,6 @@ def test_two_streams_with_like_keys_are_joined(check: Any, fields: tuple[str, ..
     ("fields", "words"),
     [
         ((TWO, "join: full"), "a full join is called outer"),
-        ((TWO, "join: semi", "window: {tumbling: 1m}"), "semi is for joins without a window"),
         (
             (TWO, "join: {kind: inner, ttl: 1d}", "window: {tumbling: 1m}"),
             "leave out ttl, or leave out window",
@@ -161,6 +160,8 @@ def test_what_cannot_find_each_other_is_told_with_the_fix(
         ("inner", "{session: 1m}", "allowed_lateness: 1m", True),
         ("left", "{sliding: 1m, every: 10s}", "trigger: {repeat: {after_count: 1}}", True),
         ("left", "{tumbling: 1m}", "late: drop", False),
+        ("semi", "{tumbling: 1m}", "allowed_lateness: 1m", False),
+        ("anti", "{tumbling: 1m}", "allowed_lateness: 1m", True),
     ],
 )
 def test_a_join_whose_windows_fire_again_takes_back_what_stood_alone(
@@ -182,16 +183,16 @@ _DAY_US = 86_400_000_000
 @pytest.mark.parametrize(
     ("written", "spec"),
     [
-        ("semi", RegularJoinSpec(RegularJoinKind.SEMI)),
-        ("{kind: left}", RegularJoinSpec(RegularJoinKind.LEFT)),
-        ("{kind: inner, ttl: 1d}", RegularJoinSpec(RegularJoinKind.INNER, (_DAY_US, _DAY_US))),
+        ("semi", RegularJoinSpec(JoinKind.SEMI)),
+        ("{kind: left}", RegularJoinSpec(JoinKind.LEFT)),
+        ("{kind: inner, ttl: 1d}", RegularJoinSpec(JoinKind.INNER, (_DAY_US, _DAY_US))),
         (
             "{kind: anti, ttl: {prices: 1d}}",
-            RegularJoinSpec(RegularJoinKind.ANTI, (None, _DAY_US)),
+            RegularJoinSpec(JoinKind.ANTI, (None, _DAY_US)),
         ),
         (
             "{kind: outer, ttl: {orders: 2d, prices: never}}",
-            RegularJoinSpec(RegularJoinKind.OUTER, (2 * _DAY_US, None)),
+            RegularJoinSpec(JoinKind.OUTER, (2 * _DAY_US, None)),
         ),
     ],
 )
@@ -200,17 +201,17 @@ def test_two_streams_are_joined_without_a_window(
 ) -> None:
     read = check(text(TWO, f"join: {written}").replace(TAIL, CHANGES))
     assert read.computations[0].work == spec
-    changes = spec.kind not in (RegularJoinKind.INNER, RegularJoinKind.SEMI)
+    changes = spec.kind not in (JoinKind.INNER, JoinKind.SEMI)
     assert ("out" in retracting_streams(read)) == changes
 
 
 @pytest.mark.parametrize(
     ("written", "spec"),
     [
-        ("left", RegularJoinSpec(RegularJoinKind.LEFT, (None, None, None))),
+        ("left", RegularJoinSpec(JoinKind.LEFT, (None, None, None))),
         (
             "{kind: inner, ttl: {prices: 1d}}",
-            RegularJoinSpec(RegularJoinKind.INNER, (None, _DAY_US, None)),
+            RegularJoinSpec(JoinKind.INNER, (None, _DAY_US, None)),
         ),
     ],
 )
@@ -230,20 +231,20 @@ ENDS, FROM = BoundSpec("orders", "orders.ends"), BoundSpec("prices", "prices.a +
     [
         (
             "{kind: inner, within: {before: 10us, after: 3us}}",
-            IntervalJoinSpec(RegularJoinKind.INNER, 10, 3),
+            IntervalJoinSpec(JoinKind.INNER, 10, 3),
         ),
         (
             "{kind: left, within: {until: orders.ends}}",
-            IntervalJoinSpec(RegularJoinKind.LEFT, 0, None, (), (ENDS,)),
+            IntervalJoinSpec(JoinKind.LEFT, 0, None, (), (ENDS,)),
         ),
         (
             "{kind: anti, within: {after: 1us, until: orders.ends, from: prices.a + 5}}",
-            IntervalJoinSpec(RegularJoinKind.ANTI, 0, 1, (FROM,), (ENDS,)),
+            IntervalJoinSpec(JoinKind.ANTI, 0, 1, (FROM,), (ENDS,)),
         ),
         (
             "{kind: semi, within: {until: [orders.ends, prices.ends]}}",
             IntervalJoinSpec(
-                RegularJoinKind.SEMI, None, None, (), (ENDS, BoundSpec("prices", "prices.ends"))
+                JoinKind.SEMI, None, None, (), (ENDS, BoundSpec("prices", "prices.ends"))
             ),
         ),
     ],
