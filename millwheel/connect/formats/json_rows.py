@@ -9,7 +9,7 @@ import msgspec
 
 from millwheel.core.lazy_polars import pl
 
-_encode = msgspec.json.Encoder(enc_hook=str).encode_lines
+_encode = msgspec.json.Encoder(enc_hook=str, decimal_format="number").encode_lines
 # become lines at once: so few stay in the cache, and take the memory of those before them
 _ROWS = 8_000
 _LARGE = 1e16  # Fixed: floats from here on have an exponent

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Collection, Mapping, Sequence
+from decimal import Decimal
 from operator import attrgetter
 from typing import Annotated, Any
 
 import msgspec
 
-from millwheel.core.instants.declared import INSIDE, KIND, form_of, is_time
+from millwheel.core.decimals.declared import (
+    DecimalForm,
+    decimal_form,
+    is_decimal,
+    without_decimals,
+)
+from millwheel.core.instants.declared import INSIDE, KIND, TimeForm, form_of, is_time
 from millwheel.core.lazy_polars import dtype, pl
 from millwheel.core.model.records import Values, taken
 from millwheel.errors import RecordError
@@ -20,6 +27,8 @@ _ALLOWED: dict[str, set[type]] = {
     "str": {str, type(None)},
     "bool": {bool, type(None)},
 }
+_HELD = {Decimal, dict, list}
+"""The types that are, or hold, fractions which were read exactly."""
 _INT64 = 2**63  # Fixed: integers from here on are no int64
 _TRUE, _FALSE = {"true", "1", "yes"}, {"false", "0", "no"}
 
@@ -30,10 +39,14 @@ class FieldTypes:
 
     def __init__(self, fields: Mapping[str, str]) -> None:
         for name, kind in fields.items():
-            if kind not in _ALLOWED and not is_time(kind):
-                words = ", ".join([*_ALLOWED, KIND])
+            if is_decimal(kind):
+                decimal_form(kind)  # which refuses too many digits
+            elif kind not in _ALLOWED and not is_time(kind):
+                words = ", ".join([*_ALLOWED, KIND, "decimal(12, 2)"])
                 raise ValueError(f"field {name!r} is declared as {kind!r}; write one of {words}")
         self._fields = dict(fields)
+        self.decimals = any(map(is_decimal, fields.values()))
+        """Whether some are decimals: then fractions are to come as :class:`~decimal.Decimal`."""
 
     def __bool__(self) -> bool:
         return bool(self._fields)
@@ -42,9 +55,11 @@ class FieldTypes:
         """{index: error} of the invalid values. Whole numbers in a float field are converted to
         floats, and times to µs, in place: values are checked once."""
         problems: dict[int, str] = {}
+        if self.decimals:
+            self._to_floats_elsewhere(values, problems)
         for name, kind in self._fields.items():
-            if is_time(kind):
-                self._to_times(name, kind, values, problems)
+            if is_whole_inside(kind):
+                self._to_inside(name, kind, values, problems)
                 continue
             read = values if isinstance(values, Values) else None
             if read is not None and kind == "int" and read.numbers(name) is not None:
@@ -61,11 +76,24 @@ class FieldTypes:
                     read.changed(name)
         return problems
 
+    def _to_floats_elsewhere(self, values: list[dict[str, Any]], problems: dict[int, str]) -> None:
+        """Fractions of other fields become the floats that they are without decimals beside
+        them."""
+        own = {name for name, kind in self._fields.items() if is_decimal(kind)}
+        for index, value in enumerate(values):
+            for name, each in value.items():
+                if name in own or type(each) not in _HELD:
+                    continue
+                try:
+                    value[name] = without_decimals(each)
+                except RecordError as ex:
+                    problems.setdefault(index, f"field {name!r}: {ex}")
+
     @staticmethod
-    def _to_times(
+    def _to_inside(
         name: str, kind: str, values: list[dict[str, Any]], problems: dict[int, str]
     ) -> None:
-        form, read = form_of(kind), values if isinstance(values, Values) else None
+        form, read = _form_of(kind), values if isinstance(values, Values) else None
         numbers = None if read is None else read.numbers(name)
         if numbers is not None and form.numbers(numbers) is numbers:
             return
@@ -79,9 +107,9 @@ class FieldTypes:
             for index, (value, given) in enumerate(zip(values, column, strict=True)):
                 try:
                     if given is not None:
-                        column[index] = value[name] = form.us(given)
+                        column[index] = value[name] = form.inside(given)
                 except RecordError as ex:
-                    problems.setdefault(index, _no_time(name, ex))
+                    problems.setdefault(index, _no_form(name, kind, ex))
         if read is not None:
             read.changed(name)
 
@@ -112,8 +140,18 @@ class FieldTypes:
                     )
 
 
-def _no_time(name: str, ex: RecordError) -> str:
-    return f"field {name!r} is declared as {KIND}: {ex}"
+def _no_form(name: str, kind: str, ex: RecordError) -> str:
+    return f"field {name!r} is declared as {KIND if is_time(kind) else kind}: {ex}"
+
+
+def is_whole_inside(kind: str) -> bool:
+    """Whether fields of a kind are whole numbers once they were read, in whatever form others have
+    written them: times and decimals."""
+    return is_time(kind) or is_decimal(kind)
+
+
+def _form_of(kind: str) -> TimeForm | DecimalForm:
+    return decimal_form(kind) if is_decimal(kind) else form_of(kind)
 
 
 def column_of(name: str, values: list[dict[str, Any]]) -> list[Any]:
@@ -140,7 +178,7 @@ def from_texts(name: str, kind: str, texts: Sequence[str]) -> list[Any]:
     """
     if kind == "str":
         return list(texts)
-    if is_time(kind):
+    if is_whole_inside(kind):
         return _times_of_texts(name, kind, texts)
     convert = _CONVERT[kind]
     try:
@@ -161,15 +199,15 @@ def from_texts(name: str, kind: str, texts: Sequence[str]) -> list[Any]:
 
 
 def _times_of_texts(name: str, kind: str, texts: Sequence[str]) -> list[Any]:
-    form = form_of(kind)
+    form = _form_of(kind)
     if (found := form.column(texts)) is not None:
         times: list[Any] = found.tolist()
         return times
     try:
         # a column of a file without types may hold numbers
-        return [form.written_us(text) if text else None for text in texts]
+        return [form.inside_of_text(text) if text else None for text in texts]
     except RecordError as ex:
-        raise RecordError(_no_time(name, ex)) from None
+        raise RecordError(_no_form(name, kind, ex)) from None
 
 
 def _boolean(text: str) -> bool:
@@ -206,6 +244,8 @@ def row_type(
         if kind == "float" and name in exact
         else _WRITTEN_TIME
         if is_time(kind)
+        else Decimal | None
+        if is_decimal(kind)
         else _ROW_TYPES[kind]
         for name, kind in fields.items()
     ]
@@ -233,7 +273,7 @@ def frame_of(values: Sequence[Any], fields: Mapping[str, str]) -> pl.DataFrame:
     else:
         columns = [
             _times(name, kind, _attribute(index, values))
-            if is_time(kind)
+            if is_whole_inside(kind)
             else _attribute(index, values)
             for index, (name, kind) in enumerate(fields.items())
         ]
@@ -242,19 +282,21 @@ def frame_of(values: Sequence[Any], fields: Mapping[str, str]) -> pl.DataFrame:
 
 
 def _times(name: str, kind: str, column: Sequence[Any]) -> Any:
-    form = form_of(kind)
+    form = _form_of(kind)
     found = form.column(column)
     try:
         return (
-            [None if each is None else form.us(each) for each in column] if found is None else found
+            [None if each is None else form.inside(each) for each in column]
+            if found is None
+            else found
         )
     except RecordError as ex:
-        raise RecordError(_no_time(name, ex)) from None
+        raise RecordError(_no_form(name, kind, ex)) from None
 
 
 def times_of(kind: str, column: pl.Series) -> pl.Series | None:
     """A column of whole numbers or texts as times; None where each must be looked at."""
-    form, found = form_of(kind), None
+    form, found = _form_of(kind), None
     if column.null_count():
         return None
     if column.dtype.is_integer() and column.dtype != pl.UInt64:
@@ -268,7 +310,7 @@ def with_times(frame: pl.DataFrame, fields: Mapping[str, str]) -> pl.DataFrame |
     """The frame of declared fields, of which times are as they were written; None where each must
     be looked at."""
     for name, kind in fields.items():
-        if is_time(kind):
+        if is_whole_inside(kind):
             times = times_of(kind, frame[name])
             if times is None:
                 return None
@@ -278,7 +320,7 @@ def with_times(frame: pl.DataFrame, fields: Mapping[str, str]) -> pl.DataFrame |
 
 def as_read(fields: Mapping[str, str]) -> dict[str, str]:
     """The kinds of declared fields once they were read: times are whole numbers."""
-    return {name: INSIDE if is_time(kind) else kind for name, kind in fields.items()}
+    return {name: INSIDE if is_whole_inside(kind) else kind for name, kind in fields.items()}
 
 
 def frames_of(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:

@@ -60,7 +60,7 @@ class TimeForm:
         if self.format:
             formats.checked_to_parse(self.format)
 
-    def us(self, value: Any) -> int:
+    def inside(self, value: Any) -> int:
         """The µs of a value. Raises RecordError, with the cure, for what is no time of this
         form."""
         if isinstance(value, str):
@@ -73,13 +73,14 @@ class TimeForm:
             raise RecordError(f"{_described(value)}, and not a text as {self.format!r} says")
         return self._of_number(value)
 
-    def written_us(self, text: str) -> int:
-        """:meth:`us` of a text in a file without types, in which a number is digits."""
+    def inside_of_text(self, text: str) -> int:
+        """:meth:`inside` of a text in a file without types, in which a number is digits."""
         digits = not self.format and text.strip().lstrip("+-").isdigit()
         return self._of_number(int(text)) if digits and text.isascii() else self._of_text(text)
 
     def column(self, values: Sequence[Any]) -> npt.NDArray[np.int64] | None:
-        """:meth:`us` of many values, of which none is null; None where each must be looked at."""
+        """:meth:`inside` of many values, of which none is null; None where each must be looked
+        at."""
         kinds = set(map(type, values))
         try:
             if kinds == {int}:

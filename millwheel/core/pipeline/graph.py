@@ -190,7 +190,8 @@ def build_graph(spec: PipelineSpec) -> Graph:
         )
     for sink in spec.sinks:
         name = f"sink.{sink.stream}"
-        letters = (DEAD_LETTERS,) if sink.may_refuse and sink.stream != DEAD_LETTERS else ()
+        refuses = sink.may_refuse or sink.stream in spec.scales
+        letters = (DEAD_LETTERS,) if refuses and sink.stream != DEAD_LETTERS else ()
         nodes[name] = Node(
             name, NodeKind.SINK, (InputSpec(sink.stream, sink.key),), letters, sink=sink
         )

@@ -191,9 +191,10 @@ class StreamSpec:
     field of the external id that duplicates share. ``schema`` is ``module:Class``, a msgspec Struct
     the values are decoded into. ``fields`` are declared field types (name to "int", "float", "str",
     "bool"), which let declarative aggregations run on columns; ``times`` are those that are
-    timestamps, "int" once they were read, with their :attr:`.TimeForm.kind`. ``idle_after_us`` None
-    means a silent partition holds the watermark for ever. A source without ``timestamp`` is that of
-    a ``table`` that ends: all its records have the time BEGINNING.
+    timestamps, "int" once they were read, with their :attr:`.TimeForm.kind`, and ``decimals`` those
+    that are decimals, whole units then, with their :attr:`.DecimalForm.kind`. ``idle_after_us``
+    None means a silent partition holds the watermark for ever. A source without ``timestamp`` is
+    that of a ``table`` that ends: all its records have the time BEGINNING.
     """
 
     name: str
@@ -207,6 +208,7 @@ class StreamSpec:
     schema: str = ""
     fields: Mapping[str, str] = field(default_factory=dict)
     times: Mapping[str, str] = field(default_factory=dict)
+    decimals: Mapping[str, str] = field(default_factory=dict)
     max_delay_us: int = 0
     idle_after_us: int | None = 5_000_000
     max_future_us: int | None = 86_400_000_000
@@ -217,7 +219,7 @@ class StreamSpec:
     @property
     def declared(self) -> Mapping[str, str]:
         """The declared types of fields as a source reads them."""
-        return {**self.fields, **self.times}
+        return {**self.fields, **self.times, **self.decimals}
 
     @property
     def timeless(self) -> bool:
@@ -402,6 +404,7 @@ class PipelineSpec:
     limits: Limits = DEFAULTS
     ship: tuple[str, ...] = ()
     queries: tuple[QuerySpec, ...] = ()
+    scales: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     tracing: TracingSpec | None = None
     latency_us: int | None = None
     functions: Mapping[str, str] = field(default_factory=dict)

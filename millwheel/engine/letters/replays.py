@@ -7,6 +7,7 @@ import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -168,7 +169,9 @@ class Binding:
             (lambda positions: [at] * len(positions)) if stream.arrival else None
         )
         sorting = Sorting(parts, _EVER, set(), 0, AnyInstances(), times=times)
-        outcome = sorting.sort(requested.letter, _read(requested.value, schema, stream.times))
+        outcome = sorting.sort(
+            requested.letter, _read(requested.value, schema, {**stream.times, **stream.decimals})
+        )
         records = [
             self._again(
                 requested,
@@ -211,11 +214,11 @@ class Binding:
 
 def _read(value: Any, schema: Any, times: Mapping[str, str]) -> Chunk:
     """Reads a line, or a record that was read from one, as the source would; ``times`` are the
-    fields that are timestamps."""
+    fields that are timestamps or decimals."""
     try:
         kind = Any if schema is None else schema
         record: Any = (
-            msgspec.json.decode(value, type=kind)
+            (_exactly if FieldTypes(times).decimals else msgspec.json.decode)(value, type=kind)
             if isinstance(value, str)
             else msgspec.convert(value, kind)
         )
@@ -223,11 +226,15 @@ def _read(value: Any, schema: Any, times: Mapping[str, str]) -> Chunk:
             raise msgspec.ValidationError(f"a record is a map, not {type(record).__name__}")
     except (msgspec.MsgspecError, ValueError) as ex:
         return Chunk([], [], 1, [Reject(1, value, f"still no record: {ex}")], finished=True)
-    # the numbers of a record that was read are µs already
+    # the numbers of a record that was read are µs, or units, already
     written = times if isinstance(value, str) else _texts_in(record, times)
     if wrong := FieldTypes(written).check([record]) if written else {}:
         return Chunk([], [], 1, [Reject(1, value, f"still no record: {wrong[0]}")], finished=True)
     return Chunk([1], [record], 1, finished=True)
+
+
+def _exactly(value: str, type: Any) -> Any:
+    return msgspec.json.Decoder(type, float_hook=Decimal).decode(value)
 
 
 def _texts_in(record: Any, times: Mapping[str, str]) -> dict[str, str]:

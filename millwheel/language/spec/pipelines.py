@@ -66,6 +66,7 @@ from millwheel.language.spec.reading.problems import Problems
 from millwheel.language.spec.reading.reader import NodeReader
 from millwheel.language.spec.ship import check_ship, read_ship
 from millwheel.language.spec.tracing import TRACING, read_tracing
+from millwheel.language.spec.typed.streams import with_decimals
 from millwheel.language.spec.typed.times import with_times
 
 _log = logging.getLogger(__name__)
@@ -217,6 +218,7 @@ def check_document(
         )
     )
     parts.spec = with_times(parts.spec, reader.language.compile)
+    parts.spec = with_decimals(reader, parts.spec, partial(find, top))
     _check(reader, top, parts, check_code)
     if check_code and origin is None:  # not for the copies that workers read when they start
         check_ship(reader, parts.spec, top)

@@ -6,6 +6,7 @@ import ast
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -60,9 +61,13 @@ def _sample(stream: StreamSpec, spec: PipelineSpec, file: str, most: int) -> Sam
     assert stream.source is not None
     if file:
         lines = Path(file).read_bytes().splitlines()[:most]
-        given = [msgspec.json.decode(line) for line in lines if line.strip()]
+        types = FieldTypes({**stream.times, **stream.decimals})
+        decoder = (
+            msgspec.json.Decoder(float_hook=Decimal) if types.decimals else msgspec.json.Decoder()
+        )
+        given = [decoder.decode(line) for line in lines if line.strip()]
         maps = [each for each in given if isinstance(each, dict)]
-        wrong = FieldTypes(stream.times).check(maps)
+        wrong = types.check(maps)
         unread = {id(maps[index]) for index in wrong}
         values = [each for each in given if id(each) not in unread]
         return Sample(stream.name, f"from {file}", {file: values}, [*wrong.values()])

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import replace
 from datetime import date, datetime, time
+from decimal import Decimal
 from typing import Any
 
 import msgspec
@@ -92,4 +93,5 @@ class TapWriter(Writer):
 
 def plain(value: Any) -> Any:
     """A copy of a value as plain data, independent of the original."""
-    return msgspec.to_builtins(value, builtin_types=(bytes, bytearray, datetime, date, time))
+    kinds = (bytes, bytearray, datetime, date, time, Decimal)
+    return msgspec.to_builtins(value, builtin_types=kinds)

@@ -52,6 +52,7 @@ class Committable(msgspec.Struct, frozen=True, array_like=True):
 
 _MOST_BYTES, _ROOM_BYTES = 1_000_000, 512
 """librdkafka's limit of a message, and its overhead beside key and value."""
+_encode_json = msgspec.json.Encoder(decimal_format="number").encode
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Committable).decode
 
@@ -270,7 +271,7 @@ def as_bytes(value: Any) -> bytes | None:
     """A key or header: text and bytes as they are, other values as JSON."""
     if value is None or isinstance(value, bytes):
         return value
-    return value.encode() if isinstance(value, str) else msgspec.json.encode(value)
+    return value.encode() if isinstance(value, str) else _encode_json(value)
 
 
 def _readable(value: bytes | None) -> Any:

@@ -124,7 +124,7 @@ def _decimal(kind: pa.DataType) -> Convert:
     quantum = Decimal(1).scaleb(-kind.scale)
 
     def convert(value: Any) -> Decimal | None:
-        if not isinstance(value, (int, float, str)) or isinstance(value, bool):
+        if not isinstance(value, (int, float, str, Decimal)) or isinstance(value, bool):
             return None
         try:
             number = Decimal(str(value)).quantize(quantum)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from decimal import Decimal
 from typing import Any
 
 import msgspec
@@ -28,7 +29,11 @@ class JsonLines:
 
     def __init__(self, schema: type | None, fields: FieldTypes) -> None:
         kind: Any = schema if schema is not None else dict[str, Any]
-        decoder = msgspec.json.Decoder(kind)
+        decoder = (
+            msgspec.json.Decoder(kind, float_hook=Decimal)
+            if schema is None and fields.decimals
+            else msgspec.json.Decoder(kind)
+        )
         self._one = decoder.decode
         self._many = decoder.decode_lines
         self._fields = fields if schema is None and fields else None

@@ -512,15 +512,22 @@ class Assembly:
         with speaking(self._language):
             sink = self._outside.sink(spec, self.spec.folder)
             writer = as_writer(sink.open(shard_parts.entry.shard, token))
+        scales = self.spec.scales.get(spec.stream, {})
         if sink.keeps_latest:
             table = Table(spec.key.kind is KeyKind.RECORD, shard_parts.shard.meta.watermark)
             return UpsertOperator(
-                writer, token, shard_parts.store, self._decode, table, sink.flush_us, spec.stream
+                writer,
+                token,
+                shard_parts.store,
+                self._decode,
+                table,
+                sink.flush_us,
+                spec.stream,
+                scales,
+                self.spec.name,
             )
-        aside = self._outside.publish
-        shard = SinkShard(
-            shard_parts.entry.shard, token, shard_parts.store, aside, self.spec.name, spec.stream
-        )
+        name, store, aside = shard_parts.entry.shard, shard_parts.store, self._outside.publish
+        shard = SinkShard(name, token, store, aside, self.spec.name, spec.stream, scales)
         return SinkOperator(
             writer, shard, self._decode, sink.flush_us, sink.cut_records, sink.shows_at_once
         )

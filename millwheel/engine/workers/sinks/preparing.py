@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from millwheel.adapters.waits import Wait
 from millwheel.connect.connectors.external.meanings import is_of_client, named
-from millwheel.connect.sinks.base import Refused, SinkBatch, Writer
+from millwheel.connect.sinks.base import Refused, SinkBatch, SinkRecord, Writer
 from millwheel.connect.sinks.rows import records_of
 from millwheel.core.aggregates.columns import Unfit
+from millwheel.core.decimals.declared import NO_SCALES, Scales, beyond, with_decimals
 from millwheel.core.model.names import ShardName, Token
 from millwheel.core.model.times import MAX_TIME
 from millwheel.engine.workers import events as ev
@@ -34,8 +35,13 @@ class Prepared:
     refused: Sequence[Refused]
 
 
-def prepared(writer: Writer, batch: SinkBatch) -> Prepared:
-    """Prepare a batch, on this thread. What fails in columns is tried record by record."""
+def prepared(writer: Writer, batch: SinkBatch, scales: Scales = NO_SCALES) -> Prepared:
+    """Prepare a batch, on this thread. What fails in columns is tried record by record. The writer
+    gets decimals, which have ``scales``, as numbers; such a batch is never in columns."""
+    if scales:
+        shown, refused = _shown(batch, scales)
+        done = _prepared(writer, shown)
+        return Prepared(done.committable, [*refused, *done.refused])
     if batch.columns:
         with suppress(Unfit), _BOUNDARY.inside():
             return _prepared(writer, batch)
@@ -45,6 +51,19 @@ def prepared(writer: Writer, batch: SinkBatch) -> Prepared:
             columns=[],
         )
     return _prepared(writer, batch)
+
+
+def _shown(batch: SinkBatch, scales: Scales) -> tuple[SinkBatch, list[Refused]]:
+    """The batch with its decimals as numbers, and the records that have some beyond 64 bits."""
+    reasons = [beyond(each.value, scales) for each in batch.records]
+    records = [
+        SinkRecord(each.key, with_decimals(each.value, scales), each.timestamp)
+        for each, reason in zip(batch.records, reasons, strict=True)
+        if not reason
+    ]
+    refused = [Refused(*each) for each in zip(batch.records, reasons, strict=True) if each[1]]
+    # the indexes of traces are those of all records
+    return replace(batch, records=records, traces={} if refused else batch.traces), refused
 
 
 def _prepared(writer: Writer, batch: SinkBatch) -> Prepared:
@@ -61,6 +80,7 @@ class Preparation:
     batch: SinkBatch
     writer: Writer
     told: Callable[[Prepared | None, Exception | None], None]
+    scales: Scales = field(default_factory=dict)
 
     @property
     def lane(self) -> str:
@@ -75,7 +95,7 @@ class Preparation:
 
     def _prepared(self) -> tuple[Prepared | None, Exception | None]:
         try:
-            return prepared(self.writer, self.batch), None
+            return prepared(self.writer, self.batch, self.scales), None
         except Exception as ex:
             return None, ex
         except BaseException as ex:  # of a library: the thread must not end in silence
@@ -91,7 +111,15 @@ class Preparing:
     does not answer, the bundle waits, and the input with it: nothing of it is committed, and
     nothing is lost. ``wait`` says why."""
 
-    def __init__(self, shard: ShardName, token: Token, writer: Writer, wait: Wait) -> None:
+    def __init__(
+        self,
+        shard: ShardName,
+        token: Token,
+        writer: Writer,
+        wait: Wait,
+        scales: Scales = NO_SCALES,
+    ) -> None:
+        self._scales = scales
         self._shard = shard
         self._token = token
         self._writer = writer
@@ -125,10 +153,12 @@ class Preparing:
     def _try(self, batch: SinkBatch, aside: Callable[[BackgroundTask], None] | None) -> None:
         if aside is not None:
             self._asking, self.again_at_us = True, MAX_TIME
-            aside(Preparation(self._shard, self._token, batch, self._writer, self._told))
+            aside(
+                Preparation(self._shard, self._token, batch, self._writer, self._told, self._scales)
+            )
             return
         try:
-            self._told(prepared(self._writer, batch), None)
+            self._told(prepared(self._writer, batch, self._scales), None)
         except UnavailableError as ex:
             self._told(None, ex)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from millwheel.adapters.ports import StateStore
 from millwheel.adapters.waits import wait_for
@@ -17,6 +17,7 @@ from millwheel.connect.sinks.base import (
     Writer,
 )
 from millwheel.core.columns.batch import ColumnBatch
+from millwheel.core.decimals.declared import Scales
 from millwheel.core.formats.store_layout import COMMITTABLE, NEXT_BATCH, number8, number_from8
 from millwheel.core.metrics.figures import Figure
 from millwheel.core.model.names import ShardName, Token
@@ -47,7 +48,7 @@ LAST_FLUSH_US = 20_000
 @dataclass(frozen=True, slots=True)
 class SinkShard:
     """Name, token and store of a shard. ``aside`` hands its batches to another thread; None: the
-    loop does all."""
+    loop does all. ``scales`` are the decimals of the records: the writer gets them as numbers."""
 
     name: ShardName
     token: Token
@@ -55,6 +56,7 @@ class SinkShard:
     aside: Callable[[BackgroundTask], None] | None = None
     pipeline: str = ""
     stream: str = ""
+    scales: Scales = field(default_factory=dict)
 
 
 class SinkOperator(Operator):
@@ -81,7 +83,7 @@ class SinkOperator(Operator):
         self._prepares_from = writer.prepares_aside if self._aside is not None else 0
         self._decode = decode
         self._in_order = self._aside is not None and writer.publishes_in_order
-        self._in_columns = writer.takes_columns
+        self._in_columns = writer.takes_columns and not shard.scales
         self._flush_us = flush_us
         self._cut_records = cut_records
         self._waiting_since_us = MAX_TIME
@@ -96,7 +98,7 @@ class SinkOperator(Operator):
         self._refusals = False
         """The target has refused records, of which nobody has been told."""
         self._preparing = Preparing(
-            shard.name, shard.token, writer, wait_for(f"sink {shard.stream}")
+            shard.name, shard.token, writer, wait_for(f"sink {shard.stream}"), shard.scales
         )
         self._next_number = self._recover(shard.store)
 
@@ -237,7 +239,7 @@ class SinkOperator(Operator):
 
     def _prepared_now(self, bundle: Bundle) -> tuple[SinkBatch, Prepared]:
         batch = self._batch_of(bundle)
-        return batch, prepared(self._writer, batch)
+        return batch, prepared(self._writer, batch, self._shard.scales)
 
     def _batch_of(self, bundle: Bundle) -> SinkBatch:
         """The records of a bundle as the next batch."""

@@ -17,11 +17,13 @@ from typing import Any
 from millwheel.adapters.ports import StateStore
 from millwheel.adapters.waits import wait_for
 from millwheel.connect.sinks.base import LostError, SinkBatch, SinkRecord, Writer
+from millwheel.core.decimals.declared import NO_SCALES, Scales, beyond, with_decimals
 from millwheel.core.formats.codec import decode_value, encode_value, tuple_key
 from millwheel.core.formats.store_layout import NEXT_BATCH, ROW, key_prefix, pack, unpack
 from millwheel.core.metrics.figures import Figure
 from millwheel.core.model.keys import key_hash
 from millwheel.core.model.names import Token
+from millwheel.core.model.records import DeadLetter
 from millwheel.core.model.times import MAX_TIME, MIN_TIME
 from millwheel.core.windows.panes import as_retraction
 from millwheel.engine.workers.bundle.bundle import Bundle, Hold
@@ -109,8 +111,13 @@ class UpsertOperator(Operator):
         table: Table,
         flush_us: int,
         stream: str = "",
+        scales: Scales = NO_SCALES,
+        pipeline: str = "",
     ) -> None:
+        self._pipeline = pipeline
+        self._stream = stream
         self._writer = writer
+        self._scales = scales
         self._wait = wait_for(f"sink {stream}")
         self._write_at_us = MIN_TIME
         """Before this (wall clock) no rows are prepared: the target had no room for them."""
@@ -161,6 +168,11 @@ class UpsertOperator(Operator):
             batch = arrival.batch.rows()
             values = self._decode(batch.stream, batch.values)
             for key, value, timestamp in zip(batch.keys, values, batch.timestamps, strict=True):
+                if self._scales and (reason := beyond(value, self._scales)):
+                    of = f"sink.{self._stream}", self._stream
+                    letter = DeadLetter(self._pipeline, *of, reason, key, value, timestamp)
+                    bundle.dead_letter(letter, timestamp)
+                    continue
                 self._table.apply(bundle.overlay, SinkRecord(key, value, timestamp))
             if len(batch):
                 bundle.count("records_out", len(batch))
@@ -219,6 +231,11 @@ class UpsertOperator(Operator):
 
     def _write(self, bundle: Bundle) -> None:
         records = [read_row(data) for _, data in bundle.overlay.scan(ROW)]
+        if self._scales:
+            records = [
+                SinkRecord(each.key, with_decimals(each.value, self._scales), each.timestamp)
+                for each in records
+            ]
         self._rows = len(records)
         batch = SinkBatch(self._next_number, f"{self._token}-{bundle.number}", records)
         try:

@@ -4,12 +4,14 @@ before the client gets its answer."""
 from __future__ import annotations
 
 from collections.abc import Iterable
+from decimal import Decimal
 from typing import Any
 
 import msgspec
 
 from millwheel.adapters.ports import StateStore
 from millwheel.core.columns.declared_fields import FieldTypes
+from millwheel.core.decimals.declared import without_decimals
 from millwheel.core.formats.store_layout import POSITION, Position, decode_position, pack
 from millwheel.core.instants.numbers import NO_UNIT
 from millwheel.core.model.damage import DAMAGE
@@ -57,8 +59,13 @@ class InjectionOperator(Operator):
         self._most = limits.record
         self._spec = spec
         self._timestamps = timestamps
-        self._times = FieldTypes(spec.times)
-        self._decode = msgspec.json.Decoder(schema if schema is not None else Any).decode
+        self._times = FieldTypes({**spec.times, **spec.decimals})
+        kind = schema if schema is not None else Any
+        self._decode = (
+            msgspec.json.Decoder(kind, float_hook=Decimal)
+            if spec.decimals
+            else msgspec.json.Decoder(kind)
+        ).decode
         data = store.get(_STORE_KEY)
         self._max_timestamp = (
             Position().max_timestamp if data is None else decode_position(data).max_timestamp
@@ -138,6 +145,8 @@ class InjectionOperator(Operator):
             value = self._decode(raw)
         except DAMAGE as ex:
             return f"no valid JSON record: {ex}"
+        if self._times.decimals and type(value) is not dict:
+            value = without_decimals(value)
         if self._times and type(value) is dict and (wrong := self._times.check([value])):
             return wrong[0]
         stamps, problems = (

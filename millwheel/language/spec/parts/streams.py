@@ -10,6 +10,7 @@ import msgspec
 
 from millwheel.connect.built_in import SOURCES
 from millwheel.connect.python_objects import OBJECT_NAME
+from millwheel.core.decimals.declared import decimal_form, is_decimal
 from millwheel.core.instants.declared import INSIDE, KIND, UNITS, TimeForm, is_time
 from millwheel.core.pipeline.spec import DEAD_LETTERS, SourceSpec, StreamSpec
 from millwheel.language.spec.parts.on_error import ON_ERROR
@@ -32,6 +33,7 @@ from millwheel.language.spec.reading.parts import (
 from millwheel.language.spec.reading.reader import NodeReader, is_expression
 
 TYPES = ("int", "float", "str", "bool", KIND)
+_DECIMAL = Text("decimal(12, 2)", r"^decimal\( *[0-9]+ *(, *[0-9]+ *)?\)$")
 WATERMARK = FilePart(
     "{max_delay: 10s}",
     {
@@ -114,6 +116,8 @@ _ID = FilePart(
 
 def _type(reader: NodeReader, node: YamlNode) -> Any:
     """The kind of a declared field, which may be a map."""
+    if node.is_scalar and node.text.startswith("decimal"):
+        return _decimal(reader, node)
     if not node.is_map:
         return Choice(TYPES).read(reader, node)
     nodes = TIME_FIELD.nodes(reader, node)
@@ -127,6 +131,18 @@ def _type(reader: NodeReader, node: YamlNode) -> Any:
     form = TimeForm(**found)
     reader.attempt(node, form.check)
     return form.kind
+
+
+def _decimal(reader: NodeReader, node: YamlNode) -> Any:
+    if node.text.count("(") > node.text.count(")"):
+        reader.bad(
+            node,
+            'in braces a comma ends the value; write it in quotes: "decimal(12, 2)", the digits and'
+            " those behind the point",
+        )
+        return FAILED
+    form = reader.attempt(node, lambda: decimal_form(node.text))
+    return FAILED if form is None else form.kind
 
 
 STREAM = FilePart(
@@ -166,7 +182,7 @@ STREAM = FilePart(
         ),
         "fields": Field(
             "fields",
-            Entries(Own((Choice(TYPES), TIME_FIELD), _type), "{ad_id: int, cost: float}"),
+            Entries(Own((Choice(TYPES), _DECIMAL, TIME_FIELD), _type), "{ad_id: int, cost: float}"),
             "[types of fields](pipeline.md#schema-and-fields)",
             default="not checked",
         ),
@@ -181,6 +197,8 @@ _NO_EXPRESSION = (
 ARRIVAL = "arrival"
 """In place of a field: the time at which a record is read."""
 _READ_TIMES = ("files", "http", "injection", "kafka", "postgres")
+_READ_DECIMALS = ("files", "http", "injection", "kafka")
+_DECIMAL_FORMATS = ("", "json", "jsonl", "csv")
 _GENERATOR_TIMESTAMP = "ts"
 """The built-in generator's timestamp field."""
 
@@ -203,7 +221,7 @@ def read_stream(
         **_timestamp(reader, node, fields, kind),
         **STREAM.values(reader, fields),
     )
-    spec = _with_times(reader, fields, spec)
+    spec = _with_decimals(reader, fields, _with_times(reader, fields, spec))
     return (_in_order_of_arrival(reader, fields, spec) if spec.arrival else spec), kind
 
 
@@ -239,6 +257,41 @@ def _with_times(reader: NodeReader, fields: Mapping[str, YamlNode], spec: Stream
     inside = {name: INSIDE if name in times else kind for name, kind in spec.fields.items()}
     states = spec.states_unit or spec.timestamp in times
     return replace(spec, fields=inside, times=times, states_unit=states)
+
+
+def _with_decimals(
+    reader: NodeReader, fields: Mapping[str, YamlNode], spec: StreamSpec
+) -> StreamSpec:
+    """The same stream with its fields that are decimals, which are whole units once they were
+    read."""
+    decimals = {name: kind for name, kind in spec.fields.items() if is_decimal(kind)}
+    if not decimals:
+        return spec
+    node = fields["fields"].value[next(iter(decimals))]
+    source, form = spec.source, _format_of(spec)
+    if spec.schema:
+        reader.bad(node, "a class says the types of its fields itself; remove schema, or fields")
+    elif source is None or source.kind not in _READ_DECIMALS or form not in _DECIMAL_FORMATS:
+        given = "a computation" if source is None else f"the source {source.kind!r}"
+        given = f"{given} with the format {form!r}" if source is not None and form else given
+        reader.bad(
+            node,
+            f"{given} does not give decimals. They are read by {', '.join(_READ_DECIMALS)}, from"
+            f" {', '.join(filter(None, _DECIMAL_FORMATS))}; declare it as float, or as str to keep"
+            " all digits",
+        )
+    if spec.timestamp in decimals:
+        reader.bad(
+            node, f"{spec.timestamp} is the timestamp of the stream; declare it as int or {KIND}"
+        )
+    inside = {name: INSIDE if name in decimals else kind for name, kind in spec.fields.items()}
+    return replace(spec, fields=inside, decimals=decimals)
+
+
+def _format_of(spec: StreamSpec) -> str:
+    """The format that a source is told, "" if it is told none."""
+    given = spec.source.options.get("format", "") if spec.source is not None else ""
+    return str(next(iter(given), "")) if isinstance(given, Mapping) else str(given)
 
 
 def _in_order_of_arrival(

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 import msgspec
@@ -218,3 +219,52 @@ def test_typed_columns_become_times() -> None:
     for wrong in (["yesterday"], [None], [1.5], [1_767_225_600]):
         assert with_times(frame.with_columns(at=pl.Series(wrong)), kinds) is None
     assert as_read(TIMES) == {"at": "int", "ms": "int", "n": "int"}
+
+
+_DECIMAL = {"d": "decimal(6, 2)", "f": "float"}
+
+
+@pytest.mark.parametrize("as_values", [False, True])
+def test_decimals_become_units_and_other_fractions_floats(as_values: bool) -> None:
+    records: list[Any] = [
+        {"d": Decimal("1.50"), "f": Decimal("0.1"), "x": [Decimal("2.50")]},
+        {"d": "7"},
+        {"d": None},
+        {"d": 3},
+        {},
+    ]
+    read = Values(records, None, 1) if as_values else records
+    assert FieldTypes(_DECIMAL).check(read) == {}
+    assert [each.get("d") for each in read] == [150, 700, None, 300, None]
+    assert read[0]["x"] == [2.5]
+    assert type(read[0]["f"]) is float
+
+
+def test_what_is_no_decimal_is_named_with_its_value() -> None:
+    records: list[Any] = [{"d": Decimal("1.005")}, {"d": 1.5}, {"f": Decimal("1e999")}]
+    assert FieldTypes(_DECIMAL).check(records) == {
+        0: "field 'd' is declared as decimal(6, 2): it is 1.005, which has more than 2 digits"
+        " behind the point",
+        1: "field 'd' is declared as decimal(6, 2): it is float 1.5, and a decimal is a number or"
+        " a text",
+        2: "field 'f': a number is too large",
+    }
+    with pytest.raises(ValueError, match="more digits behind the point than digits"):
+        FieldTypes({"d": "decimal(2, 5)"})
+
+
+def test_decimals_in_texts_of_files() -> None:
+    assert from_texts("d", "decimal(6, 2)", ["1.5", "", "-2"]) == [150, None, -200]
+    with pytest.raises(RecordError, match="field 'd' is declared as decimal"):
+        from_texts("d", "decimal(6, 2)", ["x"])
+
+
+def test_a_frame_has_decimals_as_units() -> None:
+    kind = row_type(_DECIMAL)
+    text = b'[{"d":0.10,"f":0.1},{"d":"2"},{"d":7,"f":1},{"d":null}]'
+    rows = msgspec.json.decode(text, type=list[kind])  # type: ignore[valid-type]
+    frame = frame_of(rows, _DECIMAL)
+    assert frame["d"].to_list() == [10, 200, 700, None]
+    assert frame.schema == {"d": pl.Int64, "f": pl.Float64}
+    with pytest.raises(RecordError, match="more than 4 digits before the point"):
+        frame_of([kind(Decimal(10_000), 0.0)], _DECIMAL)

@@ -64,7 +64,7 @@ def test_the_plain_form_is_one_word() -> None:
     ],
 )
 def test_a_time_is_read(form: str, value: Any, time_us: int) -> None:
-    assert FORMS[form].us(value) == time_us
+    assert FORMS[form].inside(value) == time_us
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_a_time_is_read(form: str, value: Any, time_us: int) -> None:
 )
 def test_what_is_no_time_says_what_to_declare(form: str, value: Any, sentence: str) -> None:
     with pytest.raises(RecordError) as caught:
-        FORMS[form].us(value)
+        FORMS[form].inside(value)
     assert sentence in str(caught.value)
 
 
@@ -103,7 +103,7 @@ def test_a_column_is_what_its_values_are(form: str, values: list[Any]) -> None:
     found = FORMS[form].column(values)
     if values:
         assert found is not None
-        assert found.tolist() == [FORMS[form].us(value) for value in values]
+        assert found.tolist() == [FORMS[form].inside(value) for value in values]
 
 
 @pytest.mark.parametrize(
@@ -132,14 +132,14 @@ def test_numbers_that_are_times_are_left_alone() -> None:
 
 
 def test_texts_of_files_without_types_may_be_numbers() -> None:
-    assert FORMS["plain"].written_us(str(NEW_YEAR)) == NEW_YEAR
-    assert FORMS["plain"].written_us("-5") == -5
-    assert FORMS["plain"].written_us("2026-01-01") == NEW_YEAR
-    assert FORMS["ms"].written_us("1767225600000") == NEW_YEAR
+    assert FORMS["plain"].inside_of_text(str(NEW_YEAR)) == NEW_YEAR
+    assert FORMS["plain"].inside_of_text("-5") == -5
+    assert FORMS["plain"].inside_of_text("2026-01-01") == NEW_YEAR
+    assert FORMS["ms"].inside_of_text("1767225600000") == NEW_YEAR
     with pytest.raises(RecordError, match="as s it does not"):
-        FORMS["plain"].written_us("1767225600")
+        FORMS["plain"].inside_of_text("1767225600")
     with pytest.raises(RecordError, match="does not fit the format"):
-        FORMS["own"].written_us("5")
+        FORMS["own"].inside_of_text("5")
 
 
 def test_zones_and_formats_are_judged_beforehand() -> None:
@@ -161,4 +161,4 @@ def test_clocks_of_a_zone_are_read_together_as_they_are_alone(walls: list[dateti
     form, texts = FORMS["Berlin"], [wall.isoformat() for wall in walls]
     found = form.column(texts)
     assert found is not None
-    assert found.tolist() == [form.us(text) for text in texts]
+    assert found.tolist() == [form.inside(text) for text in texts]

@@ -21,6 +21,7 @@ from millwheel.core.pipeline.spec import (
     KeySpec,
 )
 from millwheel.core.pipeline.work import AggregateSpec, WindowSpec
+from millwheel.engine.letters import replays
 from millwheel.engine.letters.letters import replayable
 from millwheel.engine.letters.replays import Binding, ask, asked_for
 from millwheel.testing import PipelineHarness
@@ -149,3 +150,9 @@ def test_times_of_lines_are_read_and_those_of_records_were(value: Any, read: int
     times = [each.value["at"] for each in order.records if not each.problem]
     assert times == ([] if read is None else [read] * 2)
     assert all("still no record" in each.problem for each in order.records if each.problem)
+
+
+@pytest.mark.parametrize(("value", "units"), [('{"d": 0.10, "ts": 1}', 10), ({"d": "0.1"}, 10)])
+def test_decimals_of_lines_are_read_exactly(value: Any, units: int) -> None:
+    chunk = replays._read(value, None, {"d": "decimal(6, 2)"})
+    assert [each["d"] for each in chunk.values] == [units]

@@ -16,7 +16,7 @@ from millwheel.connect.connectors.postgres.writing.times import ZONELESS, withou
 from millwheel.errors import RecordError
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
-_json = msgspec.json.Encoder(enc_hook=str).encode
+_json = msgspec.json.Encoder(enc_hook=str, decimal_format="number").encode
 
 
 def text_of(value: Any, column: TableColumn) -> str | None:

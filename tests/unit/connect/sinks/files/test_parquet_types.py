@@ -102,3 +102,8 @@ def test_declared_types_are_the_types_of_the_file() -> None:
         {"at": NOON, "cost": Decimal("1.50"), "items": [{"id": 7}]},
         {"at": None, "cost": None, "items": []},
     ]
+
+
+def test_decimals_are_taken_as_they_are() -> None:
+    column = as_column([Decimal("0.10"), Decimal("12.3"), None], pa.decimal128(5, 2))
+    assert column.to_pylist() == [Decimal("0.10"), Decimal("12.30"), None]

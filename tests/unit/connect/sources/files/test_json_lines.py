@@ -136,3 +136,13 @@ def test_a_number_beyond_all_floats_makes_a_line_a_reject_though_nobody_needs_it
         reject.position for reject in some.rejects
     ]
     assert bool(some.rejects) != fits
+
+
+def test_decimals_are_read_as_they_are_written() -> None:
+    found = decode(
+        b'{"d":0.30000000000000000,"x":0.1}\n', b'{"d":"1.10"}\n', b'{"d":0.001,"x":1e999}\n',
+        b'{"d":1234567890123456.78}\n', fields={"d": "decimal(18, 2)"},
+    )  # fmt: skip
+    assert found.values == [{"d": 30, "x": 0.1}, {"d": 110}, {"d": 123456789012345678}]
+    [reject] = found.rejects
+    assert "field 'x': a number is too large" in reject.reason

@@ -3,6 +3,7 @@ afterwards."""
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from millwheel.core.model.records import Batch
 from millwheel.core.model.times import MAX_TIME
 from millwheel.engine.workers.bundle.bundle import Bundle
 from millwheel.engine.workers.delivery.inbox import Arrival
-from millwheel.engine.workers.sinks.preparing import Preparation, Prepared
+from millwheel.engine.workers.sinks.preparing import Preparation, Prepared, prepared
 from millwheel.engine.workers.sinks.sink import SinkOperator, SinkShard
 from millwheel.engine.workers.state.overlay import Overlay
 from millwheel.errors import UnavailableError
@@ -162,3 +163,27 @@ def test_what_was_refused_belongs_to_its_batch() -> None:
         0
     )
     assert told == [Prepared(b"0 7-1:", [Refused(record, "unlucky")])]
+
+
+def test_writers_get_decimals_as_numbers_and_none_beyond_64_bits() -> None:
+    records = [SinkRecord("k", {"d": each}, 1) for each in (150, 1e19, None)]
+    writer = _Kept()
+    found = prepared(writer, SinkBatch(0, "1-0", records), {"d": 2})
+    assert [each.value for each in writer.records] == [{"d": Decimal("1.50")}, {"d": None}]
+    [refused] = found.refused
+    assert refused.record == records[1]
+    assert "d is 1e+19 units" in refused.reason
+
+
+class _Kept(Writer):
+    records: list[SinkRecord]
+
+    def prepare(self, batch: SinkBatch) -> bytes:
+        self.records = batch.records
+        return b""
+
+    def publish(self, committable: bytes) -> None:
+        raise AssertionError("nothing is committed")
+
+    def sweep(self, committables: list[bytes]) -> None:
+        raise AssertionError("nothing is left over")

@@ -276,3 +276,22 @@ def test_a_retraction_removes_the_row_that_it_takes_back_and_no_other() -> None:
     ]
     assert applied(("a", retracted({"n": 1})), ("a", {"n": 1})) == [("a", {"n": 1})]
     assert applied(("a", 5), ("a", retracted(5))) == []
+
+
+def test_rows_have_their_decimals_and_those_beyond_64_bits_are_dead_letters(
+    start: Any, tmp_path: Path
+) -> None:
+    file = tmp_path / "pipeline.yaml"
+    fields = 'timestamp: ts, fields: {ts: int, who: str, worth: "decimal(18, 2)"}'
+    file.write_text(file.read_text().replace("timestamp: ts", fields))
+    run = start()
+    run.harness.push("orders", [order("0.10", 1), order("0.20", 2), order("5", 3, "bob")])  # type: ignore[arg-type]
+    run.harness.finish()
+    assert run.sessions() == [("ann", 1, 0.3), ("bob", 3, 5)]
+    assert run.totals() == [("ann", 0.3, 1), ("bob", 5, 1)]
+    run = start()
+    run.harness.push("orders", [order("9999999999999999.99", 1)] * 10)  # type: ignore[arg-type]
+    run.harness.finish()
+    assert run.sessions() == []
+    reasons = [each["reason"] for each in run.harness.read("dead_letters")]
+    assert "worth is 1e+19 units, beyond the 64 bits" in reasons[-1]

@@ -234,3 +234,30 @@ def test_results_have_their_times_as_whole_numbers(problems: Any) -> None:
     )
     [sentence] = problems(text)
     assert "a computation gives times as whole µs" in sentence
+
+
+def test_decimals_are_units_inside(stream: Any) -> None:
+    given = stream('timestamp: ts\nfields: {price: "decimal( 12,2 )", n: decimal(5)}')
+    assert given.decimals == {"price": "decimal(12, 2)", "n": "decimal(5, 0)"}
+    assert given.fields == {"price": "int", "n": "int"}
+    assert given.declared == given.decimals
+
+
+@pytest.mark.parametrize(
+    ("text", "source", "sentence"),
+    [
+        ("fields: {d: decimal(12, 2)}", "", 'in braces a comma ends the value; write it in quotes'),
+        ("fields: {d: decimal(20)}", "", "has 20 digits; write 1 to 18"),
+        ("fields: {d: decimals}", "", "'decimals' is no decimal; write for example decimal(12, 2)"),
+        ("schema: m:C\nfields: {d: decimal(5)}", "", "a class says the types of its fields"),
+        ("fields: {ts: decimal(5)}", "", "ts is the timestamp of the stream"),
+        ("fields: {d: decimal(5)}", "source: {files: {path: x, format: parquet}}",
+         "the source 'files' with the format 'parquet' does not give decimals. They are read by"),
+        ("fields: {d: decimal(5)}", "source: {generator: {rate: 5}}",
+         "the source 'generator' does not give decimals"),
+    ],
+)  # fmt: skip
+def test_decimals_that_cannot_be(text: str, source: str, sentence: str, problems: Any) -> None:
+    source = source or "source: {injection: {}}"
+    found = "\n".join(problems(_pipeline(f"timestamp: ts\n{text}", source)))
+    assert sentence in found

@@ -1,0 +1,1 @@
+"""Decimals: whole numbers of a unit, exact in sums. Pure."""

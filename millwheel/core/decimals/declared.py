@@ -1,0 +1,176 @@
+"""Fields that are declared as ``decimal(p, s)``: numbers of at most ``p`` digits, ``s`` of them
+behind the point. Inside, each is a whole number of units of the last digit."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from millwheel.errors import RecordError
+
+MOST_DIGITS = 18  # Fixed: as many as always fit into 64 bits
+_KIND = re.compile(r"decimal\(\s*(\d{1,3})\s*(?:,\s*(\d{1,3})\s*)?\)")
+_SHOWN = 80  # characters of a value that are repeated
+
+
+@dataclass(frozen=True, slots=True)
+class DecimalForm:
+    """The numbers of a field: at most ``precision`` digits, ``scale`` of them behind the point."""
+
+    precision: int
+    scale: int
+
+    @property
+    def kind(self) -> str:
+        """The form as the type of a field."""
+        return f"decimal({self.precision}, {self.scale})"
+
+    def inside(self, value: Any) -> int:
+        """A number as whole units. Raises RecordError for what is none of this form: floats are
+        refused, since they are no longer what was written."""
+        if isinstance(value, str):
+            try:
+                return self._units(Decimal(value), value)
+            except ArithmeticError:
+                raise RecordError(f"{_described(value)}, and no number") from None
+        if isinstance(value, bool) or not isinstance(value, (int, Decimal)):
+            raise RecordError(f"{_described(value)}, and a decimal is a number or a text")
+        return self._units(Decimal(value), value)
+
+    def inside_of_text(self, text: str) -> int:
+        """:meth:`inside` of a text in a file without types."""
+        return self.inside(text)
+
+    def column(self, values: Sequence[Any]) -> npt.NDArray[np.int64] | None:
+        """:meth:`inside` of many values, of which none is null; None where each must be looked
+        at."""
+        try:
+            if set(map(type, values)) == {int}:
+                return self.numbers(np.array(values, np.int64))
+            return np.array([self.inside(each) for each in values], np.int64)
+        except (OverflowError, RecordError):
+            return None
+
+    def numbers(self, numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.int64] | None:
+        """The same of whole numbers."""
+        most = 10 ** (self.precision - self.scale)
+        if len(numbers) and not -most < int(numbers.min()) <= int(numbers.max()) < most:
+            return None
+        units: npt.NDArray[np.int64] = numbers * 10**self.scale
+        return units
+
+    def _units(self, number: Decimal, value: Any) -> int:
+        sign, digits, exponent = number.as_tuple()
+        if not isinstance(exponent, int):
+            raise RecordError(f"{_described(value)}, and no number")
+        if not any(digits):
+            return 0
+        if number.adjusted() >= self.precision - self.scale:
+            raise RecordError(
+                f"{_described(value)}, which has more than {self.precision - self.scale} digits"
+                " before the point"
+            )
+        kept = len(digits) + min(exponent + self.scale, 0)
+        if any(digits[max(kept, 0) :]):
+            raise RecordError(
+                f"{_described(value)}, which has more than {self.scale} digits behind the point"
+            )
+        whole = int("".join(map(str, digits[:kept])) + "0" * max(exponent + self.scale, 0))
+        return -whole if sign else whole
+
+
+def _described(value: Any) -> str:
+    shown = str(value) if isinstance(value, Decimal) else f"{type(value).__name__} {value!r}"
+    return f"it is {shown}"[:_SHOWN]
+
+
+def is_decimal(kind: str) -> bool:
+    """Whether a kind of a declared field is that of decimals, of any size."""
+    return _KIND.fullmatch(kind) is not None
+
+
+@lru_cache(maxsize=1_000)  # forms of fields: a pipeline has a few
+def decimal_form(kind: str) -> DecimalForm:
+    """The form that a kind names. Raises ValueError, with the cure, for one that cannot be."""
+    found = _KIND.fullmatch(kind)
+    if found is None:
+        raise ValueError(f"{kind!r} is no decimal; write for example decimal(12, 2)")
+    precision, scale = int(found[1]), int(found[2] or 0)
+    if not 1 <= precision <= MOST_DIGITS:
+        raise ValueError(
+            f"{kind} has {precision} digits; write 1 to {MOST_DIGITS}, for example"
+            f" decimal({MOST_DIGITS}, {min(scale, MOST_DIGITS)})"
+        )
+    if scale > precision:
+        raise ValueError(
+            f"{kind} has more digits behind the point than digits; write for example"
+            f" decimal({precision}, {min(2, precision)}), the digits and those behind the point"
+        )
+    return DecimalForm(precision, scale)
+
+
+def shown(units: int, scale: int) -> Decimal:
+    """Whole units as the number that they are, with all its digits behind the point."""
+    digits = tuple(map(int, str(abs(units))))
+    return Decimal((int(units < 0), digits, -scale))
+
+
+Scales = Mapping[str, Any]
+"""The decimals of a record by their names: the digits behind the point, or the scales of a record
+within it."""
+NO_SCALES: Scales = MappingProxyType({})
+
+
+def with_decimals(value: Any, scales: Scales) -> Any:
+    """A record as sinks get it: what is whole units, by its scale, as numbers."""
+    if not isinstance(value, dict):
+        return value
+    made = dict(value)
+    for name, scale in scales.items():
+        held = made.get(name)
+        if isinstance(scale, Mapping):
+            if name in made:
+                made[name] = with_decimals(held, scale)
+        elif type(held) is int:
+            made[name] = shown(held, scale)
+    return made
+
+
+def beyond(value: Any, scales: Scales) -> str:
+    """Why a record cannot be shown, "" if it can: a sum beyond 64 bits of units is a float, and no
+    longer exact."""
+    if not isinstance(value, dict):
+        return ""
+    for name, scale in scales.items():
+        held = value.get(name)
+        inner = beyond(held, scale) if isinstance(scale, Mapping) else ""
+        if inner:
+            return inner
+        if type(held) is float:
+            return (
+                f"{name} is {held!r} units, beyond the 64 bits in which it is exact: a unit is the"
+                f" last of {scale} digits behind the point. Declare fewer, or write float(…)"
+            )
+    return ""
+
+
+def without_decimals(value: Any) -> Any:
+    """What a decoder made of a JSON value whose fractions it read as :class:`~decimal.Decimal`, as
+    if it had read floats. Raises RecordError for a number beyond their range."""
+    kind = type(value)
+    if kind is Decimal:
+        number = float(value)
+        if number in (float("inf"), float("-inf")):
+            raise RecordError("a number is too large")
+        return number
+    if kind is dict:
+        return {name: without_decimals(each) for name, each in value.items()}
+    return [without_decimals(each) for each in value] if kind is list else value

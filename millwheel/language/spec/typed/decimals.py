@@ -1,0 +1,277 @@
+"""Expressions over decimals, as expressions over whole units: ``price + 1.5`` is ``price + 150``
+where ``price`` has two digits behind the point. Rows and columns compute whole numbers then."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from millwheel.core.decimals.declared import MOST_DIGITS
+from millwheel.language.spec.typed.expressions import FieldKinds, function_of
+
+Fields = Mapping[str, Any]
+"""The kinds of the fields of a record: of a decimal the digits behind its point, of a record within
+it its fields, else a word, "" where nothing says it."""
+_NULL = "NoneType"
+_ALIKE = ("coalesce", "nullif", "max", "min")
+"""Functions whose arguments and result are of one kind."""
+_PLAIN = ("abs",)
+
+
+def has_decimals(fields: Any) -> bool:
+    """Whether a kind is, or holds, a decimal."""
+    if isinstance(fields, Mapping):
+        return any(map(has_decimals, fields.values()))
+    return isinstance(fields, int)
+
+
+def scales_of(fields: Fields) -> dict[str, Any]:
+    """The decimals alone, as sinks want them."""
+    return {
+        name: scales_of(kind) if isinstance(kind, Mapping) else kind
+        for name, kind in fields.items()
+        if has_decimals(kind)
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class InUnits:
+    """An expression over whole units, and the kind of what it gives."""
+
+    text: str
+    kind: Any
+
+
+def in_units(text: str, tree: ast.expr, fields: Fields) -> InUnits:
+    """The expression over whole units that gives what ``text``, whose tree this is, says of
+    decimals. Raises ValueError, with the cure, for what cannot be computed exactly."""
+    made, kind = _Units(fields).made(deepcopy(tree))
+    changed = ast.dump(made) != ast.dump(tree)
+    return InUnits(ast.unparse(ast.fix_missing_locations(made)) if changed else text, kind)
+
+
+class _Units:
+    """Makes expressions over units of those over decimals, together with their kinds."""
+
+    def __init__(self, fields: Fields) -> None:
+        self._fields = fields
+        self._plain = FieldKinds(
+            {name: kind for name, kind in fields.items() if isinstance(kind, str)}
+        )
+
+    def made(self, node: ast.expr) -> tuple[ast.expr, Any]:
+        """The expression in units, and its kind."""
+        match node:
+            case ast.Name(id=name):
+                word = {"null": _NULL, "true": "bool", "false": "bool"}.get(name, "")
+                return node, word or self._fields.get(name, "")
+            case ast.Attribute(value=value, attr=name):
+                node.value, kind = self.made(value)
+                return node, kind.get(name, "") if isinstance(kind, Mapping) else ""
+            case ast.UnaryOp(op=ast.USub() | ast.UAdd()) if _literal(node) is None:
+                node.operand, kind = self.made(node.operand)
+                return node, kind
+            case ast.BinOp():
+                return self._operation(node)
+            case ast.Compare():
+                return self._comparison(node)
+            case ast.IfExp(test=test, body=body, orelse=orelse):
+                node.test, _ = self.made(test)
+                (node.body, node.orelse), kind = self._alike(node, [body, orelse])
+                return node, kind
+            case ast.BoolOp():
+                node.values, kind = self._alike(node, node.values)
+                return node, kind
+            case ast.Call():
+                return self._call(node)
+        return self._refusing(node), self._plain.of(node)
+
+    def _operation(self, node: ast.BinOp) -> tuple[ast.expr, Any]:
+        plain = self._plain.of(node)
+        sides = [self.made(node.left), self.made(node.right)]
+        (node.left, left), (node.right, right) = sides
+        if not (has_decimals(left) or has_decimals(right)):
+            return node, plain or ("int" if left == right == "int" and _whole(node.op) else "")
+        if isinstance(node.op, ast.Mult):
+            return self._product(node, left, right)
+        if not isinstance(node.op, ast.Add | ast.Sub | ast.Div | ast.FloorDiv | ast.Mod):
+            raise ValueError(f"`{ast.unparse(node)}` cannot be computed exactly. Write float(…)")
+        scale = self._scale(node, sides)
+        node.left, node.right = (self._raised(node, side, kind, scale) for side, kind in sides)
+        if isinstance(node.op, ast.Div):
+            return node, "float"
+        return node, "int" if isinstance(node.op, ast.FloorDiv) else scale
+
+    def _product(self, node: ast.BinOp, left: Any, right: Any) -> tuple[ast.expr, Any]:
+        node.left, first = self._factor(node, node.left, left)
+        node.right, second = self._factor(node, node.right, right)
+        return node, self._bounded(node, first + second)
+
+    def _factor(self, node: ast.expr, part: ast.expr, kind: Any) -> tuple[ast.expr, int]:
+        """A side of a product in units, and its digits behind the point."""
+        number = _literal(part)
+        if number is not None:
+            digits = _behind_the_point(number)
+            return _constant(number.scaleb(digits)), digits
+        if isinstance(kind, int):
+            return part, kind
+        if kind != "int":
+            raise self._mixed(node, part, kind)
+        return part, 0
+
+    def _comparison(self, node: ast.Compare) -> tuple[ast.expr, Any]:
+        groups = [node.left, *node.comparators]
+        listed = (ast.List, ast.Tuple)
+        flat = [each.elts if isinstance(each, listed) else [each] for each in groups]
+        made = [self.made(each) for group in flat for each in group]
+        sides = [each for each, _ in made]
+        if any(has_decimals(kind) for _, kind in made):
+            scale = self._scale(node, made)
+            sides = [self._raised(node, each, kind, scale) for each, kind in made]
+        rest = iter(sides)
+        for at, group in enumerate(groups):
+            if isinstance(group, listed):
+                group.elts = [next(rest) for _ in group.elts]
+            else:
+                groups[at] = next(rest)
+        node.left, *node.comparators = groups
+        return node, "bool"
+
+    def _alike(self, node: ast.expr, parts: Sequence[ast.expr]) -> tuple[list[ast.expr], Any]:
+        """Parts of which one is the result, as parts of one kind."""
+        made = [self.made(each) for each in parts]
+        if not any(has_decimals(kind) for _, kind in made):
+            kinds = {kind for _, kind in made if not isinstance(kind, Mapping)} - {_NULL}
+            return [each for each, _ in made], kinds.pop() if len(kinds) == 1 else ""
+        if any(isinstance(kind, Mapping) for _, kind in made):
+            raise ValueError(f"`{ast.unparse(node)}` chooses among records with decimals")
+        scale = self._scale(node, made)
+        return [self._raised(node, each, kind, scale) for each, kind in made], scale
+
+    def _call(self, node: ast.Call) -> tuple[ast.expr, Any]:
+        name = node.func.id if isinstance(node.func, ast.Name) else ""
+        if name == "has":
+            return node, "bool"
+        if name in ("field", "get") and node.args:
+            return self._field(node, name)
+        made = [self.made(each) for each in node.args]
+        if not any(has_decimals(kind) for _, kind in made):
+            node.args = [each for each, _ in made]
+            return node, self._plain.of(node)
+        if name in _PLAIN and len(made) == 1:
+            node.args = [made[0][0]]
+            return node, made[0][1]
+        if name == "sign" and len(made) == 1:
+            return node, "int"
+        if name == "float" and len(made) == 1 and isinstance(made[0][1], int):
+            return ast.BinOp(made[0][0], ast.Div(), _constant(Decimal(10 ** made[0][1]))), "float"
+        if name in _ALIKE or name == "between":
+            scale = self._scale(node, made)
+            node.args = [self._raised(node, each, kind, scale) for each, kind in made]
+            return node, "bool" if name == "between" else scale
+        cure = " Write float(…) for a number with rounding" if function_of(node) else ""
+        raise ValueError(
+            f"`{ast.unparse(node)}`: {name or 'this'} takes no decimal; abs, between, coalesce,"
+            f" float, max, min, nullif and sign do.{cure}"
+        )
+
+    def _field(self, node: ast.Call, name: str) -> tuple[ast.expr, Any]:
+        first = node.args[0]
+        read = first.id if isinstance(first, ast.Name) else ""
+        if isinstance(first, ast.Constant) and isinstance(first.value, str):
+            read = first.value
+        kind = self._fields.get(read, "")
+        if name == "field" or not has_decimals(kind) or len(node.args) < 2:
+            return node, kind
+        default = self.made(node.args[1])
+        scale = self._scale(node, [(first, kind), default])
+        if scale != kind:
+            raise ValueError(
+                f"`{ast.unparse(node)}`: {read!r} has {kind} digits behind the point, fewer than"
+                f" {ast.unparse(node.args[1])}"
+            )
+        node.args[1] = self._raised(node, *default, scale)
+        return node, kind
+
+    def _refusing(self, node: ast.expr) -> ast.expr:
+        """A node over which nothing is known of decimals: none may be in it."""
+        for child in ast.walk(node):
+            if child is not node and isinstance(child, ast.Name):
+                if has_decimals(self._fields.get(child.id, "")):
+                    raise ValueError(
+                        f"`{ast.unparse(node)}` takes no decimal, and {child.id} is or has one"
+                    )
+        return node
+
+    def _scale(self, node: ast.expr, parts: Sequence[tuple[ast.expr, Any]]) -> int:
+        """The digits behind the point that all parts have room in."""
+        scale = 0
+        for part, kind in parts:
+            number = _literal(part)
+            if number is not None:
+                scale = max(scale, _behind_the_point(number))
+            elif isinstance(kind, int):
+                scale = max(scale, kind)
+            elif kind not in ("int", _NULL):
+                raise self._mixed(node, part, kind)
+        return self._bounded(node, scale)
+
+    def _raised(self, node: ast.expr, part: ast.expr, kind: Any, scale: int) -> ast.expr:
+        """A part in units of so many digits behind the point."""
+        number = _literal(part)
+        if number is not None:
+            return _constant(number.scaleb(scale))
+        factor = 10 ** (scale - kind if isinstance(kind, int) else scale)
+        if kind == _NULL or factor == 1:
+            return part
+        return ast.BinOp(part, ast.Mult(), _constant(Decimal(factor)))
+
+    def _bounded(self, node: ast.expr, scale: int) -> int:
+        if scale > MOST_DIGITS:
+            raise ValueError(
+                f"`{ast.unparse(node)}` has {scale} digits behind the point, more than"
+                f" {MOST_DIGITS}. Declare fewer, or write float(…)"
+            )
+        return scale
+
+    def _mixed(self, node: ast.expr, part: ast.expr, kind: Any) -> ValueError:
+        shown = f"`{ast.unparse(node)}`: {ast.unparse(part)} is "
+        if kind == "float":
+            return ValueError(
+                f"{shown}a float beside a decimal, and the result would be one. Declare it as a"
+                " decimal, or write float(…) around the decimal"
+            )
+        if not isinstance(kind, str) or not kind:
+            return ValueError(
+                f"{shown}of no known kind beside a decimal. Declare it in fields of its stream"
+            )
+        return ValueError(f"{shown}a {kind} beside a decimal, which takes whole numbers")
+
+
+def _whole(op: ast.operator) -> bool:
+    return isinstance(op, ast.Add | ast.Sub | ast.Mult | ast.FloorDiv | ast.Mod)
+
+
+def _literal(node: ast.expr) -> Decimal | None:
+    """The number that is written, exactly as it is; None for anything else."""
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub | ast.UAdd):
+        inner = _literal(node.operand)
+        return -inner if inner is not None and isinstance(node.op, ast.USub) else inner
+    value = node.value if isinstance(node, ast.Constant) else None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return Decimal(repr(value))
+
+
+def _behind_the_point(number: Decimal) -> int:
+    exponent = number.normalize().as_tuple().exponent
+    return max(0, -exponent) if isinstance(exponent, int) else 0
+
+
+def _constant(number: Decimal) -> ast.expr:
+    whole = ast.Constant(abs(int(number)))
+    return ast.UnaryOp(ast.USub(), whole) if number < 0 else whole

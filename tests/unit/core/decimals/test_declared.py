@@ -1,0 +1,138 @@
+"""Decimals as whole units."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from millwheel.core.decimals.declared import (
+    DecimalForm,
+    decimal_form,
+    is_decimal,
+    shown,
+    with_decimals,
+    without_decimals,
+)
+from millwheel.errors import RecordError
+
+FORM = DecimalForm(12, 2)
+
+
+@pytest.mark.parametrize(
+    ("value", "units"),
+    [
+        ("10.50", 1050),
+        (" 10.5 ", 1050),
+        ("-0.01", -1),
+        ("1e3", 100_000),
+        ("1.000e-1", 10),
+        ("0e999999", 0),
+        ("-0", 0),
+        ("9999999999.99", 999_999_999_999),
+        (5, 500),
+        (Decimal("10.10"), 1010),
+        (Decimal("1.230000"), 123),
+    ],
+)
+def test_a_number_becomes_units(value: Any, units: int) -> None:
+    assert FORM.inside(value) == units
+    assert FORM.inside_of_text(str(value)) == units
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        ("1.001", "it is str '1.001', which has more than 2 digits behind the point"),
+        (Decimal("1e-99999"), "it is 1E-99999, which has more than 2 digits behind the point"),
+        ("10000000000", "it is str '10000000000', which has more than 10 digits before the point"),
+        ("1e999999999", "more than 10 digits before the point"),
+        ("1e99999999999999999999", "and no number"),
+        ("NaN", "and no number"),
+        ("-Infinity", "and no number"),
+        ("ten", "it is str 'ten', and no number"),
+        ("", "and no number"),
+        (10.5, "it is float 10.5, and a decimal is a number or a text"),
+        (True, "it is bool True, and a decimal is a number or a text"),
+        ([], "and a decimal is a number or a text"),
+    ],
+)
+def test_what_is_no_number_of_the_form_is_refused(value: Any, reason: str) -> None:
+    with pytest.raises(RecordError) as error:
+        FORM.inside(value)
+    assert reason in str(error.value)
+
+
+@given(st.decimals(-(10**10), 10**10, places=2, allow_nan=False).filter(lambda x: abs(x) < 10**10))
+def test_units_are_shown_as_the_number_that_was_read(number: Decimal) -> None:
+    found = shown(FORM.inside(str(number)), 2)
+    assert found == number
+    assert str(abs(found)) == str(abs(number))
+
+
+@given(st.lists(st.integers(-(10**10), 10**10) | st.sampled_from(["1.5", "x", "0.001"])))
+def test_a_column_has_the_units_of_its_values(values: list[Any]) -> None:
+    found = FORM.column(values)
+    try:
+        expected = [FORM.inside(each) for each in values]
+    except RecordError:
+        assert found is None
+    else:
+        assert found is not None
+        assert found.tolist() == expected
+
+
+def test_a_column_of_numbers_that_are_too_large_is_looked_at() -> None:
+    assert FORM.numbers(np.array([10**10])) is None
+    assert FORM.numbers(np.array([-(10**10)])) is None
+    assert FORM.column([2**70]) is None
+    found = FORM.numbers(np.array([5, 10**10 - 1]))
+    assert found is not None
+    assert found.tolist() == [500, 10**12 - 100]
+
+
+def test_kinds() -> None:
+    assert decimal_form("decimal( 12 ,2)") == FORM
+    assert decimal_form(FORM.kind) == FORM
+    assert decimal_form("decimal(5)") == DecimalForm(5, 0)
+    assert not is_decimal("decimal")
+    assert not is_decimal("decimal(x, 2)")
+
+
+@pytest.mark.parametrize(
+    ("kind", "sentence"),
+    [
+        ("decimal(38, 9)", "has 38 digits; write 1 to 18, for example decimal(18, 9)"),
+        ("decimal(0, 0)", "has 0 digits"),
+        ("decimal(2, 5)", "more digits behind the point than digits; write for example decimal(2"),
+        ("decimal", "is no decimal; write for example decimal(12, 2)"),
+    ],
+)
+def test_a_form_that_cannot_be_is_refused(kind: str, sentence: str) -> None:
+    with pytest.raises(ValueError, match="decimal") as error:
+        decimal_form(kind)
+    assert sentence in str(error.value)
+
+
+def test_records_are_shown_with_their_decimals() -> None:
+    record = {"a": 105, "b": 7, "c": None, "d": {"a": 1}, "e": None}
+    scales = {"a": 2, "c": 2, "d": {"a": 1}, "e": {"a": 1}, "missing": 3, "none": {"a": 1}}
+    assert with_decimals(record, scales) == {
+        "a": Decimal("1.05"), "b": 7, "c": None, "d": {"a": Decimal("0.1")}, "e": None
+    }  # fmt: skip
+    assert record["a"] == 105
+    assert str(shown(0, 2)) == "0.00"
+    assert str(shown(-(10**30), 2)) == "-1" + "0" * 28 + ".00"
+
+
+def test_fractions_of_other_fields_are_floats_again() -> None:
+    read = {"a": [Decimal("0.1"), {"b": Decimal("1e22")}], "c": 1, "d": Decimal("2.50")}
+    found = without_decimals(read)
+    assert found == {"a": [0.1, {"b": 1e22}], "c": 1, "d": 2.5}
+    assert type(found["d"]) is float
+    with pytest.raises(RecordError, match="too large"):
+        without_decimals([Decimal("1e999")])
