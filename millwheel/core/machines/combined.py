@@ -22,6 +22,8 @@ def why_not_combined(spec: ComputationSpec, windowing: Windowing, aggregation: A
         return "its keys are divided"
     if len(spec.inputs) != 1:
         return "it has several inputs"
+    if spec.is_change_log:
+        return "it has no window"
     if combined_window(windowing.window) is None:
         return "its windows are neither plain tumbling ones nor sliding by whole steps"
     if (

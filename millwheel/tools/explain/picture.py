@@ -28,11 +28,16 @@ from millwheel.core.pipeline.work import (
     AggregationSpec,
     CallbackSpec,
     EnrichSpec,
+    IntervalJoinSpec,
     JoinSpec,
     LookupSpec,
+    OverSpec,
+    RegularJoinSpec,
     SlicesSpec,
+    TopSpec,
     WindowCallbackSpec,
     WindowedSpec,
+    Work,
 )
 from millwheel.core.windows.panes import Accumulation
 from millwheel.language.spec.callback_code import LoadedCode
@@ -52,6 +57,8 @@ class BoxKind(Enum):
     CHANGE_LOG = "change log"
     CALLBACK = "callback"
     STEPS = "steps"
+    JOIN = "join"
+    ORDERED = "rows in order"
     ENRICH = "enrich"
     SINK = "sink"
     DEAD_LETTERS = "dead letters"
@@ -251,14 +258,24 @@ def _computation(computation: ComputationSpec, graph: Graph) -> Box:
         case CallbackSpec() as work:
             kind, lines = BoxKind.CALLBACK, [_callback(work)]
         case work:
-            kind = BoxKind.ENRICH if isinstance(work, EnrichSpec | LookupSpec) else BoxKind.STEPS
-            lines = list(words.work_texts(work))
+            kind, lines = _kind(work), list(words.work_texts(work))
     if computation.ordered:
         lines.append("in the order of timestamps")
     note = words.guarantee_text(computation)
     return Box(
         computation.name, kind, computation.name, tuple(lines), note, _where(computation.where)
     )
+
+
+def _kind(work: Work) -> BoxKind:
+    match work:
+        case EnrichSpec() | LookupSpec():
+            return BoxKind.ENRICH
+        case RegularJoinSpec() | IntervalJoinSpec():
+            return BoxKind.JOIN
+        case TopSpec() | OverSpec():
+            return BoxKind.ORDERED
+    return BoxKind.STEPS
 
 
 def _is_read(name: str, graph: Graph) -> bool:

@@ -40,6 +40,8 @@ _COLOURS = {
     BoxKind.CALLBACK: "#2563c9",
     BoxKind.STEPS: "#0e7c86",
     BoxKind.ENRICH: "#0e7c86",
+    BoxKind.JOIN: "#0e7c86",
+    BoxKind.ORDERED: "#0e7c86",
     BoxKind.SINK: "#b35900",
     BoxKind.DEAD_LETTERS: "#c0303b",
     BoxKind.QUERY: "#57606a",

@@ -17,6 +17,8 @@ _STYLES = {
     BoxKind.CALLBACK: "blue",
     BoxKind.STEPS: "cyan",
     BoxKind.ENRICH: "cyan",
+    BoxKind.JOIN: "cyan",
+    BoxKind.ORDERED: "cyan",
     BoxKind.SINK: "yellow",
     BoxKind.DEAD_LETTERS: "red",
     BoxKind.QUERY: "white",

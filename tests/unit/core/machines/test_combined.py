@@ -16,7 +16,7 @@ from millwheel.core.pipeline.spec import (
     KeySpec,
     Productions,
 )
-from millwheel.core.pipeline.work import AggregateSpec, WindowSpec
+from millwheel.core.pipeline.work import FOREVER, AggregateSpec, WindowSpec
 from millwheel.core.windows.windows import Cumulative, Sessions, Sliding, Tumbling
 from tests.computations import changed, computation_spec
 
@@ -48,6 +48,7 @@ def test_a_plain_aggregation_takes_groups() -> None:
         ({"stage": AggregationStage.FINAL}, "divided"),
         ({"scatter": 2}, "divided"),
         ({"inputs": (GIVEN, GIVEN)}, "several inputs"),
+        ({"window": WindowSpec(FOREVER)}, "it has no window"),
         ({"window": WindowSpec("session", {"gap_us": 10})}, "neither plain tumbling"),
         (
             {"window": WindowSpec("sliding", {"size_us": 10, "every_us": 3})},

@@ -98,6 +98,37 @@ def example(name: str, form: str = "yaml") -> Picture:
 # --- what it says ---------------------------------------------------------------------------------
 
 
+RELATIONS = """\
+pipeline: relations
+streams:
+  orders: {source: {injection: {}}, timestamp: ts}
+  prices: {source: {injection: {}}, timestamp: ts}
+computations:
+  near: {input: {orders: {key: a}, prices: {key: a}}, join: {kind: left, within: {after: 1h}},
+    output: near}
+  pairs: {input: {orders: {key: a}, prices: {key: a}}, join: inner, output: pairs}
+  best: {input: {orders: {key: a}}, top: {by: [ts], k: 2}, output: best}
+  looked: {input: {orders: {key: a}}, over: {rows: 2}, aggregate: {n: count}, output: looked}
+  counts: {input: {orders: {key: a}}, aggregate: {n: count}, output: counts}
+  big: {input: orders, filter: ts > 1, output: big}
+sinks: {near: {stdout: {}}, pairs: {stdout: {mode: changelog}}, best: {stdout: {mode: changelog}},
+  looked: {stdout: {}}, counts: {stdout: {mode: changelog}}, big: {stdout: {}}}
+"""
+
+
+def test_a_box_says_what_kind_of_computation_it_is() -> None:
+    picture = picture_of(load(RELATIONS))
+    kinds = {box.name: box.kind.value for box in picture.boxes}
+    assert {name: kinds[name] for name in ("near", "pairs", "best", "looked", "counts", "big")} == {
+        "near": "join",
+        "pairs": "join",
+        "best": "rows in order",
+        "looked": "rows in order",
+        "counts": "change log",
+        "big": "steps",
+    }
+
+
 def test_a_join_that_fires_again_says_what_it_emits() -> None:
     lines = picture_of(load(AGAIN)).box("soon").lines
     assert lines[:4] == (
