@@ -163,6 +163,8 @@ class Fanout:
                     np.flatnonzero(gone).tolist() if gone is not None and consumer.counts else ()
                 )
                 keyed_rows, missing = self._split_for(consumer, part, part.values, still, epochs)
+                if own_batch is not batch and late is not None:
+                    missing = _among_all(missing, late)
                 refused += missing
                 out.append((consumer.node, keyed_rows))
         return self._own([(node, each) for node, each in out if len(each)]), refused
@@ -259,6 +261,13 @@ class Fanout:
         return (
             without(keyed_batch, sorted(late)) if late and not consumer.wants_late else keyed_batch
         )
+
+
+def _among_all(missing: Sequence[Keyless], late: npt.NDArray[np.bool_]) -> list[Keyless]:
+    """Records without a key by their indexes among late records and those in time, given by those
+    among the records in time."""
+    in_time = np.flatnonzero(~late).tolist()
+    return [replace(bad, index=in_time[bad.index]) for bad in missing]
 
 
 def _indexes(batch: Batch, consumer: Consumer, late: Collection[int]) -> list[int] | None:

@@ -178,6 +178,16 @@ def test_an_extractor_that_raises_concerns_one_record() -> None:
     assert "key extractor failed: ZeroDivisionError" in refused.reason
 
 
+@pytest.mark.parametrize("node", ["n", "late_n"])
+def test_a_record_without_a_key_is_named_by_its_place_among_all_late_ones_too(node: str) -> None:
+    frame = pl.DataFrame({"a": ["x", "y", None, "z", None], "b": [1, 2, 3, 4, 5]})
+    order = np.arange(5)
+    made = fanout(**{node: KeySpec(KeyKind.FIELDS, ("a", "b"))})
+    late = np.array([True, False, False, True, False])
+    _, refused = made.split_columns(ColumnBatch("s", order, order, frame["b"], frame), late)
+    assert [bad.index for bad in refused] == [2, 4]
+
+
 @given(
     st.lists(
         st.lists(st.one_of(st.integers(0, 5_000), st.integers(-(2**63), 2**63 - 1)), min_size=1),
