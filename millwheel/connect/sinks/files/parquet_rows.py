@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 
 from millwheel.connect.formats.json_rows import json_lines
 from millwheel.connect.sinks.files.parquet_types import as_column, column_type, converter
+from millwheel.core.decimals.declared import MOST_DIGITS
 from millwheel.core.lazy_polars import kind_of, pl
 
 Values: TypeAlias = "list[Any] | pl.Series"
@@ -104,9 +105,12 @@ def _unwritable(kind: Any) -> bool:
 
 
 def _typed(kind: Any) -> Any:
-    """The type with text in place of what nothing but nulls says about."""
+    """The type with text in place of what nothing but nulls says about. Decimals have room for all
+    digits that a declared one may have: the first file's would be too few for later ones."""
     if pa.types.is_null(kind):
         return pa.string()
+    if pa.types.is_decimal(kind):
+        return pa.decimal128(max(kind.precision, MOST_DIGITS), kind.scale)
     if pa.types.is_struct(kind):
         return pa.struct([part.with_type(_typed(part.type)) for part in kind.fields])
     return pa.list_(_typed(kind.value_type)) if pa.types.is_list(kind) else kind

@@ -4,11 +4,12 @@ or floats."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from millwheel.core.decimals.declared import decimal_form
+from millwheel.core.decimals.declared import MOST_DIGITS, decimal_form
 from millwheel.core.instants.declared import KIND
 from millwheel.core.pipeline.spec import (
     ComputationSpec,
@@ -98,6 +99,15 @@ class _Flow:
                 f" {', '.join(_SINKS)}, as {', '.join(filter(None, _FORMATS))}; in front of others,"
                 " write map with float(…)",
             )
+        columns = sink.options.get("fields")
+        for name, kind in columns.items() if isinstance(columns, Mapping) else ():
+            scale = self.kinds.get(sink.stream, {}).get(name)
+            if isinstance(scale, int) and not _holds(str(kind), scale):
+                self.reader.bad(
+                    self.find("sinks", sink.stream, sink.kind, "fields", name),
+                    f"{kind} cannot hold all digits of {name}, a decimal with {scale} behind the"
+                    f" point; write decimal({MOST_DIGITS}, {scale})",
+                )
 
     def of_table(self, stream: StreamSpec) -> StreamSpec:
         """The stream, with the expression of its table over units."""
@@ -290,6 +300,13 @@ class _One:
         return "int" if name in _COUNTS else ""
 
 
+def _holds(column: str, scale: int) -> bool:
+    """Whether a column of a sink has all digits behind the point of a decimal."""
+    digits = _COLUMN.fullmatch(column.replace(" ", ""))
+    return column in ("float", "str") if digits is None else int(digits[1]) >= scale
+
+
+_COLUMN = re.compile(r"decimal\(\d+,(\d+)\)")
 _JOINS = (JoinSpec, RegularJoinSpec, IntervalJoinSpec)
 
 

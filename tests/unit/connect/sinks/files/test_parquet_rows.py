@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta, timezone
+from decimal import Decimal
 from typing import Any
 
 import polars as pl
@@ -31,6 +32,17 @@ def test_declared_fields_fix_the_columns_and_their_types() -> None:
     table = encoded({"a": "float", "b": "str"}, {"a": 1, "c": 5}, {"a": 2.5, "b": [1]})
     assert table.schema == pa.schema([("a", pa.float64()), ("b", pa.string())])
     assert table.to_pylist() == [{"a": 1.0, "b": None}, {"a": 2.5, "b": "[1]"}]
+
+
+def test_decimals_have_one_type_in_all_files() -> None:
+    rows = ParquetRows({})
+    for text in ("1.50", "123456789012345.25"):
+        table = read(rows.encode([{"a": Decimal(text), "b": {"c": Decimal(text)}}]))
+        kind = pa.decimal128(18, 2)
+        assert table.schema == pa.schema([("a", kind), ("b", pa.struct([("c", kind)]))])
+        assert table.to_pylist() == [{"a": Decimal(text), "b": {"c": Decimal(text)}}]
+    for name, value in (("float", 1.5), ("str", "1.50")):
+        assert encoded({"a": name}, {"a": Decimal("1.50")}).to_pylist() == [{"a": value}]
 
 
 def test_a_value_that_does_not_fit_a_declared_column_is_null() -> None:

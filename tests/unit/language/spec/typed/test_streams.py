@@ -168,6 +168,21 @@ def test_sinks_without_a_form_for_decimals_are_refused(problems: Any) -> None:
     assert "redis takes no decimals, and out has some" in found
 
 
+@pytest.mark.parametrize(
+    ("column", "fits"),
+    [("int", False), ("decimal(9, 1)", False), ("decimal(9, 2)", True), ("float", True)],
+)
+def test_a_column_of_files_has_all_digits_of_a_decimal(
+    column: str, fits: bool, problems: Any
+) -> None:
+    sink = f'files: {{path: out, format: parquet, fields: {{n: int, price: "{column}"}}}}'
+    text = _text("input: a, filter: n > 1, output: out").replace("stdout: {}", sink)
+    found = "\n".join(problems(text))
+    assert fits == (not found)
+    assert fits or "sinks.out.files.fields.price" in found
+    assert fits or "write decimal(18, 2)" in found
+
+
 def test_a_pipeline_without_decimals_is_as_it_was(tmp_path: Path) -> None:
     file = tmp_path / "pipeline.yaml"
     file.write_text(_text("input: c, map: {x: price  +  1}, output: out"))
