@@ -244,7 +244,8 @@ class Bench(PipelineHarness):
         nodes = [f"source.{stream}" for stream in self._inputs.by_name] + [
             c.name for c in self.spec.computations
         ]
-        return {node: {n: v for n, v in self._counted(node).items() if v} for node in nodes}
+        counted = self._counted()
+        return {node: {n: v for n, v in counted[node].items() if v} for node in nodes}
 
     def _remembered(
         self, streams: Mapping[str, tuple[Row, ...]]

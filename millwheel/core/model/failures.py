@@ -153,9 +153,12 @@ OTHER_KINDS = KINDS + "other reasons"
 def counted(name: str, counters: Mapping[str, int]) -> str:
     """The counter to count under, among those that a shard has: of kinds of dead letters it has
     few."""
-    if not name.startswith(KINDS) or name in counters:
+    own = _chained(name)[1]
+    if not own.startswith(KINDS) or name in counters:
         return name
-    return name if sum(each.startswith(KINDS) for each in counters) < KINDS_KEPT else OTHER_KINDS
+    begin = name.removesuffix(own) + KINDS
+    few = sum(each.startswith(begin) for each in counters) < KINDS_KEPT
+    return name if few else name.removesuffix(own) + OTHER_KINDS
 
 
 def kinds_in(counters: Mapping[str, int]) -> dict[str, int]:
@@ -180,6 +183,51 @@ REPLAYED = "replayed."
 def replayed_in(counters: Mapping[str, int]) -> int:
     """How many records were tried again that had been dead letters."""
     return sum(count for name, count in counters.items() if name.startswith(REPLAYED))
+
+
+# --- counters of nodes that run in the shards of others -------------------------------------------
+
+_CHAINED = "chained\0"
+
+
+def chained_counter(node: str, name: str) -> str:
+    """The durable counter ``name`` of a node, in the shard of the one that it is chained behind."""
+    return f"{_CHAINED}{node}\0{name}"
+
+
+def _chained(name: str) -> tuple[str, str]:
+    """The node that a counter of a shard is of, "" for that of the shard, and its name there."""
+    if not name.startswith(_CHAINED):
+        return "", name
+    node, _, own = name[len(_CHAINED) :].partition("\0")
+    return node, own
+
+
+def by_node(node: str, counters: Mapping[str, int]) -> dict[str, dict[str, int]]:
+    """The counters of shards of ``node``, by the node that each is of."""
+    found: dict[str, dict[str, int]] = {node: {}}
+    for name, count in counters.items():
+        of, own = _chained(name)
+        found.setdefault(of or node, {})[own] = count
+    return found
+
+
+def of_nodes(counters: Mapping[str, Mapping[str, int]]) -> dict[str, dict[str, int]]:
+    """From the counters of the shards of each node to those of the nodes themselves. How many
+    records chained nodes take and make is for metrics alone."""
+    found: dict[str, dict[str, int]] = {node: {} for node in counters}
+    for node, of_shards in counters.items():
+        for of, own in by_node(node, of_shards).items():
+            sums = found.setdefault(of, {})
+            for name, count in own.items():
+                if name not in (CHAINED_IN, CHAINED_OUT):
+                    sums[name] = sums.get(name, 0) + count
+    return found
+
+
+CHAINED_IN, CHAINED_OUT = "chained.in", "chained.out"
+"""Counters of the records that a node of a chain takes from the one before it, and of those that it
+makes."""
 
 
 # --- what a shard reports, among its counters -----------------------------------------------------

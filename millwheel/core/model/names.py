@@ -15,6 +15,7 @@ name would be applied again.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NewType
 
 NodeName = NewType("NodeName", str)
@@ -28,6 +29,7 @@ ChannelName = NewType("ChannelName", str)
 Token = NewType("Token", int)
 """Distinguishes the owners of a shard, see ``lease.py``."""
 _REST = "rest of "
+_WITHOUT, _END = "without ", "\0"
 NOBODY, NO_SHARD, NO_CHANNEL = WorkerName(""), ShardName(""), ChannelName("")
 """Where none is meant."""
 NO_TOKEN, FIRST_TOKEN = Token(0), Token(1)
@@ -73,9 +75,28 @@ def rest_of(stream: str) -> str:
     return f"{_REST}{stream}"
 
 
+def without_nodes(stream: str, nodes: Iterable[str]) -> str:
+    """The productions of a stream for all of its consumers but these, which have taken them where
+    they were made."""
+    return f"{_WITHOUT}{_END.join(nodes)}{_END}{_END}{stream}"
+
+
+def is_rest(stream: str) -> bool:
+    """Whether a name is one of :func:`rest_of`."""
+    return stream.startswith(_REST)
+
+
+def left_out(stream: str) -> frozenset[str]:
+    """The consumers that are left out of the productions of this name."""
+    names = stream.removeprefix(_REST)
+    if not names.startswith(_WITHOUT):
+        return frozenset()
+    return frozenset(names.removeprefix(_WITHOUT).rpartition(2 * _END)[0].split(_END))
+
+
 def whole_of(stream: str) -> str:
-    """The stream of which this is the rest, or itself."""
-    return stream.removeprefix(_REST)
+    """The stream of which only some consumers get productions of this name, or itself."""
+    return stream.removeprefix(_REST).rpartition(2 * _END)[2]
 
 
 def replay_channel(request: str) -> ChannelName:

@@ -1,1 +1,1 @@
-"""Order: which records carry labels, and where the order of arrival decides."""
+"""Order: which records carry labels, where the order of arrival decides, and what is chained."""

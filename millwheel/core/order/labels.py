@@ -49,6 +49,11 @@ class Labels:
         """The computations that take labels."""
         return frozenset(name for name, use in self.uses.items() if use.takes)
 
+    @property
+    def users(self) -> frozenset[str]:
+        """The computations that do anything with labels."""
+        return frozenset(name for name, use in self.uses.items() if use != NO_USE)
+
     def of(self, node: str) -> LabelUse:
         """What a node does with labels."""
         return self.uses.get(node, NO_USE)

@@ -3,7 +3,7 @@ commits."""
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -57,12 +57,14 @@ class Node:
 @dataclass(frozen=True, slots=True)
 class Graph:
     """Nodes by name, the consumers of each stream, the producers that feed each node, and the
-    shares for which its percentile watermark is needed."""
+    shares for which its percentile watermark is needed. ``chained``: of each chained node, the one
+    in whose shards it runs directly behind it."""
 
     nodes: dict[str, Node]
     consumers: dict[str, tuple[str, ...]]
     feeders: dict[str, tuple[str, ...]]
     shares: dict[str, Shares] = field(default_factory=dict)
+    chained: Mapping[str, str] = field(default_factory=dict)
 
     def hash_of(self, node: str) -> KeyHash:
         """How the keys of a node are hashed: those of slices and of groupings in order of slots."""

@@ -15,7 +15,7 @@ from millwheel.control.savepoints.catching_up import counters_of, has_caught_up
 from millwheel.control.savepoints.orders import Standing
 from millwheel.control.savepoints.runtime import Taker
 from millwheel.control.savepoints.state import SavepointRequest, Taking
-from millwheel.core.model.failures import plain_counters
+from millwheel.core.model.failures import of_nodes, plain_counters
 from millwheel.core.model.times import MIN_TIME
 from millwheel.core.pipeline.cluster_view import ClusterView, NodeView
 from millwheel.core.pipeline.graph import Graph
@@ -58,9 +58,11 @@ class CatchingUp:
         nodes = {
             name: replace(
                 views.get(name, NodeView(name, MIN_TIME, True, "", {})),
-                counters=plain_counters(counted),
+                counters=counted,
             )
-            for name, counted in counters.items()
+            for name, counted in of_nodes(
+                {name: plain_counters(each) for name, each in counters.items()}
+            ).items()
         }
         return ClusterView(nodes, latest.latency_ms if latest is not None else ())
 

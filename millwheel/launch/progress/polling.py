@@ -14,7 +14,7 @@ from millwheel.adapters.grpc.security import Security
 from millwheel.adapters.grpc.watermark_client import StatusLine
 from millwheel.adapters.pb import injector_pb2
 from millwheel.adapters.ports import Coordination
-from millwheel.core.model.failures import firsts_in, plain_counters, tallies_in
+from millwheel.core.model.failures import firsts_in, of_nodes, plain_counters, tallies_in
 from millwheel.core.model.range_table import RangeTable
 from millwheel.core.pipeline.cluster_view import ClusterView, NodeView
 from millwheel.errors import MillwheelError
@@ -194,13 +194,14 @@ def addresses(members: Mapping[str, bytes]) -> dict[str, str]:
 
 def cluster_view(reply: injector_pb2.StatusReply) -> ClusterView:
     """The injector's answer as a :class:`ClusterView`."""
+    counters = of_nodes({node.node: plain_counters(node.counters) for node in reply.nodes})
     nodes = {
         node.node: NodeView(
             name=node.node,
             watermark_us=node.watermark_us,
             complete=node.complete,
             holder=f"{node.holder_shard}: {node.holder}" if node.holder else node.holder_shard,
-            counters=plain_counters(node.counters),
+            counters=counters[node.node],
             tallies=tallies_in(node.counters),
             firsts=firsts_in(node.counters),
         )

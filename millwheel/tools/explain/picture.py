@@ -14,6 +14,8 @@ from millwheel.core.expressions.formulas import formula_of
 from millwheel.core.instants.declared import UNITS
 from millwheel.core.model.times import duration_text
 from millwheel.core.order.arrival import CURE, by_arrival
+from millwheel.core.order.chains import chains_of
+from millwheel.core.order.labels import labels_of
 from millwheel.core.pipeline.graph import Graph, Node, NodeKind, build_graph
 from millwheel.core.pipeline.spec import (
     DEAD_LETTERS,
@@ -108,12 +110,23 @@ def picture_of(spec: PipelineSpec) -> Picture:
     graph = build_graph(spec)
     forms = forms_of(spec, graph, lambda name: load_object(name, spec.folder))
     combined = combined_of(spec, graph, lambda name: load_object(name, spec.folder))
-    arrival = by_arrival(graph, LoadedCode(lambda name: load_object(name, spec.folder)))
+    code = LoadedCode(lambda name: load_object(name, spec.folder))
+    arrival = by_arrival(graph, code)
+    chains = chains_of(graph, spec, labels_of(graph, code).users)
     boxes = []
     for node in graph.nodes.values():
         box, order = _box(node, graph, spec), _order_text(node, arrival.get(node.name, ""))
         boxes.append(
-            replace(box, lines=(*box.lines, *order, forms[node.name], *combined[node.name]))
+            replace(
+                box,
+                lines=(
+                    *box.lines,
+                    *order,
+                    forms[node.name],
+                    *words.chain_texts(node.name, chains),
+                    *combined[node.name],
+                ),
+            )
         )
     arrows = list(_arrows(graph))
     if any(arrow.source == DEAD_LETTERS for arrow in arrows):

@@ -11,6 +11,7 @@ from millwheel.core.grouping.base import hot_share
 from millwheel.core.grouping.catalogue import COPIES, RULES
 from millwheel.core.grouping.distribution import DistributionKey
 from millwheel.core.model.times import duration_text
+from millwheel.core.order.chains import Chains
 from millwheel.core.pipeline.spec import (
     AggregationStage,
     ComputationSpec,
@@ -212,6 +213,14 @@ def guarantee_text(computation: ComputationSpec) -> str:
     shards = "2 shards per worker" if computation.shards is None else f"{computation.shards} shards"
     standby = f", {computation.standby} standby" if computation.standby else ""
     return f"{delivery}, {computation.productions.value} · {shards}{standby}"
+
+
+def chain_texts(node: str, chains: Chains) -> Iterator[str]:
+    """In whose shards a node runs that is chained, or why it is not behind one that could be."""
+    if node in chains.before:
+        yield f"chained: runs in the shards of {chains.head(node)}"
+    elif node in chains.why_not:
+        yield f"not chained: {chains.why_not[node]}"
 
 
 def watermark_text(stream: StreamSpec) -> str:

@@ -21,7 +21,7 @@ from types import TracebackType
 from typing import Any
 
 from millwheel.connect.python_objects import load_object
-from millwheel.core.model.failures import without_kinds
+from millwheel.core.model.failures import of_nodes, without_kinds
 from millwheel.core.model.keys import Key, check_key
 from millwheel.core.model.records import Domain, Record
 from millwheel.core.pipeline.graph import NodeKind
@@ -306,8 +306,8 @@ class PipelineHarness:
         …"""
         totals: Counter[str] = Counter()
         duplicates: Counter[str] = Counter()
-        for node in self._open().graph.nodes:
-            for name, count in self._counted(node).items():
+        for counted in self._counted().values():
+            for name, count in counted.items():
                 if name.startswith(_DUPLICATES):
                     duplicates[name] = max(duplicates[name], count)
                 else:
@@ -319,8 +319,7 @@ class PipelineHarness:
     def counters_of(self, computation: str) -> dict[str, int]:
         """The counters of one computation."""
         _computation(self.spec, computation)
-        self._open()
-        return self._counted(computation)
+        return self._counted()[computation]
 
     @property
     def now(self) -> int:
@@ -356,13 +355,15 @@ class PipelineHarness:
         hashed = self._cluster.graph.hash_of(computation)
         return self._open().shard_of(computation, hashed(check_key(key)))
 
-    def _counted(self, node: str) -> dict[str, int]:
-        graph, counted = self._cluster.graph, Counter[str]()
-        sink = graph.nodes[node].sink
-        if sink is None or sink.stream in self._sinks:
-            for shard in self._cluster.shards_of(node):
-                counted.update(without_kinds(shard.meta.counters))
-        return dict(counted)
+    def _counted(self) -> dict[str, dict[str, int]]:
+        """The counters of each node; none of a sink that belongs to the harness."""
+        cluster, counted = self._open(), {}
+        for name, node in cluster.graph.nodes.items():
+            counted[name] = of_shards = Counter[str]()
+            if node.sink is None or node.sink.stream in self._sinks:
+                for shard in cluster.shards_of(name):
+                    of_shards.update(shard.meta.counters)
+        return {name: without_kinds(own) for name, own in of_nodes(counted).items()}
 
 
 def _computation(spec: PipelineSpec, name: str) -> ComputationSpec:

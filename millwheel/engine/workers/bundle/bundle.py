@@ -52,6 +52,12 @@ def keys_of(stream: str) -> str:
     return f"key of {stream}"
 
 
+def records_of(stream: str) -> str:
+    """The subject of a call about a stream's record in the shards of the computation that made
+    it."""
+    return f"record of {stream}"
+
+
 class Outputs:
     """The productions of a bundle, by stream, in order. Values are encoded immediately, so a later
     change of an object does not change productions."""
@@ -96,6 +102,15 @@ class Outputs:
         if len(batch):
             self.groups.append(batch)
             self.count += len(batch)
+
+    def add(self, other: Outputs) -> None:
+        """Add the productions of another part of the same bundle, behind those that are here."""
+        for stream, more in other.streams.items():
+            produced = self.streams.setdefault(stream, Produced())
+            for own, added in zip(produced.columns(), more.columns(), strict=True):
+                own += added
+        self.columns += other.columns
+        self.count += other.count
 
     def lengths(self) -> dict[str, int]:
         """How many productions there are, by stream."""
@@ -157,7 +172,8 @@ class Bundle:
     one each, which are as much work. ``floor`` is the earliest timestamp of productions without an
     input record (from a processing-time timer). ``tried`` counts calls by what they are about,
     ``failures`` those that failed, and ``firsts`` says in words how, by kind. ``traced`` are its
-    traced records, if it has any.
+    traced records, if it has any. ``makers``: of the streams that chained computations have filled,
+    which one has.
     """
 
     number: int
@@ -181,6 +197,7 @@ class Bundle:
     firsts: dict[str, First] = field(default_factory=dict)
     replayed: dict[bytes, list[Any]] = field(default_factory=dict)
     traced: TracedBundle | None = None
+    makers: dict[str, str] = field(default_factory=dict)
 
     @property
     def passed(self) -> int:

@@ -20,7 +20,7 @@ from millwheel.core.grouping.tables import Network
 from millwheel.core.lazy_polars import pl
 from millwheel.core.model.keys import Key, KeyHash, key_hash, key_hashes
 from millwheel.core.model.limits import DEFAULTS
-from millwheel.core.model.names import NodeName, ShardName, groups_of, rest_of
+from millwheel.core.model.names import NodeName, ShardName, groups_of, is_rest, left_out, whole_of
 from millwheel.core.model.range_table import RangeTable
 from millwheel.core.model.records import Batch, Values, unlabelled, without
 from millwheel.core.pipeline.graph import Graph, Node, runs_user_code
@@ -90,33 +90,44 @@ class Fanout:
                         consumer, fields=(), of=spec.names[0], partitions=spec.partitions
                     )
                 self._consumers.setdefault(stream, []).append(consumer)
-        for stream, consumers in list(self._consumers.items()):
-            self._consumers[rest_of(stream)] = [
-                each for each in consumers if each.node not in combined
-            ]
+        self._combined = frozenset(combined)
         for name in combined:
             self._consumers[groups_of(name)] = [Consumer(NodeName(name), (), None)]
 
+    def _of(self, stream: str) -> Sequence[Consumer]:
+        """The consumers of productions of this name, which may be those for some of them."""
+        found = self._consumers.get(stream)
+        if found is None:
+            gone = left_out(stream) | (self._combined if is_rest(stream) else frozenset())
+            whole = self._consumers.get(whole_of(stream), [])
+            found = [each for each in whole if each.node not in gone]
+            self._consumers[stream] = found
+        return found
+
+    def combining(self, stream: str) -> Combining | None:
+        """How productions of this name are grouped, where they are."""
+        found = self.combinings.get(whole_of(stream))
+        gone = left_out(stream)
+        if found is None or not gone:
+            return found
+        groupings = {name: each for name, each in found.groupings.items() if name not in gone}
+        return replace(found, groupings=groupings, rest=len(self._of(stream)) > len(groupings))
+
     def consumed(self, stream: str) -> bool:
         """True when this stream has a consumer."""
-        return bool(self._consumers.get(stream))
+        return bool(self._of(stream))
 
     def looks(self, stream: str) -> bool:
         """True when some consumer has keys of its own, which are taken out of the values."""
-        return any(
-            consumer.extract is not None or consumer.of
-            for consumer in self._consumers.get(stream, ())
-        )
+        return any(consumer.extract is not None or consumer.of for consumer in self._of(stream))
 
     def drops_late(self, stream: str) -> bool:
         """True when some consumer does not get the late records of this stream."""
-        return any(not consumer.wants_late for consumer in self._consumers.get(stream, ()))
+        return any(not consumer.wants_late for consumer in self._of(stream))
 
     def rules(self, stream: str) -> dict[str, Rule]:
         """How the consumers of a stream divide their keys by tables, where any do."""
-        divided = (
-            (consumer.node, consumer.divided) for consumer in self._consumers.get(stream, ())
-        )
+        divided = ((consumer.node, consumer.divided) for consumer in self._of(stream))
         return {
             node: Rule(key.divided.value, key.instances)
             for node, key in divided
@@ -128,7 +139,7 @@ class Fanout:
     ) -> tuple[list[tuple[NodeName, AnyBatch]], list[Keyless]]:
         """:meth:`split` for records in columns; ``late`` says which are late (None: none is). A
         consumer whose key does not consist of columns gets them as rows."""
-        consumers, batch = self._consumers.get(batch.stream, ()), whole(batch)
+        consumers, batch = self._of(batch.stream), whole(batch)
         out: list[tuple[NodeName, AnyBatch]] = []
         refused: list[Keyless] = []
         in_time = batch if late is None else batch.where(~late)
@@ -181,7 +192,7 @@ class Fanout:
         keys are divided; without it, hot keys are not."""
         out: list[tuple[NodeName, AnyBatch]] = []
         refused: list[Keyless] = []
-        for consumer in self._consumers.get(batch.stream, ()):
+        for consumer in self._of(batch.stream):
             records = whole(batch) if consumer.labelled else unlabelled(whole(batch))
             keyed_batch, missing = self._split_for(consumer, records, decoded, late, epochs)
             refused += missing

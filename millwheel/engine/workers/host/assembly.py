@@ -38,6 +38,7 @@ from millwheel.core.model.names import NodeName
 from millwheel.core.model.percentiles import Shares, shares_by_node
 from millwheel.core.model.range_table import ShardEntry
 from millwheel.core.model.watermark import ReadFirst
+from millwheel.core.order.chains import chains_of
 from millwheel.core.order.labels import labels_of
 from millwheel.core.pipeline.graph import Graph, Node, NodeKind, build_graph
 from millwheel.core.pipeline.spec import (
@@ -90,6 +91,7 @@ from millwheel.engine.workers.operators.lookups import (
     LookupShard,
 )
 from millwheel.engine.workers.operators.slices.sliced import SlicesOperator
+from millwheel.engine.workers.operators.stateless.chained import chain_of
 from millwheel.engine.workers.operators.stateless.columns import StatelessOperator
 from millwheel.engine.workers.operators.window_callback import WindowCallbackOperator
 from millwheel.engine.workers.operators.windowed import WindowedOperator
@@ -175,6 +177,8 @@ class Assembly:
         pending = max(shard.pending * spec_limits.in_flight // DEFAULTS.in_flight, 1)
         self._limits = replace(shard, pending=pending, given=spec_limits)
         self._labels = labels_of(self.graph, LoadedCode(self._load))
+        chains = chains_of(self.graph, spec, self._labels.users)
+        self.graph = replace(self.graph, chained=chains.before)
         self._language = language_of(spec)
         plans = {c.name: self._column_plan(c) for c in spec.computations}
         self._plans = {name: plan for name, plan in plans.items() if isinstance(plan, ColumnPlan)}
@@ -361,8 +365,7 @@ class Assembly:
             return self._source(node, shard_parts)
         if node.sink is not None:
             return self._sink(node.sink, shard_parts)
-        assert node.computation is not None
-        return self._computation(node.computation, shard_parts)
+        return chain_of(node, self.graph, lambda spec: self._computation(spec, shard_parts))
 
     # --- computations -----------------------------------------------------------------------------
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from millwheel.core.metrics import catalogue as c
 from millwheel.core.metrics.figures import Figure, Metric
-from millwheel.core.model.failures import KINDS, REPLAYED
+from millwheel.core.model.failures import CHAINED_IN, CHAINED_OUT, KINDS, REPLAYED, by_node
 from millwheel.core.model.times import IDLE_TIME, MIN_TIME, SECOND
 from millwheel.engine.workers.host.divided_keys import figures_of_divided
 from millwheel.engine.workers.loop.shard_handle import Served
 
 _DUPLICATES = "duplicates."
 _KNOWN = {"records_in": c.RECORDS_IN, "records_out": c.RECORDS_OUT, "late": c.LATE_RECORDS}
+_KNOWN |= {CHAINED_IN: c.RECORDS_IN, CHAINED_OUT: c.RECORDS_OUT}
 _IGNORED = frozenset(("dead_letters",))
 """The sum of the counts by reason."""
 
@@ -24,9 +25,19 @@ def figures_of(served: Iterable[Served], now_us: int) -> list[Figure]:
     lives = Counter(each.life.value for each in shards)
     figures = [Figure(c.SHARDS, count, (life,)) for life, count in lives.items()]
     for each in shards:
-        labels = (str(each.node), str(each.shard.identity.shard))
-        for metric, value, *more in (*_counted(each), *_standing(each, now_us), *_dedup(each)):
+        node, shard = str(each.node), str(each.shard.identity.shard)
+        labels = (node, shard)
+        counters = by_node(node, each.shard.meta.counters)
+        for metric, value, *more in (
+            *_served(each, counters[node]),
+            *_counted(counters[node]),
+            *_standing(each, now_us),
+            *_dedup(each),
+        ):
             figures.append(Figure(metric, value, (*labels, *more)))
+        for name in counters.keys() - {node}:
+            for metric, value, *more in _counted(counters[name]):
+                figures.append(Figure(metric, value, (name, shard, *more)))
         figures += figures_of_divided(each)
         figures += [
             Figure(own.metric, own.value, (*labels, *own.values))
@@ -38,14 +49,17 @@ def figures_of(served: Iterable[Served], now_us: int) -> list[Figure]:
 _Row = tuple[Metric, float] | tuple[Metric, float, str]
 
 
-def _counted(served: Served) -> Iterator[_Row]:
-    shard, counters = served.shard, served.shard.meta.counters
+def _served(served: Served, counters: Mapping[str, int]) -> Iterator[_Row]:
+    shard = served.shard
     yield c.COMMITS, shard.commits.durable
     yield c.BUSY_SECONDS, served.done.busy_us / SECOND
     if "records_in" not in counters:
         yield c.RECORDS_IN, served.done.records
-    if "records_out" not in counters and shard.meta.next_seq > 1:
+    if not counters.keys() & {"records_out", CHAINED_OUT} and shard.meta.next_seq > 1:
         yield c.RECORDS_OUT, shard.meta.next_seq - 1
+
+
+def _counted(counters: Mapping[str, int]) -> Iterator[_Row]:
     replayed = 0
     for name, value in counters.items():
         if name in _KNOWN:

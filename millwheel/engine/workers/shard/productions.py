@@ -26,6 +26,7 @@ from millwheel.core.model.names import (
     Token,
     rest_of,
     shard_channel,
+    whole_of,
 )
 from millwheel.core.model.records import Batch, DeadLetter
 from millwheel.core.model.times import MAX_TIME
@@ -152,7 +153,7 @@ class ProductionBuilding:
         if not produced.raws or self._unconsumed(stream, len(produced.raws), bundle):
             return
         name = stream
-        if stream in self._fanout.combinings:
+        if self._fanout.combining(stream) is not None:
             alone = Batch(
                 stream, [], produced.timestamps, produced.keys, list(produced.raws), None, born_us
             )
@@ -195,7 +196,7 @@ class ProductionBuilding:
     ) -> str:
         """The stream by which these productions go to their consumers: their own, or that of the
         rest, where groups of them went to the others."""
-        combining = self._fanout.combinings.get(batch.stream)
+        combining = self._fanout.combining(batch.stream)
         if (
             combining is None
             or self._identity.weak
@@ -215,7 +216,7 @@ class ProductionBuilding:
         for each in groups:
             self._take_groups(each, bundle, batch.born_us, parts)
         if not combining.rest:
-            bundle.try_(keys_of(batch.stream), len(batch))
+            bundle.try_(keys_of(whole_of(batch.stream)), len(batch))
         return rest_of(batch.stream)
 
     def _has_large(self, batch: AnyBatch) -> bool:
@@ -261,7 +262,7 @@ class ProductionBuilding:
             return
         self._meta.next_seq = after
         parts.add(stored, batches, chosen)
-        bundle.try_(keys_of(columns.stream), len(batch))
+        bundle.try_(keys_of(whole_of(columns.stream)), len(batch))
         if keyless:
             rows = batch.rows()
             self._lose(keyless, rows, rows.values, bundle, [b""] * len(rows))
@@ -281,8 +282,8 @@ class ProductionBuilding:
         for index in big:
             letter = DeadLetter(
                 self._identity.pipeline,
-                self._identity.node,
-                stream,
+                bundle.makers.get(whole_of(stream), self._identity.node),
+                whole_of(stream),
                 over("record", "a record", len(produced.raws[index]), most),
                 key=produced.keys[index],
                 value=beginning(produced.decoded[index]),
@@ -310,15 +311,22 @@ class ProductionBuilding:
         ids: Sequence[bytes],
     ) -> None:
         """Productions that a consumer's extractor could give no key."""
+        stream = whole_of(batch.stream)
         for bad in keyless:
             value, at = decoded[bad.index], batch.timestamps[bad.index]
             letter = DeadLetter(
-                self._identity.pipeline, bad.node, batch.stream, bad.reason, None, value, at
+                self._identity.pipeline,
+                bad.node,
+                stream,
+                bad.reason,
+                None,
+                value,
+                at,
             )
             # A record without an id gets a letter without one; else all such letters would be
             # copies of each other.
             identity = (bad.node, ids[bad.index]) if ids[bad.index] else None
-            bundle.dead_letter(letter, batch.timestamps[bad.index], identity, keys_of(batch.stream))
+            bundle.dead_letter(letter, batch.timestamps[bad.index], identity, keys_of(stream))
 
     def _numbered(self, stream: str, produced: Produced, born_us: int) -> Batch:
         count, labels = len(produced.raws), produced.labels or None

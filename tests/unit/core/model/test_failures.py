@@ -3,6 +3,8 @@ from __future__ import annotations
 import pytest
 
 from millwheel.core.model.failures import (
+    CHAINED_IN,
+    CHAINED_OUT,
     DEAD_LETTER,
     KINDS,
     KINDS_KEPT,
@@ -16,10 +18,13 @@ from millwheel.core.model.failures import (
     OnError,
     Tally,
     as_counters,
+    by_node,
+    chained_counter,
     counted,
     firsts_in,
     kind_of,
     kinds_in,
+    of_nodes,
     plain_counters,
     policy_for,
     share_text,
@@ -92,3 +97,24 @@ def test_a_forgotten_unit_ends_a_run_whatever_is_declared_and_one_wrong_number_d
         assert Tally(99, 99).verdict(policy_for(call, declared)) is FailureVerdict.EARLY
         assert Tally(100, 50).verdict(policy_for(call, declared)) is FailureVerdict.FINE
     assert policy_for(CallKind("source.s", "line"), DEAD_LETTER) is DEAD_LETTER
+
+
+def test_counters_of_a_chained_node_are_its_own() -> None:
+    own = {chained_counter("some", name): 3 for name in ("unmatched", CHAINED_IN, CHAINED_OUT)}
+    made = {"dead_letters": 1, chained_counter("made", CHAINED_OUT): 9, **own}
+    assert by_node("made", own)["some"] == {"unmatched": 3, CHAINED_IN: 3, CHAINED_OUT: 3}
+    assert of_nodes({"made": made, "some": {"unmatched": 2}, "none": {}}) == {
+        "made": {"dead_letters": 1},
+        "some": {"unmatched": 5},
+        "none": {},
+    }
+
+
+def test_a_shard_counts_few_kinds_of_each_chained_node() -> None:
+    kinds = [f"{KINDS}{number}" for number in range(KINDS_KEPT)]
+    counters = dict.fromkeys([chained_counter("some", kind) for kind in kinds], 1)
+    assert counted(f"{KINDS}new", counters) == f"{KINDS}new"
+    new = chained_counter("some", f"{KINDS}new")
+    assert counted(new, counters) == chained_counter("some", OTHER_KINDS)
+    assert counted(chained_counter("other", f"{KINDS}new"), counters) != OTHER_KINDS
+    assert counted(next(iter(counters)), counters) == next(iter(counters))

@@ -31,3 +31,12 @@ def test_names_look_as_they_always_did_because_they_are_stored() -> None:
     assert names.shard_channel(names.shard_name("counts", 0)) == "counts-0"
     assert names.partition_channel("source.clicks", "a/b.jsonl") == "source.clicks/a/b.jsonl"
     assert names.replay_channel("r") == "replay/r"
+
+
+def test_productions_for_some_consumers_name_the_others_and_the_stream() -> None:
+    whole, some = "clicks", names.without_nodes("clicks", ["some", "source.x"])
+    assert names.left_out(whole) == names.left_out(names.rest_of(whole)) == frozenset()
+    for name in (some, names.rest_of(some)):
+        assert names.left_out(name) == {"some", "source.x"}
+        assert names.whole_of(name) == whole
+    assert [names.is_rest(name) for name in (some, names.rest_of(some))] == [False, True]

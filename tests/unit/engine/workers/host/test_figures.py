@@ -4,7 +4,7 @@ from typing import Any
 
 from millwheel.core.metrics import catalogue as c
 from millwheel.core.metrics.figures import Metric
-from millwheel.core.model.failures import KINDS
+from millwheel.core.model.failures import CHAINED_IN, CHAINED_OUT, KINDS, chained_counter
 from millwheel.core.model.times import IDLE_TIME, SECOND
 from millwheel.engine.workers.host.figures import figures_of
 from tests.unit.engine.workers.loop.stand import live
@@ -45,6 +45,22 @@ def test_a_shard_that_reads_no_source_counts_what_it_took() -> None:
         == found[c.CREDIT_USED, PLACE]
         == 0
     )
+
+
+def test_a_chained_node_has_the_metrics_that_it_has_apart() -> None:
+    _, served = live()
+    served.done.records, served.shard.meta.next_seq = 9, 5
+    served.shard.meta.counters = {
+        chained_counter("work", CHAINED_OUT): 8,
+        **{chained_counter("some", name): 7 for name in (CHAINED_IN, "unmatched", f"{KINDS}odd")},
+        chained_counter("some", CHAINED_OUT): 4,
+    }
+    found = valued(served)
+    some = ("some", "work-0")
+    assert (found[c.RECORDS_IN, PLACE], found[c.RECORDS_OUT, PLACE]) == (9, 8)
+    assert (found[c.RECORDS_IN, some], found[c.RECORDS_OUT, some]) == (7, 4)
+    assert found[c.USER_COUNTER, (*some, "unmatched")] == 7
+    assert found[c.DEAD_LETTERS, (*some, "odd")] == 7
 
 
 def test_a_watermark_that_is_no_time_has_no_lag() -> None:

@@ -1,0 +1,107 @@
+"""Chains: computations without state that run in the shards of the one whose results they take, in
+its commits. Their own shards get only what is sent to them alone, such as retried dead letters."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping
+from dataclasses import dataclass, field
+
+from millwheel.core.pipeline.graph import Graph, Node, runs_user_code
+from millwheel.core.pipeline.spec import (
+    DEAD_LETTERS,
+    ComputationSpec,
+    InputSpec,
+    KeyKind,
+    PipelineSpec,
+    Productions,
+)
+from millwheel.core.pipeline.work import BranchesSpec, StepsSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Chains:
+    """``before``: of each chained node, the one that it stands behind. ``why_not``: of each other
+    node without state behind such a one, why it is not chained, as a phrase."""
+
+    before: Mapping[str, str] = field(default_factory=dict)
+    why_not: Mapping[str, str] = field(default_factory=dict)
+
+    def head(self, node: str) -> str:
+        """The node in whose shards a node runs: the first of its chain, or itself."""
+        while node in self.before:
+            node = self.before[node]
+        return node
+
+
+def chains_of(graph: Graph, spec: PipelineSpec, labelled: Container[str]) -> Chains:
+    """The chains of a pipeline. ``labelled`` are the computations that have to do with labels."""
+    before: dict[str, str] = {}
+    why_not: dict[str, str] = {}
+    for name, node in graph.nodes.items():
+        makers = {each.stream: _makers(each, graph) for each in node.inputs}
+        first = next((maker for found in makers.values() for maker in found), None)
+        if not _is_stateless(node.computation) or first is None:
+            continue
+        if not any(_is_stateless(each.computation) for found in makers.values() for each in found):
+            continue
+        why = _why_not(node, first, makers, graph, spec, labelled)
+        if why:
+            why_not[name] = why
+        else:
+            before[name] = first.name
+    return Chains(before, why_not)
+
+
+def _is_stateless(computation: ComputationSpec | None) -> bool:
+    return computation is not None and isinstance(computation.work, StepsSpec | BranchesSpec)
+
+
+def _makers(node_input: InputSpec, graph: Graph) -> list[Node]:
+    if node_input.stream == DEAD_LETTERS:
+        return []
+    return [node for node in graph.nodes.values() if node_input.stream in node.outputs]
+
+
+def _why_not(
+    node: Node,
+    maker: Node,
+    makers: Mapping[str, list[Node]],
+    graph: Graph,
+    spec: PipelineSpec,
+    labelled: Container[str],
+) -> str:
+    """Why a node does not run in the shards of its maker; "" if it does."""
+    if len(node.inputs) > 1:
+        return f"it takes {len(node.inputs)} streams"
+    (node_input,), (found,) = node.inputs, makers.values()
+    if len(found) > 1:
+        return f"{' and '.join(each.name for each in found)} fill {node_input.stream}"
+    if node_input.key.kind is not KeyKind.RECORD:
+        return "it has a key of its own"
+    if spec.tracing is not None:
+        return "records are traced"
+    first, second = maker.computation, node.computation
+    assert first is not None
+    assert second is not None
+    return _why_apart(first, second) or (
+        "timers behind it go by the place of each record"
+        if first.name in labelled or second.name in labelled
+        else "its records come back to it"
+        if graph.circle(first.name) or graph.circle(second.name)
+        else ""
+    )
+
+
+def _why_apart(first: ComputationSpec, second: ComputationSpec) -> str:
+    """Which of their settings keeps two computations apart; "" for none."""
+    if Productions.WEAK in (first.productions, second.productions):
+        return "weak productions have ids"
+    if first.ordered or second.ordered:
+        return "records wait for their order"
+    if first.delivery is not second.delivery:
+        return "it has a guarantee of its own"
+    if second.shards not in (None, first.shards):
+        return "it has shards of its own"
+    if runs_user_code(second):
+        return "code of your own takes each record"
+    return ""

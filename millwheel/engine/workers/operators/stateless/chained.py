@@ -1,0 +1,213 @@
+"""Runs a chain: what a computation without state makes is taken at once by those that stand behind
+it, in the same bundle and commit. Each keeps its own calls, dead letters and counters.
+
+A call that does not return accuses the record with which the chain began: then each record goes
+through the chain alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from operator import attrgetter
+
+from millwheel.adapters.ports import StoreView
+from millwheel.core.columns.batch import AnyBatch
+from millwheel.core.model.failures import CHAINED_IN, CHAINED_OUT, CallKind, chained_counter
+from millwheel.core.model.names import NO_CHANNEL, whole_of, without_nodes
+from millwheel.core.model.records import Batch
+from millwheel.core.model.times import MAX_TIME
+from millwheel.core.pipeline.graph import Graph, Node
+from millwheel.core.pipeline.spec import ComputationSpec
+from millwheel.engine.queries.model import Finding, Query
+from millwheel.engine.workers.bundle.bundle import RECORD, Bundle, records_of
+from millwheel.engine.workers.bundle.hangs import (
+    TOGETHER_MARK,
+    Avoided,
+    Doing,
+    Watched,
+    record_mark,
+)
+from millwheel.engine.workers.bundle.operator import Operator
+from millwheel.engine.workers.delivery.inbox import UNANSWERED, Arrival
+from millwheel.engine.workers.operators.callbacks import CallbackOperator
+
+
+@dataclass(frozen=True, slots=True)
+class ChainLink:
+    """A computation ``node`` that takes ``stream`` in the shards of another one, and those behind
+    it. ``others``: some consumers of the stream have shards of their own."""
+
+    node: str
+    stream: str
+    operator: CallbackOperator
+    others: bool
+    behind: Sequence[ChainLink] = ()
+
+
+class ChainOperator(Operator):
+    """The operator of a computation ``node`` with others behind it."""
+
+    emits_at_floor = CallbackOperator.emits_at_floor
+
+    def __init__(self, node: str, head: CallbackOperator, behind: Sequence[ChainLink]) -> None:
+        self._node = node
+        self._head = head
+        self._behind = behind
+        self._links = list(_all(behind))
+        self._avoided = Avoided()
+        self._alone: Doing | None = None
+        """The record that goes through the chain alone."""
+
+    def run(self, bundle: Bundle) -> None:
+        if self._avoided.apart or self._avoided.hangs or self._avoided.lone:
+            self._run_alone(bundle)
+        else:
+            self._run(bundle)
+
+    def _run_alone(self, bundle: Bundle) -> None:
+        for arrival in bundle.arrivals:
+            batch = arrival.batch.rows()
+            for index in range(len(batch)):
+                mark = record_mark(batch, arrival.channel, index)
+                self._alone = Doing("record", batch.keys[index], mark)
+                self._run(replace(bundle, arrivals=[replace(arrival, batch=batch.pick([index]))]))
+        self._alone = None
+
+    def _run(self, bundle: Bundle) -> None:
+        before = bundle.outputs.count
+        self._head.run(bundle)
+        bundle.count(chained_counter(self._node, CHAINED_OUT), bundle.outputs.count - before)
+        _pass_on(self._behind, bundle, bundle)
+
+    def durable(self, number: int, now_us: int) -> None:
+        self._head.durable(number, now_us)
+
+    def answer(self, query: Query, state: StoreView, watermark_us: int) -> Finding:
+        return self._head.answer(query, state, watermark_us)
+
+    # --- watching ---------------------------------------------------------------------------------
+
+    def watched(self) -> Watched:
+        return self
+
+    def avoid(self, avoided: Avoided) -> None:
+        """See :class:`millwheel.engine.workers.bundle.hangs.Watched`, as for the next three."""
+        self._avoided = avoided
+        self._head.avoid(avoided)
+
+    def busy(self) -> bool:
+        return self._head.busy() or any(each.operator.busy() for each in self._links)
+
+    def progress(self) -> tuple[int, int]:
+        counts = [self._head.progress(), *(each.operator.progress() for each in self._links)]
+        return sum(first for first, _ in counts), sum(second for _, second in counts)
+
+    def doing(self) -> Doing | None:
+        own = self._head.doing()
+        if own is not None:
+            return own
+        found = [doing for each in self._links if (doing := each.operator.doing()) is not None]
+        if not found:
+            return None
+        return self._alone or Doing("batch", found[0].key, TOGETHER_MARK)
+
+
+def chain_of(node: Node, graph: Graph, make: Callable[[ComputationSpec], Operator]) -> Operator:
+    """The operator of a computation, with those that are chained behind it."""
+    assert node.computation is not None
+    operator = make(node.computation)
+    links = _links(node.name, graph, make)
+    if not links:
+        return operator
+    assert isinstance(operator, CallbackOperator)
+    return ChainOperator(node.name, operator, links)
+
+
+def _links(name: str, graph: Graph, make: Callable[[ComputationSpec], Operator]) -> list[ChainLink]:
+    """The computations directly behind a node, by their streams."""
+    links = []
+    behind = {each for each, before in graph.chained.items() if before == name}
+    for each in sorted(behind, key=lambda each: (graph.nodes[each].inputs[0].stream, each)):
+        spec = graph.nodes[each].computation
+        assert spec is not None
+        operator, stream = make(spec), spec.inputs[0].stream
+        assert isinstance(operator, CallbackOperator)
+        others = not behind.issuperset(graph.consumers[stream])
+        links.append(ChainLink(each, stream, operator, others, _links(each, graph, make)))
+    return links
+
+
+def _all(links: Sequence[ChainLink]) -> Iterator[ChainLink]:
+    for link in links:
+        yield link
+        yield from _all(link.behind)
+
+
+def _pass_on(links: Sequence[ChainLink], made: Bundle, bundle: Bundle) -> None:
+    """Run computations, and those behind them, on what ``made`` has for them, as a part of
+    ``bundle``."""
+    for stream, takers in groupby(links, attrgetter("stream")):
+        together = list(takers)
+        batches = _taken(stream, together, made)
+        for link in together if batches else ():
+            _run_link(link, batches, bundle)
+
+
+def _run_link(link: ChainLink, batches: Sequence[AnyBatch], bundle: Bundle) -> None:
+    part = Bundle(
+        bundle.number,
+        bundle.now_us,
+        bundle.watermark,
+        [Arrival(NO_CHANNEL, 0, 0, batch, UNANSWERED, MAX_TIME) for batch in batches],
+        bundle.overlay,
+        bundle.timers,
+        floor=bundle.floor,
+    )
+    count = sum(map(len, batches))
+    link.operator.run(part)
+    part.take_counts()
+    part.count(CHAINED_IN, count)
+    part.count(CHAINED_OUT, part.outputs.count)
+    bundle.try_(records_of(link.stream), count)
+    _pass_on(link.behind, part, bundle)
+    _add(link, part, bundle)
+
+
+def _taken(stream: str, links: Sequence[ChainLink], made: Bundle) -> list[AnyBatch]:
+    """The productions for a stream. They leave the shard only if others consume them, too, and for
+    those alone."""
+    outputs = made.outputs
+    for_others = without_nodes(stream, [link.node for link in links]) if links[0].others else ""
+    born_us = min([a.batch.born_us for a in made.arrivals if a.batch.born_us], default=0)
+    batches: list[AnyBatch] = [batch for batch in outputs.columns if batch.stream == stream]
+    outputs.columns = [
+        batch.named(for_others) if batch.stream == stream else batch
+        for batch in outputs.columns
+        if batch.stream != stream or for_others
+    ]
+    produced = outputs.streams.pop(stream, None)
+    if produced is not None and produced.raws:
+        times, keys, raws = list(produced.timestamps), list(produced.keys), list(produced.raws)
+        batches.append(Batch(stream, [], times, keys, raws, None, born_us))
+        if for_others:
+            outputs.streams[for_others] = produced
+    if not for_others:
+        outputs.count -= sum(map(len, batches))
+    return batches
+
+
+def _add(link: ChainLink, part: Bundle, bundle: Bundle) -> None:
+    """Make what a computation has done a part of the bundle."""
+    bundle.outputs.add(part.outputs)
+    for stream in (*part.outputs.streams, *(batch.stream for batch in part.outputs.columns)):
+        bundle.makers[whole_of(stream)] = link.node
+    for name, count in part.counters.items():
+        bundle.count(chained_counter(link.node, name), count)
+    for call, count in part.failures.items():
+        what = records_of(link.stream) if call.what == RECORD else call.what
+        kind = CallKind(call.judged, what)
+        bundle.failures[kind] = bundle.failures.get(kind, 0) + count
+    for kind_name, first in part.firsts.items():
+        bundle.firsts.setdefault(kind_name, first)

@@ -1,0 +1,101 @@
+"""Which computations are chained, and why others are not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from millwheel.core.order.chains import Chains, chains_of
+from millwheel.core.pipeline.graph import build_graph
+from millwheel.language.spec import load_pipeline
+
+HEAD = """
+pipeline: p
+streams:
+  raw: {source: {files: {path: in, format: jsonl}}, timestamp: at}
+  other: {source: {files: {path: in, format: jsonl}}, timestamp: at}
+"""
+FIRST = "  a: {input: {raw: {key: k}}, map: {k: k, n: n}, output: mid}\n"
+SECOND = "  b: {input: mid, filter: n > 1, output: out}\n"
+
+
+def chains(tmp_path: Path, computations: str, more: str = "", labelled: str = "") -> Chains:
+    path = tmp_path / "pipeline.yaml"
+    sink = "" if "sinks:" in more else "sinks: {out: {stdout: {}}}\n"
+    path.write_text(f"{HEAD}computations:\n{computations}{sink}{more}")
+    (tmp_path / "mine.py").write_text("def odd(value):\n    return value['n'] % 2\n")
+    spec = load_pipeline(str(path))
+    return chains_of(build_graph(spec), spec, labelled.split())
+
+
+def test_steps_and_branches_run_in_the_shards_of_the_first(tmp_path: Path) -> None:
+    ways = "  w: {input: out, branch: {low: n < 5, high: otherwise}}\n"
+    last = "  l: {input: low, map: {n: n + 1}, output: end}\n"
+    counts = (
+        "  c: {input: {high: {key: n}}, window: {tumbling: 1m}, aggregate: {m: count},"
+        " output: counts}\n"
+        "  d: {input: counts, filter: m > 1, output: e}\n"
+    )
+    sinks = "sinks: {end: {stdout: {}}, e: {stdout: {}}}\n"
+    found = chains(tmp_path, FIRST + SECOND + ways + last + counts, sinks)
+    assert found.before == {"b": "a", "w": "b", "l": "w"}
+    assert found.why_not == {}
+    assert [found.head(name) for name in "abwlcd"] == ["a", "a", "a", "a", "c", "d"]
+
+
+APART = {
+    "it takes 2 streams": (
+        FIRST + "  b: {input: {mid: {}, other: {key: k}}, filter: n > 1, output: out}\n"
+    ),
+    "a and x fill mid": (
+        FIRST + "  x: {input: {other: {key: k}}, map: {k: k, n: n}, output: mid}\n" + SECOND
+    ),
+    "it has a key of its own": FIRST + SECOND.replace("mid", "{mid: {key: n}}"),
+    "weak productions have ids": FIRST.replace("output", "productions: weak, output") + SECOND,
+    "records wait for their order": FIRST.replace("output", "order_by: timestamp, output") + SECOND,
+    "it has a guarantee of its own": (
+        FIRST + SECOND.replace("output", "delivery: at_least_once, output")
+    ),
+    "it has shards of its own": FIRST + SECOND.replace("output", "shards: 3, output"),
+    "code of your own takes each record": FIRST + SECOND.replace("n > 1", "mine:odd"),
+}
+
+
+@pytest.mark.parametrize("why", APART)
+def test_others_have_shards_of_their_own(tmp_path: Path, why: str) -> None:
+    found = chains(tmp_path, APART[why])
+    assert found.before == {}
+    assert found.why_not == {"b": why}
+
+
+def test_records_that_are_traced_or_labelled_are_not_chained(tmp_path: Path) -> None:
+    assert chains(tmp_path, FIRST + SECOND).before == {"b": "a"}
+    labels = chains(tmp_path, FIRST + SECOND, labelled="b")
+    assert labels.why_not == {"b": "timers behind it go by the place of each record"}
+    traced = chains(tmp_path, FIRST + SECOND, "tracing: {sample: 0.01}\n")
+    assert traced.why_not == {"b": "records are traced"}
+
+
+WAITING = """
+from millwheel.api import Computation
+
+class Waiting(Computation):
+    def process_record(self, ctx, record):
+        ctx.set_timer("again", ctx.timestamp + 1)
+
+    def process_timer(self, ctx, timer):
+        ctx.produce("mid", {"k": 1, "n": 2})
+"""
+
+
+def test_a_circle_is_no_chain(tmp_path: Path) -> None:
+    (tmp_path / "waiting.py").write_text(WAITING)
+    found = chains(
+        tmp_path,
+        "  w: {input: {raw: {key: k}, back: {}}, callback: waiting:Waiting, output: mid}\n"
+        "  a: {input: mid, filter: n > 1, output: between}\n"
+        "  b: {input: between, branch: {back: n > 3, out: otherwise}}\n",
+    )
+    assert found.before == {}
+    assert found.why_not == {"b": "its records come back to it"}
