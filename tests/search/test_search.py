@@ -42,6 +42,8 @@ SELDOM = (
     "fired_windows",
     "large_numbers columns",
     "passed_on columns",
+    "chained",
+    "chained columns",
 )
 """What few seeds draw by themselves."""
 

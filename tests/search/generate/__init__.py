@@ -10,6 +10,8 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable
 
+from millwheel.core.order.chains import chains_of
+from millwheel.core.pipeline.graph import build_graph
 from tests.search.document import emit
 from tests.search.facts import Free
 from tests.search.generate import pushes
@@ -28,7 +30,7 @@ from tests.search.generate.sources import (
     leave_fields_undeclared,
     with_large_numbers,
 )
-from tests.search.script import Case
+from tests.search.script import Case, load_tree
 
 __all__ = ["Unlucky", "case"]
 
@@ -53,6 +55,12 @@ def case(
         if wanted <= found.features and not unwanted & found.features:
             return found
     raise Unlucky(f"no case of seed {seed} has {', '.join(sorted(wanted))}")
+
+
+def _chains(draft: Draft) -> bool:
+    """Whether some computations run in the shards of others."""
+    spec = load_tree(draft.tree)
+    return bool(chains_of(build_graph(spec), spec, ()).before)
 
 
 def _draw(seed: int, number: int, wanted: frozenset[str], racing: bool) -> Case:
@@ -97,6 +105,8 @@ def _draw(seed: int, number: int, wanted: frozenset[str], racing: bool) -> Case:
     named = name_keys(draft, seed)
     draw_sinks(draft)
     refused = not racing and spoil(draft, "refused")
+    if "chained" in wanted and not refused and _chains(draft):
+        draft.features.add("chained")
     script = with_late_arrivals(draft, seed, pushes.draw(draft, now), now)
     script = change_types(draft, seed, own_orders(draft, seed, script))
     script = with_large_numbers(draft, seed, script)

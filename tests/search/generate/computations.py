@@ -108,7 +108,7 @@ _MAKERS: tuple[tuple[frozenset[str], Any], ...] = (
     (frozenset({"top", "places", "top_of_changes", "keep"}), ranked),
     (frozenset({"over", "rows_before", "range_of_time"}), looking_back),
     (frozenset({"branch"}), branched),
-    (frozenset({"steps", "steps_in_columns", "passed_on"}), steps),
+    (frozenset({"steps", "steps_in_columns", "passed_on", "chained"}), steps),
     (frozenset({"window_callback"}), spans),
     (frozenset(_OF_WINDOWS.split()), windowed),
 )

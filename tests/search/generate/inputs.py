@@ -69,6 +69,13 @@ def take_input(
     return given, chosen, key if key is not None else chosen[0].key
 
 
+def linked(draft: Draft, given: dict[str, Any], flows: list[Flow], key: Any) -> Any:
+    """The same where chains are wanted, under the key of the producer if that is a computation."""
+    if "chained" not in draft.wanted or len(flows) > 1 or flows[0].name in draft.tree["streams"]:
+        return given, flows, key
+    return {flows[0].name: {}}, flows, flows[0].key
+
+
 def take_pair(draft: Draft, changing: bool = False) -> Any:
     """Two streams with a key that both have. ``changing``: they may take back what they said."""
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from tests.search.generate.draft import Draft, Flow
-from tests.search.generate.inputs import take_input, take_pair
+from tests.search.generate.inputs import linked, take_input, take_pair
 from tests.search.generate.windows import draw_window, of_input
 from tests.search.probes import SECOND, START
 from tests.search.script import Action, Push
@@ -116,6 +116,7 @@ def steps(draft: Draft, name: str) -> Any:
     if found is None:
         return None
     given, flows, key = found
+    given, flows, key = linked(draft, given, flows, key)
     tree: dict[str, Any] = {"input": given}
     fields = frozenset.intersection(*(flow.fields for flow in flows))
     made = {"k": "k", "u": "u + 1", "n": "n * 2"}
@@ -204,7 +205,7 @@ def branched(draft: Draft, name: str) -> Any:
     found = take_input(draft, lambda flow: not flow.typed and "n" in flow.fields, 2)
     if found is None:
         return None
-    given, flows, key = found
+    given, flows, key = linked(draft, *found)
     tree: dict[str, Any] = {
         "input": given,
         "branch": {f"{name}_few": "n < 4", f"{name}_many": "n > 2"},

@@ -1,0 +1,48 @@
+"""Deliberate mistakes about chains of computations without state."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from millwheel.engine.workers.bundle.bundle import Bundle
+from millwheel.engine.workers.delivery import routing
+from millwheel.engine.workers.delivery.combining import whole
+from millwheel.engine.workers.operators.stateless import chained
+from millwheel.engine.workers.operators.stateless.chained import ChainLink
+from millwheel.engine.workers.shard import opening, shard
+from tests.search.mistakes import Context, mistake, replaced
+
+
+@mistake(within=4, features="chained", variants="reference")
+def a_chain_leaves_its_records_to_its_own_shards_too() -> Context:
+    """What a computation has taken where it was made is sent to its shards as well, so that it
+    counts twice."""
+    return replaced(routing, "left_out", lambda stream: frozenset())
+
+
+@mistake(within=4, features="chained", variants="crash crashes crash-bundles restart")
+def productions_in_flight_come_to_those_that_had_them() -> Context:
+    """A new owner sends productions that it finds to all consumers of their stream."""
+    right = opening.read_productions
+
+    def wrong(pending: Any, fanout: Any) -> Any:
+        known = [
+            (number, channel, [whole(batch) for batch in stored], instances)
+            for number, channel, stored, instances in pending
+        ]
+        return right(known, fanout)
+
+    return replaced(shard, "read_productions", wrong)
+
+
+@mistake(within=4, features="chained", variants="reference")
+def what_a_chain_takes_is_kept_from_others() -> Context:
+    """A stream does not leave the shards in which a computation has taken it."""
+    right = chained._taken
+
+    def wrong(stream: str, links: Sequence[ChainLink], made: Bundle) -> Any:
+        return right(stream, [replace(links[0], others=False)], made)
+
+    return replaced(chained, "_taken", wrong)
