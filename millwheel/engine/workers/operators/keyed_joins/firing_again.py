@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from millwheel.api import Computation
+from millwheel.core.formats.store_layout import pack
 from millwheel.core.model.records import Record
 from millwheel.core.pipeline.joins import WindowSide
 from millwheel.core.pipeline.production_ids import Cause
@@ -72,12 +73,14 @@ def news(before: int | Sequence[Any], now: Sequence[Any]) -> list[bool]:
     where that is the order of arrival, the number of those before is enough."""
     if isinstance(before, int):
         return [number >= before for number in range(len(now))]
+    # As bytes: a NaN does not equal itself, and 1 equals 1.0.
+    stood = list(map(pack, before))
     found, is_new = 0, []
-    for record in now:
-        known = found < len(before) and record == before[found]
+    for record in map(pack, now):
+        known = found < len(stood) and record == stood[found]
         is_new.append(not known)
         found += known
-    invariant(found == len(before), "a window that fires again has lost records")
+    invariant(found == len(stood), "a window that fires again has lost records")
     return is_new
 
 

@@ -168,3 +168,9 @@ def test_records_that_a_window_had_are_known_by_their_order_or_their_number() ->
     assert news([now[0]], now) == [False, True, True], "one of equal ones was there"
     with pytest.raises(InvariantError, match="lost records"):
         news([now[1], now[1]], now)
+
+
+def test_records_from_before_are_known_by_their_bytes() -> None:
+    assert news([[1, "s", {"x": float("nan")}]], [[1, "s", {"x": float("nan")}]]) == [False]
+    assert news([[1, "s", {"x": 1}]], [[1, "s", {"x": 1.0}], [1, "s", {"x": 1}]]) == [True, False]
+    assert news([[1, "s", {"x": 1}]], [[1, "s", {"x": True}], [1, "s", {"x": 1}]]) == [True, False]
