@@ -19,6 +19,7 @@ OF_TYPE = {
     "float": ("1.5", "2.5", "3.5"),
     "str": ('"a"', '"b"', '"c"'),
     "bool": ("true", "false", "true"),
+    "decimal(12, 2)": ("1.50", "2", '"3.25"'),
 }
 """Usual values of each declared type, as JSON."""
 
@@ -59,7 +60,7 @@ def declared(**fields: str) -> str:
     """Declared fields of a stream."""
     return (
         "fields: {k: str, t: int,"
-        f" {', '.join(f'{name}: {kind}' for name, kind in fields.items())}}}"
+        f" {', '.join(f'{name}: {json.dumps(kind)}' for name, kind in fields.items())}}}"
     )
 
 
@@ -77,6 +78,7 @@ def source_fields() -> Iterator[Place]:
         "float": "{sum: v}",
         "str": "{count_distinct: v}",
         "bool": "{count: {where: v}}",
+        "decimal(12, 2)": "{sum: v}",
     }
     for kind, use in uses.items():
         yield in_columns(f"jsonl field of {kind}", "field", windowed(use), kind)
@@ -102,6 +104,8 @@ def source_fields() -> Iterator[Place]:
         "field of a class", "field", windowed("{sum: v}"), "schema: 'tests.poison.schemas:Event'"
     )
     yield Place("field that nobody reads", "field", windowed("count"), usual=OF_TYPE["str"])
+    beside = "fields: {k: str, t: int, n: 'decimal(9, 2)'}"
+    yield Place("field beside a decimal", "field", windowed("{sum: n}"), beside)
     yield Place(
         "field a0",
         "field",
