@@ -3,6 +3,9 @@ not."""
 
 from __future__ import annotations
 
+from collections import Counter
+from decimal import Decimal
+
 import pytest
 
 from millwheel.core.instants.texts import iso_text
@@ -99,3 +102,72 @@ def test_what_is_made_of_fields_that_are_times_is_the_same_in_columns_and_in_row
     }
     assert len(found.streams["both"]) > 200
     assert not found.letters
+
+
+_DECIMALS = """
+pipeline: p
+streams:
+  one:
+    source: {injection: {}}
+    timestamp: at
+    fields: {k: str, at: int, price: "decimal(9, 2)", rate: "decimal(8, 5)", n: int}
+    watermark: {max_delay: 1h, idle_after: never, max_future: never}
+computations:
+  made:
+    input: one
+    filter: price >= 0.01 and rate != 1
+    map: {k: k, more: price + 1.5, less: n - rate, paid: price * rate, part: price / 3,
+          whole: price // 0.3, rest: price % 0.07, most: "max(price, rate)", plain: float(rate)}
+    output: made
+  sums:
+    input: {one: {key: k}}
+    window: global
+    aggregate: {n: count, total: {sum: price}, paid: {sum: price * rate}, least: {min: rate},
+      cheap: {count: {where: price < 12.345}}}
+    then: {mean: total / n}
+    output: sums
+  kinds: {input: {one: {key: price}}, window: global, aggregate: {n: count}, output: kinds}
+sinks: {made: {stdout: {}}, sums: {stdout: {}}, kinds: {stdout: {}}}
+"""
+
+
+def test_decimals_are_exact_in_columns_and_in_rows() -> None:
+    records = []
+    for index in range(1, 240):
+        price = Decimal(index * index * 37 % 400_000 - 5_000).scaleb(-2)
+        rate = Decimal(index * 7_919 % 300_000).scaleb(-5)
+        records.append(
+            {"k": "ab"[index % 2], "at": START, "price": str(price), "rate": str(rate), "n": index}
+        )
+    script = (Push("one", tuple(records), "pushed"), Finish())
+    case = Case(1, _DECIMALS, script, False, START + 10**12, frozenset())
+    assert not difference(case, (WAYS[0], WAYS[3]))
+    found = run(case, ROWS, case.spec())
+    assert not found.letters
+    exact = [(each["k"], Decimal(str(each["price"])), Decimal(str(each["rate"])), each["n"])
+             for each in records]  # fmt: skip
+    assert [row.value for row in found.streams["made"]] == [
+        {
+            "k": k,
+            "more": price + Decimal("1.5"),
+            "less": n - rate,
+            "paid": price * rate,
+            "part": float(price * 100) / 300,
+            "whole": int(price * 10 // 3),
+            "rest": price % Decimal("0.07"),
+            "most": max(price, rate),
+            "plain": float(rate),
+        }
+        for k, price, rate, n in exact
+        if price >= Decimal("0.01") and rate != 1
+    ]
+    for row in found.streams["sums"]:
+        own = [(price, rate) for k, price, rate, _ in exact if k == row.value["k"]]
+        total = sum(price for price, _ in own)
+        assert row.value["total"] == total
+        assert row.value["paid"] == sum(price * rate for price, rate in own)
+        assert row.value["least"] == min(rate for _, rate in own)
+        assert row.value["cheap"] == sum(price < Decimal("12.345") for price, _ in own)
+        assert row.value["mean"] == int(total * 100) / (100 * len(own))
+    prices = Counter(price for _, price, _, _ in exact)
+    assert {row.value["price"]: row.value["n"] for row in found.streams["kinds"]} == prices
