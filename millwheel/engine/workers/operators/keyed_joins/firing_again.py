@@ -12,58 +12,44 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from millwheel.api import Computation
 from millwheel.core.formats.store_layout import pack
 from millwheel.core.model.records import Record
 from millwheel.core.pipeline.joins import WindowSide
 from millwheel.core.pipeline.production_ids import Cause
-from millwheel.core.pipeline.spec import ComputationSpec, PipelineSpec
 from millwheel.core.windows.panes import Pane
 from millwheel.engine.workers.bundle.bundle import Bundle
-from millwheel.engine.workers.operators.callbacks import Decode
 from millwheel.engine.workers.operators.joined import Joined
 from millwheel.engine.workers.operators.window_callback import WindowCallbackOperator
-from millwheel.engine.workers.state.overlay import Overlay
 from millwheel.errors import invariant
 
 
 class FiringAgainOperator(WindowCallbackOperator):
     """See the head of this file."""
 
-    def __init__(
-        self,
-        spec: ComputationSpec,
-        pipeline: PipelineSpec,
-        instance: Computation,
-        overlay: Overlay,
-        decode: Decode,
-        cache_entries: int,
-    ) -> None:
-        super().__init__(spec, pipeline, instance, overlay, decode, cache_entries)
-        invariant(isinstance(instance, Joined), f"{spec.name} is no join")
-        assert isinstance(instance, Joined)
-        self._join = instance
-        self._standing: list[Pane] = []
+    _standing: Sequence[Pane] = ()
+    """What the windows emitted that the next pane replaces."""
 
     def _emit(self, pane: Pane, cause: Cause, bundle: Bundle) -> None:
         if pane.retraction:
-            self._standing.append(pane)  # those of a window come right before what replaces them
+            # those of a window come right before what replaces them
+            self._standing = (*self._standing, pane)
             return
         try:
             super()._emit(pane, cause, bundle)
         finally:
-            self._standing = []
+            self._standing = ()
 
     def _process(self, pane: Pane, records: list[Record], cause: Cause) -> None:
-        before = self._standing
+        before, join = self._standing, self._instance
+        assert isinstance(join, Joined)
         if len(before) == 1 and before[0].window == pane.window:
             is_new = news(before[0].result, pane.result)
             sides = [_side(stream, records, is_new) for stream in self._streams]
-            self._join.change(self._context, pane.key, pane.window, *sides)
+            join.change(self._context, pane.key, pane.window, *sides)
             return
         for each in before:
             self._context.point(each.key, each.timestamp, cause)
-            self._join.take_back(self._context, each.key, each.window, self._records(each))
+            join.take_back(self._context, each.key, each.window, self._records(each))
         self._context.point(pane.key, pane.timestamp, cause)
         super()._process(pane, records, cause)
 
