@@ -91,6 +91,10 @@ class AfterAny(_Combination):
         _check("AfterAny", parts, 1)
         object.__setattr__(self, "parts", parts)
 
+    @property
+    def ends_on_time(self) -> bool:
+        return any(part.ends_on_time for part in self.parts)
+
     def ready(self, state: State, moment: Moment) -> bool:
         return any(self._ready(state, moment))
 
@@ -120,6 +124,10 @@ class AfterAll(_Combination):
     def __init__(self, *parts: Trigger) -> None:
         _check("AfterAll", parts, 1)
         object.__setattr__(self, "parts", parts)
+
+    @property
+    def ends_on_time(self) -> bool:
+        return all(part.ends_on_time for part in self.parts)
 
     def ready(self, state: State, moment: Moment) -> bool:
         return all(
@@ -189,6 +197,10 @@ class OrFinally(_Combination):
     def __init__(self, main: Trigger, until: Trigger) -> None:
         _check("OrFinally", (main, until), 2)
         object.__setattr__(self, "parts", (main, until))
+
+    @property
+    def ends_on_time(self) -> bool:
+        return any(part.ends_on_time for part in self.parts)
 
     def ready(self, state: State, moment: Moment) -> bool:
         return any(self._ready(state, moment))
@@ -263,6 +275,10 @@ class Once(_Around):
     @property
     def fires_once(self) -> bool:
         return True
+
+    @property
+    def ends_on_time(self) -> bool:
+        return self.trigger.ends_on_time
 
     def __post_init__(self) -> None:
         _check("Once", (self.trigger,), 1)

@@ -90,6 +90,11 @@ class Trigger:
         """True when the trigger has surely finished once it has fired."""
         return False
 
+    @property
+    def ends_on_time(self) -> bool:
+        """True when the trigger has surely finished once it has fired behind the window's end."""
+        return False
+
     def shares(self) -> tuple[float, ...]:
         """The percentile watermarks that ``ready`` looks at."""
         return ()
@@ -242,6 +247,10 @@ class AfterPercentileWatermark(Trigger):
             )
         object.__setattr__(self, "share", float(share))
 
+    @property
+    def ends_on_time(self) -> bool:
+        return True
+
     def ready(self, state: State, moment: Moment) -> bool:
         return (
             moment.complete
@@ -279,6 +288,10 @@ class AfterWatermark(Trigger):
     @property
     def fires_once(self) -> bool:
         return self.early is None and self.late is None
+
+    @property
+    def ends_on_time(self) -> bool:
+        return self.late is None
 
     def start(self) -> State:
         return [False, self.early.start() if self.early else 0]

@@ -24,7 +24,7 @@ from millwheel.language.spec.checks.change_logs import check_change_logs, check_
 from millwheel.language.spec.checks.code import CodeChecks
 from millwheel.language.spec.checks.field_names import check_field_names
 from millwheel.language.spec.checks.field_types import check_field_types
-from millwheel.language.spec.checks.firing_again import check_firing_again
+from millwheel.language.spec.checks.firing_again import check_firing_again, check_lateness
 from millwheel.language.spec.checks.plain_secrets import check_plain_secrets
 from millwheel.language.spec.checks.queries import check_queries
 from millwheel.language.spec.checks.time_types import check_time_types
@@ -325,8 +325,8 @@ def _check(reader: NodeReader, top: YamlNode, parts: _Parts, check_code: bool) -
     for sink in spec.sinks:
         checks.sink(sink, parts.sinks[sink.stream])
     check_field_names(reader, spec, top, checks.classes)
-    check_firing_again(
-        reader, spec, top, checks.replacing, lambda name: load_object(name, spec.folder)
-    )
+    load = partial(load_object, folder=spec.folder)
+    check_firing_again(reader, spec, top, checks.replacing, load)
+    check_lateness(reader, spec, top, load)
     check_kept_versions(reader, spec, top, checks.replacing)
     check_cycles(reader, spec, top, checks.has_timer)

@@ -1,5 +1,5 @@
 """Windows that can fire more than once, where only their newest row is seen: the mode must be
-written.
+written. And windows that cannot, although late records are allowed.
 
 By default each pane contains the records since the last firing. That is right where panes are added
 up. Where a row replaces the one before it, as in a table by key or in an answer, a part would
@@ -54,6 +54,25 @@ def check_firing_again(
                 " firing has only the records since the last one; write accumulation: accumulating"
                 " (all records so far), or accumulation: discarding if the newest part alone is"
                 " wanted",
+            )
+
+
+def check_lateness(reader: NodeReader, spec: PipelineSpec, top: YamlNode, load: Load) -> None:
+    """Warns of windows that are closed behind their end, so that lateness has no effect there."""
+    for computation in spec.computations:
+        node = find(top, "computations", computation.name, "allowed_lateness")
+        if not computation.firing.allowed_lateness_us:
+            continue
+        if reader.problems.concerns(f"computations.{computation.name}"):
+            continue
+        if windowing_from_spec(computation, load).trigger.ends_on_time:
+            reader.problems.warn(
+                node.line,
+                node.path,
+                "each window closes as it fires at its end, because its trigger has finished by"
+                " then, so records that come later are late all the same; write late:"
+                " {after_count: 1} in after_watermark, so that it fires for them, too, or leave out"
+                " allowed_lateness",
             )
 
 

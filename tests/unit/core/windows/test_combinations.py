@@ -53,3 +53,22 @@ def test_what_a_trigger_needs_shows_through_combinations() -> None:
     assert nested.on_time
     assert nested.shares() == (0.5,)
     assert not Repeat(AfterCount(3)).on_time
+
+
+def test_a_trigger_that_ends_on_time_has_finished_as_it_fires_behind_the_end() -> None:
+    early = AfterWatermark(early=AfterCount(2))
+    ending = [
+        early,
+        AfterPercentileWatermark(0.9),
+        AfterAny(Repeat(AfterCount(2)), early),
+        AfterAll(early, AfterWatermark()),
+        OrFinally(Repeat(AfterCount(1)), early),
+        Once(early),
+    ]
+    for trigger in ending:
+        state = trigger.add(trigger.start(), 1, 0, BEFORE)
+        assert trigger.ends_on_time and trigger.ready(state, AFTER)
+        assert trigger.fire(state, AFTER) is None
+    late = AfterWatermark(late=AfterCount(1))
+    staying = [late, AfterAny(AfterCount(9), late), AfterAll(late, early), Repeat(early), Never()]
+    assert not any(trigger.ends_on_time for trigger in staying)

@@ -22,7 +22,7 @@ from millwheel import (
     Trigger,
 )
 from millwheel.errors import PipelineError
-from millwheel.language.spec import load_pipeline
+from millwheel.language.spec import check_pipeline, load_pipeline
 
 HEAD = """
 pipeline: p
@@ -130,3 +130,63 @@ def test_a_trigger_that_may_go_on_is_not_said_to_fire_once() -> None:
         trigger.fires_once
         for trigger in [*again, AfterWatermark(early=one), AfterWatermark(late=one)]
     )
+
+
+CLOSES = {
+    "on time": "after_watermark",
+    "early": "{after_watermark: {early: {after_count: 2}}}",
+    "share": "{after_percentile_watermark: 0.9}",
+    "any": "{any: [{repeat: {after_count: 2}}, after_watermark]}",
+    "until": "{or_finally: {main: {every: 1s}, until: after_watermark}}",
+}
+
+
+@pytest.mark.parametrize("trigger", CLOSES)
+def test_lateness_that_a_closed_window_cannot_use_is_warned_of(
+    tmp_path: Path, trigger: str
+) -> None:
+    options = f"trigger: {CLOSES[trigger]},\n    allowed_lateness: 1m"
+    [warning] = lateness_warnings(tmp_path, HEAD % options)
+    assert warning.startswith("p.yaml:7: computations.c.allowed_lateness: each window closes")
+    assert "write late: {after_count: 1} in after_watermark" in warning
+    assert not lateness_warnings(tmp_path, HEAD % f"trigger: {CLOSES[trigger]}")
+
+
+@pytest.mark.parametrize(
+    "trigger",
+    [
+        "default",
+        "{after_watermark: {late: {after_count: 1}}}",
+        "{repeat: after_watermark}",
+        "{all: [after_watermark, {after_count: 3}]}",
+    ],
+)
+def test_lateness_of_a_window_that_stays_open_is_not(tmp_path: Path, trigger: str) -> None:
+    options = f"trigger: {trigger}, allowed_lateness: 1m"
+    assert not lateness_warnings(tmp_path, HEAD % options)
+
+
+def test_a_join_whose_window_closes_is_warned_of_too(tmp_path: Path) -> None:
+    text = """
+pipeline: p
+streams:
+  e: {source: {files: {path: in.jsonl, format: jsonl}}, timestamp: {field: at, unit: us}}
+  f: {source: {files: {path: in.jsonl, format: jsonl}}, timestamp: {field: at, unit: us}}
+computations:
+  c:
+    input: {e: {key: k}, f: {key: k}}
+    window: {tumbling: 1m}
+    join: inner
+    trigger: {after_watermark: {early: {after_count: 1}}}
+    allowed_lateness: 1m
+    output: o
+"""
+    [warning] = lateness_warnings(tmp_path, text)
+    assert warning.startswith("p.yaml:12: ")
+
+
+def lateness_warnings(tmp_path: Path, text: str) -> list[str]:
+    (tmp_path / "p.yaml").write_text(f"{text}\nsinks: {{o: {{stdout: {{}}}}}}\n")
+    _, warnings = check_pipeline(str(tmp_path / "p.yaml"), {}, {})
+    found = [each for each in warnings if "allowed_lateness" in each]
+    return [each.removeprefix(f"{tmp_path}/") for each in found]
