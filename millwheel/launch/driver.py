@@ -26,7 +26,7 @@ from millwheel.connect.sinks import build_sink
 from millwheel.connect.sinks.base import Sink
 from millwheel.control.roots.bucket import BucketRoot
 from millwheel.control.roots.inputs import changed_inputs, forget_ends, keep_ends, keep_inputs
-from millwheel.control.roots.root import ACCESS, Root
+from millwheel.control.roots.root import ACCESS, Root, write_atomically
 from millwheel.control.roots.shipped import with_defaults
 from millwheel.control.roots.shipping import ship
 from millwheel.control.savepoints.afresh import begin_afresh
@@ -45,6 +45,7 @@ from millwheel.core.pipeline.spec import PipelineSpec, SinkSpec
 from millwheel.core.pipeline.work import LookupSpec
 from millwheel.engine.letters.letters import letters_folder, read_letters
 from millwheel.engine.letters.replays import Replays, ask
+from millwheel.engine.workers.operators.broadcast.rows import missing_rows
 from millwheel.errors import BrokenError, SetupError
 from millwheel.language.spec import PipelineFile, load_pipeline, resolve_params
 from millwheel.language.spec.checks.field_flow import exact_fields, fields_of_classes
@@ -315,6 +316,8 @@ class Driver:
         for sentence in changed_inputs(spec, root.path):
             self._say(f"Note: {sentence}; this run continues with the root's original input.")
         keep_inputs(spec, root.path)
+        for path, rows in missing_rows(spec, root.path, language, self._say):
+            write_atomically(path, rows)
         if self._settings.until_caught_up:
             keep_ends(spec, root.path)
         else:

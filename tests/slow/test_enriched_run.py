@@ -5,13 +5,16 @@ from __future__ import annotations
 
 import json
 import random
+import sqlite3
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.slow.runs import Run
+from tests.slow.test_plugin import PLUGIN, installed
 
 pytestmark = pytest.mark.slow
 
@@ -108,3 +111,33 @@ def test_a_table_that_is_too_large_to_be_held_whole_ends_the_run(tmp_path: Path)
     assert run.code not in (0, None), run.said
     assert "the table 'shelves' has more than the 50,000 bytes" in run.said
     assert "leave out broadcast" in run.said
+
+
+def test_rows_that_change_after_the_start_change_no_result(tmp_path: Path) -> None:
+    written(tmp_path / "in")
+    ledger = tmp_path / "shelves.db"
+    table(ledger, [(n + 1, n, n % 7) for n in range(5_000)])
+    (tmp_path / "site").mkdir()
+    text = PIPELINE.replace("BROADCAST", "true")
+    files = '{files: {path: "${input}/shelves*.jsonl", format: jsonl}}, table: shelf}'
+    text = text.replace(files, f'{{ledger: {{path: "{ledger}"}}}}, table: account}}')
+    text = text.replace("shelves: {key: shelf}", "shelves: {key: account}")
+    (tmp_path / "p.yaml").write_text(text)
+    params = {"input": str(tmp_path / "in"), "output": str(tmp_path / "out")}
+    path = (str(installed(tmp_path / "site")), str(PLUGIN / "src"))
+    run = Run(tmp_path / "p.yaml", tmp_path, params, path=path).start().until_committed()
+    table(ledger, [(n + 1, n, 99) for n in range(4_000)])
+    killed = run.kill_at_random((WORKERS,), seed=5, times=2, pause_s=(0.0, 0.5))
+    found = [json.loads(line) for line in rows(run)]
+    assert killed[WORKERS]
+    assert len(found) > ORDERS // 10
+    for row in found:
+        assert row["shelves"]["amount"] == row["item"] % 5_000 % 7
+
+
+def table(path: Path, entries: list[tuple[int, int, int]]) -> None:
+    """A ledger with these entries alone."""
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("drop table if exists entries")
+        connection.execute("create table entries (id integer primary key, account, amount)")
+        connection.executemany("insert into entries values (?, ?, ?)", entries)

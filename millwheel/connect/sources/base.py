@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 ENDS = ".ends.json"
 """Below ``inputs/`` of a root: the suffix of the files with the ends of unbounded sources."""
+ROWS = ".rows"
+"""Likewise, of those with the rows of tables that every worker holds whole."""
 
 
 @dataclass(frozen=True, slots=True)

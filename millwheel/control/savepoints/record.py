@@ -3,7 +3,7 @@
 savepoint.json           the record; written last, so a folder without it is no savepoint
 snapshots/<shard>/       the copies of the shards, in the form that snapshots have in a root
 pipeline/                the pipeline as it was shipped to the workers
-inputs/                  the lists of files of bounded sources
+inputs/                  the lists of files of bounded sources, and rows of held tables
 """
 
 from __future__ import annotations

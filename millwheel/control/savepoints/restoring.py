@@ -18,6 +18,7 @@ from pathlib import Path
 from millwheel.adapters.durable_store import open_snapshots
 from millwheel.adapters.ports import Coordination
 from millwheel.adapters.snapshots.snapshots import FileSnapshots
+from millwheel.connect.sources.base import ROWS
 from millwheel.control.roots.inputs import brought_inputs
 from millwheel.control.roots.root import write_atomically
 from millwheel.control.savepoints.record import (
@@ -67,6 +68,9 @@ def restore(
             write_atomically(
                 root / "inputs" / inputs.name, brought_inputs(stream, spec.folder, inputs)
             )
+        rows = inputs.with_suffix(ROWS)
+        if rows.exists():
+            shutil.copyfile(rows, root / "inputs" / rows.name)
     write_atomically(root / _RESTORED, (folder / RECORD_FILE).read_bytes())
     (root / _RESTORING).unlink()
 

@@ -14,23 +14,23 @@ from millwheel.connect.sources.base import Partition, Source
 from millwheel.core.columns.forms import AnyPlan, MadeColumns, SourceForm, source_form
 from millwheel.core.expressions.language import Language
 from millwheel.core.model.keys import key_hash
-from millwheel.core.model.names import NodeName, partition_channel
+from millwheel.core.model.names import NodeName
 from millwheel.core.model.range_table import ShardEntry
 from millwheel.core.model.watermark import Fellows, ReadFirst
 from millwheel.core.pipeline.graph import Graph, Node
 from millwheel.core.pipeline.spec import ComputationSpec, PipelineSpec, StreamSpec
 from millwheel.core.pipeline.work import EnrichSpec
-from millwheel.core.ranked.latest import deletion
-from millwheel.core.tables.planning import declared_name
 from millwheel.engine.workers.bundle.operator import Operator
 from millwheel.engine.workers.delivery.beside import BesideColumns
 from millwheel.engine.workers.delivery.routing import Fanout, TableRouter
 from millwheel.engine.workers.delivery.timestamps import Timestamps
-from millwheel.engine.workers.operators.broadcast.table import (
-    HeldTable,
-    TableSource,
-    key_bytes_of,
+from millwheel.engine.workers.operators.broadcast.rows import (
+    decode_rows,
+    has_kept_rows,
+    rows_file,
+    table_source,
 )
+from millwheel.engine.workers.operators.broadcast.table import HeldTable, TableRows
 from millwheel.engine.workers.shard.bundle_sizes import ShardLimits
 from millwheel.engine.workers.shard.shard import Shard
 from millwheel.engine.workers.sources.completion import completion_of
@@ -39,7 +39,6 @@ from millwheel.engine.workers.sources.injection import InjectionOperator
 from millwheel.engine.workers.sources.partitions import decode_partitions, spread_of
 from millwheel.engine.workers.sources.source import SourceOperator
 from millwheel.engine.workers.sources.source_parts import SourceParts
-from millwheel.language.spec.key_extractors import load_extractor
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,31 +140,15 @@ class SourceMaker:
 
     def held_table(self, spec: ComputationSpec, language: Language) -> HeldTable:
         """The table that this worker holds whole for an enrichment."""
-        work = spec.work_as(EnrichSpec)
-        broadcast, stream = work.broadcast, self.spec.stream(work.stream)
-        assert broadcast is not None
-        assert broadcast.of is not None
-        source, name = self.built(stream), declared_name(stream.name)
+        stream = self.spec.stream(spec.work_as(EnrichSpec).stream)
+        source = self.built(stream)
+        kept: Callable[[], TableRows] | None = None
         listed = self._partitions(stream, source)
-        extract = load_extractor(broadcast.of, self.spec.folder, language)
-        condition = language.compile(work.delete).evaluate if work.delete else None
-
-        def partitions() -> Sequence[Partition]:
-            # The one whose rows count last comes last, as where its channel tells.
-            node = f"source.{stream.name}"
-            return sorted(listed(), key=lambda each: partition_channel(node, each.name))
-
-        given = TableSource(
-            name,
-            spec.where,
-            source,
-            partitions,
-            key_bytes_of(extract, self.spec.limits.key),
-            deletion(condition),
-            broadcast.limit_bytes,
-            self.spec.limits.record,
-        )
-        return HeldTable(given, wait_for(f"table {name}"))
+        if self.outside.listed is None and has_kept_rows(stream.source):
+            path = rows_file(self.root, stream.name)
+            kept = lambda: decode_rows(path.read_bytes())  # noqa: E731
+        given = table_source(self.spec, spec, source, listed, language, kept)
+        return HeldTable(given, wait_for(f"table {given.name}"))
 
     def form_of(self, stream: StreamSpec) -> SourceForm:
         """The form in which a stream is read."""

@@ -110,8 +110,8 @@ ENRICH = FilePart(
             "broadcast",
             Own((Flag(), _BROADCAST), _read_broadcast),
             "each worker holds the [whole table](joins.md#broadcast), and the other input is not"
-            " divided by the key: for small tables of files without `timestamp`; `{limit: 64MB}`"
-            " says how large one may be, by its encoded keys and rows",
+            " divided by the key: for small tables that end and have no `timestamp`; `{limit:"
+            " 64MB}` says how large one may be, by its encoded keys and rows",
             default="`false`",
         ),
     },

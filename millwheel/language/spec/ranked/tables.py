@@ -125,27 +125,18 @@ def check_tables(
                 )
 
 
-_READ_AGAIN = ("files", "generator")
-"""The sources that have the same rows whenever they are read."""
-
-
 def _why_no_broadcast(work: EnrichSpec, stream: StreamSpec) -> str:
     """Why a table cannot be held whole by every worker, with a cure; "" where it can."""
     if stream.table is None or stream.source is None or not stream.timeless:
         return (
-            "broadcast is for tables that end and have no times, each worker reading all of it"
-            f" before the first record; declare {stream.name!r} as one, with table and without"
-            " timestamp"
-        )
-    if stream.source.kind not in _READ_AGAIN:
-        return (
-            "with broadcast each worker reads the table by itself, also after a restart, and"
-            f" {stream.source.kind} may have other rows by then; write the rows into files"
+            "broadcast is for tables that end and have no times, of which all is there before the"
+            f" first record; declare {stream.name!r} as one, with table and without timestamp, and"
+            " let its source end"
         )
     if stream.id:
         return (
-            "with broadcast each worker reads the table by itself, and does not look for copies by"
-            f" id, of which the last row of a key wins anyway; leave out id of {stream.name!r}"
+            "with broadcast the table is read without looking for copies by id, of which the last"
+            f" row of a key wins anyway; leave out id of {stream.name!r}"
         )
     if not work.waits:
         return "a table that is held whole is there before the first record; leave out as_of"

@@ -23,6 +23,8 @@ def test_a_new_root_begins_with_the_shards_that_the_pipeline_still_has(tmp_path:
     root.mkdir()
     record = savepoint(folder, tmp_path / "old")
     assert restored(root) is None
+    (folder / "inputs" / "visits.rows").write_bytes(b"rows of a table")
+    (folder / "inputs" / "others.rows").write_bytes(b"of a stream that is gone")
     restore(record, folder, root, str(root), SPEC)
     assert restored(root) == record
     manifest = FileSnapshots(str(root)).latest("short-0")
@@ -30,6 +32,8 @@ def test_a_new_root_begins_with_the_shards_that_the_pipeline_still_has(tmp_path:
     assert (manifest.token, manifest.last_commit) == (4, 3)
     assert FileSnapshots(str(root)).latest("gone-0") is None
     assert (root / "inputs" / "visits.json").read_text() == "[]"
+    assert (root / "inputs" / "visits.rows").read_bytes() == b"rows of a table"
+    assert not (root / "inputs" / "others.rows").exists()
     coordination = FakeZooKeeper().connect()
     for _ in range(2):
         write_tables(root, coordination, ["source.visits", "short"])

@@ -1,8 +1,9 @@
 """A table that a worker holds whole: its shards read it together, each from its source.
 
-Nothing of it is state, so there is nothing to move, split or save. The rows follow from the input
-alone: the partitions are those that the run has kept since its beginning, and of one key the last
-row counts, by partition and position.
+Nothing of it is state, so there is nothing to move or split. The rows follow from the input alone:
+the partitions are those that the run has kept since its beginning, and of one key the last row
+counts, by partition and position. Where the source may have others later, the root has the rows
+(rows.py).
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ _AT_ONCE = 5_000
 """Records that are read in one step of the loop, as by a source: other shards work in between."""
 
 KeyBytes = Callable[[object], bytes]
+TableRows = dict[bytes, msgspec.Raw]
+"""Rows by the bytes of their keys, as they are encoded."""
 
 
 def key_bytes_of(extract: Extractor, most_bytes: int) -> KeyBytes:
@@ -40,7 +43,8 @@ class TableSource:
     """Where a table comes from, and what its records mean. ``partitions`` come in the order of
     their channels. ``finds`` gives the bytes of a row's key, and ``deletes`` tells whether a record
     is no row; they raise for records that are dead letters elsewhere, as are those of more than
-    ``most_bytes``. ``name`` is the table's, ``where`` the line of the enrichment."""
+    ``most_bytes``. ``name`` is the table's, ``where`` the line of the enrichment, and ``kept``
+    gives the rows, where they were read before."""
 
     name: str
     where: str
@@ -50,6 +54,7 @@ class TableSource:
     deletes: Callable[[object], bool]
     limit_bytes: int
     most_bytes: int
+    kept: Callable[[], TableRows] | None = None
 
 
 class HeldTable:
@@ -63,7 +68,7 @@ class HeldTable:
         self._reader: Reader | None = None
         self._position = 0
         self._again_at_us = 0
-        self.rows: dict[bytes, msgspec.Raw] = {}
+        self.rows: TableRows = {}
         self.size_bytes = 0
         self.ready = False
 
@@ -77,6 +82,9 @@ class HeldTable:
     def read(self, now_us: int) -> None:
         """Read some more of it. Raises SetupError where it cannot be read, or is too large."""
         if now_us < self.reads_at():
+            return
+        if self._given.kept is not None:
+            self._take(self._given.kept())
             return
         if self._unread is None:
             self._unread = list(self._given.partitions())
@@ -109,6 +117,13 @@ class HeldTable:
             self._position = 0
             del unread[0]
             self.ready = not unread
+
+    def _take(self, rows: TableRows) -> None:
+        # In place: enrichments have it already.
+        self.rows.update(rows)
+        self.size_bytes = sum(len(key) + len(row) for key, row in rows.items())
+        self._check_size()
+        self.ready = True
 
     def _keep(self, value: object) -> None:
         """A record is the row of its key, or takes it away. One that is a dead letter elsewhere

@@ -177,6 +177,23 @@ def test_a_table_that_is_held_whole_is_no_input(check: Any) -> None:
 
 
 @pytest.mark.parametrize(
+    "source",
+    [
+        'kafka: {brokers: "b:1", topics: t, until: latest}',
+        "postgres: {dsn: 'postgresql://u@db/d', table: t, order_by: a}",
+    ],
+)
+def test_a_table_of_any_source_that_ends_is_held_whole(check: Any, source: str) -> None:
+    files = "files: {path: s.jsonl, format: jsonl}"
+    [work] = (
+        each.work
+        for each in check(held("true").replace(files, source)).computations
+        if each.name == "f"
+    )
+    assert work.broadcast
+
+
+@pytest.mark.parametrize(
     ("broadcast", "limit"), [("{limit: 2MB}", 2_000_000), ("{}", 64_000_000), ("false", 0)]
 )
 def test_how_large_a_table_may_be_is_written_beside_it(
@@ -187,9 +204,6 @@ def test_how_large_a_table_may_be_is_written_beside_it(
 
 
 OF_USERS = held("true").replace("sides: {key: [a, b]}", "users: {key: id}")
-OF_A_TOPIC = held("true").replace(
-    "files: {path: s.jsonl, format: jsonl}", 'kafka: {brokers: "b:1", topics: t, until: latest}'
-)
 
 
 @pytest.mark.parametrize(
@@ -205,14 +219,9 @@ OF_A_TOPIC = held("true").replace(
         (held("true", ", as_of: arrival"), "is there before the first record; leave out as_of"),
         (
             OF_USERS.replace("with: sides", "with: users"),
-            "f.enrich.broadcast: broadcast is for tables that end and have no times, each worker"
-            " reading all of it before the first record; declare 'users' as one, with table and"
-            " without timestamp; or leave out broadcast",
-        ),
-        (
-            OF_A_TOPIC,
-            "each worker reads the table by itself, also after a restart, and kafka may have other"
-            " rows by then; write the rows into files",
+            "f.enrich.broadcast: broadcast is for tables that end and have no times, of which all"
+            " is there before the first record; declare 'users' as one, with table and without"
+            " timestamp, and let its source end; or leave out broadcast",
         ),
         (
             held("true").replace("table: [a, b]", "table: [a, b], id: a"),
