@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from decimal import Decimal
+from math import ceil, floor
 
 import pytest
 
@@ -117,13 +118,16 @@ computations:
     input: one
     filter: price >= 0.01 and rate != 1
     map: {k: k, more: price + 1.5, less: n - rate, paid: price * rate, part: price / 3,
-          whole: price // 0.3, rest: price % 0.07, most: "max(price, rate)", plain: float(rate)}
+          whole: price // 0.3, rest: price % 0.07, most: "max(price, rate)", plain: float(rate),
+          near: "round(price, 1)", tens: "round(rate * 50, -1)", below: floor(rate),
+          above: ceil(rate), cut: "mod(rate, 0.07)", chosen: "case(n > 100, price, rate)",
+          text: str(price), cast: "cast(rate, 'int')"}
     output: made
   sums:
     input: {one: {key: k}}
     window: global
     aggregate: {n: count, total: {sum: price}, paid: {sum: price * rate}, least: {min: rate},
-      cheap: {count: {where: price < 12.345}}}
+      cheap: {count: {where: price < 12.345}}, dear: {top_rows: [price desc, n], k: 3}}
     then: {mean: total / n}
     output: sums
   kinds: {input: {one: {key: price}}, window: global, aggregate: {n: count}, output: kinds}
@@ -157,6 +161,14 @@ def test_decimals_are_exact_in_columns_and_in_rows() -> None:
             "rest": price % Decimal("0.07"),
             "most": max(price, rate),
             "plain": float(rate),
+            "near": round(price, 1),
+            "tens": round(rate * 50, -1),
+            "below": floor(rate),
+            "above": ceil(rate),
+            "cut": rate % Decimal("0.07"),
+            "chosen": price if n > 100 else rate,
+            "text": str(price),
+            "cast": int(rate),
         }
         for k, price, rate, n in exact
         if price >= Decimal("0.01") and rate != 1
@@ -168,6 +180,8 @@ def test_decimals_are_exact_in_columns_and_in_rows() -> None:
         assert row.value["paid"] == sum(price * rate for price, rate in own)
         assert row.value["least"] == min(rate for _, rate in own)
         assert row.value["cheap"] == sum(price < Decimal("12.345") for price, _ in own)
+        dear = sorted((price for price, _ in own), reverse=True)[:3]
+        assert [each["price"] for each in row.value["dear"]] == dear
         assert row.value["mean"] == int(total * 100) / (100 * len(own))
     prices = Counter(price for _, price, _, _ in exact)
     assert {row.value["price"]: row.value["n"] for row in found.streams["kinds"]} == prices

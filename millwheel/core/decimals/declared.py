@@ -124,42 +124,51 @@ def shown(units: int, scale: int) -> Decimal:
 
 
 Scales = Mapping[str, Any]
-"""The decimals of a record by their names: the digits behind the point, or the scales of a record
-within it."""
+"""The decimals of a record by their names: the digits behind the point, the scales of a record
+within it, or a list of one of these for the entries of a list."""
 NO_SCALES: Scales = MappingProxyType({})
 
 
 def with_decimals(value: Any, scales: Scales) -> Any:
     """A record as sinks get it: what is whole units, by its scale, as numbers."""
+    return _shown_all(value, scales)
+
+
+def _shown_all(value: Any, scale: Any) -> Any:
+    if isinstance(scale, int):
+        return shown(value, scale) if type(value) is int else value
+    if isinstance(scale, list):
+        return [_shown_all(each, scale[0]) for each in value] if _is_list(value) else value
     if not isinstance(value, dict):
         return value
-    made = dict(value)
-    for name, scale in scales.items():
-        held = made.get(name)
-        if isinstance(scale, Mapping):
-            if name in made:
-                made[name] = with_decimals(held, scale)
-        elif type(held) is int:
-            made[name] = shown(held, scale)
-    return made
+    made = {name: _shown_all(value[name], each) for name, each in scale.items() if name in value}
+    return {**value, **made}
 
 
 def beyond(value: Any, scales: Scales) -> str:
     """Why a record cannot be shown, "" if it can: a sum beyond 64 bits of units is a float, and no
     longer exact."""
-    if not isinstance(value, dict):
+    return _beyond("", value, scales)
+
+
+def _beyond(name: str, value: Any, scale: Any) -> str:
+    if isinstance(scale, Mapping):
+        held = value if isinstance(value, dict) else {}
+        found = (_beyond(of, held.get(of), each) for of, each in scale.items())
+        return next(filter(None, found), "")
+    if isinstance(scale, list):
+        entries = value if _is_list(value) else ()
+        return next(filter(None, (_beyond(name, each, scale[0]) for each in entries)), "")
+    if type(value) is not float:
         return ""
-    for name, scale in scales.items():
-        held = value.get(name)
-        inner = beyond(held, scale) if isinstance(scale, Mapping) else ""
-        if inner:
-            return inner
-        if type(held) is float:
-            return (
-                f"{name} is {held!r} units, beyond the 64 bits in which it is exact: a unit is the"
-                f" last of {scale} digits behind the point. Declare fewer, or write float(…)"
-            )
-    return ""
+    return (
+        f"{name} is {value!r} units, beyond the 64 bits in which it is exact: a unit is the last of"
+        f" {scale} digits behind the point. Declare fewer, or write float(…)"
+    )
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, list | tuple)
 
 
 def without_decimals(value: Any) -> Any:

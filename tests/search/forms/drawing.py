@@ -66,6 +66,20 @@ _OF_DECIMALS = (
     "COST if COST > 1.25 else 0",
     "1 < COST <= 2.5",
 )
+_ALSO_OF_DECIMALS = (
+    "round(COST, 1)",
+    "round(COST * 1.25, -1)",
+    "round(COST)",
+    "floor(COST)",
+    "ceil(COST)",
+    "mod(COST, 0.3)",
+    "case(COST > 1.5, COST, 0.125)",
+    "str(COST)",
+    "cast(COST, 'text')",
+    "cast(COST, 'int')",
+    "cast(COST, 'float')",
+)
+_ROWS = ("max_by", "min_by", "top_rows", "top_k")
 _SUMS = ("sum", "min", "max", "count", "count_distinct", "first", "last")
 _FIRST_US, _BEHIND_US = TIMES[0] + 86_400 * SECOND, TIMES[1] - 86_400 * SECOND
 """The times that texts express."""
@@ -344,6 +358,7 @@ def _priced(draft: _Draft, rng: Random, script: list[Action]) -> list[Action]:
             made[rng.choice(free)] = rng.choice(_OF_DECIMALS).replace("COST", cost)
         else:
             made[rng.choice(free)] = {rng.choice(_SUMS): cost}
+        _priced_apart(made, cost, "map" in tree)
     return [
         replace(
             action,
@@ -353,6 +368,20 @@ def _priced(draft: _Draft, rng: Random, script: list[Action]) -> list[Action]:
         else action
         for action in script
     ]
+
+
+def _priced_apart(made: dict[str, Any], cost: str, steps: bool) -> None:
+    """One more field, sometimes."""
+    rng = Random(repr(("more of decimals", made)))
+    free = [name for name in NAMES if name not in made and name != cost]
+    if rng.random() < 0.4:
+        return
+    if steps:
+        made[rng.choice(free)] = rng.choice(_ALSO_OF_DECIMALS).replace("COST", cost)
+    else:
+        function = rng.choice(_ROWS)
+        options = {"k": 2} if function.startswith("top") else {}
+        made[rng.choice(free)] = {function: cost, **options}
 
 
 def _price(rng: Random, scale: int) -> Any:

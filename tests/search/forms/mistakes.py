@@ -12,7 +12,7 @@ from millwheel.connect.array_functions import ArrayFunction
 from millwheel.core.columns import arrays
 from millwheel.core.columns.plan import ColumnPlan
 from millwheel.core.columns.stateless.stages import ColumnStep
-from millwheel.core.expressions.families import times
+from millwheel.core.expressions.families import nulls, numbers, times
 from millwheel.core.expressions.scope import Scope, _filled
 from millwheel.core.expressions.terms import exact_of
 from millwheel.engine.workers.operators.held_columns import KeysInRows
@@ -102,3 +102,20 @@ def texts_of_times_lose_their_fraction_in_columns() -> Context:
 
     right = times.texts_us
     return replaced(times, "texts_us", wrong)
+
+
+@mistake(within=2, first=317)
+def a_half_of_a_unit_is_rounded_up_in_columns() -> Context:
+    """Not to the even neighbour."""
+    return replaced(numbers, "_to_even", lambda given, unit: (given + unit // 2) // unit * unit)
+
+
+@mistake(within=2, first=98)
+def texts_of_decimals_lose_zeros_in_columns() -> Context:
+    """Those behind the point."""
+
+    def wrong(numbers: Any, digits: int) -> Any:
+        return [text.rstrip("0") if digits else text for text in right(numbers, digits)]
+
+    right = nulls._decimal_texts
+    return replaced(nulls, "_decimal_texts", wrong)

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from millwheel.core.decimals.declared import MOST_DIGITS
 from millwheel.core.expressions.declared import Function, Nulls, table
 from millwheel.core.expressions.fields import field_or_none
 from millwheel.core.expressions.operators import MAX_TEXT
@@ -17,6 +18,7 @@ from millwheel.core.expressions.terms import (
     SAFE_INT,
     NoColumns,
     Term,
+    by_steps,
     chosen,
     constant_of,
     exact_of,
@@ -165,6 +167,37 @@ def _size(value: Any, most: int) -> int:
         if size > most:
             break
     return size
+
+
+def _decimal_text(units: Any, digits: Any) -> str | None:
+    """Null stays null."""
+    if units is None:
+        return None
+    if not isinstance(units, int) or isinstance(units, bool):
+        raise TypeError(f"needs a whole number of units, not {type(units).__name__}")
+    _behind_the_point(digits)
+    text = str(abs(units)).rjust(digits + 1, "0")
+    sign = "-" if units < 0 else ""
+    return f"{sign}{text[:-digits]}.{text[-digits:]}" if digits else f"{sign}{text}"
+
+
+def _behind_the_point(digits: Any) -> None:
+    if not isinstance(digits, int) or not 0 <= digits <= MOST_DIGITS:
+        raise ValueError(f"the digits behind the point are 0 to {MOST_DIGITS}")
+
+
+def _decimal_text_columns(terms: Sequence[Term]) -> Term:
+    """One text for each different number."""
+    kinds(terms, "int", "int")
+    [units, _], digits = terms, constant_of(terms[1])
+    if units.constant is not None:
+        raise NoColumns
+    made = by_steps(lambda numbers: _decimal_texts(numbers, digits), units.column, 1, "str")
+    return Term(made, "str", exact=units.exact)
+
+
+def _decimal_texts(numbers: Sequence[int], digits: int) -> Sequence[Any]:
+    return [_decimal_text(each, digits) for each in numbers]
 
 
 def _json(value: Any, *steps: Any) -> Any:
@@ -337,6 +370,16 @@ FUNCTIONS = table(
         (("str(7)", "7"), ("str(0.5)", "0.5")),
         nulls=Nulls.TAKEN,
         columns=_text_columns,
+    ),
+    Function(
+        "decimal_text(units: int, digits: int) -> text",
+        _decimal_text,
+        "the text of a number of so many units, each one of the last of `digits` digits behind the"
+        " point, such as cents; null stays null",
+        (("decimal_text(1050, 2)", "10.50"), ("decimal_text(-5, 2)", "-0.05")),
+        nulls=Nulls.TAKEN,
+        checks={"digits": _behind_the_point},
+        columns=_decimal_text_columns,
     ),
     Function(
         "json(value: any, step...: any) -> any",

@@ -14,6 +14,7 @@ from millwheel.core.expressions.terms import (
     NoColumns,
     Term,
     by_numpy,
+    constant_of,
     exact_of,
     kinds,
 )
@@ -21,6 +22,7 @@ from millwheel.core.lazy_polars import pl
 
 MAX_DIGITS = 400
 """The most digits that ``round`` keeps or drops: more than a float has."""
+_MOST_ZEROS = 18  # Fixed: such a power of ten, and half of one more, fit into 64 bits
 
 
 def number_of(value: Any) -> int | float:
@@ -102,6 +104,31 @@ def _whole_columns(round_to: str) -> Callable[[Sequence[Term]], Term]:
         return Term(rounded.cast(pl.Int64), "int", exact=(*term.exact, fits))
 
     return columns
+
+
+def _round_columns(terms: Sequence[Term]) -> Term:
+    """Of whole numbers also to tens, hundreds and so on."""
+    if len(terms) == 1:
+        return _whole_columns("rint")(terms)
+    kinds(terms, "int", "int")
+    number, digits = terms[0], constant_of(terms[1])
+    if number.constant is not None or digits < -_MOST_ZEROS:
+        raise NoColumns
+    if digits >= 0:
+        return number
+    unit = 10**-digits
+    fits = number.double.abs() < SAFE_INT
+    column = pl.when(fits).then(number.column).otherwise(0)
+    made = by_numpy(lambda given: _to_even(given, unit), [column], "int")
+    return Term(made, "int", exact=(*number.exact, fits))
+
+
+def _to_even(numbers: Any, unit: int) -> Any:
+    """The nearest multiples of a unit: of two that are as near the even one."""
+    quotients = numbers // unit
+    rest = numbers - quotients * unit
+    up = (rest > unit // 2) | ((rest == unit // 2) & (quotients % 2 == 1))
+    return (quotients + up) * unit
 
 
 def _mod_columns(terms: Sequence[Term]) -> Term:
@@ -195,7 +222,7 @@ FUNCTIONS = table(
         " to the even neighbour",
         (("round(2.5)", 2), ("round(0.125, 2)", 0.12), ("round(1234, -2)", 1200)),
         checks={"digits": _digits},
-        columns=_whole_columns("rint"),
+        columns=_round_columns,
     ),
     Function(
         "floor(number: number) -> int",

@@ -15,27 +15,36 @@ from millwheel.language.spec.typed.expressions import FieldKinds, function_of
 
 Fields = Mapping[str, Any]
 """The kinds of the fields of a record: of a decimal the digits behind its point, of a record within
-it its fields, else a word, "" where nothing says it."""
+it its fields, of a list a list of the kind of its entries, else a word, "" where nothing says
+it."""
 _NULL = "NoneType"
-_ALIKE = ("coalesce", "nullif", "max", "min")
+_ALIKE = ("coalesce", "nullif", "max", "min", "mod")
 """Functions whose arguments and result are of one kind."""
-_PLAIN = ("abs",)
+_TAKEN = (
+    "abs, between, case, cast, ceil, coalesce, float, floor, int, max, min, mod, nullif, round,"
+    " sign and str"
+)
+_SIDES = 2  # Fixed: of a comparison that is no chain
+_MAYBE_NULL = ("case", "coalesce", "nullif", "get")
+"""Functions that may give null, of which a cast makes null again."""
 
 
 def has_decimals(fields: Any) -> bool:
     """Whether a kind is, or holds, a decimal."""
     if isinstance(fields, Mapping):
         return any(map(has_decimals, fields.values()))
-    return isinstance(fields, int)
+    return has_decimals(fields[0]) if isinstance(fields, list) else isinstance(fields, int)
 
 
 def scales_of(fields: Fields) -> dict[str, Any]:
     """The decimals alone, as sinks want them."""
-    return {
-        name: scales_of(kind) if isinstance(kind, Mapping) else kind
-        for name, kind in fields.items()
-        if has_decimals(kind)
-    }
+    return {name: _scale_of(kind) for name, kind in fields.items() if has_decimals(kind)}
+
+
+def _scale_of(kind: Any) -> Any:
+    if isinstance(kind, Mapping):
+        return scales_of(kind)
+    return [_scale_of(kind[0])] if isinstance(kind, list) else kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +81,14 @@ class _Units:
             case ast.Attribute(value=value, attr=name):
                 node.value, kind = self.made(value)
                 return node, kind.get(name, "") if isinstance(kind, Mapping) else ""
+            case ast.Subscript(value=value, slice=index):
+                node.value, kind = self.made(value)
+                if not isinstance(kind, list):
+                    return self._refusing(node), ""
+                if isinstance(index, ast.Slice):
+                    return node, kind
+                node.slice, _ = self.made(index)
+                return node, kind[0]
             case ast.UnaryOp(op=ast.USub() | ast.UAdd()) if _literal(node) is None:
                 node.operand, kind = self.made(node.operand)
                 return node, kind
@@ -129,7 +146,8 @@ class _Units:
         flat = [each.elts if isinstance(each, listed) else [each] for each in groups]
         made = [self.made(each) for group in flat for each in group]
         sides = [each for each, _ in made]
-        if any(has_decimals(kind) for _, kind in made):
+        of_null = any(kind == _NULL for _, kind in made) and len(made) == _SIDES
+        if any(has_decimals(kind) for _, kind in made) and not of_null:
             scale = self._scale(node, made)
             sides = [self._raised(node, each, kind, scale) for each, kind in made]
         rest = iter(sides)
@@ -143,7 +161,11 @@ class _Units:
 
     def _alike(self, node: ast.expr, parts: Sequence[ast.expr]) -> tuple[list[ast.expr], Any]:
         """Parts of which one is the result, as parts of one kind."""
-        made = [self.made(each) for each in parts]
+        return self._of_one_kind(node, [self.made(each) for each in parts])
+
+    def _of_one_kind(
+        self, node: ast.expr, made: Sequence[tuple[ast.expr, Any]]
+    ) -> tuple[list[ast.expr], Any]:
         if not any(has_decimals(kind) for _, kind in made):
             kinds = {kind for _, kind in made if not isinstance(kind, Mapping)} - {_NULL}
             return [each for each, _ in made], kinds.pop() if len(kinds) == 1 else ""
@@ -153,31 +175,81 @@ class _Units:
         return [self._raised(node, each, kind, scale) for each, kind in made], scale
 
     def _call(self, node: ast.Call) -> tuple[ast.expr, Any]:
-        name = node.func.id if isinstance(node.func, ast.Name) else ""
+        name = _function_name(node)
         if name == "has":
             return node, "bool"
         if name in ("field", "get") and node.args:
             return self._field(node, name)
         made = [self.made(each) for each in node.args]
+        if name == "case":
+            return self._case(node, made)
         if not any(has_decimals(kind) for _, kind in made):
             node.args = [each for each, _ in made]
             return node, self._plain.of(node)
-        if name in _PLAIN and len(made) == 1:
-            node.args = [made[0][0]]
-            return node, made[0][1]
-        if name == "sign" and len(made) == 1:
+        if name == "len" and isinstance(made[0][1], list):
             return node, "int"
-        if name == "float" and len(made) == 1 and isinstance(made[0][1], int):
-            return ast.BinOp(made[0][0], ast.Div(), _constant(Decimal(10 ** made[0][1]))), "float"
-        if name in _ALIKE or name == "between":
+        if len(made) == 1 and isinstance(made[0][1], int):
+            found = self._of_one(node, name, *made[0])
+        elif name in ("round", "cast") and len(made) == 2 and isinstance(made[0][1], int):
+            found = self._rounded(node, *made[0]) if name == "round" else _cast(node, *made[0])
+        elif name in _ALIKE or name == "between":
             scale = self._scale(node, made)
             node.args = [self._raised(node, each, kind, scale) for each, kind in made]
-            return node, "bool" if name == "between" else scale
+            found = node, "bool" if name == "between" else scale
+        else:
+            found = None
+        if found is not None:
+            return found
         cure = " Write float(…) for a number with rounding" if function_of(node) else ""
         raise ValueError(
-            f"`{ast.unparse(node)}`: {name or 'this'} takes no decimal; abs, between, coalesce,"
-            f" float, max, min, nullif and sign do.{cure}"
+            f"`{ast.unparse(node)}`: {name or 'this'} takes no decimal; {_TAKEN} do.{cure}"
         )
+
+    def _of_one(
+        self, node: ast.Call, name: str, units: ast.expr, scale: int
+    ) -> tuple[ast.expr, Any] | None:
+        """A function of a decimal alone; None for one that takes none."""
+        match name:
+            case "abs" | "sign":
+                node.args = [units]
+                return node, scale if name == "abs" else "int"
+            case "float":
+                return _over(units, ast.Div(), scale), "float"
+            case "int":
+                return _called("quotient", units, _unit(scale)), "int"
+            case "floor":
+                return _over(units, ast.FloorDiv(), scale), "int"
+            case "ceil":
+                down = _over(ast.UnaryOp(ast.USub(), units), ast.FloorDiv(), scale)
+                return ast.UnaryOp(ast.USub(), down), "int"
+            case "round":
+                return _dropped(units, scale, 0), "int"
+            case "str":
+                return _called("str", _text_of(units, scale)), "str"
+        return None
+
+    def _rounded(self, node: ast.Call, units: ast.expr, scale: int) -> tuple[ast.expr, Any]:
+        """A decimal with so many digits behind the point, or as it is where it has no more."""
+        digits = _literal(node.args[1])
+        if digits is None or digits != int(digits):
+            raise ValueError(
+                f"`{ast.unparse(node)}`: the digits of a decimal are a written whole number, such"
+                " as round(price, 1)"
+            )
+        if digits >= scale:
+            return units, scale
+        return _dropped(units, scale, int(digits)), max(int(digits), 0)
+
+    def _case(self, node: ast.Call, made: Sequence[tuple[ast.expr, Any]]) -> tuple[ast.expr, Any]:
+        """Of each two arguments the second is a value, and so is the last one alone."""
+        values = [at for at in range(len(made)) if at % 2 or at == len(made) - 1]
+        parts = [made[at] for at in values]
+        args = [each for each, _ in made]
+        chosen, kind = self._of_one_kind(node, parts)
+        for at, value in zip(values, chosen, strict=True):
+            args[at] = value
+        node.args = args
+        return node, kind
 
     def _field(self, node: ast.Call, name: str) -> tuple[ast.expr, Any]:
         first = node.args[0]
@@ -245,6 +317,8 @@ class _Units:
                 f"{shown}a float beside a decimal, and the result would be one. Declare it as a"
                 " decimal, or write float(…) around the decimal"
             )
+        if has_decimals(kind):
+            return ValueError(f"{shown}a record or a list beside a decimal")
         if not isinstance(kind, str) or not kind:
             return ValueError(
                 f"{shown}of no known kind beside a decimal. Declare it in fields of its stream"
@@ -275,3 +349,55 @@ def _behind_the_point(number: Decimal) -> int:
 def _constant(number: Decimal) -> ast.expr:
     whole = ast.Constant(abs(int(number)))
     return ast.UnaryOp(ast.USub(), whole) if number < 0 else whole
+
+
+def _unit(scale: int) -> ast.expr:
+    return _constant(Decimal(10**scale))
+
+
+def _over(units: ast.expr, op: ast.operator, scale: int) -> ast.expr:
+    return ast.BinOp(units, op, _unit(scale))
+
+
+def _called(name: str, *args: ast.expr) -> ast.Call:
+    return ast.Call(ast.Name(name, ast.Load()), list(args), [])
+
+
+def _text_of(units: ast.expr, scale: int) -> ast.expr:
+    return _called("decimal_text", units, _constant(Decimal(scale)))
+
+
+def _dropped(units: ast.expr, scale: int, digits: int) -> ast.expr:
+    """Units that are rounded to so many digits behind the point, which are fewer; they are units
+    of the last one then, and whole where there is none."""
+    if digits == scale:
+        return units
+    rounded = _called("round", units, _constant(Decimal(digits - scale)))
+    left = scale - max(digits, 0)
+    return _over(rounded, ast.FloorDiv(), left) if left else rounded
+
+
+def _cast(node: ast.Call, units: ast.expr, scale: int) -> tuple[ast.expr, Any] | None:
+    """A decimal as something else. Null stays null; nothing is computed twice but a field."""
+    to = node.args[1].value if isinstance(node.args[1], ast.Constant) else ""
+    if to == "bool":
+        node.args[0] = units
+        return node, "bool"
+    if to == "text":
+        return _text_of(units, scale), "str"
+    if to not in ("int", "float"):
+        return None
+    whole = to == "int"
+    made = _called("quotient", units, _unit(scale)) if whole else _over(units, ast.Div(), scale)
+    if isinstance(units, ast.Name | ast.Attribute):
+        null = ast.Name("null", ast.Load())
+        absent = ast.Compare(units, [ast.Is()], [null])
+        return ast.IfExp(absent, null, made), to
+    if isinstance(units, ast.IfExp | ast.BoolOp) or _function_name(units) in _MAYBE_NULL:
+        raise ValueError(f"`{ast.unparse(node)}`: this may be null. Write {to}(…) in place of cast")
+    return made, to
+
+
+def _function_name(node: ast.expr) -> str:
+    function = node.func if isinstance(node, ast.Call) else None
+    return function.id if isinstance(function, ast.Name) else ""

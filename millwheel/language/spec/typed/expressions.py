@@ -9,6 +9,7 @@ from typing import Any
 
 from millwheel.core.aggregates.families.rows import order_of
 from millwheel.core.aggregates.functions import FUNCTIONS as AGGREGATES
+from millwheel.core.aggregates.functions import orders_of
 from millwheel.core.expressions.declared import Function
 from millwheel.core.expressions.functions import FUNCTIONS
 from millwheel.core.instants.declared import KIND
@@ -85,7 +86,7 @@ def _of_work(work: Work, of: Callable[..., str]) -> Work:
         return replace(work, condition=of(work.condition, "where"))
     match work:
         case TopSpec(by=by):
-            return replace(work, by=tuple(_of_order(each, of) for each in by))
+            return replace(work, by=tuple(_of_order(each, of, "top", "by") for each in by))
         case BranchesSpec(branches=branches):
             ways = (
                 replace(each, condition=of(each.condition, "branch", each.stream))
@@ -106,13 +107,19 @@ def _of_aggregate(aggregate: AggregateSpec, of: Callable[..., str]) -> Aggregate
     path = ("aggregate", aggregate.name)
     known = aggregate.function in AGGREGATES
     argument = of(aggregate.argument, *path) if known else aggregate.argument
-    return replace(aggregate, argument=argument, condition=of(aggregate.condition, *path))
+    options = aggregate.options
+    if orders_of(aggregate):
+        by = options["by"]
+        made = [_of_order(text, of, *path) for text in ([by] if isinstance(by, str) else by)]
+        options = {**options, "by": made}
+    condition = of(aggregate.condition, *path)
+    return replace(aggregate, argument=argument, condition=condition, options=options)
 
 
-def _of_order(text: str, of: Callable[..., str]) -> str:
+def _of_order(text: str, of: Callable[..., str], *path: str) -> str:
     inner = order_of(text).text
     way = text[len(inner) :] if text.startswith(inner) else ""
-    return f"{of(inner, 'top', 'by')}{way}"
+    return f"{of(inner, *path)}{way}"
 
 
 class FieldKinds:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from millwheel.core.aggregates.functions import FUNCTIONS as AGGREGATES
 from millwheel.core.decimals.declared import MOST_DIGITS, decimal_form
 from millwheel.core.instants.declared import KIND
 from millwheel.core.pipeline.spec import (
@@ -43,7 +44,8 @@ _SAME = ("sum", "min", "max", "first", "last")
 _COUNTS = ("count", "count_distinct", "approx_count_distinct")
 _SINKS = ("files", "kafka", "postgres", "stdout")
 _FORMATS = ("", "json", "jsonl", "csv", "parquet")
-_OF_ROWS = ("max_by", "min_by", "first_row", "last_row", "top_rows")
+_LISTS = ("collect", "top_k")
+"""Aggregates whose result is a list of what is of the kind of their argument."""
 
 
 def with_decimals(reader: NodeReader, spec: PipelineSpec, find: Find) -> PipelineSpec:
@@ -144,6 +146,7 @@ class _Flow:
         """The expression over units, and its kind."""
         try:
             found = in_units(text, self.reader.language.compile(text).tree, fields)
+            self.reader.language.compile(found.text)  # it may have become too long
         except ValueError as error:
             self.reader.bad(self.find(*path), str(error))
             return text, ""
@@ -177,7 +180,8 @@ class _One:
             self._steps(work)
         elif isinstance(work, BranchesSpec | TopSpec | DeduplicateSpec):
             self._expressions()
-            self._give(self.fields)
+            rank = work.rank if isinstance(work, TopSpec) else ""
+            self._give({**self.fields, rank: "int"} if rank else self.fields)
         elif isinstance(work, AggregationSpec | OverSpec) and work.aggregates:
             self._expressions()
             self._give(self._results())
@@ -260,6 +264,8 @@ class _One:
             if step.kind is StepKind.FILTER:
                 continue
             fields = {name: each for name, (_, each) in made.items()}
+            if step.kind is StepKind.FLAT_MAP and isinstance(whole, list):
+                whole = whole[0]
             if not made and isinstance(whole, Mapping):
                 fields = whole
             elif not made and has_decimals(whole):
@@ -292,7 +298,13 @@ class _One:
         kind = self.kinds.get(path, "") if aggregate.argument else ""
         if name in _SAME:
             return kind
-        if name in _OF_ROWS or ":" in name:
+        if name in _LISTS:
+            return [kind]
+        if name in AGGREGATES and AGGREGATES[name].of_rows:
+            rank = aggregate.options.get("rank")
+            row = {**self.fields, rank: "int"} if rank else self.fields
+            return [row] if name == "top_rows" else row
+        if ":" in name:
             self.bad(path, f"{name} would give decimals as whole units; write float(…) before it")
         elif name not in _COUNTS and has_decimals(kind):
             cure = "then: {NAME: total / n}, of a sum and a count, or " if name == "mean" else ""

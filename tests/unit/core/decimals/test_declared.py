@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from millwheel.core.decimals.declared import (
     DecimalForm,
+    beyond,
     decimal_form,
     is_decimal,
     shown,
@@ -125,6 +126,14 @@ def test_records_are_shown_with_their_decimals() -> None:
         "a": Decimal("1.05"), "b": 7, "c": None, "d": {"a": Decimal("0.1")}, "e": None
     }  # fmt: skip
     assert record["a"] == 105
+    listed = {"rows": [{"a": 5, "b": 1}, None], "all": [5, None], "none": None}
+    assert with_decimals(listed, {"rows": [{"a": 1}], "all": [2], "none": [1]}) == {
+        "rows": [{"a": Decimal("0.5"), "b": 1}, None],
+        "all": [Decimal("0.05"), None],
+        "none": None,
+    }
+    assert beyond(listed, {"rows": [{"a": 1}], "all": [2], "none": [1]}) == ""
+    assert "a is 1e+30 units" in beyond({"rows": [{"a": 1e30}]}, {"rows": [{"a": 1}]})
     assert str(shown(0, 2)) == "0.00"
     assert str(shown(-(10**30), 2)) == "-1" + "0" * 28 + ".00"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from decimal import Decimal
 from typing import Any
 
@@ -21,6 +22,7 @@ FIELDS: Any = {
     "f": "float",
     "s": "str",
     "pair": {"left": {"price": 2}, "n": "int"},
+    "rows": [{"price": 2, "n": "int"}],
 }
 
 
@@ -68,6 +70,34 @@ def _made(text: str) -> tuple[str, Any]:
         ("n + 1", "n + 1", "int"),
         ("f  +  1", "f  +  1", ""),
         ("lower(s)", "lower(s)", "str"),
+        ("round(price, 1)", "round(price, -1) // 10", 1),
+        ("round(price, -1)", "round(price, -3) // 100", 0),
+        ("round(price, 0)", "round(price, -2) // 100", 0),
+        ("round(price, 2)", "price", 2),
+        ("round(price, 9)", "price", 2),
+        ("round(price)", "round(price, -2) // 100", "int"),
+        ("floor(price)", "price // 100", "int"),
+        ("ceil(price)", "-(-price // 100)", "int"),
+        ("int(price)", "quotient(price, 100)", "int"),
+        ("mod(price, 0.125)", "mod(price * 10, 125)", 3),
+        ("case(n > 1, price, n > 0, rate, 0)", "case(n > 1, price * 100, n > 0, rate, 0)", 4),
+        ("case(price > 1.5, s)", "case(price > 150, s)", "str"),
+        ("str(price)", "str(decimal_text(price, 2))", "str"),
+        ("cast(price, 'text')", "decimal_text(price, 2)", "str"),
+        ("cast(price, 'bool')", "cast(price, 'bool')", "bool"),
+        ("cast(price, 'int')", "null if price is null else quotient(price, 100)", "int"),
+        (
+            "cast(pair.left.price, 'float')",
+            "null if pair.left.price is null else pair.left.price / 100",
+            "float",
+        ),
+        ("cast(price * 2, 'int')", "quotient(price * 2, 100)", "int"),
+        ("concat(str(price), s)", "concat(str(decimal_text(price, 2)), s)", "str"),
+        ("rows[0].price + 1", "rows[0].price + 100", 2),
+        ("rows[1:]", "rows[1:]", [{"price": 2, "n": "int"}]),
+        ("len(rows)", "len(rows)", "int"),
+        ("rows is not null", "rows is not null", "bool"),
+        ("pair != null", "pair != null", "bool"),
     ],
 )
 def test_an_expression_in_units(text: str, units: str, kind: Any) -> None:
@@ -87,9 +117,13 @@ def test_an_expression_in_units(text: str, units: str, kind: Any) -> None:
         ("price ** 2", "`price ** 2` cannot be computed exactly. Write float(…)"),
         ("price * rate * rate * rate * rate * rate", "22 digits behind the point, more than 18"),
         ("lower(price)", "lower takes no decimal"),
-        ("str(price)", "str takes no decimal"),
-        ("round(price, 1)", "Write float(…) for a number with rounding"),
-        ("case(n > 1, price, 0)", "case takes no decimal"),
+        ("sqrt(price)", "Write float(…) for a number with rounding"),
+        ("quotient(price, n)", "quotient takes no decimal; abs, between, case, cast, ceil"),
+        ("round(price, n)", "the digits of a decimal are a written whole number"),
+        ("case(n > 1, price, f)", "f is a float beside a decimal"),
+        ("cast(price, 'int', 0)", "cast takes no decimal"),
+        ("cast(coalesce(price, null), 'int')", "this may be null. Write int(…) in place of cast"),
+        ("rows == pair", "rows is a record or a list beside a decimal"),
         ("[price, 1]", "takes no decimal, and price is or has one"),
         ("pair[0]", "takes no decimal, and pair is or has one"),
         ("get(price, 0.125)", "'price' has 2 digits behind the point, fewer than 0.125"),
@@ -118,7 +152,8 @@ def test_with_the_nulls_of_sql() -> None:
 @given(
     st.sampled_from(
         ["price + rate", "price - rate", "price * rate", "price % 0.3", "price * 1.25 - n",
-         "max(price, rate)", "-price + 0.125", "price + rate * n"]
+         "max(price, rate)", "-price + 0.125", "price + rate * n", "round(price, 1)",
+         "round(rate, -1)", "mod(price, 0.3)", "case(n > 0, price, rate)"]
     ),
     st.integers(-(10**9), 10**9), st.integers(-(10**9), 10**9), st.integers(-100, 100),
 )  # fmt: skip
@@ -136,10 +171,41 @@ def test_results_are_those_of_exact_arithmetic(text: str, price: int, rate: int,
         "max(price, rate)": max(p, r),
         "-price + 0.125": -p + Decimal("0.125"),
         "price + rate * n": p + r * n,
+        "round(price, 1)": round(p, 1),
+        "round(rate, -1)": round(r, -1),
+        "mod(price, 0.3)": p % third,
+        "case(n > 0, price, rate)": p if n > 0 else r,
     }[text]
     assert found == expected
 
 
+@given(
+    st.sampled_from(["round(price)", "floor(price)", "ceil(price)", "int(price)", "str(price)",
+                     "cast(price, 'int')", "cast(price, 'float')", "cast(price, 'text')"]),
+    st.integers(-(10**11), 10**11),
+)  # fmt: skip
+def test_what_is_no_decimal_any_more_is_exact_too(text: str, price: int) -> None:
+    made, _ = _made(text)
+    exact = Decimal(price).scaleb(-2)
+    acts: dict[str, Any] = {"floor": math.floor, "ceil": math.ceil, "round": round, "str": str}
+    casts = {"int": int, "float": float, "text": str}
+    name, _, to = text.partition("(")
+    act = casts[to.split("'")[1]] if name == "cast" else acts.get(name, int)
+    assert compile_expression(made).evaluate({"price": price}) == act(exact)
+
+
+def test_casts_keep_null() -> None:
+    for to in ("int", "float", "text", "bool"):
+        assert (
+            compile_expression(_made(f"cast(price, '{to}')")[0]).evaluate({"price": None}) is None
+        )
+
+
 def test_scales_are_those_of_the_decimals_alone() -> None:
-    assert scales_of(FIELDS) == {"price": 2, "rate": 4, "pair": {"left": {"price": 2}}}
+    assert scales_of(FIELDS) == {
+        "price": 2,
+        "rate": 4,
+        "pair": {"left": {"price": 2}},
+        "rows": [{"price": 2}],
+    }
     assert not has_decimals({"n": "int", "pair": {"n": "int"}})

@@ -90,6 +90,50 @@ def test_computations_take_decimals(computation: str, expected: list[str], tmp_p
     assert sorted(str(each["price"]) for each in found) == sorted(expected)
 
 
+def test_rows_and_lists_keep_their_decimals(tmp_path: Path) -> None:
+    records = [("a", {"price": each, "rate": "0.1"}) for each in ("1.05", "2.15", "-3")]
+    [found] = _results(
+        tmp_path,
+        "input: {a: {key: who}}, window: global, aggregate: {best: {max_by: price * -2}, last:"
+        " last_row, top: {top_rows: ['price + 0.005 desc nulls last', at], k: 2, rank: place}, all:"
+        " {collect: price}, most: {top_k: price, k: 1}}, then: {more: 'top[0].price + 1', count:"
+        " len(all), there: best is not null}, output: out",
+        records,
+    )
+    assert found["best"]["price"] == found["last"]["price"] == Decimal("-3.00")
+    assert [(each["price"], each["place"]) for each in found["top"]] == [
+        (Decimal("2.15"), 1),
+        (Decimal("1.05"), 2),
+    ]
+    assert sorted(found["all"]) == [Decimal("-3.00"), Decimal("1.05"), Decimal("2.15")]
+    assert (found["most"], found["more"]) == ([Decimal("2.15")], Decimal("3.15"))
+    assert (found["count"], found["there"]) == (3, True)
+
+
+def test_rows_of_a_list_become_records_with_decimals(tmp_path: Path) -> None:
+    text = _text(
+        "input: {a: {key: who}}, window: global, aggregate: {top: {top_rows: [price desc], k: 2}},"
+        " output: tops"
+    )
+    text += "  y: {input: tops, flat_map: top, map: {price: price + 0.005}, output: out}\n"
+    file = tmp_path / "pipeline.yaml"
+    file.write_text(text)
+    with PipelineHarness(file) as harness:
+        for number, price in enumerate(("1.05", "2.15", "-3")):
+            record = {"at": _AT + number, "who": "w", "n": 2, "price": price, "rate": 0}
+            harness.push("a", record)
+        harness.finish()
+        found = [each["price"] for each in harness.read("out")]
+    assert found == [Decimal("2.155"), Decimal("1.055")]
+
+
+def test_an_expression_that_becomes_too_long_is_refused(problems: Any) -> None:
+    text = " + ".join(["str(price)"] * 120)
+    found = "\n".join(problems(_text(f"input: a, map: {{x: {text}}}, output: out")))
+    assert "computations.x.map.x" in found
+    assert "the expression has" in found
+
+
 @pytest.mark.parametrize(
     ("join", "expected"),
     [
@@ -141,8 +185,8 @@ def test_what_is_no_decimal_is_a_dead_letter(tmp_path: Path) -> None:
          "it does not take decimals"),
         ("input: {a: {key: who}}, window: global, aggregate: {m: {mean: price}}, output: out",
          "x.aggregate.m", "mean takes no decimal; write then: {NAME: total / n}"),
-        ("input: {a: {key: who}}, window: global, aggregate: {m: {max_by: n}}, output: out",
-         "x.aggregate.m", "max_by would give decimals as whole units"),
+        ("input: {a: {key: who}}, window: global, aggregate: {m: {'mod:F': n}}, output: out",
+         "x.aggregate.m", "mod:F would give decimals as whole units"),
         ("input: {a: {key: who}}, window: global, aggregate: {m: {sum: price}}, queryable: latest,"
          " output: out", "x.queryable", "remove queryable"),
         ("input: [a, c], filter: n > 1, output: out", "x", "its inputs have decimals in fields that"
