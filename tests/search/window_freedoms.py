@@ -34,7 +34,7 @@ def windowed(base: Facts, c: ComputationSpec, spec: PipelineSpec, stated: bool, 
     )
     retracting = c.firing.accumulation == "retracting"
     if isinstance(c.work, JoinSpec):
-        retracting = c.work.takes_back
+        retracting = _takes_back(base, c.work)
     if base.level is Level.STANDING and not (base.retracts and retracting):
         level = Level.NOTHING
     # What is emitted when windows are collected stands between the panes of others as the steps of
@@ -181,7 +181,7 @@ def _fired(base: Facts, c: ComputationSpec, spec: PipelineSpec, free: Free) -> L
         or c.firing.accumulation == "discarding"
     ):
         return Level.NOTHING
-    if isinstance(c.work, JoinSpec) and not c.work.takes_back:
+    if isinstance(c.work, JoinSpec) and not _takes_back(base, c.work):
         # joins.md, Late and early: "each pair once", however its window fires.
         return Level.ALL
     if c.firing.accumulation == "accumulating" and c.windowed.window.kind in ("session", "custom"):
@@ -192,6 +192,11 @@ def _fired(base: Facts, c: ComputationSpec, spec: PipelineSpec, free: Free) -> L
     if free.crashing and c.productions is Productions.WEAK:
         return Level.NOTHING
     return Level.STANDING
+
+
+def _takes_back(base: Facts, work: JoinSpec) -> bool:
+    """Whether its results change, of themselves or with its inputs."""
+    return work.takes_back or (work.changes and base.retracts)
 
 
 def _words(tree: Any) -> Iterable[str]:

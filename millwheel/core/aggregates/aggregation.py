@@ -332,5 +332,5 @@ class Buffered:
 
 
 class Growing(Buffered):
-    """The full-buffer form of windows that nothing is taken out of: in those that do not merge, the
-    first records are those of the pane before, so that their number alone is remembered of it."""
+    """The full-buffer form of windows that nothing is taken out of: the first records in the bounds
+    of a pane are those that it had, so that their number alone is remembered of it."""

@@ -217,6 +217,8 @@ def window_of_join(spec: ComputationSpec, pipeline: PipelineSpec) -> Tumbling | 
     join = spec.work
     if not isinstance(join, JoinSpec) or join.window.kind not in _JOINED_WHOLE or back:
         return None
+    if len(spec.inputs) > 2:
+        return None
     windowing = windowing_from_spec(spec)
     window = windowing.window
     plain = windowing.output_time is OutputTime.END_OF_WINDOW and not join.condition

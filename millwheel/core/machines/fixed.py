@@ -9,16 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
-
-from millwheel.core.aggregates.aggregation import Growing
 from millwheel.core.machines.triggered import TriggeredMachine
 from millwheel.core.model.keys import Key
 from millwheel.core.model.records import Domain
 from millwheel.core.windows.calls import Call, Gone, Group, Taken
 from millwheel.core.windows.contract import Effects, KeyState, Slot, Times
 from millwheel.core.windows.lateness import too_late
-from millwheel.core.windows.panes import Pane, Retraction, remember_pane
+from millwheel.core.windows.panes import Retraction
 from millwheel.core.windows.state import CLOSED, WindowState, as_state
 from millwheel.core.windows.tags import window_of
 from millwheel.core.windows.windows import Window
@@ -135,12 +132,6 @@ class AlignedMachine(TriggeredMachine):
             return
         call = Call(state, key, self._requests.rung(own, tag, domain, at, times), effects)
         self._settle(window, own, window, call)
-
-    def _remember(self, pane: Pane) -> list[Any]:
-        grows = isinstance(self.aggregation, Growing)
-        return remember_pane(
-            msgspec.structs.replace(pane, result=len(pane.result)) if grows else pane
-        )
 
     def open_windows(self, state: KeyState, slots: Sequence[Slot]) -> list[Window]:
         return self._windows(state, slots, 0)

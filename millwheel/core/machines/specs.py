@@ -151,7 +151,7 @@ def machine_from_spec(
     condition = compile_expression(spec.condition).evaluate if spec.condition else None
     if isinstance(spec.work, WindowCallbackSpec) and condition is not None:
         return make_machine(windowing, Buffered(_of_numbered(condition)))
-    if isinstance(spec.work, JoinSpec) and spec.work.changes:
+    if isinstance(spec.work, JoinSpec) and spec.work.changes and not takes_retractions:
         return make_machine(windowing, Growing())
     return make_machine(windowing, Buffered(condition))
 

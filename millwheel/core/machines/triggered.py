@@ -13,7 +13,13 @@ from typing import Any
 
 import msgspec
 
-from millwheel.core.aggregates.aggregation import FILTERED, Aggregation, Prepared
+from millwheel.core.aggregates.aggregation import (
+    FILTERED,
+    Aggregation,
+    Buffered,
+    Growing,
+    Prepared,
+)
 from millwheel.core.model.keys import Key
 from millwheel.core.windows.calls import Call, Gone, Group, Taken
 from millwheel.core.windows.contract import (
@@ -43,8 +49,6 @@ from millwheel.core.windows.windows import Forever, Global, OfInput, Window
 from millwheel.errors import RecordError
 
 _encode = msgspec.msgpack.Encoder().encode
-_TIME = itemgetter(0)
-"""Of a kept record."""
 
 
 class TriggeredMachine:
@@ -59,6 +63,8 @@ class TriggeredMachine:
         self._sized = windowing.trigger.needs_bytes
         self._undoes = windowing.takes_retractions
         self._keeps = windowing.takes_retractions and not aggregation.subtracts
+        self._buffers = isinstance(aggregation, Buffered)
+        self._grows = isinstance(aggregation, Growing)
         window = windowing.window
         self._is_whole = isinstance(window, Forever | Global)
         stated_in = window.window_of if isinstance(window, OfInput) else None
@@ -156,12 +162,11 @@ class TriggeredMachine:
 
     def _take_out(self, own: WindowState, gone: Sequence[Gone], call: Call) -> int:
         """Take records back out of a window; how many there were."""
-        records = [
-            record for record in gone if not self._keeps or self._drop_kept(own, record, call)
-        ]
+        keeps = self._keeps or self._buffers
+        records = [record for record in gone if not keeps or self._drop_kept(own, record, call)]
         if self._keeps:
             own.acc = self._again(own.kept)
-        else:
+        elif not self._buffers:
             for record in records:
                 own.acc = self.aggregation.subtract(own.acc, record.prepared, record.timestamp)
         own.count -= len(records)
@@ -169,14 +174,18 @@ class TriggeredMachine:
         return len(records)
 
     def _drop_kept(self, own: WindowState, gone: Gone, call: Call) -> bool:
-        if [gone.timestamp, gone.value] in own.kept:
-            own.kept.remove([gone.timestamp, gone.value])
+        """Drop a record from those that are kept, or that are what a window has."""
+        at, value = (0, 1) if self._keeps else (1, 0)
+        held: list[Any] = own.kept if self._keeps else own.acc
+        record = [gone.timestamp, gone.value] if self._keeps else [gone.value, gone.timestamp]
+        if record in held:
+            held.remove(record)
             return True
         # Rows of tables, joins and top go when something else comes, at the time of that. See
         # mistake rows_are_taken_back_at_their_own_time_alone.
-        alike = [each for each in own.kept if each[1] == gone.value] if self._is_whole else []
+        alike = [each for each in held if each[value] == gone.value] if self._is_whole else []
         if alike:
-            own.kept.remove(min(alike, key=_TIME))
+            held.remove(min(alike, key=itemgetter(at)))
             return True
         self._not_held(gone, call)
         return False
@@ -268,7 +277,9 @@ class TriggeredMachine:
 
     def _remember(self, pane: Pane) -> list[Any]:
         """What is kept of a pane that stands, to take it back."""
-        return remember_pane(pane)
+        return remember_pane(
+            msgspec.structs.replace(pane, result=len(pane.result)) if self._grows else pane
+        )
 
     def _take_back(self, own: WindowState, call: Call) -> None:
         call.effects.panes.extend(retract_pane(call.key, emitted) for emitted in own.emitted)

@@ -246,8 +246,8 @@ def _is_passed_on(computation: ComputationSpec, retracting: Container[str]) -> b
 def retracting_streams(spec: PipelineSpec) -> frozenset[str]:
     """Streams that may carry retractions: the streams of sources of change events and of retracting
     windows and of first rows, of joins whose rows may lose or find their only partner, and the
-    streams that pass retractions on: steps, branches, joins without a window, enrichments and the
-    late records of windows."""
+    streams that pass retractions on: steps, branches, joins without a window, or whose windows fire
+    again, enrichments and the late records of windows."""
     retracting = {stream.name for stream in spec.streams if stream.takes_back}
     before = -1
     while len(retracting) > before:
@@ -263,6 +263,7 @@ def retracting_streams(spec: PipelineSpec) -> frozenset[str]:
                 if isinstance(work, RegularJoinSpec | JoinSpec)
                 else computation.firing.accumulation == Accumulation.RETRACTING.value
             )
+            again = again or (passed_on and isinstance(work, JoinSpec) and work.changes)
             retracts = again or isinstance(work, TableSpec | TopSpec)
             if retracts or steps:
                 retracting.update(computation.outputs)

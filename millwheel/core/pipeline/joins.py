@@ -1,75 +1,83 @@
-"""Joins: the pairs of one window and key, and which version of a key a record may see. Pure."""
+"""Joins: the results of one window and key, and which version of a key a record may see. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import msgspec
 
-from millwheel.core.model.records import Record
 from millwheel.core.pipeline.work import JoinKind
-
-
-def pairs(records: Sequence[Record], left: str, kind: JoinKind) -> Iterator[tuple[Any, Any]]:
-    """(value of the left stream, value of the other) for every two records of a window, in their
-    order; None in the place of a partner that there is not."""
-    lefts = [record.value for record in records if record.stream == left]
-    return pairs_of(lefts, [record.value for record in records if record.stream != left], kind)
-
-
-def pairs_of(
-    lefts: Sequence[Any], rights: Sequence[Any], kind: JoinKind
-) -> Iterator[tuple[Any, Any]]:
-    """:func:`pairs` of the values of either stream. Those of the left one alone, if there are no
-    pairs in the result."""
-    first_alone, second_alone = kind.without_partner
-    if kind.in_pairs:
-        yield from ((one, other) for one in lefts for other in rights)
-    if (first_alone and not rights) or (kind is JoinKind.SEMI and rights):
-        yield from ((one, None) for one in lefts)
-    if second_alone and not lefts:
-        yield from ((None, other) for other in rights)
 
 
 @dataclass(frozen=True, slots=True)
 class WindowSide:
-    """The values of one stream in a window: those that it has fired with, and those that have come
-    since."""
+    """The values of one stream in a window that has fired: those that have ``gone`` since, those
+    that ``stay``, and those that have ``come``."""
 
-    old: Sequence[Any]
-    new: Sequence[Any]
-
-    @property
-    def all(self) -> list[Any]:
-        """All of them."""
-        return [*self.old, *self.new]
+    gone: Sequence[Any]
+    stay: Sequence[Any]
+    come: Sequence[Any]
 
 
-def partners_found(
-    lefts: WindowSide, rights: WindowSide, kind: JoinKind
-) -> Iterator[tuple[Any, Any]]:
-    """The results that do not hold any more: of values that stood alone when the window fired, and
-    have partners since."""
-    first_alone, second_alone = kind.without_partner
-    if first_alone and rights.new and not rights.old:
-        yield from ((one, None) for one in lefts.old)
-    if second_alone and lefts.new and not lefts.old:
-        yield from ((None, other) for other in rights.old)
+def combinations(sides: Sequence[Sequence[Any]], kind: JoinKind) -> Iterator[tuple[Any, ...]]:
+    """One value of each stream, for all values of a window, in their order; None in the place of a
+    partner that there is not. If there are no pairs in the result, None stands for the other
+    stream."""
+    return come_since([WindowSide((), (), side) for side in sides], kind)
 
 
-def pairs_since(lefts: WindowSide, rights: WindowSide, kind: JoinKind) -> Iterator[tuple[Any, Any]]:
-    """The results that have come since a window fired: with those that it emitted, and without
-    those of :func:`partners_found`, they are :func:`pairs_of` all values."""
-    if kind.in_pairs:
-        yield from ((one, other) for one in lefts.old for other in rights.new)
-    elif kind is JoinKind.SEMI and rights.new and not rights.old:
-        yield from ((one, None) for one in lefts.old)
-    if lefts.new:
-        yield from pairs_of(lefts.new, rights.all, kind)
-    elif kind.without_partner[1] and not lefts.old:
-        yield from ((None, other) for other in rights.new)
+def gone_since(sides: Sequence[WindowSide], kind: JoinKind) -> Iterator[tuple[Any, ...]]:
+    """The results of a window that do not hold any more since it fired."""
+    if not any(side.gone or side.stay for side in sides):
+        return
+    factors = _factors(sides, kind)
+    before = [[*each.gone, *each.stay] for each in factors]
+    for number, each in enumerate(factors):
+        if each.gone:
+            stay = [other.stay for other in factors[:number]]
+            yield from product(*stay, each.gone, *before[number + 1 :])
+
+
+def come_since(sides: Sequence[WindowSide], kind: JoinKind) -> Iterator[tuple[Any, ...]]:
+    """The results that hold since then: with those that it had, and without :func:`gone_since`,
+    they are the :func:`combinations` of all values."""
+    if not any(side.stay or side.come for side in sides):
+        return
+    factors = _factors(sides, kind)
+    now = [[*each.stay, *each.come] for each in factors]
+    for number, each in enumerate(factors):
+        if each.come:
+            stay = [other.stay for other in factors[:number]]
+            yield from product(*stay, each.come, *now[number + 1 :])
+
+
+def _factors(sides: Sequence[WindowSide], kind: JoinKind) -> list[WindowSide]:
+    """What each stream gives to the results: its values, or a null where there is none."""
+    missing = kind.missing(len(sides))
+    factors = []
+    for number, side in enumerate(sides):
+        had, has = bool(side.gone or side.stay), bool(side.stay or side.come)
+        if kind is JoinKind.SEMI and number:
+            stood, stands = had, has
+        else:
+            stood, stands = missing[number] and not had, missing[number] and not has
+        if not kind.in_pairs and number:
+            side = WindowSide((), (), ())
+        factors.append(_with_null(side, stood, stands))
+    return factors
+
+
+def _with_null(side: WindowSide, stood: bool, stands: bool) -> WindowSide:
+    if not stood and not stands:
+        return side
+    return WindowSide(
+        side.gone if stands or not stood else [*side.gone, None],
+        [*side.stay, None] if stood and stands else side.stay,
+        [*side.come, None] if stands and not stood else side.come,
+    )
 
 
 class Version(msgspec.Struct, array_like=True):

@@ -247,10 +247,10 @@ class JoinKind(Enum):
         return first, self in (JoinKind.RIGHT, both)
 
     def missing(self, inputs: int) -> tuple[bool, ...]:
-        """Of each of several inputs: whether a null stands in its place where it has no row.
-        For inner, left and outer joins."""
-        rest = self in (JoinKind.LEFT, JoinKind.OUTER)
-        return self is JoinKind.OUTER, *(rest for _ in range(inputs - 1))
+        """Of each input: whether a null stands in its place where it has no row."""
+        rest = self in (JoinKind.LEFT, JoinKind.ANTI, JoinKind.OUTER)
+        first = self in (JoinKind.RIGHT, JoinKind.OUTER)
+        return first, *(rest for _ in range(inputs - 1))
 
 
 _MERGING = ("session", "custom")
@@ -259,8 +259,9 @@ _MERGING = ("session", "custom")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinSpec(WindowedSpec):
-    """Pairs of the records of two streams that have equal keys and lie in the same window. Where a
-    window fires again, results are what has changed since it fired before."""
+    """Pairs of the records of two streams that have equal keys and lie in the same window; of
+    several streams, all combinations. Where a window fires again, results are what has changed
+    since it fired before."""
 
     kind: JoinKind
 

@@ -244,8 +244,8 @@ class Flow(GroupedStreams, RankedStreams[T], Generic[T]):
         ``trigger`` fires, and with late records for ``allowed_lateness`` longer; without a window
         all, whenever they come within ``ttl`` (a duration, or one for each stream by name), or
         those whose times are near each other: ``within={"before": "10s", "after": "2s"}``, up to a
-        time that a record names with ``within={"until": "orders.expires"}``. Without a window (and
-        ``within``), ``other`` may be several: their combinations, for ``how`` inner, left or outer.
+        time that a record names with ``within={"until": "orders.expires"}``. Without ``within``,
+        ``other`` may be several: their combinations, for ``how`` inner, left or outer.
 
         A result has the fields of the key, ``window_start``, ``window_end`` (µs, with a window),
         and the two records, each under the name of its stream, None for one without a partner; of

@@ -330,9 +330,8 @@ def _window(computation: ComputationSpec, work: WindowedSpec, delay_us: int) -> 
     if isinstance(work, WindowCallbackSpec):
         yield _callback(work.callback)
     elif isinstance(work, JoinSpec):
-        yield (
-            f"{work.kind.value} join of {' and '.join(each.stream for each in computation.inputs)}"
-        )
+        *first, last = (each.stream for each in computation.inputs)
+        yield f"{work.kind.value} join of {', '.join(first)} and {last}"
     elif not computation.aggregates:
         yield "result = the records"
     firing = work.firing

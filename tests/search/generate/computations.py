@@ -62,7 +62,7 @@ def _any_join(draft: Draft, name: str) -> Any:
     """A join without a window, of two inputs or three."""
     drawn = kept_join(draft, name)
     if drawn is not None and drawn[0]["join"] in ("inner", "left", "outer"):
-        take_third(draft, drawn[0]["input"], drawn[2])
+        take_third(draft, drawn[0]["input"], drawn[2], "join_of_three")
     return drawn
 
 
@@ -101,7 +101,8 @@ _MAKERS: tuple[tuple[frozenset[str], Any], ...] = (
     (frozenset({"lookup"}), looked_up),
     (frozenset({"dictionary", "dictionary_ttl"}), numbered),
     (frozenset({"uv", "uv_ttl"}), visitors),
-    (frozenset({"join", "join_again", "other_join"}), joined),
+    (frozenset({"join", "join_again", "other_join", "window_join_of_three"}), joined),
+    (frozenset({"window_join_of_changes"}), joined),
     (frozenset({"kept_join", "kept_join_of_changes", "join_of_three"}), _any_join),
     (frozenset({"interval_join", "named_bounds"}), _any_join),
     (frozenset({"deduplicate"}), deduplicated),

@@ -97,11 +97,11 @@ def take_pair(draft: Draft, changing: bool = False) -> Any:
     return {one.name: {"key": key}, other.name: {"key": key}}, one, other, key
 
 
-def take_third(draft: Draft, given: dict[str, Any], key: Any) -> None:
-    """Adds a third input to those of a join, if there is one."""
+def take_third(draft: Draft, given: dict[str, Any], key: Any, word: str) -> None:
+    """Adds a third input to those of a join, if there is one, and then the ``word``."""
     # drawn apart, so that nearly all seeds give the pipelines that they gave before
     apart = random.Random(repr(("third", draft.tree)))
-    if apart.random() >= (0.9 if "join_of_three" in draft.wanted else 0.3):
+    if apart.random() >= (0.9 if word in draft.wanted else 0.3):
         return
     flows = [
         flow
@@ -112,4 +112,4 @@ def take_third(draft: Draft, given: dict[str, Any], key: Any) -> None:
     ]
     if flows:
         given[apart.choice(flows).name] = {"key": key}
-        draft.features.add("join_of_three")
+        draft.features.add(word)

@@ -8,14 +8,20 @@ from itertools import chain, islice
 from math import prod
 from typing import Any
 
+from msgspec import structs
+
 from millwheel.api import Context as CallContext
 from millwheel.core.columns.key_columns import KeyColumns
+from millwheel.core.machines.triggered import TriggeredMachine
 from millwheel.core.model.records import Record
 from millwheel.core.model.timers import TimerQueue
 from millwheel.core.model.times import MAX_TIME, MIN_TIME
 from millwheel.core.pipeline import joins
+from millwheel.core.windows.panes import Pane
+from millwheel.core.windows.state import WindowState
 from millwheel.core.windows.windows import Sessions, Window
 from millwheel.engine.workers.operators import joined
+from millwheel.engine.workers.operators.keyed_joins import firing_again
 from millwheel.engine.workers.operators.keyed_joins.interval import (
     IntervalJoined,
     NearRow,
@@ -56,32 +62,71 @@ def a_timer_fires_when_the_watermark_is_at_its_time() -> Context:
 @mistake(within=40, features="join", variants="reference")
 def an_outer_join_forgets_who_came_alone() -> Context:
     """Records of the second stream without a partner are not emitted."""
-    right = joins.pairs
+    right = joins.combinations
 
-    def wrong(records: Sequence[Record], left: str, kind: Any) -> Iterator[tuple[Any, Any]]:
-        return ((one, other) for one, other in right(records, left, kind) if one is not None)
+    def wrong(sides: Any, kind: Any) -> Iterator[tuple[Any, ...]]:
+        return (values for values in right(sides, kind) if values[0] is not None)
 
-    return replaced(joined, "pairs", wrong)
+    return replaced(joined, "combinations", wrong)
 
 
 @mistake(within=10, features="join_again", variants="reference")
 def a_join_that_fires_again_pairs_what_is_new_with_itself() -> Context:
     """Records that have come since are not paired with those before. (A trigger, or a late record
     within ``allowed_lateness``.)"""
-
-    def wrong(
-        lefts: joins.WindowSide, rights: joins.WindowSide, kind: Any
-    ) -> Iterator[tuple[Any, Any]]:
-        return joins.pairs_of(lefts.new, rights.new, kind)
-
-    return replaced(joined, "pairs_since", wrong)
+    return replaced(
+        joined,
+        "come_since",
+        lambda sides, kind: joins.combinations([side.come for side in sides], kind),
+    )
 
 
 @mistake(within=20, features="join_again", variants="reference", first=13)
 def a_join_that_fires_again_leaves_what_stood_alone() -> Context:
     """A record whose first partner has come stands with and without it. (``left`` or ``outer``, and
     an early result.)"""
-    return replaced(joined, "partners_found", lambda lefts, rights, kind: iter(()))
+    return replaced(joined, "gone_since", lambda sides, kind: iter(()))
+
+
+@mistake(within=60, features="window_join_of_three", variants="reference")
+def a_join_of_three_in_a_window_is_the_join_of_the_first_two() -> Context:
+    """The third stream is null in all results, whatever it has."""
+    right = joins.combinations
+
+    def wrong(sides: Any, kind: Any) -> Iterator[tuple[Any, ...]]:
+        if len(sides) < 3:
+            return right(sides, kind)
+        return ((*values, None) for values in right(sides[:2], kind))
+
+    return replaced(joined, "combinations", wrong)
+
+
+@mistake(within=40, features="window_join_of_changes", variants="reference")
+def a_window_of_a_join_keeps_what_is_taken_back() -> Context:
+    """A record that is taken back out of a window stays in its pairs. (A join behind a window with
+    ``accumulation: retracting``.)"""
+    right = TriggeredMachine._drop_kept
+
+    def wrong(self: TriggeredMachine, own: WindowState, gone: Any, call: Any) -> bool:
+        held = list(own.acc) if self._buffers else []
+        dropped = right(self, own, gone, call)
+        if self._buffers:
+            own.acc = held
+        return dropped
+
+    return replaced(TriggeredMachine, "_drop_kept", wrong)
+
+
+@mistake(within=40, features="window_join_of_changes join_again", variants="reference")
+def a_join_that_fires_again_leaves_the_pairs_of_what_has_gone() -> Context:
+    """Of records that were taken back since a window fired nothing is said. (A trigger, behind a
+    window with ``accumulation: retracting``.)"""
+    right = joined.Joined.change
+
+    def wrong(self: Any, ctx: CallContext, key: Any, window: Window, sides: Any) -> None:
+        right(self, ctx, key, window, [joins.WindowSide((), e.stay, e.come) for e in sides])
+
+    return replaced(joined.Joined, "change", wrong)
 
 
 @mistake(within=40, features="join_again session_window", variants="reference", first=4)
@@ -89,6 +134,18 @@ def a_session_that_grows_leaves_its_pairs_as_they_were() -> Context:
     """Those with its earlier bounds are not taken back. (A join in sessions, and an early
     result.)"""
     return replaced(joined.Joined, "take_back", lambda self, ctx, key, window, records: None)
+
+
+@mistake(within=20, features="join_again session_window", variants="reference", first=40)
+def a_session_takes_back_the_first_records_of_what_it_has_become() -> Context:
+    """As many as it had, wherever they lie. (A join in sessions that become one, and early
+    results.)"""
+
+    def wrong(before: Pane, now: Pane) -> Pane:
+        count = before.result
+        return structs.replace(before, result=now.result[:count]) if type(count) is int else before
+
+    return replaced(firing_again, "_whole", wrong)
 
 
 @mistake(within=10, features="enrich_of_changes", variants="reference", first=26)

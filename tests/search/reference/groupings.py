@@ -22,6 +22,7 @@ from tests.search.reference.changes import KeyChanges
 from tests.search.reference.combinations import trigger_of
 from tests.search.reference.counts import KeyCounts
 from tests.search.reference.engine import Arrival, World, plain
+from tests.search.reference.kept_joins import joined_one_by_one
 from tests.search.reference.keys import key_row
 from tests.search.reference.panes import Clocks, KeyWindows, Rules
 
@@ -49,7 +50,7 @@ class WindowNode(CallNode):
         self._float_sums = () if calls else self._sums_of_floats()
         self._keys: dict[Any, KeyWindows | KeyCounts | KeyChanges] = {}
         self._number = 0
-        self._stood: list[tuple[Any, int]] = []
+        self._stood: list[tuple[Any, Any, int]] = []
 
     def take(self, arrival: Arrival) -> None:
         if self.copied(arrival):
@@ -68,8 +69,10 @@ class WindowNode(CallNode):
             self.world.letter(self.name, f"{ex}{who}", value, arrival.timestamp)
             return
         self._number += 1
-        item = Item(about, arrival.timestamp, arguments, self._number, arrival.stream)
+        stream = arrival.stream if self._calls else ""  # sums are of all streams together
+        item = Item(about, arrival.timestamp, arguments, self._number, stream)
         self._of(arrival.key).take([(item, back is not None)], self.clocks())
+        self._take_back_stood()
 
     def _of(self, key: Any) -> KeyWindows | KeyCounts | KeyChanges:
         if key not in self._keys:
@@ -97,11 +100,13 @@ class WindowNode(CallNode):
     def fire(self) -> None:
         for each in list(self._keys.values()):
             each.pass_time(self.clocks())
+            self._take_back_stood()
         super().fire()
 
     def ring(self) -> None:
         for each in list(self._keys.values()):
             each.pass_clock(self.clocks())
+            self._take_back_stood()
         super().ring()
 
     def wakes_at(self) -> int:
@@ -177,38 +182,40 @@ class WindowNode(CallNode):
     def _join(self, pane: Pane, records: list[Record]) -> None:
         """What the window holds now, without what it held when it fired before, and the other way
         round."""
-        rows = [(row, pane.timestamp) for row in self._pairs(pane, records)]
+        rows = [(row, pane.timestamp) for row in self._results(pane, records)]
         if pane.retraction:
-            self._stood += rows
+            self._stood += [(pane.key, *row) for row in rows]
             return
-        gone = list(self._stood)
-        self._stood = []
         come = []
-        for each in rows:
-            if each in gone:
-                gone.remove(each)
+        for row, at in rows:
+            if (pane.key, row, at) in self._stood:
+                self._stood.remove((pane.key, row, at))
             else:
-                come.append(each)
-        changes = [*((retracted(row), at) for row, at in gone), *come]
-        for row, at in changes:
-            for stream in self.spec.outputs:
-                self.world.send(stream, pane.key, plain(row), at, self.name)
+                come.append((row, at))
+        self._take_back_stood()
+        for row, at in come:
+            self._say(pane.key, row, at)
 
-    def _pairs(self, pane: Pane, records: list[Record]) -> list[Any]:
-        left, right = (given.stream for given in self.spec.inputs)
-        lefts = [record.value for record in records if record.stream == left]
-        rights = [record.value for record in records if record.stream == right]
-        pairs: list[tuple[Any, Any]] = [(one, other) for one in lefts for other in rights]
+    def _take_back_stood(self) -> None:
+        """What a window emitted that is another one now, or has nothing any more."""
+        stood, self._stood = self._stood, []
+        for key, row, at in stood:
+            self._say(key, retracted(row), at)
+
+    def _say(self, key: Any, row: Any, at: int) -> None:
+        for stream in self.spec.outputs:
+            self.world.send(stream, key, plain(row), at, self.name)
+
+    def _results(self, pane: Pane, records: list[Record]) -> list[Any]:
+        streams = [given.stream for given in self.spec.inputs]
         kind = self.spec.work_as(JoinSpec).kind
+        values = [[each.value for each in records if each.stream == stream] for stream in streams]
         if kind in (JoinKind.SEMI, JoinKind.ANTI):
-            return lefts if bool(rights) is (kind is JoinKind.SEMI) else []
-        if not rights and kind in (JoinKind.LEFT, JoinKind.OUTER):
-            pairs = [(one, None) for one in lefts]
-        if not lefts and kind in (JoinKind.RIGHT, JoinKind.OUTER):
-            pairs = [(None, other) for other in rights]
+            return values[0] if bool(values[1]) is (kind is JoinKind.SEMI) else []
         start, end = pane.window
         head = {**key_row(self._grouped_by, pane.key), "window_start": start, "window_end": end}
-        return [{**head, left: one, right: other} for one, other in pairs]
+        rows = joined_one_by_one(values, kind)
+        return [{**head, **dict(zip(streams, row, strict=True))} for row in rows]
 
     def _late(self, key: Any, item: Item, back: bool) -> None:
         self.counters["late"] += 1

@@ -76,19 +76,8 @@ class Joining(Computation):
             yield from ((self._pair(key, None, right[1]), None) for right in rights)
 
     def _combinations(self, key: Any, rows: list[Any]) -> Iterator[Said]:
-        """Joins of two, one after the other: whoever came together so far meets the rows of the
-        next stream, or nobody."""
-        found: list[list[Any]] = [[each] for each in rows if each[0] == 0]
-        for number in range(1, len(self._inputs)):
-            nexts = [each for each in rows if each[0] == number]
-            nobody = [None] * number
-            if self._kind is JoinKind.INNER or (nexts and found):
-                found = [[*each, other] for each in found for other in nexts]
-            elif nexts and self._kind is JoinKind.OUTER:
-                found = [[*nobody, other] for other in nexts]
-            else:
-                found = [[*each, None] for each in found]
-        for each in found:
+        of_streams = [[e for e in rows if e[0] == number] for number in range(len(self._inputs))]
+        for each in joined_one_by_one(of_streams, self._kind):
             values = [row and row[1] for row in each]
             data = {given.stream: value for given, value in zip(self._inputs, values, strict=True)}
             row = encode_value({**key_row(self._inputs[0].key, key), **data})
@@ -97,6 +86,25 @@ class Joining(Computation):
     def _pair(self, key: Any, left: Any, right: Any) -> bytes:
         one, other = self._inputs
         return encode_value({**key_row(one.key, key), one.stream: left, other.stream: right})
+
+
+def joined_one_by_one(of_streams: list[list[Any]], kind: JoinKind) -> list[list[Any]]:
+    """Joins of two, one after the other: whoever came together so far meets the rows of the next
+    stream, or nobody."""
+    found = [[row] for row in of_streams[0]]
+    for number, nexts in enumerate(of_streams[1:], 1):
+        nobody = [None] * number
+        if nexts and found:
+            found = [[*each, other] for each in found for other in nexts]
+        elif nexts:
+            found = [[*nobody, other] for other in nexts] if kind in _WITHOUT_FIRST else []
+        else:
+            found = [[*each, None] for each in found] if kind in _WITHOUT_OTHER else []
+    return found
+
+
+_WITHOUT_FIRST = (JoinKind.RIGHT, JoinKind.OUTER)
+_WITHOUT_OTHER = (JoinKind.LEFT, JoinKind.OUTER)
 
 
 def kept_join(world: World, spec: ComputationSpec) -> CallNode:

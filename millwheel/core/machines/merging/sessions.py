@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from millwheel.core.aggregates.aggregation import Aggregation
+from millwheel.core.aggregates.aggregation import Aggregation, Growing
 from millwheel.core.aggregates.arrival_order import InOrder
 from millwheel.core.machines.triggered import TriggeredMachine
 from millwheel.core.model.keys import Key
@@ -25,7 +25,7 @@ from millwheel.core.windows.lateness import is_complete, too_late
 from millwheel.core.windows.panes import OutputTime, Retraction
 from millwheel.core.windows.state import CLOSED, SPOKEN, WindowState, as_state
 from millwheel.core.windows.tags import without_share
-from millwheel.core.windows.windows import Window
+from millwheel.core.windows.windows import Sessions, Window
 from millwheel.errors import invariant
 
 INDEX = "open"
@@ -81,6 +81,8 @@ class MergingMachine(TriggeredMachine):
         )
         super().__init__(windowing, self._in_order or aggregation)
         self._function = function
+        # What a session had is found again by its bounds and their number.
+        self._grows = isinstance(aggregation, Growing) and isinstance(function, Sessions)
 
     def on_records(
         self,

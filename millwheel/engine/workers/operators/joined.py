@@ -3,6 +3,7 @@ letters of callbacks."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -19,12 +20,11 @@ from millwheel.core.pipeline.graph import takes_back
 from millwheel.core.pipeline.joins import (
     Version,
     WindowSide,
+    combinations,
+    come_since,
+    gone_since,
     known,
     newer,
-    pairs,
-    pairs_of,
-    pairs_since,
-    partners_found,
 )
 from millwheel.core.pipeline.spec import ComputationSpec, InputSpec, PipelineSpec
 from millwheel.core.pipeline.work import EnrichSpec, JoinKind, JoinSpec, Missing
@@ -40,20 +40,20 @@ UNMATCHED = "unmatched"
 
 
 class Joined(Computation):
-    """Every two records of a window and key, one of each stream. Stateless: the windows keep the
-    records."""
+    """Every two records of a window and key, one of each stream; of several streams, all
+    combinations. Stateless: the windows keep the records."""
 
     def __init__(
         self,
         kind: JoinKind,
         inputs: Sequence[InputSpec],
         outputs: Sequence[str],
-        fields: Sequence[Sequence[str]] = ((), ()),
+        fields: Sequence[tuple[str, ...]] = (),
     ) -> None:
-        """``fields``: those that either stream declares, in their order."""
+        """``fields``: those that each stream declares, in their order."""
         self._kind = kind
-        self._fields = tuple(map(tuple, fields))
-        self._left, self._right = (each.stream for each in inputs)
+        self._streams = tuple(each.stream for each in inputs)
+        self._fields = tuple(fields) or ((),) * len(self._streams)
         self._head = inputs[0].key.naming()
         self._outputs = tuple(outputs)
 
@@ -61,45 +61,71 @@ class Joined(Computation):
         self, ctx: Context, key: Key, window: Window, records: Sequence[Record]
     ) -> None:
         """The window has closed."""
-        for row in self._rows(key, window, pairs(records, self._left, self._kind)):
+        for row in self.rows(key, window, *self._sides(records)):
             self._produce(ctx, row)
 
-    def change(
-        self, ctx: Context, key: Key, window: Window, lefts: WindowSide, rights: WindowSide
-    ) -> None:
-        """The window has fired before, and has more records now."""
-        for row in self._rows(key, window, partners_found(lefts, rights, self._kind)):
+    def change(self, ctx: Context, key: Key, window: Window, sides: Sequence[WindowSide]) -> None:
+        """The window has fired before, and has other records now."""
+        gone = list(self._rows(key, window, gone_since(sides, self._kind)))
+        come: Iterable[Any] = self._rows(key, window, come_since(sides, self._kind))
+        if any(side.gone for side in sides):  # a record went, and another is as good
+            gone, come = without_common(gone, list(come))
+        for row in gone:
             self._produce(ctx, retracted(row))
-        for row in self._rows(key, window, pairs_since(lefts, rights, self._kind)):
+        for row in come:
             self._produce(ctx, row)
 
     def take_back(self, ctx: Context, key: Key, window: Window, records: Sequence[Record]) -> None:
-        """The window has fired with these records, and is another one now."""
-        for row in self._rows(key, window, pairs(records, self._left, self._kind)):
+        """The window has fired with these records, and is another one now, or none."""
+        for row in self.rows(key, window, *self._sides(records)):
             self._produce(ctx, retracted(row))
+
+    def _sides(self, records: Sequence[Record]) -> list[list[Any]]:
+        return [
+            [record.value for record in records if record.stream == stream]
+            for stream in self._streams
+        ]
 
     def _produce(self, ctx: Context, row: Any) -> None:
         for stream in self._outputs:
             ctx.produce(stream, row)
 
-    def rows(
-        self, key: Key, window: Window, lefts: Sequence[Any], rights: Sequence[Any]
-    ) -> Iterator[dict[str, Any]]:
-        """The results of a window that has closed, by the values of either stream in their
-        order."""
-        return self._rows(key, window, pairs_of(lefts, rights, self._kind))
+    def rows(self, key: Key, window: Window, *sides: Sequence[Any]) -> Iterator[dict[str, Any]]:
+        """The results of a window that has closed, by the values of each stream in their order."""
+        return self._rows(key, window, combinations(sides, self._kind))
 
     def _rows(
-        self, key: Key, window: Window, matches: Iterable[tuple[Any, Any]]
+        self, key: Key, window: Window, matches: Iterable[tuple[Any, ...]]
     ) -> Iterator[dict[str, Any]]:
+        if not self._kind.in_pairs:
+            yield from (plain(ordered(values[0], self._fields[0])) for values in matches)
+            return
         head = self._head(key)
         head["window_start"], head["window_end"] = window
-        lefts, rights = self._fields
-        if not self._kind.in_pairs:
-            yield from (plain(ordered(left, lefts)) for left, _ in matches)
-            return
-        for left, right in matches:
-            yield {**head, self._left: ordered(left, lefts), self._right: ordered(right, rights)}
+        streams, fields = self._streams, self._fields
+        for values in matches:
+            yield {**head, **dict(zip(streams, map(ordered, values, fields), strict=True))}
+
+
+def without_common(gone: list[Any], come: list[Any]) -> tuple[list[Any], list[Any]]:
+    """Rows without those that are in both lists."""
+    both = Counter(map(_content, gone)) & Counter(map(_content, come))
+    return _without(gone, Counter(both)), _without(come, both)
+
+
+def _without(rows: list[Any], some: Counter[bytes]) -> list[Any]:
+    left = []
+    for row in rows:
+        name = _content(row)
+        if some[name] > 0:
+            some[name] -= 1
+        else:
+            left.append(row)
+    return left
+
+
+def _content(row: Any) -> bytes:
+    return content(plain(row))
 
 
 def ordered(value: Any, fields: tuple[str, ...]) -> Any:
@@ -225,7 +251,7 @@ class EnrichedChanges(Enriched):
 
 
 def _alike(one: Any, other: Any) -> bool:
-    return bool(content(one) == content(plain(other)))
+    return bool(content(one) == _content(other))
 
 
 def plain(value: Any) -> Any:

@@ -19,7 +19,6 @@ from millwheel.core.pipeline.work import (
     CallbackSpec,
     DeduplicateSpec,
     DictionarySpec,
-    JoinSpec,
     LookupSpec,
     OverSpec,
     StepKind,
@@ -34,7 +33,6 @@ _TAKES_VERSIONS = (
     CallbackSpec,
     DeduplicateSpec,
     DictionarySpec,
-    JoinSpec,
     LookupSpec,
     OverSpec,
 )

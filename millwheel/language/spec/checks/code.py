@@ -31,7 +31,6 @@ from millwheel.core.pipeline.work import (
     DeduplicateSpec,
     DictionarySpec,
     IntervalJoinSpec,
-    JoinSpec,
     LookupSpec,
     OverSpec,
     SlicesSpec,
@@ -65,7 +64,6 @@ _CANNOT_RETRACT = (
 _CANNOT_UNDO: Mapping[type[Work], str] = {
     DeduplicateSpec: "deduplicate",
     DictionarySpec: "dictionary",
-    JoinSpec: "join",
     IntervalJoinSpec: "join",  # a row may be taken back when it is no longer kept
     LookupSpec: "enrich",
     OverSpec: "over",  # results that have left would be others

@@ -179,8 +179,8 @@ JOINS = {
     "join": Field(
         "",
         Short("kind", JOIN),
-        "[pairs](pipeline.md#join) of the records of two inputs, in a window or whenever they come"
-        " (then also of more inputs): which come without a partner",
+        "[pairs](pipeline.md#join) of the records of two inputs or more, in a window or whenever"
+        " they come: which come without a partner",
     ),
     "enrich": Field(
         "",
@@ -233,15 +233,13 @@ def read_join(
 def _why_two(kind: JoinKind, windowed: bool, values: Mapping[str, Any]) -> str:
     """Why a join takes no third input; empty if it does."""
     chain = "join the others in a computation before or behind it"
-    if windowed:
-        return f"a join in windows takes two inputs; {chain}, or leave out window"
-    if "within" in values:
+    if "within" in values and not windowed:
         return f"a join within an interval takes two inputs; {chain}"
     if kind is JoinKind.RIGHT:
         return "of several inputs the first is kept: write left, with the input to keep first"
     if not kind.in_pairs:
         return f"{kind.value} takes two inputs; {chain}"
-    if kind is not JoinKind.INNER and values.get("ttl") is not None:
+    if kind is not JoinKind.INNER and values.get("ttl") is not None and not windowed:
         return (
             f"{kind.value} takes back nulls in place of rows, and could not know which of them were"
             f" said of rows that are forgotten; leave out ttl, or {chain}"

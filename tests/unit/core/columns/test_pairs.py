@@ -17,7 +17,7 @@ from millwheel.core.columns.pairs import INPUT, VALUE, Pairing, encoded
 from millwheel.core.columns.plan import END, KEY, START
 from millwheel.core.formats.codec import decode_value
 from millwheel.core.model.keys import key_from_bytes
-from millwheel.core.pipeline.joins import pairs_of
+from millwheel.core.pipeline.joins import combinations
 from millwheel.core.pipeline.work import JoinKind
 from millwheel.core.windows.windows import Tumbling
 
@@ -85,7 +85,7 @@ def expected(plan: Pairing, shown: Sequence[Row], clicked: Sequence[Row]) -> lis
             ]
             for values in (shown, clicked)
         ]
-        for left, right in pairs_of(*of, plan.kind):
+        for left, right in combinations(of, plan.kind):
             head = dict(zip(plan.key_names, key, strict=True))
             bounds = {"window_start": window.start, "window_end": window.end}
             found.append({**head, **bounds, "shown": left, "clicked": right})

@@ -67,7 +67,8 @@ def test_a_trigger_that_ends_on_time_has_finished_as_it_fires_behind_the_end() -
     ]
     for trigger in ending:
         state = trigger.add(trigger.start(), 1, 0, BEFORE)
-        assert trigger.ends_on_time and trigger.ready(state, AFTER)
+        assert trigger.ends_on_time
+        assert trigger.ready(state, AFTER)
         assert trigger.fire(state, AFTER) is None
     late = AfterWatermark(late=AfterCount(1))
     staying = [late, AfterAny(AfterCount(9), late), AfterAll(late, early), Repeat(early), Never()]

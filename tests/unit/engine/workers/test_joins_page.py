@@ -15,9 +15,11 @@ FILES = dict(re.findall(r"`(\w+\.yaml)`:\n\n```yaml\n(.*?)```", PAGE, re.DOTALL)
 def test_the_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     of_head = {
         "again.yaml",
+        "changing.yaml",
         "join.yaml",
         "regular.yaml",
         "several.yaml",
+        "three.yaml",
         "within.yaml",
         "enrich.yaml",
     }
@@ -27,6 +29,6 @@ def test_the_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         (tmp_path / name).write_text(head + text, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {"__name__": "example"}
-    assert len(EXAMPLES) == 9
+    assert len(EXAMPLES) == 11
     for example in EXAMPLES:
         exec(compile(example, "docs/joins.md", "exec"), names)

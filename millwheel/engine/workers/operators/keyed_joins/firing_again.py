@@ -3,77 +3,117 @@ one before.
 
 The windows work as they do with ``accumulation: retracting``: a window that fires again gives what
 it fired with before, as retractions, and all that it has. Here the records of the one are told from
-those of the other, so that only pairs with new records are made. A window that is another by then
-(sessions that grew, or became one) takes back all of its results, since their bounds are others.
+those of the other, so that only results with other records are made. A window that is another by
+then (sessions that grew, or became one), or has no records any more, takes back all of its results.
+
+Where no record is taken back, windows remember only how many records they fired with: those are the
+first, in the order of arrival, of all that lie in their bounds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from itertools import compress, islice
 from typing import Any
 
-from millwheel.core.formats.store_layout import pack
+from msgspec.structs import replace
+
+from millwheel.core.aggregates.families.rows import content
 from millwheel.core.model.records import Record
 from millwheel.core.pipeline.joins import WindowSide
 from millwheel.core.pipeline.production_ids import Cause
+from millwheel.core.windows.contract import Effects
 from millwheel.core.windows.panes import Pane
 from millwheel.engine.workers.bundle.bundle import Bundle
 from millwheel.engine.workers.operators.joined import Joined
 from millwheel.engine.workers.operators.window_callback import WindowCallbackOperator
-from millwheel.errors import invariant
 
 
 class FiringAgainOperator(WindowCallbackOperator):
     """See the head of this file."""
 
-    _standing: Sequence[Pane] = ()
-    """What the windows emitted that the next pane replaces."""
+    _standing: tuple[tuple[Pane, Cause], ...] = ()
+    """What windows emitted that the next pane replaces, or nothing does."""
+    _before: Pane | None = None
+    """What the window emitted before the pane that is emitted now."""
+
+    def _perform(self, effects: Effects, cause: Cause, bundle: Bundle) -> None:
+        super()._perform(effects, cause, bundle)
+        self._take_back(self._stood(), bundle)
 
     def _emit(self, pane: Pane, cause: Cause, bundle: Bundle) -> None:
         if pane.retraction:
             # those of a window come right before what replaces them
-            self._standing = (*self._standing, pane)
+            self._standing = (*self._standing, (pane, cause))
             return
-        try:
-            super()._emit(pane, cause, bundle)
-        finally:
-            self._standing = ()
+        before, others = None, []
+        for each, its in self._stood():
+            if before is None and (each.key, each.window) == (pane.key, pane.window):
+                before = each
+            else:
+                others.append((_whole(each, pane), its))
+        self._take_back(others, bundle)
+        self._before = before
+        super()._emit(pane, cause, bundle)
+
+    def _stood(self) -> tuple[tuple[Pane, Cause], ...]:
+        stood, self._standing = self._standing, ()
+        return stood
+
+    def _take_back(self, panes: Iterable[tuple[Pane, Cause]], bundle: Bundle) -> None:
+        for each, cause in panes:
+            super()._emit(each, cause, bundle)
 
     def _process(self, pane: Pane, records: list[Record], cause: Cause) -> None:
-        before, join = self._standing, self._instance
+        join = self._instance
         assert isinstance(join, Joined)
-        if len(before) == 1 and before[0].window == pane.window:
-            is_new = news(before[0].result, pane.result)
-            sides = [_side(stream, records, is_new) for stream in self._streams]
-            join.change(self._context, pane.key, pane.window, *sides)
-            return
-        for each in before:
-            self._context.point(each.key, each.timestamp, cause)
-            join.take_back(self._context, each.key, each.window, self._records(each))
-        self._context.point(pane.key, pane.timestamp, cause)
-        super()._process(pane, records, cause)
+        if pane.retraction:
+            join.take_back(self._context, pane.key, pane.window, records)
+        elif self._before is None:
+            super()._process(pane, records, cause)
+        else:
+            sides = self._changes(self._before, pane, records)
+            join.change(self._context, pane.key, pane.window, sides)
+
+    def _changes(self, before: Pane, pane: Pane, records: list[Record]) -> list[WindowSide]:
+        stay, gone = told_apart(before.result, pane.result)
+        went = list(compress(self._records(before), gone)) if any(gone) else []
+        stayed = list(compress(records, stay))
+        came = [record for record, old in zip(records, stay, strict=True) if not old]
+        return [
+            WindowSide(*(_values(stream, each) for each in (went, stayed, came)))
+            for stream in self._streams
+        ]
 
 
-def news(before: int | Sequence[Any], now: Sequence[Any]) -> list[bool]:
-    """Of each record that a window has: whether it was not there ``before``. Both are in one order;
-    where that is the order of arrival, the number of those before is enough."""
+def told_apart(before: int | Sequence[Any], now: Sequence[Any]) -> tuple[list[bool], list[bool]]:
+    """Of each record that a window has, whether it was there ``before``; and of each that was
+    there, whether it has gone. The number of those before is enough where none goes."""
     if isinstance(before, int):
-        return [number >= before for number in range(len(now))]
+        return [number < before for number in range(len(now))], []
     # As bytes: a NaN does not equal itself, and 1 equals 1.0.
-    stood = list(map(pack, before))
-    found, is_new = 0, []
-    for record in map(pack, now):
-        known = found < len(stood) and record == stood[found]
-        is_new.append(not known)
-        found += known
-    invariant(found == len(stood), "a window that fires again has lost records")
-    return is_new
+    names = [content(value) for value, _ in before]
+    left = Counter(names)
+    return [_taken(left, content(value)) for value, _ in now], [
+        _taken(left, each) for each in names
+    ]
 
 
-def _side(stream: str, records: Sequence[Record], is_new: Sequence[bool]) -> WindowSide:
-    old: list[Any] = []
-    new: list[Any] = []
-    for record, fresh in zip(records, is_new, strict=True):
-        if record.stream == stream:
-            (new if fresh else old).append(record.value)
-    return WindowSide(old, new)
+def _taken(left: Counter[bytes], name: bytes) -> bool:
+    is_there = left[name] > 0
+    left[name] -= is_there
+    return is_there
+
+
+def _whole(before: Pane, now: Pane) -> Pane:
+    """With its records, of which a later pane has all, where only their number was remembered."""
+    if not isinstance(before.result, int):
+        return before
+    start, end = before.window
+    inside = (record for record in now.result if start <= record[1] < end)
+    return replace(before, result=list(islice(inside, before.result)))
+
+
+def _values(stream: str, records: Iterable[Record]) -> list[Any]:
+    return [record.value for record in records if record.stream == stream]

@@ -244,8 +244,17 @@ def test_branches_pass_retractions_on(check: Any) -> None:
 BOTH = RETRACTING + "  s: {input: {hits: {key: path}, a: {key: key}}, FORM, output: b}\n"
 
 
-def test_joins_in_windows_of_what_may_be_taken_back_are_refused(problems: Any) -> None:
-    text = BOTH.replace("FORM", "join: inner, window: {tumbling: 1m}")
+def test_joins_whose_windows_fire_again_pass_on_what_is_taken_back(check: Any) -> None:
+    once = "join: inner, window: {tumbling: 1m}"
+    assert retracting_streams(check(BOTH.replace("FORM", once))) == {"a"}
+    again = f"{once}, allowed_lateness: 1m"
+    assert retracting_streams(check(BOTH.replace("FORM", again))) == {"a", "b"}
+
+
+def test_joins_of_what_may_be_taken_back_count_no_records(problems: Any) -> None:
+    text = BOTH.replace("FORM", "join: inner, window: {count: 3}")
+    assert "count windows cannot undo a record" in "\n".join(problems(text))
+    text = BOTH.replace("FORM", "join: {kind: inner, within: {after: 1m}}")
     assert "before the retracting window" in "\n".join(problems(text))
 
 

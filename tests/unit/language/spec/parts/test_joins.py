@@ -78,7 +78,8 @@ def test_two_streams_with_like_keys_are_joined(check: Any, fields: tuple[str, ..
             "leave out within, or leave out window",
         ),
         ((TWO, "join: {ttl: 1d}"), "which records come without a partner"),
-        ((THREE, "join: inner", "window: {tumbling: 1m}"), "not 3: a join in windows takes two"),
+        ((THREE, "join: semi", "window: {tumbling: 1m}"), "semi takes two inputs"),
+        ((THREE, "join: right", "window: {tumbling: 1m}"), "write left, with the input to keep"),
         ((THREE, "join: {kind: left, within: {after: 1m}}"), "not 3: a join within an interval"),
         ((THREE, "join: right"), "write left, with the input to keep first"),
         ((THREE, "join: anti"), "anti takes two inputs; join the others in a computation before"),
@@ -221,6 +222,13 @@ def test_several_streams_are_joined_without_a_window(
     assert (
         check(text(THREE, f"join: {written}").replace(TAIL, CHANGES)).computations[0].work == spec
     )
+
+
+@pytest.mark.parametrize("kind", ["inner", "left", "outer"])
+def test_several_streams_are_joined_in_windows(check: Any, kind: str) -> None:
+    spec = check(text(THREE, f"join: {kind}", "window: {tumbling: 1m}"))
+    work = spec.computations[0].work_as(JoinSpec)
+    assert (work.kind, len(spec.computations[0].inputs)) == (JoinKind(kind), 3)
 
 
 ENDS, FROM = BoundSpec("orders", "orders.ends"), BoundSpec("prices", "prices.a + 5")
