@@ -12,6 +12,7 @@ from millwheel.core.columns.clean import is_pattern
 from millwheel.core.columns.plan import ColumnPlan
 from millwheel.core.columns.slices import slice_plan_or_why
 from millwheel.core.columns.state.inferred import PlansByType
+from millwheel.core.columns.state.near_pairs import NearPairing, near_pairing_or_why
 from millwheel.core.columns.stateless.flow import types_of
 from millwheel.core.columns.stateless.plans import StatelessPlans, why_no_plan
 from millwheel.core.columns.window_forms import (
@@ -20,6 +21,7 @@ from millwheel.core.columns.window_forms import (
     plans_by_type,
     why_state_in_rows,
 )
+from millwheel.core.expressions.inner_fields import is_inner, plainly_named
 from millwheel.core.machines.specs import windowing_from_spec
 from millwheel.core.order.labels import NO_USE, Labels
 from millwheel.core.pipeline.graph import Graph, Node, takes_retractions
@@ -111,7 +113,6 @@ _WHY_NOT: dict[type[Work], str] = {
     EnrichSpec: "each record is enriched",
     LookupSpec: "each record is enriched",
     RegularJoinSpec: "each record is joined with those that came before",
-    IntervalJoinSpec: "each record is joined with those near it",
     DeduplicateSpec: "each record is compared with earlier ones",
     OverSpec: "each record is taken in its order",
     TopSpec: "the first rows of each key are kept in order",
@@ -135,7 +136,7 @@ def computation_form(
         if isinstance(slices, str):
             return ComputationForm(None, slices)
         return ComputationForm(slices, "slices are merged in rows")
-    if why := _why_no_aggregation(computation, pipeline):
+    if why := _why_no_aggregation(computation, pipeline, compile_expression, labels):
         return ComputationForm(None, why)
     windowing = windowing_from_spec(computation, load, takes_retractions(computation, pipeline))
     plan = plan_or_why(computation, pipeline, windowing, compile_expression)
@@ -191,7 +192,12 @@ def _why_key_of_records(given: InputSpec, plans: StatelessPlans, stream: StreamS
     return f"its key reads {undeclared[0]}, which is not declared" if undeclared else ""
 
 
-def _why_no_aggregation(computation: ComputationSpec, pipeline: PipelineSpec) -> str:
+def _why_no_aggregation(
+    computation: ComputationSpec,
+    pipeline: PipelineSpec,
+    compile_expression: Callable[[str], Any],
+    labels: Labels,
+) -> str:
     """Why a computation is no aggregation over windows; "" when it is."""
     match computation.work:
         case AggregationSpec():
@@ -200,6 +206,9 @@ def _why_no_aggregation(computation: ComputationSpec, pipeline: PipelineSpec) ->
             in_columns = window_of_join(computation, pipeline) is not None
             phrase = "keeps whole bundles of them" if in_columns else "has an entry for each window"
             return f"a join passes on records as they came, and {phrase}"
+        case IntervalJoinSpec():
+            found = near_pairing(computation, pipeline, compile_expression, labels)
+            return found if isinstance(found, str) else "one input comes record by record"
         case work:
             return _WHY_NOT[type(work)]
 
@@ -228,23 +237,50 @@ def window_of_join(spec: ComputationSpec, pipeline: PipelineSpec) -> Tumbling | 
     return window if isinstance(window, Tumbling | OfInput) else None
 
 
+def near_pairing(
+    spec: ComputationSpec,
+    pipeline: PipelineSpec,
+    compile_expression: Callable[[str], Any],
+    labels: Labels,
+) -> NearPairing | str:
+    """How an interval join takes whole bundles, or why it does not, as a phrase."""
+    if not isinstance(spec.work, IntervalJoinSpec):
+        return "it is none"
+    if labels.of(spec.name) != NO_USE:
+        return "timers behind it go by the place of each record"
+    return near_pairing_or_why(spec, pipeline, compile_expression)
+
+
 def joins_in_columns(
-    pipeline: PipelineSpec, graph: Graph, plans: Mapping[str, AnyPlan | None]
+    pipeline: PipelineSpec,
+    graph: Graph,
+    plans: Mapping[str, AnyPlan | None],
+    compile_expression: Callable[[str], Any],
+    labels: Labels,
 ) -> frozenset[str]:
     """The joins that take whole records in columns. Both inputs come so, or neither: what comes in
     rows is joined in rows. ``plans`` are those of the other computations, by name."""
-    joins = {
+    near = {
+        spec.name
+        for spec in pipeline.computations
+        if isinstance(near_pairing(spec, pipeline, compile_expression, labels), NearPairing)
+    }
+    joins = near | {
         spec.name for spec in pipeline.computations if window_of_join(spec, pipeline) is not None
     }
 
-    def comes(node_input: InputSpec) -> bool:
+    def comes(node_input: InputSpec, name: str) -> bool:
         stream, key = pipeline.stream(node_input.stream), node_input.key
+        if stream.source is None and name in near:
+            return True  # its types follow from what is in columns
         keyed = key.plain and all(stream.fields.get(name) in ID_TYPES for name in key.fields)
         if stream.source is None or not keyed:
             return False
         return not _why_rows_of(stream, graph.consumers.get(stream.name, ()), graph, plans, joins)
 
-    while without := {name for name in joins if not all(map(comes, graph.nodes[name].inputs))}:
+    while without := {
+        name for name in joins if not all(comes(each, name) for each in graph.nodes[name].inputs)
+    }:
         joins -= without
     return frozenset(joins)
 
@@ -316,6 +352,8 @@ def _made_columns(
             continue
         if _passes_on(plan):  # these columns have only the fields that are read
             continue
+        if isinstance(plan, PlansByType) and any(map(is_inner, plan.needs)):
+            continue
         if plan is not None and whole and not _why_ids_of_records(stream, [name], graph):
             consumer_plans[name] = plan
     if not consumer_plans:
@@ -355,6 +393,9 @@ def _why_rows_of(
         numbers = computation is not None and isinstance(computation.work, DictionarySpec)
         if plans.get(name) is None and name not in joins and not numbers:
             return f"{name} takes each record"
+    read = [plan.needs for name in consumers if isinstance(plan := plans.get(name), PlansByType)]
+    if inner := sorted(name for needs in read for name in needs if is_inner(name)):
+        return f"{plainly_named(inner[0])} is a field within a field"
     stateless = any(isinstance(plans.get(name), StatelessPlans) for name in consumers)
     if any(isinstance(plans.get(name), PlansByType) for name in consumers) or (
         stateless and not stream.fields

@@ -12,6 +12,7 @@ from millwheel.core.columns.key_columns import fields_read, kinds_of_key
 from millwheel.core.columns.plan import ColumnPlan
 from millwheel.core.expressions.columns import condition_over_columns, kind_of_number
 from millwheel.core.expressions.declared import is_three_valued
+from millwheel.core.expressions.inner_fields import columns_read, plainly_named
 from millwheel.core.expressions.terms import NoColumns
 from millwheel.core.lazy_polars import dtype, pl
 from millwheel.core.pipeline.spec import INSTANCE, AggregationStage, ComputationSpec
@@ -43,7 +44,7 @@ def fields_used(
         spec.condition,
         *(text for part in spec.aggregates for text in (part.condition, part.argument)),
     ]
-    used = {name for text in texts if text for name in compile_expression(text).fields}
+    used = {name for text in texts if text for name in columns_read(compile_expression(text))}
     return used | ({window.start, window.end} if isinstance(window, OfInput) else set())
 
 
@@ -113,10 +114,10 @@ def _aggregate(
         return column_aggregate(spec, column, fields, compile_expression)
     except NoColumns:
         texts = (spec.argument, spec.condition)
-        used = {name for text in texts if text for name in compile_expression(text).fields}
+        used = {name for text in texts if text for name in columns_read(compile_expression(text))}
         unknown = sorted(used - fields.keys())
         why = (
-            f"its field {unknown[0]} is not declared"
+            f"its field {plainly_named(unknown[0])} is not declared"
             if unknown
             else f"{spec.function} has none for what it is given"
         )

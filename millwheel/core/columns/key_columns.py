@@ -7,6 +7,11 @@ from typing import Any
 
 from millwheel.core.columns.clean import is_clean, is_pattern
 from millwheel.core.expressions.columns import term_over_columns
+from millwheel.core.expressions.inner_fields import (
+    columns_read,
+    plainly_named,
+    with_inner_fields,
+)
 from millwheel.core.expressions.terms import NoColumns, Term
 from millwheel.core.lazy_polars import kind_of, pl
 from millwheel.core.pipeline.spec import EVERYTHING, INSTANCE, KeyKind, KeySpec
@@ -21,7 +26,7 @@ def fields_read(key: KeySpec, compile_expression: Compile) -> tuple[str, ...]:
     """The fields of a record that make its key; none where it does not consist of fields."""
     if key.plain:
         return key.names
-    names = (name for text in key.texts for name in compile_expression(text).fields)
+    names = (name for text in key.texts for name in columns_read(compile_expression(text)))
     return tuple(dict.fromkeys(names))
 
 
@@ -49,8 +54,8 @@ def _term(text: str, fields: Mapping[str, str], compile_expression: Compile) -> 
     try:
         term = term_over_columns(expression.tree, fields, expression.dialect)
     except NoColumns:
-        unknown = sorted({*expression.fields} - fields.keys())
-        why = f": its field {unknown[0]} is not declared" if unknown else ""
+        unknown = sorted({*columns_read(expression)} - fields.keys())
+        why = f": its field {plainly_named(unknown[0])} is not declared" if unknown else ""
         raise NoColumns(f"the key {text} has no column form{why}") from None
     if term.kind not in _KINDS:
         raise NoColumns(f"the key {text} is no int or str")
@@ -69,6 +74,7 @@ class KeyColumns:
     def parts(self, frame: pl.DataFrame) -> list[pl.Series] | None:
         """The parts of the keys of records with these fields. None where they are worked out record
         by record: some record has no key, or not the one of the row form."""
+        frame = with_inner_fields(frame, self._reads)
         types = {name: kind_of(frame[name].dtype) for name in self._reads if name in frame.columns}
         terms = self._terms(types)
         if terms is None or not is_clean(frame, types):

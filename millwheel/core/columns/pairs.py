@@ -22,8 +22,8 @@ from millwheel.core.pipeline.work import JoinKind, JoinSpec
 from millwheel.core.windows.windows import OfInput, Tumbling
 from millwheel.errors import RecordError
 
-INPUT, AT, VALUE = "input", "at", "value"
-_SIDES = ("0", "1")
+INPUT, AT, LAST, VALUE = "input", "at", "last", "value"
+SIDES = ("0", "1")
 """The columns of the values of either input."""
 _FAR = 2**62  # Fixed: beyond, the bounds of a window may not fit into 64 bits
 _HOW: Mapping[JoinKind, Literal["inner", "left", "full"]] = {
@@ -46,15 +46,35 @@ def encoded_schema() -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class Pairing:
-    """What is joined: the ``streams`` of the inputs with their declared ``fields`` (none: unknown),
-    and the names under which the parts of a key are in the results."""
+class Merging:
+    """Two inputs whose records are kept together: the ``streams`` with their known ``fields``
+    (none: unknown), and the names under which the parts of a key are in the results."""
 
-    kind: JoinKind
-    window: Tumbling | OfInput
     streams: tuple[str, str]
     fields: tuple[Mapping[str, str], Mapping[str, str]]
     key_names: tuple[str, ...]
+
+    def merge(self, groups: Sequence[pl.DataFrame]) -> pl.DataFrame:
+        """One behind the other: they are in the order of arrival."""
+        types = {
+            (name, str(frame.schema[name]))
+            for frame in groups
+            for name in (KEY, *SIDES)
+            if name in frame.schema
+        }
+        if len(types) > len({name for name, _ in types}) or any(
+            VALUE in frame.schema for frame in groups
+        ):
+            groups = list(map(encoded, groups))
+        return pl.concat(groups, how="diagonal")
+
+
+@dataclass(frozen=True, slots=True)
+class Pairing(Merging):
+    """What is joined in windows."""
+
+    kind: JoinKind
+    window: Tumbling | OfInput
 
     def bounds(self, timestamps: Times, values: pl.DataFrame) -> tuple[Times, Times] | None:
         """Start and end of the windows of records; None for times that no column of bounds can
@@ -101,23 +121,9 @@ class Pairing:
                 pl.Series(END, bounds[1]),
                 pl.Series(INPUT, [number], pl.Int8).new_from_index(0, len(batch)),
                 pl.Series(AT, batch.timestamps),
-                batch.frame.to_struct(_SIDES[number]),
+                batch.frame.to_struct(SIDES[number]),
             ]
         )
-
-    def merge(self, groups: Sequence[pl.DataFrame]) -> pl.DataFrame:
-        """One behind the other: they are in the order of arrival."""
-        types = {
-            (name, str(frame.schema[name]))
-            for frame in groups
-            for name in (KEY, *_SIDES)
-            if name in frame.schema
-        }
-        if len(types) > len({name for name, _ in types}) or any(
-            VALUE in frame.schema for frame in groups
-        ):
-            groups = list(map(encoded, groups))
-        return pl.concat(groups, how="diagonal")
 
     def pairs(self, closed: Sequence[pl.DataFrame]) -> pl.DataFrame | None:
         """The results of windows that have closed, those of a key in the order of their windows.
@@ -145,10 +151,7 @@ class Pairing:
             ),
             pl.col(START).alias("window_start"),
             pl.col(END).alias("window_end"),
-            *(
-                pl.col(side).alias(stream)
-                for side, stream in zip(_SIDES, self.streams, strict=True)
-            ),
+            *(pl.col(side).alias(stream) for side, stream in zip(SIDES, self.streams, strict=True)),
         )
 
     def keys_of(self, pairs: pl.DataFrame) -> pl.Series:
@@ -164,7 +167,7 @@ class Pairing:
         ):
             return None
         kinds = []
-        for side, fields in zip(_SIDES, self.fields, strict=True):
+        for side, fields in zip(SIDES, self.fields, strict=True):
             types = {
                 str(part.schema[side]): part.schema[side] for part in closed if side in part.schema
             }
@@ -181,7 +184,7 @@ class Pairing:
 
 def _side(part: pl.DataFrame, number: int, names: Sequence[str], kind: Any) -> pl.DataFrame:
     """The keys, windows and records of one input."""
-    side, other = _SIDES[number], _SIDES[1 - number]
+    side, other = SIDES[number], SIDES[1 - number]
     if side not in part.schema:
         part = part.clear().with_columns(pl.lit(None, kind).alias(side))
     elif other in part.schema:
@@ -203,11 +206,11 @@ def pairing_of(
     streams = [pipeline.stream(each.stream) for each in spec.inputs]
     fields = tuple({} if stream.source is None else stream.fields for stream in streams)
     return Pairing(
-        spec.work_as(JoinSpec).kind,
-        window,
         (left.stream, right.stream),
         (fields[0], fields[1]),
         left.key.shown,  # none for the key of everything, whose records are encoded
+        spec.work_as(JoinSpec).kind,
+        window,
     )
 
 
@@ -215,12 +218,11 @@ def encoded(records: pl.DataFrame) -> pl.DataFrame:
     """Records with their keys and values encoded."""
     if VALUE in records.schema:
         return records
-    sides = [records[side].to_list() if side in records.schema else [] for side in _SIDES]
+    sides = [records[side].to_list() if side in records.schema else [] for side in SIDES]
     numbers = records[INPUT].to_list()
     values = [encode_value(sides[number][row]) for row, number in enumerate(numbers)]
     keys = list(map(key_bytes, key_list(records[KEY])))
-    schema = encoded_schema()
-    same = [records[name] for name in (START, END, INPUT, AT)]
+    same = [records[name] for name in records.columns if name not in (KEY, *SIDES)]
     return pl.DataFrame(
         [pl.Series(KEY, keys, pl.Binary), *same, pl.Series(VALUE, values, pl.Binary)]
-    ).select(list(schema))
+    )

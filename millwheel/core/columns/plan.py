@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -32,6 +32,7 @@ from millwheel.core.columns.batch import (
     key_list,
 )
 from millwheel.core.columns.clean import clean_rows, is_clean
+from millwheel.core.expressions.inner_fields import with_inner_fields
 from millwheel.core.lazy_polars import pl
 from millwheel.core.model.keys import Key
 from millwheel.core.pipeline.spec import INSTANCE
@@ -146,7 +147,8 @@ class ColumnPlan:
         """The groups of a bundle. Raises Unfit when the columns cannot hold its numbers. ``filled``
         is for count windows: their groups span the timestamps of the records, and those of a key
         are in order."""
-        self.check(batch)
+        batch = self._opened(batch)
+        self._check_kinds(batch)
         # before anything is computed: some of it fails for what does not fit
         self._check(batch.frame)
         keys, stamps, frame = self._counting(batch)
@@ -278,7 +280,7 @@ class ColumnPlan:
         late = np.ones(len(batch), np.bool_)
         late[assigned.rows[still_open(assigned.ends, watermark)]] = False
         if self.condition is not None:
-            late &= batch.frame.select(self.condition).to_series().to_numpy()
+            late &= self._opened(batch).frame.select(self.condition).to_series().to_numpy()
         return late
 
     def late(self, batch: ColumnBatch, watermark: int) -> npt.NDArray[np.bool_] | None:
@@ -337,6 +339,14 @@ class ColumnPlan:
     def check(self, batch: ColumnBatch) -> None:
         """Raises Unfit unless all records have what the plan reads: nothing may be computed over
         others."""
+        self._check_kinds(self._opened(batch))
+
+    def _opened(self, batch: ColumnBatch) -> ColumnBatch:
+        """The batch with columns of the fields within its fields that the plan reads."""
+        frame = with_inner_fields(batch.frame, self.needs)
+        return batch if frame is batch.frame else replace(batch, frame=frame)
+
+    def _check_kinds(self, batch: ColumnBatch) -> None:
         if len(batch) and not (
             batch.keys.dtype == self.key_dtype
             and is_clean(batch.frame, dict(self.kinds), self.takes_nulls)
@@ -346,9 +356,10 @@ class ColumnPlan:
     def divide(self, batch: ColumnBatch) -> tuple[ColumnBatch, ColumnBatch | None]:
         """The records that have what the plan reads, and those that must be looked at one by one
         (None: there are none)."""
-        if not len(batch) or is_clean(batch.frame, dict(self.kinds), self.takes_nulls):
+        frame = self._opened(batch).frame
+        if not len(batch) or is_clean(frame, dict(self.kinds), self.takes_nulls):
             return batch, None
-        clean = clean_rows(batch.frame, dict(self.kinds), self.takes_nulls)
+        clean = clean_rows(frame, dict(self.kinds), self.takes_nulls)
         if clean is None:
             clean = np.zeros(len(batch), np.bool_)
         return batch.where(clean), batch.where(~clean)

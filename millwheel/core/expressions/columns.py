@@ -12,6 +12,7 @@ from typing import Any
 
 from millwheel.core.expressions.declared import NullLogic, Nulls
 from millwheel.core.expressions.functions import FUNCTIONS
+from millwheel.core.expressions.inner_fields import inner_path
 from millwheel.core.expressions.nodes import CONSTANTS
 from millwheel.core.expressions.own import (
     KNOWN,
@@ -136,7 +137,7 @@ def value_over_columns(tree: ast.expr, fields: Mapping[str, str], dialect: Diale
 def fields_computed_with(tree: ast.expr) -> set[str]:
     """The fields that an expression computes with: all that are not only passed on, or compared
     with null."""
-    if isinstance(tree, ast.Name):
+    if isinstance(tree, ast.Name) or inner_path(tree):
         return set()
     if isinstance(tree, ast.Compare) and len(tree.ops) == 1 and _is_null(tree.comparators[0]):
         return fields_computed_with(tree.left)
@@ -147,6 +148,8 @@ def _read(tree: ast.AST) -> set[str]:
     """The fields that an expression within another one computes with."""
     if isinstance(tree, ast.Name):
         return {tree.id} - CONSTANTS.keys()
+    if path := inner_path(tree):
+        return {path}
     if isinstance(tree, ast.Compare) and len(tree.ops) == 1 and _is_null(tree.comparators[0]):
         return fields_computed_with(tree.left)
     inner = ast.iter_child_nodes(tree)
@@ -174,6 +177,8 @@ def _truth(tree: ast.expr, scope: Scope) -> Term:
 def _term(tree: ast.expr, scope: Scope) -> Term:
     if isinstance(tree, ast.Name) and tree.id not in CONSTANTS and tree.id in scope.fields:
         return Term(pl.col(tree.id), scope.fields[tree.id])
+    if (path := inner_path(tree)) in scope.fields:
+        return Term(pl.col(path), scope.fields[path])
     if isinstance(tree, ast.Name) and type(CONSTANTS.get(tree.id)) is bool:
         return Term(pl.lit(CONSTANTS[tree.id]), "bool", CONSTANTS[tree.id])
     if isinstance(tree, ast.Constant) and type(tree.value) in _KIND_OF:
@@ -370,7 +375,7 @@ def _calculated(tree: ast.expr, scope: Scope) -> Term:
         )
     if isinstance(tree, ast.Constant) and type(tree.value) in (int, float):
         return number_term(tree.value)
-    if isinstance(tree, (ast.Name, ast.Call)):
+    if isinstance(tree, (ast.Name, ast.Attribute, ast.Call)):
         term = _translate(tree, scope)
         if term.kind in _NUMBERS:
             return term

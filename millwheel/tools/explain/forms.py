@@ -37,7 +37,7 @@ def forms_of(spec: PipelineSpec, graph: Graph, load: Callable[[str], Any]) -> di
         for each in spec.computations
     }
     plans = {name: form.plan for name, form in forms.items()}
-    joins = joins_in_columns(spec, graph, plans)
+    joins = joins_in_columns(spec, graph, plans, compile_text, labels)
     sources = {
         s.name: source_form(s, graph, plans, joins) for s in spec.streams if s.source is not None
     }

@@ -14,6 +14,7 @@ from millwheel.core.columns.from_spec import fields_used, typed_plan
 from millwheel.core.columns.key_columns import fields_read
 from millwheel.core.columns.plan import ColumnPlan, key_parts
 from millwheel.core.columns.windows import Types
+from millwheel.core.expressions.inner_fields import with_inner_fields
 from millwheel.core.lazy_polars import kind_of, pl
 from millwheel.core.pipeline.spec import ComputationSpec
 from millwheel.core.windows.contract import Windowing
@@ -97,4 +98,5 @@ class PlansByType:
         """The plan for a batch."""
         keys = zip(self._key.names if self._key.plain else (), key_parts(batch.keys), strict=False)
         types = {name: kind_of(column.dtype) for name, column in keys}
-        return self.plan({name: kind_of(kind) for name, kind in batch.frame.schema.items()} | types)
+        schema = with_inner_fields(batch.frame.head(0), self.needs).schema
+        return self.plan({name: kind_of(kind) for name, kind in schema.items()} | types)

@@ -42,7 +42,7 @@ def pairing(
     kind: JoinKind = JoinKind.INNER, key: tuple[str, ...] = ("ad",), declared: bool = True
 ) -> Pairing:
     fields = FIELDS if declared else {}
-    return Pairing(kind, Tumbling(10, 3), ("shown", "clicked"), (fields, fields), key)
+    return Pairing(("shown", "clicked"), (fields, fields), key, kind, Tumbling(10, 3))
 
 
 def batch(stream: str, values: Sequence[Row], key: tuple[str, ...] = ("ad",)) -> ColumnBatch:

@@ -115,7 +115,7 @@ class IntervalJoined(Computation):
         new: tuple[list[NearRow], list[NearRow]] = ([], [])
         for record in records:
             side = self._names.index(record.stream)
-            new[side].append(self._row(side, record))
+            new[side].append(self.row_of(side, record))
         for rows in new:
             rows.sort(key=_time_of)
         for side in (_LEFT, _RIGHT):
@@ -141,7 +141,7 @@ class IntervalJoined(Computation):
         self._clean(ctx, side, own)
         self._put(ctx, side, own)
 
-    def _row(self, side: int, record: Record) -> NearRow:
+    def row_of(self, side: int, record: Record) -> NearRow:
         """The row of a record. Raises RecordError where a bound is no time."""
         value, at = plain(record.value), record.timestamp
         before, after = self._apart[side]
@@ -153,6 +153,15 @@ class IntervalJoined(Computation):
             last = min([last, *(_time(bound(named), MIN_TIME) for bound in self._untils[side])])
         end = min(max(at, last), LAST_TIME)
         return NearRow(at, first, last, end, encode_value(ordered(value, self._fields[side])))
+
+    def keep(self, ctx: Context, side: int, rows: list[NearRow]) -> None:
+        """Rows that were kept elsewhere."""
+        rows.sort(key=_time_of)
+        self._keep(ctx, side, rows)
+
+    def produce_pair(self, ctx: Context, left: bytes, right: bytes, at: int) -> None:
+        """Emit the pair of two encoded records of the current key."""
+        self._produce(ctx, self._framing(ctx)(left, right), at)
 
     # --- results ----------------------------------------------------------------------------------
 

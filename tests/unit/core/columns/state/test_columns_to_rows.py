@@ -38,7 +38,7 @@ def leaving_of(
     given: list[list[int]], form: str, some_encoded: bool
 ) -> tuple[Leaving, JoinWindows, Pairing, int]:
     names = {"int": ("ad",), "str": ("who",), "both": ("ad", "who")}[form]
-    pairing = Pairing(JoinKind.INNER, Tumbling(1000), ("shown", "clicked"), ({}, {}), names)
+    pairing = Pairing(("shown", "clicked"), ({}, {}), names, JoinKind.INNER, Tumbling(1000))
     windows, arrived = JoinWindows(pairing, fan=3), 0
     for number, keys in enumerate(given):
         frame = pairing.taken(batch_of(keys, arrived, form))

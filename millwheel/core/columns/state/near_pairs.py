@@ -1,0 +1,366 @@
+"""The join of records that lie near each other in time, in columns: what is kept of either stream,
+and its pairs with new records.
+
+Of a kept record the window of :class:`~millwheel.core.columns.windows.ColumnWindows` begins with
+the first time of a partner, and ends once the watermark has passed the last one. ``last`` is the
+last time of a partner. Values are a struct of columns, or encoded (:mod:`..pairs`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from millwheel.core.aggregates.columns import Unfit
+from millwheel.core.columns.arrays import Times
+from millwheel.core.columns.batch import ColumnBatch, Int64s, key_column
+from millwheel.core.columns.clean import is_clean, is_pattern
+from millwheel.core.columns.pairs import (
+    AT,
+    INPUT,
+    LAST,
+    SIDES,
+    VALUE,
+    Merging,
+    encoded,
+    encoded_schema,
+)
+from millwheel.core.columns.plan import END, KEY, START, key_parts
+from millwheel.core.columns.state.columns_to_rows import is_among
+from millwheel.core.columns.state.join_windows import JoinWindows
+from millwheel.core.columns.stateless.flow import types_of
+from millwheel.core.expressions.columns import fields_computed_with, value_over_columns
+from millwheel.core.expressions.declared import NullLogic
+from millwheel.core.expressions.inner_fields import inner_name
+from millwheel.core.expressions.terms import NoColumns, Term
+from millwheel.core.lazy_polars import kind_of, pl
+from millwheel.core.model.keys import Key, key_bytes
+from millwheel.core.model.times import LAST_TIME, MAX_TIME, MIN_TIME
+from millwheel.core.pipeline.graph import takes_retractions
+from millwheel.core.pipeline.spec import ComputationSpec, PipelineSpec
+from millwheel.core.pipeline.work import IntervalJoinSpec, JoinKind
+
+NUMBER = "number"
+"""Of a new record its number in the bundle; -1: it was kept before."""
+_CODE, _TIME = "code", "time"
+_FAR = 2**61  # Fixed: the sum of a time and a distance below this fits into 64 bits
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """When the partners of a record of one stream come: at most so many µs before and after it
+    (None: any), and between times that are computed from its fields: ``reads`` are the columns that
+    must hold no nulls for that, with their kinds."""
+
+    before_us: int | None
+    after_us: int | None
+    froms: tuple[Term, ...] = ()
+    untils: tuple[Term, ...] = ()
+    reads: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NearPairing(Merging):
+    """How records are paired. The attributes are those of :class:`Merging`, and the ``bounds`` of
+    either stream."""
+
+    bounds: tuple[Bounds, Bounds]
+
+    def taken(self, batch: ColumnBatch) -> pl.DataFrame:
+        """The records of one input, as they are kept. Raises Unfit."""
+        side, parts = self.streams.index(batch.stream), key_parts(batch.keys)
+        fields = self.fields[side]
+        schema = {name: kind_of(kind) for name, kind in batch.frame.schema.items()}
+        if schema != dict(fields) or len(parts) != len(self.key_names):
+            raise Unfit
+        if any(kind_of(part.dtype) not in ("int", "str") or part.null_count() for part in parts):
+            raise Unfit
+        values = batch.frame.select(list(fields))
+        firsts, lasts = self._partners(side, batch.timestamps, values)
+        ends = np.minimum(np.maximum(batch.timestamps, lasts), LAST_TIME)
+        named = [part.alias(name) for part, name in zip(parts, self.key_names, strict=True)]
+        return pl.DataFrame(
+            [
+                key_column(named).alias(KEY),
+                pl.Series(START, firsts),
+                pl.Series(END, ends + 1),
+                pl.Series(INPUT, [side], pl.Int8).new_from_index(0, len(batch)),
+                pl.Series(AT, batch.timestamps),
+                pl.Series(LAST, lasts),
+                values.to_struct(SIDES[side]),
+            ]
+        )
+
+    def encoded(self, rows: Sequence[tuple[int, Key, int, int, int, bytes]]) -> pl.DataFrame:
+        """Records one by one as they are kept: the number of the input, the key, the time, the
+        first and the last time of a partner, and the encoded value."""
+        schema = near_encoded_schema()
+        columns: list[Any] = list(zip(*rows, strict=True)) or [[]] * 6
+        sides, keys, at, firsts, lasts, values = columns
+        starts = [max(first, MIN_TIME) for first in firsts]
+        until = [min(last, MAX_TIME) for last in lasts]
+        ends = [min(max(pair), LAST_TIME) + 1 for pair in zip(at, until, strict=True)]
+        whole = (list(map(key_bytes, keys)), starts, ends, sides, at, until, values)
+        return pl.DataFrame(dict(zip(schema, whole, strict=True)), schema)
+
+    def _partners(self, side: int, at: Int64s, values: pl.DataFrame) -> tuple[Times, Times]:
+        """The first and the last time of a partner of each record."""
+        bounds = self.bounds[side]
+        if len(at) and not -_FAR < int(at.min()) <= int(at.max()) < _FAR:
+            raise Unfit
+        firsts = np.full_like(at, MIN_TIME) if bounds.before_us is None else at - bounds.before_us
+        lasts = np.full_like(at, MAX_TIME) if bounds.after_us is None else at + bounds.after_us
+        terms = (*bounds.froms, *bounds.untils)
+        if not terms:
+            return firsts, lasts
+        stream = self.streams[side]
+        frame = values.rename({name: inner_name(stream, name) for name in values.columns})
+        if not is_clean(frame, dict(bounds.reads)):
+            raise Unfit
+        exact = [check.all() for term in terms for check in term.exact]
+        if exact and not all(
+            frame.select(each.alias(str(number)) for number, each in enumerate(exact)).row(0)
+        ):
+            raise Unfit
+        for term in bounds.froms:
+            firsts = np.maximum(firsts, _times(frame, term, MAX_TIME))
+        for term in bounds.untils:
+            lasts = np.minimum(lasts, _times(frame, term, MIN_TIME))
+        return firsts, lasts
+
+    def pairs(
+        self, new: Sequence[pl.DataFrame], kept: Sequence[pl.DataFrame], watermark: int | None
+    ) -> pl.DataFrame | None:
+        """The pairs of new records with kept ones and with each other; None for none. ``new`` has
+        the numbers of the records, by which they came. ``watermark``: some are behind it, so of two
+        new records the first must have been kept until the second came."""
+        if not _alike([*new, *kept]):
+            keys = [frame[KEY] for frame in new]
+            with_keys = [frame.filter(pl.Series(is_among(frame[KEY], keys))) for frame in kept]
+            new, kept = list(map(encoded, new)), list(map(encoded, with_keys))
+        earlier = [frame.with_columns(pl.lit(-1, pl.Int64).alias(NUMBER)) for frame in kept]
+        (old_left, old_right), (left, right) = (
+            [_side(frames, number) for number in range(2)] for frames in (earlier, new)
+        )
+        found = [_met(left, [*old_right, *right]), _met(old_left, right)]
+        frames = [frame for frame in found if frame is not None]
+        if not frames:
+            return None
+        whole = pl.concat(frames)
+        if watermark is not None:
+            number, second = pl.col(NUMBER), pl.col(other(NUMBER))
+            first = pl.when(number < second).then(pl.col(END)).otherwise(pl.col(other(END)))
+            alone = (number < 0) | (second < 0)
+            whole = whole.filter(alone | (first > watermark))
+        return whole if whole.height else None
+
+    def rows(self, pairs: pl.DataFrame) -> pl.DataFrame:
+        """The results of pairs whose values are columns."""
+        keys = zip(key_parts(pairs[KEY]), self.key_names, strict=True)
+        values = pairs[SIDES[0]], pairs[other(SIDES[1])]
+        return pl.DataFrame(
+            [
+                *(part.alias(name) for part, name in keys),
+                *(each.alias(name) for each, name in zip(values, self.streams, strict=True)),
+            ]
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Spans:
+    """Of each of some records the stretch of others, which are in the order of key and time, that
+    have its key and a time between its first and its last."""
+
+    starts: Int64s
+    counts: Int64s
+
+    @property
+    def total(self) -> int:
+        return int(self.counts.sum())
+
+    @classmethod
+    def of(cls, records: pl.DataFrame, others: pl.DataFrame) -> _Spans:
+        times = np.unique(others[AT].to_numpy())
+        width = len(times) + 1
+        # times by their place among all of them: with the number of a key that is one number
+        places = others[_CODE].to_numpy().astype(np.int64) * width
+        places += np.searchsorted(times, others[AT].to_numpy())
+        codes = records[_CODE].to_numpy().astype(np.int64) * width
+        firsts, lasts = records[START].to_numpy(), records[LAST].to_numpy()
+        starts = np.searchsorted(places, codes + np.searchsorted(times, firsts, "left"))
+        ends = np.searchsorted(places, codes + np.searchsorted(times, lasts, "right"))
+        return cls(starts, np.maximum(ends - starts, 0))
+
+    def indexes(self) -> tuple[Int64s, Int64s]:
+        """The indexes of records, and of others beside them."""
+        rows = np.repeat(np.arange(len(self.counts)), self.counts)
+        before = np.cumsum(self.counts) - self.counts
+        ahead = np.arange(len(rows)) - np.repeat(before, self.counts)
+        return rows, np.repeat(self.starts, self.counts) + ahead
+
+
+def near_pairing_or_why(
+    spec: ComputationSpec, pipeline: PipelineSpec, compile_expression: Callable[[str], Any]
+) -> NearPairing | str:
+    """How an interval join pairs columns, or why it takes records one by one, as a phrase."""
+    work = spec.work_as(IntervalJoinSpec)
+    if work.kind is not JoinKind.INNER:
+        return "records without a partner are looked at one by one"
+    if spec.identified or spec.ordered or takes_retractions(spec, pipeline):
+        return "it looks at each record"
+    streams = [pipeline.stream(each.stream) for each in spec.inputs]
+    keys = [each.key for each in spec.inputs]
+    if any(not key.plain or key.instances > 1 or key.nulls for key in keys):
+        return "its key is no field"
+    types = [types_of(stream.name, pipeline, compile_expression) for stream in streams]
+    for stream, fields in zip(streams, types, strict=True):
+        if stream.schema or not fields:
+            return f"the fields of {stream.name} are not declared"
+        if patterns := sorted(filter(is_pattern, fields)):
+            return f"the library of columns takes the name of the field {patterns[0]} for a pattern"
+    kinds = [[of.get(name, "") for name in key.names] for key, of in zip(keys, types, strict=True)]
+    if kinds[0] != kinds[1] or not {*kinds[0]} <= {"int", "str"}:
+        return "its keys are not declared as int or str"
+    names = (*keys[0].shown, streams[0].name, streams[1].name)
+    if len(set(names)) < len(names):
+        return "two fields of its results have one name"
+    apart = (work.before_us, work.after_us), (work.after_us, work.before_us)
+    try:
+        bounds = [
+            _bounds(work, stream.name, fields, distances, compile_expression)
+            for stream, fields, distances in zip(streams, types, apart, strict=True)
+        ]
+    except NoColumns:
+        return "a bound of within has no column form"
+    return NearPairing(
+        (streams[0].name, streams[1].name),
+        (types[0], types[1]),
+        keys[0].shown,
+        (bounds[0], bounds[1]),
+    )
+
+
+def _bounds(
+    work: IntervalJoinSpec,
+    stream: str,
+    fields: Mapping[str, str],
+    distances: tuple[int | None, int | None],
+    compile_expression: Callable[[str], Any],
+) -> Bounds:
+    """Raises NoColumns."""
+    if any(distance is not None and abs(distance) >= _FAR for distance in distances):
+        raise NoColumns
+    kinds = {inner_name(stream, name): kind for name, kind in fields.items()}
+    reads: dict[str, str] = {}
+    terms: list[list[Term]] = [[], []]
+    for place, bounds in zip(terms, (work.froms, work.untils), strict=True):
+        for bound in bounds:
+            if bound.stream != stream:
+                continue
+            compiled = compile_expression(bound.expression)
+            term = value_over_columns(compiled.tree, kinds, compiled.dialect)
+            if term.kind != "int":
+                raise NoColumns
+            place.append(term)
+            computed = fields_computed_with(compiled.tree)
+            if computed and compiled.dialect.nulls is NullLogic.SQL:
+                raise NoColumns
+            reads |= {name: kinds[name] for name in computed}
+    return Bounds(*distances, tuple(terms[0]), tuple(terms[1]), tuple(reads.items()))
+
+
+class NearRows(JoinWindows):
+    """The kept records of a shard. What can be removed is removed with the records of a bundle, and
+    once all of it can."""
+
+    def due_at(self) -> int:
+        return max((segment.last - 1 for segment in self._segments), default=MAX_TIME)
+
+
+def near_encoded_schema() -> dict[str, Any]:
+    """The columns of records whose keys and values are encoded."""
+    schema = encoded_schema()
+    value = schema.pop(VALUE)
+    return {**schema, LAST: pl.Int64, VALUE: value}
+
+
+def at_of(pairs: pl.DataFrame) -> Int64s:
+    """The times of pairs: that of the later record."""
+    times: Int64s = np.maximum(pairs[AT].to_numpy(), pairs[other(AT)].to_numpy())
+    return times
+
+
+def _times(frame: pl.DataFrame, term: Term, never: int) -> Times:
+    """The values of a bound; a null bounds everything."""
+    column = frame.select(term.column.alias(_TIME)).to_series()
+    if column.len() != frame.height:
+        column = column.new_from_index(0, frame.height)
+    times: Times = column.fill_null(never).to_numpy()
+    return times
+
+
+def _alike(frames: Sequence[pl.DataFrame]) -> bool:
+    """Whether keys and values have one form each."""
+    types = {
+        (name, str(frame.schema[name]))
+        for frame in frames
+        for name in (KEY, *SIDES, VALUE)
+        if name in frame.schema
+    }
+    names = {name for name, _ in types}
+    return len(types) == len(names) and not (VALUE in names and names & {*SIDES})
+
+
+def _side(frames: Sequence[pl.DataFrame], number: int) -> list[pl.DataFrame]:
+    """The records of one input."""
+    parts = []
+    for frame in frames:
+        value = VALUE if VALUE in frame.schema else SIDES[number]
+        if value not in frame.schema:
+            continue
+        if value == VALUE or SIDES[1 - number] in frame.schema:
+            frame = frame.filter(pl.col(INPUT) == number)
+        if frame.height:
+            parts.append(frame.select(KEY, START, END, AT, LAST, NUMBER, value))
+    return parts
+
+
+def _met(lefts: Sequence[pl.DataFrame], rights: Sequence[pl.DataFrame]) -> pl.DataFrame | None:
+    """The pairs of left records with right ones."""
+    if not lefts or not rights:
+        return None
+    left_is_small = sum(frame.height for frame in lefts) <= sum(frame.height for frame in rights)
+    small, large = (lefts, rights) if left_is_small else (rights, lefts)
+    keys = pl.concat([frame.select(KEY) for frame in small]).unique(maintain_order=True)
+    keys = keys.with_row_index(_CODE)
+    many = _coded(large, keys)
+    if not many.height:
+        return None
+    few = _coded(small, keys)
+    ones, others = (few, many) if left_is_small else (many, few)
+    from_left, from_right = _Spans.of(ones, others), _Spans.of(others, ones)
+    if from_left.total <= from_right.total:
+        left, right = from_left.indexes()
+    else:
+        right, left = from_right.indexes()
+    at, other_at = ones[AT].to_numpy()[left], others[AT].to_numpy()[right]
+    within = (others[START].to_numpy()[right] <= at) & (at <= others[LAST].to_numpy()[right])
+    within &= (ones[START].to_numpy()[left] <= other_at) & (other_at <= ones[LAST].to_numpy()[left])
+    if not within.any():
+        return None
+    partners = others[right[within]].drop(KEY, _CODE).rename(other)
+    return pl.concat([ones[left[within]].drop(_CODE), partners], how="horizontal")
+
+
+def _coded(frames: Sequence[pl.DataFrame], keys: pl.DataFrame) -> pl.DataFrame:
+    """The records with one of the keys, in the order of these and of time."""
+    parts = [frame.join(keys, on=KEY, how="inner") for frame in frames]
+    return pl.concat(parts).sort(_CODE, AT)
+
+
+def other(name: str) -> str:
+    """The name of a column of the right record of a pair."""
+    return f"{name} of the other"

@@ -1,0 +1,224 @@
+"""Runs an inner interval join on whole bundles: what is kept of either stream is in columnar
+segments, and a bundle meets it in one operation.
+
+The row form (interval.py) has an entry for each key. Here the kept records of a shard are in
+memory, and a bundle is one segment more (:mod:`millwheel.core.columns.state.near_pairs`). Records
+that columns cannot hold are kept encoded, and their pairs are made one by one. What is large
+(``_MOST_BYTES``) goes on in rows, some keys in each bundle, as in joins of windows
+(:mod:`millwheel.core.columns.state.columns_to_rows`); when the rows are gone, the shard takes whole
+bundles again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from millwheel.adapters.ports import StoreView
+from millwheel.core.aggregates.columns import Unfit
+from millwheel.core.columns.batch import AnyBatch, ColumnBatch
+from millwheel.core.columns.pairs import AT, INPUT, LAST, VALUE, encoded
+from millwheel.core.columns.plan import END, KEY, START
+from millwheel.core.columns.state.columns_to_rows import Leaving, Left, where
+from millwheel.core.columns.state.near_pairs import NUMBER, NearPairing, NearRows, at_of, other
+from millwheel.core.formats.store_layout import STATE
+from millwheel.core.lazy_polars import pl
+from millwheel.core.model.keys import Key, key_from_bytes
+from millwheel.core.model.names import ChannelName
+from millwheel.core.windows.lateness import still_open
+from millwheel.engine.workers.boundaries import ColumnBoundary
+from millwheel.engine.workers.bundle.bundle import Bundle
+from millwheel.engine.workers.bundle.operator import Validated
+from millwheel.engine.workers.operators.batch_callbacks import BatchOperator
+from millwheel.engine.workers.operators.keyed_joins.interval import IntervalJoined, NearRow
+from millwheel.engine.workers.state.column_segments import (
+    ColumnShard,
+    restore_segments,
+    validate_segments,
+    write_segments,
+)
+from millwheel.errors import RecordError
+
+_MOST_BYTES = 32 << 20
+"""Bytes of the kept records of a shard; more of them go by rows."""
+_FAN = 16
+"""Segments of one size that are merged into one: a bundle looks at all of them."""
+Mask = npt.NDArray[np.bool_]
+
+
+class NearJoinOperator(BatchOperator, Validated):
+    """See the head of this file."""
+
+    def __init__(self, pairing: NearPairing, shard: ColumnShard, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        instance = self._instance
+        assert isinstance(instance, IntervalJoined)
+        self._join: IntervalJoined = instance
+        self._outputs = arguments[0].outputs
+        self._pairing = pairing
+        self._shard = shard
+        self._boundary = ColumnBoundary(arguments[0].name)
+        self._kept = NearRows(pairing, fan=_FAN)
+        self._leaving = Leaving(self._kept)
+        self._in_rows = self._has_rows()
+        restore_segments(self._kept, shard)
+
+    def due_at(self) -> int:
+        return min(super().due_at(), self._kept.due_at())
+
+    def validate(self, state: StoreView) -> None:
+        validate_segments([self._kept], self._shard.name, state)
+
+    def run(self, bundle: Bundle) -> None:
+        self._in_rows = self._in_rows and self._has_rows()
+        self._kept.take_closed(bundle.watermark)
+        self._context.begin(bundle)
+        self._take(bundle)
+        super().run(bundle)
+        if self._in_rows or self._kept.size() > _MOST_BYTES:
+            self._in_rows = True
+            self._hand_over(self._leaving.next_part(), bundle)
+        write_segments(self._kept, self._shard.name, bundle.overlay)
+
+    # --- a bundle ---------------------------------------------------------------------------------
+
+    def _take(self, bundle: Bundle) -> None:
+        """Take the records of a bundle whose keys are not in rows. Those that cannot be joined stay
+        in it, too."""
+        batches = [arrival.batch for arrival in bundle.arrivals]
+        taken = [np.full(len(batch), not self._in_rows) for batch in batches]
+        if self._in_rows and self._kept:
+            taken = self._leaving.stays(batches)
+        late = any(batch.earliest < bundle.watermark for batch in batches)
+        apart = [] if late else self._traced(bundle, taken)
+        new, number = [], 0
+        for batch, mask in zip(batches, taken, strict=True):
+            for frame in self._frames(batch, mask, bundle):
+                new.append(frame.with_columns(_numbers(number, frame.height)))
+                number += frame.height
+        self._meet(new, bundle, late)
+        for index, row, span in apart:
+            alone = batches[index].rows().pick([row])
+            before = bundle.outputs.lengths()
+            mask = np.array([True])
+            self._meet(
+                [self._encoded(alone, mask).with_columns(_numbers(0, 1))] if mask.any() else [],
+                bundle,
+                late=False,
+            )
+            taken[index][row] = mask[0]
+            assert bundle.traced is not None
+            bundle.traced.credit(span, before, bundle.outputs.lengths())
+        self._leave(bundle, taken)
+
+    def _traced(self, bundle: Bundle, taken: Sequence[Mask]) -> list[tuple[int, int, Any]]:
+        """The traced records, which are not taken with the others: their pairs are to be known."""
+        if bundle.traced is None:
+            return []
+        apart = []
+        for each in bundle.traced.records:
+            if 0 <= each.arrival < len(taken) and taken[each.arrival][each.index]:
+                taken[each.arrival][each.index] = False
+                apart.append((each.arrival, each.index, each.span))
+        return apart
+
+    def _leave(self, bundle: Bundle, taken: Sequence[Mask]) -> None:
+        """Only what was not taken is left in the bundle."""
+        bundle.arrivals = [
+            replace(arrival, batch=where(arrival.batch, ~mask))
+            for arrival, mask in zip(bundle.arrivals, taken, strict=True)
+        ]
+        if bundle.traced is not None:
+            bundle.traced.records = [
+                replace(each, arrival=-1)
+                if taken[each.arrival][each.index]
+                else replace(each, index=int((~taken[each.arrival][: each.index]).sum()))
+                for each in bundle.traced.records
+            ]
+
+    def _frames(self, batch: AnyBatch, mask: Mask, bundle: Bundle) -> Iterator[pl.DataFrame]:
+        """The records of a batch for which the mask is true, as they are kept. It becomes false for
+        those that cannot be joined."""
+        if not mask.any():
+            return
+        if isinstance(batch, ColumnBatch):
+            try:
+                with self._boundary.inside(bundle.count):
+                    yield self._pairing.taken(batch.where(mask) if not mask.all() else batch)
+                    return
+            except Unfit:
+                pass
+        frame = self._encoded(batch, mask)
+        if frame.height:
+            yield frame
+
+    def _encoded(self, batch: AnyBatch, mask: Mask) -> pl.DataFrame:
+        rows = []
+        streams = self._pairing.streams
+        for index, record in enumerate(self._records(batch.rows(), ChannelName(""))):
+            if not mask[index]:
+                continue
+            side = streams.index(record.stream)
+            try:
+                row = self._join.row_of(side, record)
+            except RecordError:  # the row form says which it is
+                mask[index] = False
+            else:
+                rows.append((side, record.key, row.at, row.first, row.last, row.data))
+        return self._pairing.encoded(rows)
+
+    def _meet(self, new: Sequence[pl.DataFrame], bundle: Bundle, late: bool) -> None:
+        """The pairs of new records, which are kept then."""
+        if not new:
+            return
+        kept = [segment.groups for segment in self._kept.segments()]
+        pairs = self._pairing.pairs(new, kept, bundle.watermark if late else None)
+        if pairs is not None:
+            self._produce(pairs, bundle)
+        for frame in new:
+            stays = frame.drop(NUMBER)
+            if late:
+                stays = stays.filter(still_open(pl.col(END), bundle.watermark))
+            self._kept.add(stays)
+
+    def _produce(self, pairs: pl.DataFrame, bundle: Bundle) -> None:
+        if VALUE not in pairs.schema:
+            rows = self._pairing.rows(pairs)
+            for stream in self._outputs:
+                bundle.outputs.produce_columns(
+                    ColumnBatch(stream, np.array([], np.int64), at_of(pairs), pairs[KEY], rows)
+                )
+            return
+        values = (pairs[name].to_list() for name in (KEY, VALUE, other(VALUE)))
+        for key, left, right, at in zip(*values, at_of(pairs).tolist(), strict=True):
+            self._context.point(key_from_bytes(key), at)
+            self._join.produce_pair(self._context, left, right, at)
+
+    # --- to rows ----------------------------------------------------------------------------------
+
+    def _hand_over(self, segments: Sequence[Left], bundle: Bundle) -> None:
+        """Records that were held in columns go on in rows."""
+        by_key: dict[Key, tuple[list[NearRow], list[NearRow]]] = {}
+        for segment in segments:
+            whole = encoded(segment.groups).select(KEY, INPUT, AT, START, LAST, END, VALUE)
+            for key, side, at, first, last, end, value in whole.iter_rows():
+                sides = by_key.setdefault(key_from_bytes(key), ([], []))
+                sides[side].append(NearRow(at, first, last, end - 1, value))
+        self._context.begin(bundle)
+        for key, sides in by_key.items():
+            self._context.point(key, bundle.watermark)
+            for side, rows in enumerate(sides):
+                if rows:
+                    self._join.keep(self._context, side, rows)
+        self._state.write(self._state.encoded())
+
+    def _has_rows(self) -> bool:
+        return next(iter(self._shard.store.scan(STATE)), None) is not None
+
+
+def _numbers(first: int, count: int) -> pl.Series:
+    return pl.Series(NUMBER, np.arange(first, first + count))
