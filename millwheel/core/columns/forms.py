@@ -251,20 +251,26 @@ def near_pairing(
     return near_pairing_or_why(spec, pipeline, compile_expression)
 
 
+def near_pairings(
+    pipeline: PipelineSpec, compile_expression: Callable[[str], Any], labels: Labels
+) -> dict[str, NearPairing]:
+    """How interval joins take whole bundles, by name, where they do."""
+    found = {
+        spec.name: near_pairing(spec, pipeline, compile_expression, labels)
+        for spec in pipeline.computations
+    }
+    return {name: each for name, each in found.items() if isinstance(each, NearPairing)}
+
+
 def joins_in_columns(
     pipeline: PipelineSpec,
     graph: Graph,
     plans: Mapping[str, AnyPlan | None],
-    compile_expression: Callable[[str], Any],
-    labels: Labels,
+    near: Set[str],
 ) -> frozenset[str]:
     """The joins that take whole records in columns. Both inputs come so, or neither: what comes in
-    rows is joined in rows. ``plans`` are those of the other computations, by name."""
-    near = {
-        spec.name
-        for spec in pipeline.computations
-        if isinstance(near_pairing(spec, pipeline, compile_expression, labels), NearPairing)
-    }
+    rows is joined in rows. ``plans`` are those of the other computations, by name; ``near`` are the
+    interval joins that take whole bundles."""
     joins = near | {
         spec.name for spec in pipeline.computations if window_of_join(spec, pipeline) is not None
     }

@@ -34,46 +34,52 @@ def plainly_named(name: str) -> str:
 
 
 def inner_path(tree: ast.AST) -> str:
-    """The column that ``a.b`` reads; "" for any other expression. What lies deeper, ``a.b.c``, is
-    read record by record."""
-    if isinstance(tree, ast.Attribute) and isinstance(tree.value, ast.Name):
-        return inner_name(tree.value.id, tree.attr)
-    return ""
+    """The column that ``a.b`` reads, or ``a.b.c``; "" for any other expression."""
+    names: list[str] = []
+    while isinstance(tree, ast.Attribute):
+        names.append(tree.attr)
+        tree = tree.value
+    return inner_name(tree.id, *reversed(names)) if names and isinstance(tree, ast.Name) else ""
 
 
 def columns_read(expression: Expression) -> tuple[str, ...]:
     """The columns that an expression reads: its fields, in order, and in place of those of which it
     reads inner ones only, these."""
-    paths = {path: path[len(_MARK) :].split(".")[0] for path in _paths(expression.tree)}
-    if not paths:
-        return expression.fields
-    whole = {node.id for node in _names(expression.tree)}
-    alone = [name for name in expression.fields if name not in paths.values() or name in whole]
-    return (*alone, *paths)
+    read = [*_read(expression.tree)]
+    paths = dict.fromkeys(filter(is_inner, read))
+    outer = {plainly_named(path).split(".")[0] for path in paths} - {*read}
+    return (*(name for name in expression.fields if name not in outer), *paths)
 
 
 def with_inner_fields(frame: pl.DataFrame, names: Iterable[str]) -> pl.DataFrame:
     """The frame with those of the columns that are fields within its fields. One that is not there
     is left out."""
     added = []
-    for name in names:
-        outer, _, inner = plainly_named(name).partition(".")
-        if not is_inner(name) or name in frame.columns or outer not in frame.columns:
+    for name in filter(is_inner, names):
+        outer, *inner = plainly_named(name).split(".")
+        if name in frame.columns or outer not in frame.columns:
             continue
-        kind = frame.schema[outer]
-        if isinstance(kind, pl.Struct) and inner in (field.name for field in kind.fields):
-            added.append(frame[outer].struct.field(inner).alias(name))
+        column: pl.Series | None = frame[outer]
+        for each in inner:
+            column = _within(column, each)
+        if column is not None:
+            added.append(column.alias(name))
     return frame.with_columns(added) if added else frame
 
 
-def _paths(tree: ast.AST) -> Iterator[str]:
-    return filter(None, map(inner_path, ast.walk(tree)))
+def _within(column: pl.Series | None, name: str) -> pl.Series | None:
+    kind = None if column is None else column.dtype
+    if column is None or not isinstance(kind, pl.Struct):
+        return None
+    return column.struct.field(name) if name in (each.name for each in kind.fields) else None
 
 
-def _names(tree: ast.AST) -> Iterator[ast.Name]:
-    """The names in an expression that are not the outer field of ``a.b``."""
-    if isinstance(tree, ast.Name):
-        yield tree
-    elif not inner_path(tree):
+def _read(tree: ast.AST) -> Iterator[str]:
+    """The names in an expression, and the inner fields."""
+    if path := inner_path(tree):
+        yield path
+    elif isinstance(tree, ast.Name):
+        yield tree.id
+    else:
         for node in ast.iter_child_nodes(tree):
-            yield from _names(node)
+            yield from _read(node)

@@ -12,6 +12,7 @@ from millwheel.core.columns.forms import (
     SourceForm,
     computation_form,
     joins_in_columns,
+    near_pairings,
     source_form,
 )
 from millwheel.core.columns.plan import ColumnPlan
@@ -37,7 +38,7 @@ def forms_of(spec: PipelineSpec, graph: Graph, load: Callable[[str], Any]) -> di
         for each in spec.computations
     }
     plans = {name: form.plan for name, form in forms.items()}
-    joins = joins_in_columns(spec, graph, plans, compile_text, labels)
+    joins = joins_in_columns(spec, graph, plans, near_pairings(spec, compile_text, labels).keys())
     sources = {
         s.name: source_form(s, graph, plans, joins) for s in spec.streams if s.source is not None
     }

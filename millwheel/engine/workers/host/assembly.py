@@ -25,13 +25,12 @@ from millwheel.core.columns.forms import (
     Plan,
     computation_form,
     joins_in_columns,
-    near_pairing,
+    near_pairings,
     window_of_join,
 )
 from millwheel.core.columns.pairs import pairing_of
 from millwheel.core.columns.plan import ColumnPlan
 from millwheel.core.columns.state.inferred import PlansByType
-from millwheel.core.columns.state.near_pairs import NearPairing
 from millwheel.core.columns.stateless.flow import types_of
 from millwheel.core.columns.stateless.plans import StatelessPlans
 from millwheel.core.formats.codec import stream_decoder
@@ -86,7 +85,6 @@ from millwheel.engine.workers.operators.columns import ColumnOperator, warm_up
 from millwheel.engine.workers.operators.grouped import GroupedOperator
 from millwheel.engine.workers.operators.joins import JoinOperator
 from millwheel.engine.workers.operators.keyed_joins.firing_again import FiringAgainOperator
-from millwheel.engine.workers.operators.keyed_joins.interval import IntervalJoined
 from millwheel.engine.workers.operators.keyed_joins.near import NearJoinOperator
 from millwheel.engine.workers.operators.lookups import (
     NO_ANSWER,
@@ -192,9 +190,8 @@ class Assembly:
         self._stateless = {
             name: plan for name, plan in plans.items() if isinstance(plan, StatelessPlans)
         }
-        self._joins = joins_in_columns(
-            spec, self.graph, plans, self._language.compile, self._labels
-        )
+        self._near = near_pairings(spec, self._language.compile, self._labels)
+        self._joins = joins_in_columns(spec, self.graph, plans, self._near.keys())
         self._schemas = {s.name: self._schema(s) for s in spec.streams if s.schema}
         self._decode = stream_decoder(self._schemas)
         self._groups = groupings_of(
@@ -397,28 +394,18 @@ class Assembly:
             case EnrichSpec(broadcast=BroadcastSpec()):
                 return self._broadcast(spec, overlay)
         instance = computation_of(spec, self.spec, self._load)
-        if spec.name in self._joins and isinstance(instance, IntervalJoined):
-            return self._near_join(spec, instance, shard_parts)
         kind = BatchOperator if takes_batches(type(instance)) else CallbackOperator
         limits, use = self.spec.limits, self._labels.of(spec.name)
         parts = (spec, self.spec.name, instance, overlay, self._decode, _CACHE_ENTRIES, limits)
+        if (pairing := self._near.get(spec.name)) is not None:
+            shard = self._column_shard(shard_parts)
+            return NearJoinOperator(pairing, shard, self._limits.rows_below, *parts)
         if (plans := self._stateless.get(spec.name)) is not None:
             few = self._few_of(spec)
             return StatelessOperator(*parts, plans, few, self._language)
         operator = kind(*parts, use)
         operator.first = ReadFirst(self.graph.read_first(spec.name))
         return operator
-
-    def _near_join(
-        self, spec: ComputationSpec, instance: IntervalJoined, shard_parts: _ShardParts
-    ) -> Operator:
-        """An interval join that takes whole bundles."""
-        pairing = near_pairing(spec, self.spec, self._language.compile, self._labels)
-        assert isinstance(pairing, NearPairing)
-        parts = (spec, self.spec.name, instance, shard_parts.shard.overlay, self._decode)
-        return NearJoinOperator(
-            pairing, self._column_shard(shard_parts), *parts, _CACHE_ENTRIES, self.spec.limits
-        )
 
     def _broadcast(self, spec: ComputationSpec, overlay: Overlay) -> Operator:
         work = spec.work_as(EnrichSpec)
@@ -441,7 +428,11 @@ class Assembly:
         """Bundles of so few records go by rows. Where a consumer has to tell types by columns, none
         does: it would go on in rows itself."""
         consumers = {name for each in spec.outputs for name in self.graph.consumers.get(each, ())}
-        return 0 if consumers & (self._undeclared.keys() | self._joins) else self._limits.rows_below
+        return (
+            0
+            if consumers & (self._undeclared.keys() | self._near.keys())
+            else self._limits.rows_below
+        )
 
     def _records_of_windows(self, spec: ComputationSpec, shard_parts: _ShardParts) -> Operator:
         """A callback that gets the records of a window, or a join."""

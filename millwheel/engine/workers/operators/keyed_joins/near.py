@@ -3,16 +3,19 @@ segments, and a bundle meets it in one operation.
 
 The row form (interval.py) has an entry for each key. Here the kept records of a shard are in
 memory, and a bundle is one segment more (:mod:`millwheel.core.columns.state.near_pairs`). Records
-that columns cannot hold are kept encoded, and their pairs are made one by one. What is large
-(``_MOST_BYTES``) goes on in rows, some keys in each bundle, as in joins of windows
-(:mod:`millwheel.core.columns.state.columns_to_rows`); when the rows are gone, the shard takes whole
-bundles again.
+that columns cannot hold are kept encoded, and their pairs are made one by one.
+
+Few records are as quick in rows, so a shard takes whole bundles from the first that is worth it;
+the keys that rows have go on there until they have nothing left. What is large (``_MOST_BYTES``),
+and what small bundles alone come for, goes on in rows, some keys in each bundle, as in joins of
+windows (:mod:`millwheel.core.columns.state.columns_to_rows`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -25,7 +28,7 @@ from millwheel.core.columns.pairs import AT, INPUT, LAST, VALUE, encoded
 from millwheel.core.columns.plan import END, KEY, START
 from millwheel.core.columns.state.columns_to_rows import Leaving, Left, where
 from millwheel.core.columns.state.near_pairs import NUMBER, NearPairing, NearRows, at_of, other
-from millwheel.core.formats.store_layout import STATE
+from millwheel.core.formats.store_layout import STATE, key_in
 from millwheel.core.lazy_polars import pl
 from millwheel.core.model.keys import Key, key_from_bytes
 from millwheel.core.model.names import ChannelName
@@ -34,6 +37,7 @@ from millwheel.engine.workers.boundaries import ColumnBoundary
 from millwheel.engine.workers.bundle.bundle import Bundle
 from millwheel.engine.workers.bundle.operator import Validated
 from millwheel.engine.workers.operators.batch_callbacks import BatchOperator
+from millwheel.engine.workers.operators.held_columns import MOST_KEYS, KeysInRows
 from millwheel.engine.workers.operators.keyed_joins.interval import IntervalJoined, NearRow
 from millwheel.engine.workers.state.column_segments import (
     ColumnShard,
@@ -47,13 +51,18 @@ _MOST_BYTES = 32 << 20
 """Bytes of the kept records of a shard; more of them go by rows."""
 _FAN = 16
 """Segments of one size that are merged into one: a bundle looks at all of them."""
+_SMALL_BUNDLES = 32
+"""After so many small bundles, one behind the other, what columns hold goes on in rows."""
+_LOOKS = 64
+"""After so many bundles it is looked which keys are still in rows."""
 Mask = npt.NDArray[np.bool_]
 
 
 class NearJoinOperator(BatchOperator, Validated):
     """See the head of this file."""
 
-    def __init__(self, pairing: NearPairing, shard: ColumnShard, *arguments: Any) -> None:
+    def __init__(self, pairing: NearPairing, shard: ColumnShard, few: int, *arguments: Any) -> None:
+        """Bundles of fewer than ``few`` records are small."""
         super().__init__(*arguments)
         instance = self._instance
         assert isinstance(instance, IntervalJoined)
@@ -64,7 +73,14 @@ class NearJoinOperator(BatchOperator, Validated):
         self._boundary = ColumnBoundary(arguments[0].name)
         self._kept = NearRows(pairing, fan=_FAN)
         self._leaving = Leaving(self._kept)
-        self._in_rows = self._has_rows()
+        self._few = few
+        self._small = 0
+        """Bundles one behind the other with fewer records."""
+        self._apart = KeysInRows()
+        """Keys that are in rows, while others are in columns."""
+        self._looks_in = 0
+        self._in_rows = True
+        self._large = False
         restore_segments(self._kept, shard)
 
     def due_at(self) -> int:
@@ -74,15 +90,39 @@ class NearJoinOperator(BatchOperator, Validated):
         validate_segments([self._kept], self._shard.name, state)
 
     def run(self, bundle: Bundle) -> None:
-        self._in_rows = self._in_rows and self._has_rows()
         self._kept.take_closed(bundle.watermark)
+        self._choose(sum(len(arrival.batch) for arrival in bundle.arrivals))
         self._context.begin(bundle)
         self._take(bundle)
         super().run(bundle)
-        if self._in_rows or self._kept.size() > _MOST_BYTES:
-            self._in_rows = True
+        if not self._in_rows and self._kept.size() > _MOST_BYTES:
+            self._in_rows = self._large = True
+        if self._in_rows:
             self._hand_over(self._leaving.next_part(), bundle)
         write_segments(self._kept, self._shard.name, bundle.overlay)
+
+    def _choose(self, count: int) -> None:
+        """The form of a bundle of so many records."""
+        if not count:
+            return
+        self._small = 0 if count >= self._few else self._small + 1
+        if self._small > _SMALL_BUNDLES or (self._small and not self._kept):
+            self._in_rows = True
+        elif self._in_rows and not self._small:
+            self._large = self._large and self._has_rows()
+            self._in_rows = self._large or not self._look()
+        elif not self._in_rows and self._apart:
+            self._looks_in -= 1
+            if self._looks_in < 0:
+                self._look()
+
+    def _look(self) -> bool:
+        """Look which keys are in rows; False where they are too many to be remembered."""
+        self._looks_in = _LOOKS
+        keys = [key_in(entry) for entry, _ in islice(self._shard.store.scan(STATE), MOST_KEYS + 1)]
+        self._apart.clear()
+        self._apart.add(keys)
+        return len(keys) <= MOST_KEYS
 
     # --- a bundle ---------------------------------------------------------------------------------
 
@@ -93,6 +133,8 @@ class NearJoinOperator(BatchOperator, Validated):
         taken = [np.full(len(batch), not self._in_rows) for batch in batches]
         if self._in_rows and self._kept:
             taken = self._leaving.stays(batches)
+        elif self._apart and not self._in_rows:
+            taken = [~self._apart.of_batch(batch) for batch in batches]
         late = any(batch.earliest < bundle.watermark for batch in batches)
         apart = [] if late else self._traced(bundle, taken)
         new, number = [], 0

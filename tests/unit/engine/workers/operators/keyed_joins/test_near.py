@@ -1,0 +1,268 @@
+"""Interval joins that take whole bundles say what they say record by record."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from millwheel.core.columns.state import columns_to_rows
+from millwheel.engine.workers.host import assembly
+from millwheel.engine.workers.operators.batch_callbacks import BatchOperator
+from millwheel.engine.workers.operators.keyed_joins import near
+from millwheel.engine.workers.operators.keyed_joins.near import NearJoinOperator
+from millwheel.engine.workers.sources.frames import ReadSize
+from millwheel.testing import PipelineHarness, assert_survives_crashes
+
+Row = dict[str, Any]
+PIPELINE = """
+pipeline: joined
+streams:
+  shown:
+    source: {{files: {{path: "{folder}/shown.jsonl", format: jsonl}}}}
+    timestamp: {{field: at, unit: us}}
+    watermark: {{max_delay: 3us, max_future: null}}
+    fields: {{what: str, ad: int, at: int, ends: int, cost: float}}
+  clicked:
+    source: {{files: {{path: "{folder}/clicked.jsonl", format: jsonl}}}}
+    timestamp: {{field: at, unit: us}}
+    watermark: {{max_delay: 3us, max_future: null}}
+    fields: {{ad: int, what: str, at: int}}
+computations:
+  matched:
+    input: {{shown: {{key: {key}}}, clicked: {{key: {key}}}}}
+    join: {{kind: inner, within: {within}}}
+    output: matched
+  best:
+    input: {{matched: {{key: {{ad: ad, what: shown.what}}}}}}
+    aggregate: {{n: count, highest: {{max: shown.cost}}, last: {{max: clicked.at}}}}
+    output: best
+  by_time:
+    input: {{matched: {{key: ad}}}}
+    window: {{tumbling: 50us}}
+    aggregate: {{n: count, lowest: {{min: "shown.ends - clicked.at"}}}}
+    output: by_time
+"""
+NEAR, NAMED = "{before: 8us, after: 5us}", "{until: shown.ends}"
+
+
+def written(folder: Path, within: str = NEAR, key: str = "ad") -> str:
+    folder.mkdir(exist_ok=True)
+    path = folder / "pipeline.yaml"
+    path.write_text(PIPELINE.format(folder=folder, within=within, key=key))
+    return str(path)
+
+
+@contextmanager
+def in_rows(wanted: bool) -> Iterator[None]:
+    """Within it the join keeps an entry for each key."""
+    with pytest.MonkeyPatch.context() as patch:
+        if wanted:
+            patch.setattr(assembly, "near_pairings", lambda *parts: {})
+        yield
+
+
+def row(at: int, ad: Any = 1, what: str = "x", length: Any = 6) -> Row:
+    ends = at + length if isinstance(length, int) else length
+    return {"at": at, "ad": ad, "what": what, "ends": ends, "cost": 0.5 * (at % 7)}
+
+
+def said(path: str, story: list[tuple[str, list[Row]]], by_record: bool) -> dict[str, Any]:
+    form = BatchOperator if by_record else NearJoinOperator
+    with in_rows(by_record), PipelineHarness(path, shards=1) as harness:
+        for stream, values in story:
+            harness.push(stream, values)
+        [shard] = harness._cluster.shards_of("matched")
+        assert type(shard.operator) is form
+        harness.finish()
+        return seen(harness)
+
+
+def seen(harness: PipelineHarness) -> dict[str, Any]:
+    """Pairs in any order; of a change log the newest rows."""
+    newest = {(each["ad"], each["what"]): each for each in harness.read("best")}
+    pairs = [json.dumps(each) for each in harness.read("matched")]
+    letters = [(each["stream"], each["reason"]) for each in harness.read("dead_letters")]
+    return {
+        "pairs": sorted(pairs),
+        "best": newest,
+        "by_time": sorted(json.dumps(each) for each in harness.read("by_time")),
+        "letters": sorted(letters),
+        "late": harness.counters.get("late", 0),
+    }
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("near")
+
+
+rows = st.lists(
+    st.builds(row, st.integers(0, 60), st.sampled_from([1, 2, -5]), st.sampled_from("xy")),
+    max_size=6,
+)
+pushes = st.lists(st.tuples(st.sampled_from(["shown", "clicked"]), rows), max_size=8)
+
+
+@pytest.mark.parametrize("key", ["ad", "[ad, what]"])
+@pytest.mark.parametrize("within", [NEAR, NAMED])
+@pytest.mark.parametrize("most", [32 << 20, 150], ids=["in memory", "too large"])
+@given(story=pushes)
+@settings(max_examples=7, deadline=None)
+def test_whole_bundles_give_the_pairs_of_records_one_by_one(
+    folder: Path, key: str, within: str, most: int, story: list[tuple[str, list[Row]]]
+) -> None:
+    path = written(folder / f"{len(within)}-{len(key)}-{most}", within, key)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(near, "_MOST_BYTES", most)
+        patch.setattr(near, "_FAN", 2)
+        patch.setattr(columns_to_rows, "PART_RECORDS", 2)
+        found = said(path, story, False)
+    assert found == said(path, story, True)
+
+
+def records(count: int, seed: int) -> list[Row]:
+    rng = random.Random(seed)
+    return [
+        row(number * 2 + rng.randrange(4), rng.randrange(4), rng.choice("xyz"))
+        for number in range(count)
+    ]
+
+
+ODD = {
+    "far": row(2**62 + 5),
+    "a bound that is none": row(9, length="soon"),
+    "no bound": row(9, length=None),
+    "a key of another kind": row(9, ad="1"),
+    "a whole number as a float": {**row(9), "cost": 3},
+    "more fields": {**row(9), "more": [1]},
+    "a field less": {"at": 9, "ad": 1, "ends": 12, "what": "x"},
+}
+
+
+@pytest.mark.parametrize("odd", ODD.values(), ids=ODD)
+def test_odd_records_are_joined_as_in_rows_and_nothing_is_lost(folder: Path, odd: Row) -> None:
+    path = written(folder / "odd", NAMED)
+    first, second = records(30, 1), records(30, 2)
+    story = [
+        ("shown", first[:15]),
+        ("clicked", second[:15]),
+        ("shown", [odd, *first[15:]]),
+        ("clicked", [{**odd, "what": "y"}, *second[15:]]),
+    ]
+    found = said(path, story, False)
+    assert found == said(path, story, True)
+    assert len(found["pairs"]) > 20
+
+
+def in_files(folder: Path, odd: int | None = None, within: str = NEAR) -> str:
+    path = written(folder, within)
+    for seed, name in enumerate(("shown", "clicked")):
+        values = records(300, seed)
+        for number, each in enumerate(values):
+            if number % 60 == 59:
+                each["at"] -= 90  # late
+            if number == odd:
+                each["ad"] = 1.5
+        names = ("what", "ad", "at", "ends", "cost") if name == "shown" else ("ad", "what", "at")
+        lines = [json.dumps({key: each[key] for key in names}) for each in values]
+        (folder / f"{name}.jsonl").write_text("\n".join(lines) + "\n")
+    return path
+
+
+def read_of(path: str, by_record: bool, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, int, int]:
+    """What a run gives, and how often pairs left in columns, and one by one."""
+    times = [0, 0]
+
+    def counted(self: NearJoinOperator, pairs: Any, bundle: Any) -> None:
+        times["value" in pairs.columns] += 1
+        made(self, pairs, bundle)
+
+    made = NearJoinOperator._produce
+    with monkeypatch.context() as patch, in_rows(by_record):
+        patch.setattr(NearJoinOperator, "_produce", counted)
+        patch.setattr(ReadSize, "told", lambda self, was_full: setattr(self, "bytes", 4096))
+        patch.setattr(ReadSize, "__init__", lambda self: setattr(self, "bytes", 4096))
+        with PipelineHarness(path, shards=1, run_sources=True) as harness:
+            harness.advance_processing_time(10**9)
+            return seen(harness), times[0], times[1]
+
+
+@pytest.mark.parametrize("within", [NEAR, NAMED])
+def test_pairs_leave_in_columns_and_are_grouped_in_columns(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, within: str
+) -> None:
+    path = in_files(folder / f"files{len(within)}", within=within)
+    found, in_columns, one_by_one = read_of(path, False, monkeypatch)
+    assert in_columns > 0
+    assert one_by_one == 0
+    assert found == read_of(path, True, monkeypatch)[0]
+    assert len(found["pairs"]) > 100
+
+
+def test_a_read_with_an_odd_record_is_kept_one_by_one(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = in_files(folder / "odd files", odd=7)
+    found, _, one_by_one = read_of(path, False, monkeypatch)
+    assert one_by_one > 0
+    assert found == read_of(path, True, monkeypatch)[0]
+
+
+@pytest.mark.parametrize("most", [32 << 20, 2_000], ids=["in memory", "too large"])
+def test_a_crash_at_any_place_changes_nothing(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    monkeypatch.setattr(near, "_MOST_BYTES", most)
+    monkeypatch.setattr(columns_to_rows, "PART_RECORDS", 5)
+    monkeypatch.setattr(near, "_FAN", 2)
+    path = written(folder / f"crash-{most}")
+    story = {"shown": records(15, 3), "clicked": records(15, 4)}
+    assert assert_survives_crashes(path, story, every=41) > 3
+
+
+def test_nothing_is_kept_once_no_partner_can_come(folder: Path) -> None:
+    with PipelineHarness(written(folder / "gone"), shards=1) as harness:
+        harness.push("shown", records(50, 5))
+        harness.advance_watermark(60)
+        [shard] = harness._cluster.shards_of("matched")
+        assert isinstance(shard.operator, NearJoinOperator)
+        assert shard.operator._kept
+        harness.advance_watermark(10_000)
+        assert not shard.operator._kept
+        harness.crash()
+        harness.push("clicked", row(9_000))
+        assert harness.read("matched") == []
+
+
+def test_no_bundle_hands_over_more_than_a_part_of_what_is_too_large(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All at once takes longer than a worker may be silent, and again after each restart."""
+    handed: list[int] = []
+
+    def counted(self: NearJoinOperator, segments: list[Any], bundle: Any) -> None:
+        handed.append(sum(each.groups.height for each in segments))
+        right(self, segments, bundle)
+
+    right = NearJoinOperator._hand_over
+    monkeypatch.setattr(near, "_MOST_BYTES", 10_000)
+    monkeypatch.setattr(columns_to_rows, "PART_RECORDS", 40)
+    monkeypatch.setattr(NearJoinOperator, "_hand_over", counted)
+    path = written(folder / "large", "{before: 1s, after: 1s}")
+    story = [
+        (stream, [row(number * 10 + at, ad=at * 7 + number) for at in range(10)])
+        for number in range(60)
+        for stream in ("shown", "clicked")
+    ]
+    found = said(path, story, False)
+    assert len(handed) > 3
+    assert max(handed) <= 2 * 40
+    assert found == said(path, story, True)
