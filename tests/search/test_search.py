@@ -43,6 +43,7 @@ SELDOM = (
     "large_numbers columns",
     "passed_on columns",
     "chained",
+    "near_in_columns",
     "chained columns",
 )
 """What few seeds draw by themselves."""

@@ -10,6 +10,8 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable
 
+from millwheel.connect.own_functions import language_of
+from millwheel.core.columns.forms import NO_LABELS, near_pairings
 from millwheel.core.order.chains import chains_of
 from millwheel.core.pipeline.graph import build_graph
 from tests.search.document import emit
@@ -36,7 +38,7 @@ __all__ = ["Unlucky", "case"]
 
 _DRAWS = 400
 _STREAMS = ("hits", "clicks")
-_COLUMNS = frozenset({"columns", "steps_in_columns"})
+_COLUMNS = frozenset({"columns", "steps_in_columns", "near_in_columns"})
 
 
 class Unlucky(Exception):
@@ -61,6 +63,12 @@ def _chains(draft: Draft) -> bool:
     """Whether some computations run in the shards of others."""
     spec = load_tree(draft.tree)
     return bool(chains_of(build_graph(spec), spec, ()).before)
+
+
+def _near_in_columns(draft: Draft) -> bool:
+    """Whether some join within an interval takes whole bundles."""
+    spec = load_tree(draft.tree)
+    return bool(near_pairings(spec, language_of(spec).compile, NO_LABELS))
 
 
 def _draw(seed: int, number: int, wanted: frozenset[str], racing: bool) -> Case:
@@ -107,6 +115,8 @@ def _draw(seed: int, number: int, wanted: frozenset[str], racing: bool) -> Case:
     refused = not racing and spoil(draft, "refused")
     if "chained" in wanted and not refused and _chains(draft):
         draft.features.add("chained")
+    if "near_in_columns" in wanted and not refused and _near_in_columns(draft):
+        draft.features.add("near_in_columns")
     script = with_late_arrivals(draft, seed, pushes.draw(draft, now), now)
     script = change_types(draft, seed, own_orders(draft, seed, script))
     script = with_large_numbers(draft, seed, script)

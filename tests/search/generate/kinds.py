@@ -294,11 +294,17 @@ def kept_join(draft: Draft, name: str) -> Any:
         return None
     given, one, other, key = found
     kind = draft.pick(["inner", "left", "right", "outer", "semi", "anti"])
+    if "near_in_columns" in draft.wanted:
+        kind = "inner"
     fields = one.fields if kind in ("semi", "anti") else frozenset(key)
     if one.retracts or other.retracts:
         draft.features.add("kept_join_of_changes")
     join: Any = kind
-    if not one.retracts and not other.retracts and draft.chance(0.5, "interval_join"):
+    if (
+        not one.retracts
+        and not other.retracts
+        and draft.chance(0.9 if "near_in_columns" in draft.wanted else 0.5, "interval_join")
+    ):
         join = {"kind": kind, "within": _within(draft, one, other)}
         draft.features.add("interval_join")
     draft.features.add("kept_join")

@@ -234,8 +234,31 @@ def keyed(
             return batch.under(numbers), []
     if keys and _are_plain(keys, most):
         return batch.under(keys), []
+    if len(consumer.fields) > 1 and (tuples := _plain_tuples(consumer.fields, decoded, most)):
+        return batch.under(tuples), []
     keys, missing = _keys_one_by_one(consumer, decoded, most)
     return batch.under(keys), missing
+
+
+def _plain_tuples(names: Sequence[str], decoded: Sequence[Any], most: int) -> list[Key] | None:
+    """Keys of several fields that are all whole numbers, or all short ASCII texts; None where they
+    are looked at one by one."""
+    if len(decoded) <= _FEW_ROWS:
+        return None
+    room, columns = most - _KEY_HEAD, []
+    for name in names:
+        column = plain_column(decoded, name)
+        kinds = set(map(type, column or ()))
+        if not column or len(kinds) > 1:
+            return None
+        if kinds == {int} and min(column) >= -(2**63) and max(column) < 2**63:
+            room -= _PART_HEAD + _INT_BYTES
+        elif kinds == {str} and all(map(str.isascii, column)):
+            room -= _PART_HEAD + max(map(len, column))
+        else:
+            return None
+        columns.append(column)
+    return list(zip(*columns, strict=True)) if room >= 0 else None
 
 
 def _are_plain(keys: list[Key], most: int) -> bool:

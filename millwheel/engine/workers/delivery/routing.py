@@ -364,7 +364,12 @@ class _Edges:
             indexes = self._dense[numbers]
         return indexes
 
+    def _are_new(self, sample: list[Key]) -> bool:
+        """Whether most keys are seen for the first time."""
+        return 2 * sum([key not in self._memo for key in set(sample)]) > len(sample)
+
     def indexes(self, keys: list[Key]) -> list[int]:
+        """The index of the shard of each key."""
         memo = self._memo
         try:
             return list(map(memo.__getitem__, keys))
@@ -372,6 +377,10 @@ class _Edges:
             pass
         if len(memo) > _ROUTES_KEPT:
             memo.clear()
+        if len(keys) > _FEW_ROWS and self._are_new(keys[:_SAMPLE]):
+            indexes: list[int] = self._hashed_indexes(keys).tolist()
+            memo.update(zip(keys, indexes, strict=True))
+            return indexes
         los, hashed = self._los, self._hashed
         for key in keys:
             if key not in memo:

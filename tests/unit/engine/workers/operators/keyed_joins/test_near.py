@@ -6,6 +6,7 @@ import json
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partialmethod
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millwheel.core.columns.state import columns_to_rows
+from millwheel.core.tracing.contexts import TraceContext
 from millwheel.engine.workers.host import assembly
 from millwheel.engine.workers.operators.batch_callbacks import BatchOperator
 from millwheel.engine.workers.operators.keyed_joins import near
 from millwheel.engine.workers.operators.keyed_joins.near import NearJoinOperator
+from millwheel.engine.workers.shard.bundle_sizes import ShardLimits
 from millwheel.engine.workers.sources.frames import ReadSize
+from millwheel.engine.workers.tracing.table import Arrived
+from millwheel.engine.workers.tracing.traced import TracedBundle
 from millwheel.testing import PipelineHarness, assert_survives_crashes
+from tests.unit.engine.workers.tracing.fakes import KeptSpans, tracing
 
 Row = dict[str, Any]
 PIPELINE = """
@@ -50,6 +56,7 @@ computations:
     aggregate: {{n: count, lowest: {{min: "shown.ends - clicked.at"}}}}
     output: by_time
 """
+CONTEXT = TraceContext(f"00-{1:032x}-{'b' * 16}-01")
 NEAR, NAMED = "{before: 8us, after: 5us}", "{until: shown.ends}"
 
 
@@ -266,3 +273,58 @@ def test_no_bundle_hands_over_more_than_a_part_of_what_is_too_large(
     assert len(handed) > 3
     assert max(handed) <= 2 * 40
     assert found == said(path, story, True)
+
+
+@given(story=pushes)
+@settings(max_examples=15, deadline=None)
+def test_a_key_is_in_rows_or_in_columns_whatever_the_size_of_bundles(
+    folder: Path, story: list[tuple[str, list[Row]]]
+) -> None:
+    path = written(folder / "sizes", "{before: 30us, after: 30us}")
+    with pytest.MonkeyPatch.context() as patch:
+        limits = partialmethod(ShardLimits.__init__, rows_below=4)
+        patch.setattr(ShardLimits, "__init__", limits)
+        patch.setattr(near, "_SMALL_BUNDLES", 1)
+        patch.setattr(near, "_LOOKS", 1)
+        patch.setattr(columns_to_rows, "PART_RECORDS", 2)
+        found = said(path, story, False)
+    assert found == said(path, story, True)
+
+
+def test_keys_that_rows_have_meet_whole_bundles_there(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = written(folder / "first rows", "{before: 30us, after: 30us}")
+    limits = partialmethod(ShardLimits.__init__, rows_below=4)
+    monkeypatch.setattr(ShardLimits, "__init__", limits)
+    story = [
+        ("shown", [row(5, ad=1), row(6, ad=2)]),
+        ("clicked", [row(7 + ad, ad=ad) for ad in range(6)]),
+        ("shown", [row(9 + ad, ad=ad) for ad in range(6)]),
+    ]
+    found = said(path, story, False)
+    assert len(found["pairs"]) == 8
+    assert found == said(path, story, True)
+
+
+def test_a_traced_record_is_the_cause_of_its_pairs(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its pairs are made apart from those of the others."""
+    credited: list[int] = []
+
+    def credit(self: TracedBundle, span: Any, before: Any, after: Any) -> None:
+        credited.append(after.get("matched", 0) - before.get("matched", 0))
+
+    monkeypatch.setattr(TracedBundle, "credit", credit)
+    with PipelineHarness(written(folder / "traced", NAMED), shards=1) as harness:
+        [shard] = harness._cluster.shards_of("matched")
+        kept = tracing(KeptSpans())
+        second = [(1, Arrived(CONTEXT))]
+        monkeypatch.setattr(kept.table, "found", lambda channel, batch: second[: len(batch) // 2])
+        shard.trace(kept, is_source=False)
+        harness.push("shown", [row(5), row(6, ad=2), row(7, length="soon")])
+        harness.push("clicked", [row(7), row(7, ad=2), row(8, ad=2)])
+        assert len(harness.read("matched")) == 3
+        assert len(harness.read("dead_letters")) == 1
+    assert credited == [0, 1]

@@ -1,0 +1,47 @@
+"""Deliberate mistakes in joins within an interval that take whole bundles."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from millwheel.core.columns.state.near_pairs import NearPairing, NearRows
+from millwheel.core.lazy_polars import pl
+from millwheel.core.model.times import MAX_TIME, MIN_TIME
+from tests.search.mistakes import Context, mistake, replaced
+
+
+@mistake(within=10, features="near_in_columns", variants="together pairs")
+def in_columns_all_records_of_a_key_are_near_each_other() -> Context:
+    """Whole bundles are joined by their keys alone."""
+
+    def wrong(self: Any, side: int, at: Any, values: Any) -> Any:
+        return at * 0 + MIN_TIME, at * 0 + MAX_TIME
+
+    return replaced(NearPairing, "_partners", wrong)
+
+
+@mistake(within=10, features="near_in_columns", variants="together pairs")
+def records_of_one_bundle_do_not_meet_each_other_in_columns() -> Context:
+    """New records meet only those that were kept before."""
+    right = NearPairing.pairs
+
+    def wrong(
+        self: NearPairing, new: Sequence[pl.DataFrame], kept: Any, watermark: Any
+    ) -> pl.DataFrame | None:
+        found = [right(self, [each], kept, watermark) for each in new]
+        frames = [each for each in found if each is not None]
+        return pl.concat(frames) if frames else None
+
+    return replaced(NearPairing, "pairs", wrong)
+
+
+@mistake(within=1, features="near_in_columns", variants="crashes", first=92)
+def what_columns_keep_for_a_join_is_gone_with_the_worker() -> Context:
+    """The next owner begins with nothing. (A crash between two records that are near.)"""
+
+    def wrong(self: NearRows, number: int, *parts: Any) -> None:
+        self._changes.gone.append(number)
+        self._next_number = max(self._next_number, number + 1)
+
+    return replaced(NearRows, "restore", wrong)
