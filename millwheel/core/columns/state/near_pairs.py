@@ -243,6 +243,14 @@ def near_pairing_or_why(
     )
 
 
+def pairing_in_rows(spec: ComputationSpec) -> NearPairing:
+    """That of a join that takes no records in columns, for what columns hold of another version of
+    it."""
+    left, right = spec.inputs
+    none = Bounds(0, 0)
+    return NearPairing((left.stream, right.stream), ({}, {}), left.key.shown, (none, none))
+
+
 def _bounds(
     work: IntervalJoinSpec,
     stream: str,

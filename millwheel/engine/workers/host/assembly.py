@@ -31,6 +31,7 @@ from millwheel.core.columns.forms import (
 from millwheel.core.columns.pairs import pairing_of
 from millwheel.core.columns.plan import ColumnPlan
 from millwheel.core.columns.state.inferred import PlansByType
+from millwheel.core.columns.state.near_pairs import pairing_in_rows
 from millwheel.core.columns.stateless.flow import types_of
 from millwheel.core.columns.stateless.plans import StatelessPlans
 from millwheel.core.formats.codec import stream_decoder
@@ -60,6 +61,8 @@ from millwheel.core.pipeline.work import (
     DeduplicateSpec,
     DictionarySpec,
     EnrichSpec,
+    IntervalJoinSpec,
+    JoinKind,
     JoinSpec,
     LookupSpec,
     SlicesSpec,
@@ -397,15 +400,23 @@ class Assembly:
         kind = BatchOperator if takes_batches(type(instance)) else CallbackOperator
         limits, use = self.spec.limits, self._labels.of(spec.name)
         parts = (spec, self.spec.name, instance, overlay, self._decode, _CACHE_ENTRIES, limits)
-        if (pairing := self._near.get(spec.name)) is not None:
-            shard = self._column_shard(shard_parts)
-            return NearJoinOperator(pairing, shard, self._limits.rows_below, *parts)
         if (plans := self._stateless.get(spec.name)) is not None:
             few = self._few_of(spec)
             return StatelessOperator(*parts, plans, few, self._language)
-        operator = kind(*parts, use)
+        if isinstance(spec.work, IntervalJoinSpec) and spec.work.kind is JoinKind.INNER:
+            operator: CallbackOperator = self._near_join(spec, shard_parts, *parts, use)
+        else:
+            operator = kind(*parts, use)
         operator.first = ReadFirst(self.graph.read_first(spec.name))
         return operator
+
+    def _near_join(
+        self, spec: ComputationSpec, shard_parts: _ShardParts, *parts: Any
+    ) -> NearJoinOperator:
+        pairing, shard = self._near.get(spec.name), self._column_shard(shard_parts)
+        if pairing is None:
+            return NearJoinOperator(pairing_in_rows(spec), shard, None, *parts)
+        return NearJoinOperator(pairing, shard, self._limits.rows_below, *parts)
 
     def _broadcast(self, spec: ComputationSpec, overlay: Overlay) -> Operator:
         work = spec.work_as(EnrichSpec)

@@ -61,8 +61,11 @@ Mask = npt.NDArray[np.bool_]
 class NearJoinOperator(BatchOperator, Validated):
     """See the head of this file."""
 
-    def __init__(self, pairing: NearPairing, shard: ColumnShard, few: int, *arguments: Any) -> None:
-        """Bundles of fewer than ``few`` records are small."""
+    def __init__(
+        self, pairing: NearPairing, shard: ColumnShard, few: int | None, *arguments: Any
+    ) -> None:
+        """Bundles of fewer than ``few`` records are small. None: all of them are taken in rows, and
+        so is what columns hold of another version of the pipeline."""
         super().__init__(*arguments)
         instance = self._instance
         assert isinstance(instance, IntervalJoined)
@@ -91,7 +94,11 @@ class NearJoinOperator(BatchOperator, Validated):
 
     def run(self, bundle: Bundle) -> None:
         self._kept.take_closed(bundle.watermark)
-        self._choose(sum(len(arrival.batch) for arrival in bundle.arrivals))
+        if self._few is None:
+            while self._kept:
+                self._hand_over(self._leaving.next_part(), bundle)
+        else:
+            self._choose(sum(len(arrival.batch) for arrival in bundle.arrivals), self._few)
         self._context.begin(bundle)
         self._take(bundle)
         super().run(bundle)
@@ -101,11 +108,11 @@ class NearJoinOperator(BatchOperator, Validated):
             self._hand_over(self._leaving.next_part(), bundle)
         write_segments(self._kept, self._shard.name, bundle.overlay)
 
-    def _choose(self, count: int) -> None:
+    def _choose(self, count: int, few: int) -> None:
         """The form of a bundle of so many records."""
         if not count:
             return
-        self._small = 0 if count >= self._few else self._small + 1
+        self._small = 0 if count >= few else self._small + 1
         if self._small > _SMALL_BUNDLES or (self._small and not self._kept):
             self._in_rows = True
         elif self._in_rows and not self._small:

@@ -164,3 +164,30 @@ def _fitting(value: Any, most: int) -> tuple[str | None, str | None]:
         return repr(fitting_key(value, most)), None
     except RecordError as ex:
         return None, encodable(str(ex))
+
+
+_parts = st.one_of(
+    st.integers(-(2**63), 2**64 - 1), st.text(max_size=3), st.none(), st.booleans(), st.binary()
+)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 9), st.sampled_from(["a", "bc"])), min_size=33, max_size=40),
+    st.lists(st.tuples(st.integers(0, 32), st.sampled_from("ab"), _parts), max_size=2),
+    st.sampled_from([30, 1000]),
+)
+@example([(1, "a")] * 33, [(3, "b", "x" * 40)], 30)
+@example([(1, "a")] * 33, [(3, "b", "\ud800")], 1000)
+@example([(1, "a")] * 33, [(3, "a", 2**63)], 1000)
+def test_keys_of_several_fields_together_are_those_one_by_one(
+    rows: list[tuple[int, str]], odd: list[tuple[int, str, Any]], most: int
+) -> None:
+    records: list[dict[str, Any]] = [{"a": number, "b": text} for number, text in rows]
+    for at, name, value in odd:
+        records[at] = {**records[at], name: value}
+    made = fanout(n=KeySpec(KeyKind.FIELDS, ("b", "a")))
+    [consumer] = made._of("s")
+    found, missing = keyed(consumer, batch(["p"] * len(records), records), records, most)
+    single = [keyed(consumer, batch(["p"], [record]), [record], most) for record in records]
+    assert found.keys == [key for each, _ in single for key in (each.keys[0],)]
+    assert [each.index for each in missing] == [at for at, (_, none) in enumerate(single) if none]

@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 from millwheel.core.columns.state import columns_to_rows
 from millwheel.core.tracing.contexts import TraceContext
 from millwheel.engine.workers.host import assembly
-from millwheel.engine.workers.operators.batch_callbacks import BatchOperator
 from millwheel.engine.workers.operators.keyed_joins import near
 from millwheel.engine.workers.operators.keyed_joins.near import NearJoinOperator
 from millwheel.engine.workers.shard.bundle_sizes import ShardLimits
@@ -82,12 +81,12 @@ def row(at: int, ad: Any = 1, what: str = "x", length: Any = 6) -> Row:
 
 
 def said(path: str, story: list[tuple[str, list[Row]]], by_record: bool) -> dict[str, Any]:
-    form = BatchOperator if by_record else NearJoinOperator
     with in_rows(by_record), PipelineHarness(path, shards=1) as harness:
         for stream, values in story:
             harness.push(stream, values)
         [shard] = harness._cluster.shards_of("matched")
-        assert type(shard.operator) is form
+        assert isinstance(shard.operator, NearJoinOperator)
+        assert (shard.operator._few is None) == by_record
         harness.finish()
         return seen(harness)
 
@@ -328,3 +327,19 @@ def test_a_traced_record_is_the_cause_of_its_pairs(
         assert len(harness.read("matched")) == 3
         assert len(harness.read("dead_letters")) == 1
     assert credited == [0, 1]
+
+
+def test_what_columns_hold_goes_on_in_rows_where_they_are_not_taken_any_more(folder: Path) -> None:
+    """As where another version of the pipeline has a timer behind the join, or fields without
+    types."""
+    path = written(folder / "version", "{before: 30us, after: 30us}")
+    with pytest.MonkeyPatch.context() as patch, PipelineHarness(path, shards=1) as harness:
+        harness.push("shown", [row(5), row(6, ad=2)])
+        [shard] = harness._cluster.shards_of("matched")
+        assert isinstance(shard.operator, NearJoinOperator)
+        assert shard.operator._kept
+        patch.setattr(shard.operator, "_few", None)
+        patch.setattr(shard.operator, "_in_rows", True)  # as a shard opens
+        harness.push("clicked", [row(7), row(8, ad=2)])
+        assert not shard.operator._kept
+        assert len(harness.read("matched")) == 2
