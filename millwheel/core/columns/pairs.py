@@ -46,7 +46,7 @@ def encoded_schema() -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class Merging:
+class KeptInputs:
     """Two inputs whose records are kept together: the ``streams`` with their known ``fields``
     (none: unknown), and the names under which the parts of a key are in the results."""
 
@@ -70,7 +70,7 @@ class Merging:
 
 
 @dataclass(frozen=True, slots=True)
-class Pairing(Merging):
+class Pairing(KeptInputs):
     """What is joined in windows."""
 
     kind: JoinKind

@@ -24,7 +24,7 @@ from millwheel.core.columns.pairs import (
     LAST,
     SIDES,
     VALUE,
-    Merging,
+    KeptInputs,
     encoded,
     encoded_schema,
 )
@@ -63,9 +63,8 @@ class Bounds:
 
 
 @dataclass(frozen=True, slots=True)
-class NearPairing(Merging):
-    """How records are paired. The attributes are those of :class:`Merging`, and the ``bounds`` of
-    either stream."""
+class NearPairing(KeptInputs):
+    """How records are paired; with the ``bounds`` of either stream."""
 
     bounds: tuple[Bounds, Bounds]
 
@@ -185,13 +184,13 @@ class _Spans:
     def of(cls, records: pl.DataFrame, others: pl.DataFrame) -> _Spans:
         times = np.unique(others[AT].to_numpy())
         width = len(times) + 1
-        # times by their place among all of them: with the number of a key that is one number
-        places = others[_CODE].to_numpy().astype(np.int64) * width
-        places += np.searchsorted(times, others[AT].to_numpy())
+        # times by their rank among all of them: with the number of a key that is one number
+        ranks = others[_CODE].to_numpy().astype(np.int64) * width
+        ranks += np.searchsorted(times, others[AT].to_numpy())
         codes = records[_CODE].to_numpy().astype(np.int64) * width
         firsts, lasts = records[START].to_numpy(), records[LAST].to_numpy()
-        starts = np.searchsorted(places, codes + np.searchsorted(times, firsts, "left"))
-        ends = np.searchsorted(places, codes + np.searchsorted(times, lasts, "right"))
+        starts = np.searchsorted(ranks, codes + np.searchsorted(times, firsts, "left"))
+        ends = np.searchsorted(ranks, codes + np.searchsorted(times, lasts, "right"))
         return cls(starts, np.maximum(ends - starts, 0))
 
     def indexes(self) -> tuple[Int64s, Int64s]:
@@ -264,7 +263,7 @@ def _bounds(
     kinds = {inner_name(stream, name): kind for name, kind in fields.items()}
     reads: dict[str, str] = {}
     terms: list[list[Term]] = [[], []]
-    for place, bounds in zip(terms, (work.froms, work.untils), strict=True):
+    for chosen, bounds in zip(terms, (work.froms, work.untils), strict=True):
         for bound in bounds:
             if bound.stream != stream:
                 continue
@@ -272,7 +271,7 @@ def _bounds(
             term = value_over_columns(compiled.tree, kinds, compiled.dialect)
             if term.kind != "int":
                 raise NoColumns
-            place.append(term)
+            chosen.append(term)
             computed = fields_computed_with(compiled.tree)
             if computed and compiled.dialect.nulls is NullLogic.SQL:
                 raise NoColumns

@@ -31,7 +31,6 @@ from millwheel.core.columns.forms import (
 from millwheel.core.columns.pairs import pairing_of
 from millwheel.core.columns.plan import ColumnPlan
 from millwheel.core.columns.state.inferred import PlansByType
-from millwheel.core.columns.state.near_pairs import pairing_in_rows
 from millwheel.core.columns.stateless.flow import types_of
 from millwheel.core.columns.stateless.plans import StatelessPlans
 from millwheel.core.formats.codec import stream_decoder
@@ -88,7 +87,7 @@ from millwheel.engine.workers.operators.columns import ColumnOperator, warm_up
 from millwheel.engine.workers.operators.grouped import GroupedOperator
 from millwheel.engine.workers.operators.joins import JoinOperator
 from millwheel.engine.workers.operators.keyed_joins.firing_again import FiringAgainOperator
-from millwheel.engine.workers.operators.keyed_joins.near import NearJoinOperator
+from millwheel.engine.workers.operators.keyed_joins.near import near_join
 from millwheel.engine.workers.operators.lookups import (
     NO_ANSWER,
     LookupLine,
@@ -194,7 +193,7 @@ class Assembly:
             name: plan for name, plan in plans.items() if isinstance(plan, StatelessPlans)
         }
         self._near = near_pairings(spec, self._language.compile, self._labels)
-        self._joins = joins_in_columns(spec, self.graph, plans, self._near.keys())
+        joins = joins_in_columns(spec, self.graph, plans, self._near.keys())
         self._schemas = {s.name: self._schema(s) for s in spec.streams if s.schema}
         self._decode = stream_decoder(self._schemas)
         self._groups = groupings_of(
@@ -217,7 +216,7 @@ class Assembly:
                 kept_ends(Path(root)) if outside.ends is None else outside.ends,
             ),
             plans={**self._plans, **self._undeclared, **self._stateless},
-            joins=self._joins,
+            joins=joins,
             schemas=self._schemas,
             limits=self._limits,
             fanout=self._fanout,
@@ -404,19 +403,14 @@ class Assembly:
             few = self._few_of(spec)
             return StatelessOperator(*parts, plans, few, self._language)
         if isinstance(spec.work, IntervalJoinSpec) and spec.work.kind is JoinKind.INNER:
-            operator: CallbackOperator = self._near_join(spec, shard_parts, *parts, use)
+            pairing, shard = self._near.get(spec.name), self._column_shard(shard_parts)
+            operator: CallbackOperator = near_join(
+                pairing, shard, self._limits.rows_below, *parts, use
+            )
         else:
             operator = kind(*parts, use)
         operator.first = ReadFirst(self.graph.read_first(spec.name))
         return operator
-
-    def _near_join(
-        self, spec: ComputationSpec, shard_parts: _ShardParts, *parts: Any
-    ) -> NearJoinOperator:
-        pairing, shard = self._near.get(spec.name), self._column_shard(shard_parts)
-        if pairing is None:
-            return NearJoinOperator(pairing_in_rows(spec), shard, None, *parts)
-        return NearJoinOperator(pairing, shard, self._limits.rows_below, *parts)
 
     def _broadcast(self, spec: ComputationSpec, overlay: Overlay) -> Operator:
         work = spec.work_as(EnrichSpec)
@@ -500,17 +494,9 @@ class Assembly:
         shard = LookupShard(
             shard_parts.entry.shard, shard_parts.entry.token, line, cache, lookup.by, send
         )
-        use, overlay = self._labels.of(spec.name), shard_parts.shard.overlay
-        return LookupOperator(
-            spec,
-            self.spec.name,
-            shard,
-            overlay,
-            self._decode,
-            self.spec.limits,
-            use,
-            self._language,
-        )
+        parts = (shard, shard_parts.shard.overlay, self._decode, self.spec.limits)
+        use = self._labels.of(spec.name)
+        return LookupOperator(spec, self.spec.name, *parts, use, self._language)
 
     # --- sources ----------------------------------------------------------------------------------
 

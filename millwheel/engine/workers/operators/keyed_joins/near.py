@@ -27,11 +27,19 @@ from millwheel.core.columns.batch import AnyBatch, ColumnBatch
 from millwheel.core.columns.pairs import AT, INPUT, LAST, VALUE, encoded
 from millwheel.core.columns.plan import END, KEY, START
 from millwheel.core.columns.state.columns_to_rows import Leaving, Left, where
-from millwheel.core.columns.state.near_pairs import NUMBER, NearPairing, NearRows, at_of, other
+from millwheel.core.columns.state.near_pairs import (
+    NUMBER,
+    NearPairing,
+    NearRows,
+    at_of,
+    other,
+    pairing_in_rows,
+)
 from millwheel.core.formats.store_layout import STATE, key_in
 from millwheel.core.lazy_polars import pl
 from millwheel.core.model.keys import Key, key_from_bytes
 from millwheel.core.model.names import ChannelName
+from millwheel.core.pipeline.spec import ComputationSpec
 from millwheel.core.windows.lateness import still_open
 from millwheel.engine.workers.boundaries import ColumnBoundary
 from millwheel.engine.workers.bundle.bundle import Bundle
@@ -267,6 +275,15 @@ class NearJoinOperator(BatchOperator, Validated):
 
     def _has_rows(self) -> bool:
         return next(iter(self._shard.store.scan(STATE)), None) is not None
+
+
+def near_join(
+    pairing: NearPairing | None, shard: ColumnShard, few: int, spec: ComputationSpec, *rest: Any
+) -> NearJoinOperator:
+    """The operator of an inner join; no ``pairing``: it takes no records in columns."""
+    if pairing is None:
+        return NearJoinOperator(pairing_in_rows(spec), shard, None, spec, *rest)
+    return NearJoinOperator(pairing, shard, few, spec, *rest)
 
 
 def _numbers(first: int, count: int) -> pl.Series:
