@@ -51,7 +51,12 @@ class Container:
     Raises SetupError when the file cannot be read."""
 
     def __init__(
-        self, path: str, reader: Schema | None, decimals: str, file: BinaryIO | None = None
+        self,
+        path: str,
+        reader: Schema | None,
+        decimals: str,
+        file: BinaryIO | None = None,
+        fields: Mapping[str, str] | None = None,
     ) -> None:
         self._path = path
         try:
@@ -73,7 +78,7 @@ class Container:
                 f"cannot read {path} as an Avro container file: {ex}; check the format"
             ) from ex
         resolved = resolving or self._writer
-        self._convert = converter(resolved.full, decimals)
+        self._convert = converter(resolved.full, decimals, fields or {})
         same = resolving is None or resolving.bare == self._writer.bare
         self._resolve_to = None if same or resolving is None else resolving.bare
         self._read = read_call(self._writer.recursive or resolved.recursive)

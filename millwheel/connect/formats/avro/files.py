@@ -32,7 +32,7 @@ class AvroReader(Reader):
         fields: Mapping[str, str],
         file: BinaryIO | None = None,
     ) -> None:
-        self._container = Container(path, reader, decimals, file)
+        self._container = Container(path, reader, decimals, file, fields)
         self._schema = schema
         self._fields = dict(fields)
         self._types = FieldTypes(fields)

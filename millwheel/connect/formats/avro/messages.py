@@ -120,7 +120,7 @@ class _Written:
     ) -> None:
         self._writer = writer.bare
         self._reader = None if reader is None or reader.bare == writer.bare else reader.bare
-        self._convert: Convert | None = converter((reader or writer).full, decimals)
+        self._convert: Convert | None = converter((reader or writer).full, decimals, fields)
         self._columns = (
             avro_columns(writer.bare, writer.full, as_read(fields))
             if self._reader is None

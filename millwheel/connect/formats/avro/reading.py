@@ -9,14 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from decimal import Decimal
+from types import MappingProxyType
 from typing import Any
 from uuid import UUID
 
 from millwheel.connect.formats.avro.schema import Schema, inner_types, names_of
+from millwheel.core.decimals.declared import is_decimal
 from millwheel.core.instants.numbers import day_text, scaled_us
 from millwheel.errors import RecordError
 
 Convert = Callable[[Any], Any]
+_NO_FIELDS: Mapping[str, str] = MappingProxyType({})
 _TYPE_OF = {
     **dict.fromkeys(("int", "long"), int),
     **dict.fromkeys(("float", "double"), float),
@@ -28,10 +31,35 @@ _TYPE_OF = {
 }
 
 
-def converter(schema: Schema, decimals: str = "float") -> Convert | None:
+def converter(
+    schema: Schema, decimals: str = "float", fields: Mapping[str, str] = _NO_FIELDS
+) -> Convert | None:
     """The converter from bare values of a parsed schema to plain ones; None when they are the same.
-    Raises ValueError for a union whose branches cannot be distinguished."""
-    return _Converters(names_of(schema), decimals).of(schema)
+    Decimals of ``fields`` that are declared as such become text, whatever others become. Raises
+    ValueError for a union whose branches cannot be distinguished."""
+    convert = _Converters(names_of(schema), decimals).of(schema)
+    own = [name for name, kind in fields.items() if is_decimal(kind)]
+    if not own or not isinstance(schema, dict) or schema["type"] not in ("record", "error"):
+        return convert
+    as_text = _Converters(names_of(schema), "text")
+    types = {field["name"]: field["type"] for field in schema["fields"]}
+    exact = {name: made for name in own if name in types and (made := as_text.of(types[name]))}
+    return _with_texts(convert or _same, exact) if exact else convert
+
+
+def _with_texts(convert: Convert, exact: Mapping[str, Convert]) -> Convert:
+    def run(value: dict[str, Any]) -> Any:
+        texts = {}
+        for name, text in exact.items():
+            try:
+                texts[name] = text(value[name])
+            except ValueError as ex:  # more digits than Python writes
+                raise RecordError(f"field {name!r}: {ex}") from ex
+        made = convert(value)
+        made.update(texts)
+        return made
+
+    return run
 
 
 class _Converters:

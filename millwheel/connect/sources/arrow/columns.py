@@ -22,10 +22,12 @@ from millwheel.connect.sources.arrow.nested import (
     is_time,
     text_of,
 )
+from millwheel.core.decimals.declared import DecimalForm
 from millwheel.core.instants.numbers import FIRST_DAY, LAST_DAY, beyond, no_date
 from millwheel.errors import RecordError
 
 _NONE: Mapping[int, str] = {}
+_DIGITS = 38  # Fixed: of a decimal of 128 bits
 
 
 class Plain(NamedTuple):
@@ -55,6 +57,23 @@ def plain(column: pa.Array, as_text: bool = False) -> Plain:
         if pa.types.is_dictionary(kind)
         else Plain(column)
     )
+
+
+def units_of(column: pa.Array, form: DecimalForm) -> pa.Array | None:
+    """A column of decimals as whole units of a form; None where a value has no room there, or the
+    column is another one."""
+    if not pa.types.is_decimal(column.type):
+        return None
+    try:
+        scaled = column.cast(pa.decimal128(_DIGITS, form.scale))
+        whole = pa.Array.from_buffers(
+            pa.decimal128(_DIGITS, 0), len(scaled), scaled.buffers(), offset=scaled.offset
+        )
+        units = whole.cast(pa.int64())
+    except pa.ArrowInvalid:
+        return None
+    most = pc.max(pc.abs(units)).as_py() or 0
+    return units if most < 10**form.precision else None
 
 
 def _times(column: pa.Array) -> Plain:

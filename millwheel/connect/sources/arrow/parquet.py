@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from millwheel.connect.sources.arrow.bounds import ParquetBounds
-from millwheel.connect.sources.arrow.columns import Plain, plain
+from millwheel.connect.sources.arrow.columns import Plain, plain, units_of
 from millwheel.connect.sources.arrow.nested import nested_values
 from millwheel.connect.sources.arrow.ranges import KeptFile, LocalFile
 from millwheel.connect.sources.base import Chunk, FrameChunk, Reader, Reject
@@ -22,9 +22,10 @@ from millwheel.core.columns.declared_fields import (
     as_read,
     example_frame,
     frame_of,
+    is_whole_inside,
     times_of,
 )
-from millwheel.core.instants.declared import is_time
+from millwheel.core.decimals.declared import decimal_form, is_decimal
 from millwheel.core.lazy_polars import dtype, pl
 from millwheel.errors import SetupError
 
@@ -43,8 +44,8 @@ free."""
 
 class ParquetReader(Reader):
     """Reads one file. Timestamps, times and durations of every unit become µs, dates ISO text, also
-    within lists and structs. Decimals become floats, or text where the field is declared as
-    ``str``."""
+    within lists and structs. Decimals become floats, text where the field is declared as ``str``,
+    and units where it is declared as a decimal."""
 
     def __init__(
         self, path: str, schema: type | None, fields: Mapping[str, str], content: Any = None
@@ -121,7 +122,7 @@ class ParquetReader(Reader):
         finished = end >= self._batches.rows
         positions = list(range(position + 1, end + 1))
         names = batch.schema.names
-        texts = {name for name, kind in self._fields.items() if kind == "str"}
+        texts = {name for name, kind in self._fields.items() if kind == "str" or is_decimal(kind)}
         converted = [
             plain(column, name in texts) for name, column in zip(names, batch.columns, strict=True)
         ]
@@ -157,8 +158,13 @@ class ParquetReader(Reader):
                 inside = dtype(as_read(self._fields)[name])
                 columns.append(pl.Series(name, [None] * batch.num_rows, inside))
                 continue
-            column, wrong = plain(batch.column(name), kind == "str")
-            if is_time(kind):
+            if is_decimal(kind):
+                units = units_of(batch.column(name), decimal_form(kind))
+                if units is not None:
+                    columns.append(pl.Series(name, units))
+                    continue
+            column, wrong = plain(batch.column(name), kind == "str" or is_decimal(kind))
+            if is_whole_inside(kind):
                 times = None if wrong else times_of(kind, pl.Series(name, column))
                 if times is None:
                     return None

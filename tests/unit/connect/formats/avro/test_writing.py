@@ -167,3 +167,18 @@ def test_a_value_that_nests_too_deeply_is_refused() -> None:
         value = {"next": value}
     with pytest.raises(RecordError, match="nests too deeply"):
         AvroEncoder(tree).encode(value)
+
+
+@pytest.mark.parametrize("size", [None, 8])
+def test_a_field_that_is_declared_as_a_decimal_is_exact(size: int | None) -> None:
+    kind = logical("bytes", "decimal", precision=18, scale=3)
+    if size:
+        kind = {**kind, "type": "fixed", "name": "D", "size": size}
+    schema = record(v=["null", kind], w=logical("bytes", "decimal", precision=9, scale=2))
+    encode, types = AvroEncoder(schema).encode, {"v": "decimal(17, 2)"}
+    given = ["-12345678901234.5", None, "0.125", "12345678901234.120"]
+    messages = [encode({"v": v, "w": "0.5"}) for v in given]
+    found = AvroMessages(schema, fields=types).decode(messages)
+    units = [-1234567890123450, None, 1234567890123412]
+    assert found.records == [{"v": each, "w": 0.5} for each in units]
+    assert "more than 2 digits behind the point" in found.wrong[2]

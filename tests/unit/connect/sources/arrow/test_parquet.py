@@ -298,3 +298,29 @@ def test_a_row_group_that_unpacks_to_far_too_much_is_a_dead_letter_and_the_other
                 )
         assert (found, position, [each.position for each in rejects]) == ([1, 2, 1, 2], 7, [3])
         assert "its rows 3 to 5 are left out" in rejects[0].reason
+
+
+_WIDE = [Decimal("12345678.25"), Decimal(1)]
+
+
+@pytest.mark.parametrize(
+    ("cost", "expected", "reason"),
+    [
+        (pa.array([Decimal("1.50"), None], pa.decimal128(9, 2)), [150, None], ""),
+        (pa.array([Decimal("1.5000"), Decimal(-2)], pa.decimal128(30, 4)), [150, -200], ""),
+        (pa.array([Decimal("1.5"), Decimal(1)], pa.decimal256(60, 2)), [150, 100], ""),
+        (pa.array([Decimal("1.5001"), Decimal(1)], pa.decimal128(9, 4)), [100], "than 2 digits"),
+        (pa.array(_WIDE, pa.decimal128(30, 2)), [100], "more than 4 digits before the point"),
+        (pa.array([1.5, None]), [None], "it is float 1.5, and a decimal is a number or a text"),
+    ],
+)  # fmt: skip
+def test_a_field_that_is_declared_as_a_decimal_is_exact(
+    tmp_path: Path, cost: Any, expected: list[Any], reason: str
+) -> None:
+    path = written(tmp_path / "a.parquet", {"cost": cost})
+    for columns in (False, True):
+        fields = {"cost": "decimal(6, 2)"}
+        found = read_on(open_file(path, "parquet", fields=fields), 0, 10, columns)
+        assert [value["cost"] for _, value in found.records] == expected
+        assert len(found.rejects) == bool(reason)
+        assert all(reason in each.reason for each in found.rejects)
