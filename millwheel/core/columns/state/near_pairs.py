@@ -156,6 +156,11 @@ class NearPairing(KeptInputs):
             whole = whole.filter(alone | (first > watermark))
         return whole if whole.height else None
 
+    def keys_of(self, pairs: pl.DataFrame) -> pl.Series:
+        """The keys of pairs whose values are columns."""
+        keys = pairs[KEY]
+        return keys if isinstance(keys.dtype, pl.Struct) else keys.alias(self.key_names[0])
+
     def rows(self, pairs: pl.DataFrame) -> pl.DataFrame:
         """The results of pairs whose values are columns."""
         keys = zip(key_parts(pairs[KEY]), self.key_names, strict=True)

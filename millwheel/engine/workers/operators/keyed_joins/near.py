@@ -35,10 +35,12 @@ from millwheel.core.columns.state.near_pairs import (
     other,
     pairing_in_rows,
 )
+from millwheel.core.formats.codec import decode_value
 from millwheel.core.formats.store_layout import STATE, key_in
 from millwheel.core.lazy_polars import pl
 from millwheel.core.model.keys import Key, key_from_bytes
 from millwheel.core.model.names import ChannelName
+from millwheel.core.model.records import DeadLetter
 from millwheel.core.pipeline.spec import ComputationSpec
 from millwheel.core.windows.lateness import still_open
 from millwheel.engine.workers.boundaries import ColumnBoundary
@@ -78,10 +80,11 @@ class NearJoinOperator(BatchOperator, Validated):
         instance = self._instance
         assert isinstance(instance, IntervalJoined)
         self._join: IntervalJoined = instance
-        self._outputs = arguments[0].outputs
+        self._outputs, self._pipeline = arguments[0].outputs, arguments[1]
         self._pairing = pairing
         self._shard = shard
-        self._boundary = ColumnBoundary(arguments[0].name)
+        self._name = arguments[0].name
+        self._boundary = ColumnBoundary(self._name)
         self._kept = NearRows(pairing, fan=_FAN)
         self._leaving = Leaving(self._kept)
         self._few = few
@@ -160,13 +163,10 @@ class NearJoinOperator(BatchOperator, Validated):
         self._meet(new, bundle, late)
         for index, row, span in apart:
             alone = batches[index].rows().pick([row])
-            before = bundle.outputs.lengths()
-            mask = np.array([True])
-            self._meet(
-                [self._encoded(alone, mask).with_columns(_numbers(0, 1))] if mask.any() else [],
-                bundle,
-                late=False,
-            )
+            before, mask = bundle.outputs.lengths(), np.array([True])
+            record = self._encoded(alone, mask)
+            if record.height:
+                self._meet([record.with_columns(_numbers(0, 1))], bundle, late=False)
             taken[index][row] = mask[0]
             assert bundle.traced is not None
             bundle.traced.credit(span, before, bundle.outputs.lengths())
@@ -244,16 +244,19 @@ class NearJoinOperator(BatchOperator, Validated):
 
     def _produce(self, pairs: pl.DataFrame, bundle: Bundle) -> None:
         if VALUE not in pairs.schema:
-            rows = self._pairing.rows(pairs)
+            rows, keys = self._pairing.rows(pairs), self._pairing.keys_of(pairs)
             for stream in self._outputs:
                 bundle.outputs.produce_columns(
-                    ColumnBatch(stream, np.array([], np.int64), at_of(pairs), pairs[KEY], rows)
+                    ColumnBatch(stream, np.array([], np.int64), at_of(pairs), keys, rows)
                 )
             return
         values = (pairs[name].to_list() for name in (KEY, VALUE, other(VALUE)))
         for key, left, right, at in zip(*values, at_of(pairs).tolist(), strict=True):
             self._context.point(key_from_bytes(key), at)
-            self._join.produce_pair(self._context, left, right, at)
+            try:
+                self._join.produce_pair(self._context, left, right, at)
+            except RecordError as ex:  # the two together nest too deeply
+                self._refuse(bundle, 1, right, at, ex)
 
     # --- to rows ----------------------------------------------------------------------------------
 
@@ -268,10 +271,31 @@ class NearJoinOperator(BatchOperator, Validated):
         self._context.begin(bundle)
         for key, sides in by_key.items():
             self._context.point(key, bundle.watermark)
-            for side, rows in enumerate(sides):
-                if rows:
-                    self._join.keep(self._context, side, rows)
-        self._state.write(self._state.encoded())
+            try:
+                for side, rows in enumerate(sides):
+                    if rows:
+                        self._join.keep(self._context, side, rows)
+                changes = self._state.encoded()
+            except RecordError as ex:  # they are more than limits.state, which columns do not have
+                self._state.forget()
+                for side, rows in enumerate(sides):
+                    for row in rows:
+                        self._refuse(bundle, side, row.data, row.at, ex)
+            else:
+                self._state.write(changes)
+
+    def _refuse(self, bundle: Bundle, side: int, data: bytes, at: int, ex: RecordError) -> None:
+        """A record of the current key that cannot be joined is a dead letter."""
+        letter = DeadLetter(
+            self._pipeline,
+            self._name,
+            self._pairing.streams[side],
+            f"join: {ex}",
+            self._context.key,
+            decode_value(data),
+            at,
+        )
+        bundle.dead_letter(letter, max(at, bundle.floor))
 
     def _has_rows(self) -> bool:
         return next(iter(self._shard.store.scan(STATE)), None) is not None

@@ -15,7 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millwheel.core.columns.state import columns_to_rows
+from millwheel.core.formats import nesting
 from millwheel.core.tracing.contexts import TraceContext
+from millwheel.engine.workers.bundle import bundle
 from millwheel.engine.workers.host import assembly
 from millwheel.engine.workers.operators.keyed_joins import near
 from millwheel.engine.workers.operators.keyed_joins.near import NearJoinOperator
@@ -343,3 +345,34 @@ def test_what_columns_hold_goes_on_in_rows_where_they_are_not_taken_any_more(fol
         harness.push("clicked", [row(7), row(8, ad=2)])
         assert not shard.operator._kept
         assert len(harness.read("matched")) == 2
+
+
+def test_what_rows_cannot_keep_is_a_dead_letter_as_it_leaves_the_columns(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(near, "_MOST_BYTES", 100)
+    path = Path(written(folder / "large rows"))
+    path.write_text(path.read_text() + "limits: {state: 1KiB}\n")
+    with PipelineHarness(str(path), shards=1) as harness:
+        harness.push("shown", [row(5), row(5, ad=2, what="x" * 2_000)])
+        harness.push("clicked", [row(6), row(6, ad=2)])
+        assert [pair["ad"] for pair in harness.read("matched")] == [1]
+        [letter] = harness.read("dead_letters")
+    assert "limits.state" in letter["reason"]
+    assert letter["value"]["what"] == "x" * 2_000
+
+
+def test_a_pair_that_nests_too_deeply_is_a_dead_letter(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bundle, "MOST_NESTING", 20)
+    monkeypatch.setattr(bundle, "nests_too_deeply", lambda data: nesting.nests_too_deeply(data, 20))
+    deep: Any = 1
+    for _ in range(19):
+        deep = [deep]
+    with PipelineHarness(written(folder / "deep"), shards=1) as harness:
+        harness.push("shown", [row(5), {**row(5, ad=2), "more": deep}])
+        harness.push("clicked", [row(6), row(6, ad=2)])
+        assert [pair["ad"] for pair in harness.read("matched")] == [1]
+        [letter] = harness.read("dead_letters")
+    assert "levels deep" in letter["reason"]
