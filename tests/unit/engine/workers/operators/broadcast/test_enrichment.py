@@ -118,3 +118,45 @@ def test_no_shard_keeps_anything_of_a_table(tmp_path: Path) -> None:
         harness.push("orders", [order(number, number) for number in range(50)])
         assert len(harness.read("found")) == 50
         assert harness.remembered()["found"] == {}
+
+
+INJECTED = """
+pipeline: shop
+streams:
+  orders: {source: {injection: {}}, timestamp: {field: at, unit: us}}
+  sides: {source: {files: {path: s.jsonl, format: jsonl}}, table: id}
+computations:
+  found:
+    input: {orders: {key: k}, sides: {key: id}}
+    enrich: {with: sides, as: side, missing: drop, broadcast: BROADCAST}
+    output: found
+  counts:
+    input: {found: {key: k}}
+    window: {tumbling: 10us}
+    aggregate: {n: count, v: {sum: side.v}}
+    output: counts
+sinks: {found: {stdout: {}}, counts: {stdout: {}}}
+"""
+
+
+@pytest.mark.parametrize("ways", WAYS)
+@pytest.mark.parametrize("broadcast", ["true", "false"])
+def test_injected_records_wait_for_the_table_and_so_does_their_window(
+    broadcast: str, ways: dict[str, Any], tmp_path: Path
+) -> None:
+    path = tmp_path / "p.yaml"
+    path.write_text(INJECTED.replace("BROADCAST", broadcast))
+    with PipelineHarness(path, **ways) as harness:
+        harness.push("orders", [{"at": at, "k": at % 3} for at in range(6)])
+        harness.push("sides", [{"id": 0, "v": 5}, {"id": 1, "v": 7}])
+        harness.push("orders", [{"at": at, "k": at % 3} for at in range(6, 9)])
+        harness.advance_watermark(100, "orders")
+        assert harness.take("found") == harness.take("counts") == []
+        harness.push("sides", [{"id": 0, "v": 2}])
+        harness.finish("sides")
+        assert len(harness.take("found")) == 6
+        harness.push("orders", {"at": 110, "k": 1})
+        harness.finish()
+        found = Counter((row["k"], row["n"], row["v"]) for row in harness.take("counts"))
+        assert found == {(0, 3, 6): 1, (1, 3, 21): 1, (1, 1, 7): 1}
+        assert harness.counters_of("counts").get("late", 0) == 0
