@@ -106,7 +106,8 @@ class Enriched(Workload):
 
 
 def _source(stream: str) -> SourceSpec:
-    return SourceSpec("memory", {"stream": stream})
+    # Of files each worker reads a table that it holds whole: they are the same whenever it does.
+    return SourceSpec("files", {"stream": stream})
 
 
 def _value(row: dict[str, Any] | None) -> int | None:
