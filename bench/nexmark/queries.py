@@ -304,7 +304,7 @@ q12:
         """
 q13:
   input: {bids: {key: {rest: "mod(auction, 10000)"}}, sides: {key: key}}
-  enrich: {with: sides, as: side, missing: drop}
+  enrich: {with: sides, as: side, missing: drop, broadcast: true}
   output: rows""",
         """select auction, bidder, price, dateTime, value
   from bid join side on auction % 10000 = key""",

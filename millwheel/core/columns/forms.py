@@ -129,7 +129,7 @@ def computation_form(
     labels: Labels = NO_LABELS,
 ) -> ComputationForm:
     """The form of one computation. ``load`` gives the object that ``module:name`` names."""
-    if isinstance(computation.work, StepsSpec | BranchesSpec):
+    if has_no_state(computation.work):
         return _stateless_form(computation, pipeline, compile_expression, labels)
     if isinstance(computation.work, SlicesSpec):
         slices = slice_plan_or_why(computation, pipeline, compile_expression)
@@ -155,13 +155,19 @@ def computation_form(
     return ComputationForm(plans, plans.why_in_rows(None))
 
 
+def has_no_state(work: Work) -> bool:
+    """Whether work follows from each record alone, or from a table that is held whole."""
+    held = isinstance(work, EnrichSpec) and work.broadcast is not None
+    return held or isinstance(work, StepsSpec | BranchesSpec)
+
+
 def _stateless_form(
     computation: ComputationSpec,
     pipeline: PipelineSpec,
     compile_expression: Callable[[str], Any],
     labels: Labels,
 ) -> ComputationForm:
-    """The form of steps or branches."""
+    """The form of a computation without state."""
     why = why_no_plan(computation, compile_expression, takes_retractions(computation, pipeline))
     if why:
         return ComputationForm(None, why)

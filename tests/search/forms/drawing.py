@@ -10,7 +10,7 @@ from typing import Any
 
 from millwheel.core.instants.texts import iso_text
 from tests.search.document import emit
-from tests.search.forms import arrays, steps
+from tests.search.forms import arrays, steps, tables
 from tests.search.forms.values import NAMES, SECOND, START, TIMES, drawn, time
 from tests.search.script import Action, Case, Clock, Finish, Push
 
@@ -129,6 +129,11 @@ def case(seed: int) -> Case:
     if declared and own.random() < 0.25:
         script = _priced(draft, own, script)
         features |= {"decimals"}
+    own = Random(f"held {seed}")
+    if declared and not features & {"times", "decimals"} and own.random() < 0.5:
+        # The table is there first: the order of what has waited is that of the partitions.
+        script = [*tables.enriched(own, draft.tree, draft.fields["one"], names), *script]
+        features |= {"held"}
     text = emit(draft.tree)
     if Random(f"nulls {seed}").random() < 0.4:
         text = "nulls: sql\n" + text.replace("!= null", "is not null")

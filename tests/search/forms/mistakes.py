@@ -11,7 +11,9 @@ import numpy as np
 from millwheel.connect.array_functions import ArrayFunction
 from millwheel.core.columns import arrays
 from millwheel.core.columns.plan import ColumnPlan
+from millwheel.core.columns.stateless import tables
 from millwheel.core.columns.stateless.stages import ColumnStep
+from millwheel.core.columns.stateless.tables import TableColumns
 from millwheel.core.expressions.families import nulls, numbers, times
 from millwheel.core.expressions.scope import Scope, _filled
 from millwheel.core.expressions.terms import exact_of
@@ -119,3 +121,21 @@ def texts_of_decimals_lose_zeros_in_columns() -> Context:
 
     right = nulls._decimal_texts
     return replaced(nulls, "_decimal_texts", wrong)
+
+
+@mistake(within=10, first=130)
+def rows_of_other_types_are_cast() -> Context:
+    """The first value of a field says what all others become."""
+
+    def wrong(values: Any) -> str:
+        given = [type(value) for value in values if value is not None]
+        return {int: "int", float: "float", str: "str"}.get(given[0] if given else str, "")
+
+    return replaced(tables, "_kind_of", wrong)
+
+
+@mistake(within=14)
+def a_record_without_a_row_gets_the_first() -> Context:
+    """A position that is not there is taken for 0."""
+    right = TableColumns.positions
+    return replaced(TableColumns, "positions", lambda self, keys: right(self, keys).fill_null(0))

@@ -1,4 +1,5 @@
-"""From the steps or branches of a computation to their column form, or why there is none."""
+"""From a computation without state (steps, branches, an enrichment with a table that is held whole)
+to its column form, or why there is none."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from typing import Any
 
 from millwheel.core.columns.batch import ColumnBatch
 from millwheel.core.columns.clean import is_pattern
-from millwheel.core.columns.key_columns import fields_read
+from millwheel.core.columns.key_columns import fields_read, kinds_of_key
 from millwheel.core.columns.stateless.stages import (
     ColumnStep,
     StatelessPlan,
@@ -25,9 +26,15 @@ from millwheel.core.expressions.columns import (
 from millwheel.core.expressions.declared import NullLogic
 from millwheel.core.expressions.terms import NoColumns, Term
 from millwheel.core.lazy_polars import dtype, kind_of
-from millwheel.core.pipeline.spec import ComputationSpec, Productions
+from millwheel.core.pipeline.spec import ComputationSpec, KeyKind, KeySpec, Productions
 from millwheel.core.pipeline.steps import step_text
-from millwheel.core.pipeline.work import BranchesSpec, StepKind, StepSpec, StepsSpec
+from millwheel.core.pipeline.work import (
+    BranchesSpec,
+    EnrichSpec,
+    StepKind,
+    StepSpec,
+    StepsSpec,
+)
 from millwheel.core.windows.panes import RETRACTION_FIELD
 
 Compile = Callable[[str], Any]
@@ -112,6 +119,12 @@ def stateless_plan(
     try:
         if isinstance(spec.work, BranchesSpec):
             return _branches(spec.work, draft)
+        if isinstance(spec.work, EnrichSpec):
+            by = _by(spec.work)
+            if by.kind is not KeyKind.RECORD:
+                kinds_of_key(by, fields, compile_expression)
+            # The rows of the table tell the rest, once they are there.
+            return StatelessPlan((), (), {})
         for step in spec.work_as(StepsSpec).steps:
             if step.kind is StepKind.FILTER:
                 draft.keep(step.expression)
@@ -156,9 +169,29 @@ def why_no_plan(spec: ComputationSpec, compile_expression: Compile, takes_retrac
         if len(set(streams)) < len(streams):
             return "two branches lead to the same stream"
         return _never([each.condition for each in spec.work.branches], [], compile_expression)
+    if isinstance(spec.work, EnrichSpec):
+        return _why_not_enriched(spec.work)
     for step in spec.work_as(StepsSpec).steps:
         if why := _why_not(step, compile_expression):
             return why
+    return ""
+
+
+def _by(work: EnrichSpec) -> KeySpec:
+    """The key by which records find their rows in a table that is held whole."""
+    assert work.broadcast is not None
+    assert work.broadcast.by is not None
+    return work.broadcast.by
+
+
+def _why_not_enriched(work: EnrichSpec) -> str:
+    by = _by(work)
+    if by.kind is KeyKind.FUNCTION:
+        return "its key is code of your own, which takes each record"
+    if by.kind is KeyKind.ALL:
+        return "all records have one key"
+    if work.name == RETRACTION_FIELD or is_pattern(work.name):
+        return "it makes a field that columns cannot have"
     return ""
 
 
@@ -205,10 +238,10 @@ def _fits(text: str, truth: bool, fields: Mapping[str, str], compile_expression:
 
 
 class StatelessPlans:
-    """The plans of steps or branches, by the types of the fields that come. ``needs`` are the
-    fields that they read of their input, and ``key_fields`` those that its keys are read from.
-    ``projects``: a step makes all the fields of the results;
-    otherwise records are passed on as they come, with all of theirs."""
+    """The plans of a computation without state, by the types of the fields that come. ``needs`` are
+    the fields that they read of their input, and ``key_fields`` those that its keys are read from.
+    ``projects``: a step makes all the fields of the results; otherwise records are passed on as
+    they come, with all of theirs."""
 
     def __init__(self, spec: ComputationSpec, compile_expression: Compile) -> None:
         self._spec = spec
@@ -243,6 +276,8 @@ def _read(spec: ComputationSpec, compile_expression: Compile) -> tuple[frozenset
     if isinstance(spec.work, BranchesSpec):
         texts = [each.condition for each in spec.work.branches if each.condition]
         return _names(texts, compile_expression), False
+    if isinstance(spec.work, EnrichSpec):
+        return frozenset(fields_read(_by(spec.work), compile_expression)), False
     needs: frozenset[str] = frozenset()
     for step in spec.work_as(StepsSpec).steps:
         if step.kind is StepKind.FILTER:

@@ -99,8 +99,8 @@ class StatelessPlan:
         taken = np.zeros(len(indexes), np.bool_)
         for way, mask in self._masks(frame):
             taken |= mask
-            parts.append(_part(batch, way.stream, indexes, frame, mask))
-        parts += [_part(batch, stream, indexes, frame, ~taken) for stream in self.rest]
+            parts.append(part_of(batch, way.stream, indexes, frame, mask))
+        parts += [part_of(batch, stream, indexes, frame, ~taken) for stream in self.rest]
         unmatched = 0 if self.rest else int(np.count_nonzero(~taken))
         return Passed(
             [part for part in parts if len(part)],
@@ -128,7 +128,7 @@ def _mask(frame: pl.DataFrame, condition: pl.Expr) -> Mask:
     return mask if len(mask) == frame.height else np.repeat(mask, frame.height)
 
 
-def _part(
+def part_of(
     batch: ColumnBatch,
     stream: str,
     indexes: npt.NDArray[np.int64],

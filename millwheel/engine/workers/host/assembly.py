@@ -33,6 +33,7 @@ from millwheel.core.columns.plan import ColumnPlan
 from millwheel.core.columns.state.inferred import PlansByType
 from millwheel.core.columns.stateless.flow import types_of
 from millwheel.core.columns.stateless.plans import StatelessPlans
+from millwheel.core.columns.stateless.tables import EnrichColumns
 from millwheel.core.formats.codec import stream_decoder
 from millwheel.core.model.limits import DEFAULTS
 from millwheel.core.model.names import NodeName
@@ -414,20 +415,22 @@ class Assembly:
 
     def _broadcast(self, spec: ComputationSpec, overlay: Overlay) -> Operator:
         work = spec.work_as(EnrichSpec)
-        broadcast, language = work.broadcast, self._language
-        assert broadcast is not None
-        assert broadcast.by is not None
+        language, limits = self._language, self.spec.limits
+        by = work.broadcast.by if work.broadcast is not None else None
+        assert by is not None
         table = self._held.get(spec.name)
         if table is None:
             table = self._held[spec.name] = self._sources.held_table(spec, language)
         finds = None
-        if broadcast.by.kind is not KeyKind.RECORD:
-            extract = load_extractor(broadcast.by, self.spec.folder, language)
-            finds = key_bytes_of(extract, self.spec.limits.key)
+        if by.kind is not KeyKind.RECORD:
+            extract = load_extractor(by, self.spec.folder, language)
+            finds = key_bytes_of(extract, limits.key)
         instance = EnrichedWhole(work, table, finds, spec.outputs)
         parts = (spec, self.spec.name, instance, overlay, self._decode, _CACHE_ENTRIES)
-        use = self._labels.of(spec.name)
-        return BroadcastOperator(table, *parts, self.spec.limits, use)
+        columns = EnrichColumns(work, spec.outputs, language.compile, limits.key)
+        plans, use = self._stateless.get(spec.name), self._labels.of(spec.name)
+        rest = (limits, plans, self._few_of(spec), language, use)
+        return BroadcastOperator(table, columns, *parts, *rest)
 
     def _few_of(self, spec: ComputationSpec) -> int:
         """Bundles of so few records go by rows. Where a consumer has to tell types by columns, none

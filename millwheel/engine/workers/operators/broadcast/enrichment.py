@@ -7,6 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from millwheel.api import Computation, Context
+from millwheel.core.columns.batch import ColumnBatch
+from millwheel.core.columns.stateless.stages import Passed
+from millwheel.core.columns.stateless.tables import EnrichColumns
 from millwheel.core.model.keys import key_bytes, key_from_bytes
 from millwheel.core.model.records import Record
 from millwheel.core.model.times import MAX_TIME
@@ -15,8 +18,8 @@ from millwheel.core.tables.planning import declared_name
 from millwheel.core.windows.panes import as_retraction, retracted
 from millwheel.engine.workers.bundle.bundle import Bundle
 from millwheel.engine.workers.operators.broadcast.table import HeldTable, KeyBytes
-from millwheel.engine.workers.operators.callbacks import CallbackOperator
 from millwheel.engine.workers.operators.joined import UNMATCHED, plain
+from millwheel.engine.workers.operators.stateless.columns import StatelessOperator
 from millwheel.errors import RecordError
 
 
@@ -54,12 +57,14 @@ class EnrichedWhole(Computation):
             ctx.produce(stream, row if back is None else retracted(row))
 
 
-class BroadcastOperator(CallbackOperator):
-    """Lets no record in before its worker has all of the table."""
+class BroadcastOperator(StatelessOperator):
+    """Lets no record in before its worker has all of the table. Columns get rows by columns, where
+    those of the table are alike."""
 
-    def __init__(self, table: HeldTable, *arguments: Any) -> None:
+    def __init__(self, table: HeldTable, columns: EnrichColumns, *arguments: Any) -> None:
         super().__init__(*arguments)
         self._held = table
+        self._columns = columns
 
     @property
     def paused(self) -> bool:
@@ -70,6 +75,10 @@ class BroadcastOperator(CallbackOperator):
 
     def wakes_at(self, now_us: int) -> int:
         return MAX_TIME if self._held.ready else self._held.reads_at()
+
+    def _become(self, batch: ColumnBatch) -> Passed | None:
+        table = self._held.columns
+        return None if table is None else self._columns.passed(batch, table)
 
     def run(self, bundle: Bundle) -> None:
         if bundle.arrivals or bundle.due:

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import msgspec
 
 from millwheel.adapters.waits import Wait
 from millwheel.connect.sources.adapted import as_reader
 from millwheel.connect.sources.base import Partition, Reader, Source
+from millwheel.core.columns.stateless.tables import TableColumns, table_columns
 from millwheel.core.formats.codec import encode_value
 from millwheel.core.model.keys import fitting_key, key_bytes
 from millwheel.core.model.times import MAX_TIME, SECOND
@@ -71,6 +73,11 @@ class HeldTable:
         self.rows: TableRows = {}
         self.size_bytes = 0
         self.ready = False
+
+    @cached_property
+    def columns(self) -> TableColumns | None:
+        """Its rows as columns, once it is ready; None where they are not alike."""
+        return table_columns(self.rows)
 
     def reads_at(self) -> int:
         """When :meth:`read` goes on (wall clock, µs; MAX_TIME: not before somebody has told that

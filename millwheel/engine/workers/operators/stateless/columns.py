@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from millwheel.core.columns.stateless.plans import StatelessPlans
 from millwheel.core.columns.stateless.stages import Passed
 from millwheel.core.expressions.language import BUILT_IN, Language
 from millwheel.core.model.limits import Limits
+from millwheel.core.order.labels import NO_USE, LabelUse
 from millwheel.core.pipeline.spec import ComputationSpec
 from millwheel.core.pipeline.steps import compile_branches, compile_steps
 from millwheel.core.pipeline.work import BranchesSpec, StepsSpec
@@ -48,16 +50,18 @@ class StatelessOperator(CallbackOperator):
         decode: Decode,
         cache_entries: int,
         limits: Limits,
-        plans: StatelessPlans,
+        plans: StatelessPlans | None,
         few: int = 0,
         language: Language = BUILT_IN,
+        labels: LabelUse = NO_USE,
     ) -> None:
-        """Bundles of fewer than ``few`` records go by rows. ``language`` is that of the
-        expressions."""
-        super().__init__(spec, pipeline, instance, overlay, decode, cache_entries, limits)
+        """Bundles of fewer than ``few`` records go by rows, all without ``plans``. ``language`` is
+        that of the expressions."""
+        super().__init__(spec, pipeline, instance, overlay, decode, cache_entries, limits, labels)
+        self._spec = spec
         self._plans = plans
         self._few = few
-        self._becomes = _results_of(spec, language)
+        self._language = language
         self._boundary = ColumnBoundary(spec.name)
 
     def run(self, bundle: Bundle) -> None:
@@ -86,7 +90,8 @@ class StatelessOperator(CallbackOperator):
         batches = [arrival.batch for arrival in bundle.arrivals]
         avoided = self._attempts.avoided
         if (
-            bundle.traced is not None
+            self._plans is None
+            or bundle.traced is not None
             or avoided.lone
             or avoided.hangs
             or avoided.apart
@@ -105,12 +110,21 @@ class StatelessOperator(CallbackOperator):
         found = []
         with suppress(Unfit), self._boundary.inside(bundle.count):
             for batch in batches:
-                plan = self._plans.of(batch) if isinstance(batch, ColumnBatch) else None
-                if plan is None or not isinstance(batch, ColumnBatch):
+                passed = self._become(batch) if isinstance(batch, ColumnBatch) else None
+                if passed is None:
                     return None
-                found.append(plan.passed(batch))
+                found.append(passed)
             return None if self._any_becomes_something(bundle.arrivals, found) else found
         return None
+
+    def _become(self, batch: ColumnBatch) -> Passed | None:
+        """What a batch becomes; None where it goes by rows."""
+        plan = None if self._plans is None else self._plans.of(batch)
+        return None if plan is None else plan.passed(batch)
+
+    @cached_property
+    def _becomes(self) -> Callable[[Any], bool]:
+        return _results_of(self._spec, self._language)
 
     def _any_becomes_something(self, arrivals: Sequence[Arrival], passed: Sequence[Passed]) -> bool:
         """Whether a record that does not fit has a result besides a dead letter."""
