@@ -70,6 +70,18 @@ class Graph:
         """How the keys of a node are hashed: those of slices and of groupings in order of slots."""
         return hash_of_keys(self.nodes[node].computation if node in self.nodes else None)
 
+    def makers(self, node: str) -> dict[str, str]:
+        """The streams that are made in the shards of a node by those that are chained behind it,
+        each with the one that makes it."""
+        found: dict[str, str] = {}
+        for name in self.chained:
+            head = name
+            while head in self.chained:
+                head = self.chained[head]
+            if head == node:
+                found |= dict.fromkeys(self.nodes[name].outputs, name)
+        return found
+
     def grain(self, node: str) -> int:
         """Of what the edges of a node's key ranges are multiples: slots are never cut."""
         return 1 if self.hash_of(node) is key_hash else WIDTH

@@ -17,6 +17,7 @@ from millwheel.core.model.failures import (
     KINDS,
     CallKind,
     First,
+    chained_counter,
     encodable,
     kind_of,
     printable,
@@ -279,12 +280,18 @@ class Bundle:
         return kind
 
     def dead_letter(
-        self, letter: DeadLetter, timestamp: int, identity: object = None, what: str = RECORD
+        self,
+        letter: DeadLetter,
+        timestamp: int,
+        identity: object = None,
+        what: str = RECORD,
+        maker: str = "",
     ) -> None:
         """Send a record to the dead-letter stream, with the commit, and count it: a call about
-        ``what`` failed. ``identity`` is the basis of a weak production's id."""
-        self.count("dead_letters")
-        self.count(KINDS + self.fail(letter, what))
+        ``what`` failed. ``identity`` is the basis of a weak production's id. ``maker``: the chained
+        node whose record it is ("": that of the shard)."""
+        for name in ("dead_letters", KINDS + self.fail(letter, what)):
+            self.count(chained_counter(maker, name) if maker else name)
         letter.what = letter.what or what
         if self.replayed:
             letter.history = self.replayed.pop(

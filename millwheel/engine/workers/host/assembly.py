@@ -320,11 +320,9 @@ class Assembly:
             computation is not None and computation.productions is Productions.WEAK
         ) or self._shows_at_once(node)
         exact = computation is None or computation.delivery is Delivery.EXACTLY_ONCE
-        circle = self._circles[name]
-        hashed = self.graph.hash_of(name)
-        identity = ShardIdentity(
-            name, entry.shard, entry.token, self.spec.name, weak, exact, circle, hashed
-        )
+        whose = (name, entry.shard, entry.token, self.spec.name)
+        more = (self._circles[name], self.graph.hash_of(name), self.graph.makers(name))
+        identity = ShardIdentity(*whose, weak, exact, *more)
 
         def make_operator(shard: Shard) -> Operator:
             return self._operator(node, _ShardParts(entry, store, shard, router, opened))

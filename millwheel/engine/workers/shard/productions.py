@@ -3,7 +3,7 @@ consumer has it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -54,7 +54,8 @@ Split = tuple[list[tuple[NodeName, AnyBatch]], list[Keyless]]
 @dataclass(frozen=True, slots=True)
 class ShardIdentity:
     """Which shard, under which token, and what its computation's guarantee dial says. ``circle``
-    are the nodes on the ways from its productions back to it."""
+    are the nodes on the ways from its productions back to it. ``makers``: which node makes a
+    stream, of those that are chained behind it."""
 
     node: NodeName
     shard: ShardName
@@ -64,6 +65,7 @@ class ShardIdentity:
     with_ids: bool = True
     circle: frozenset[str] = frozenset()
     hashed: KeyHash = key_hash
+    makers: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def lease(self) -> Lease:
@@ -326,7 +328,8 @@ class ProductionBuilding:
             # A record without an id gets a letter without one; else all such letters would be
             # copies of each other.
             identity = (bad.node, ids[bad.index]) if ids[bad.index] else None
-            bundle.dead_letter(letter, batch.timestamps[bad.index], identity, keys_of(stream))
+            maker = self._identity.makers.get(stream, "")
+            bundle.dead_letter(letter, at, identity, keys_of(stream), maker)
 
     def _numbered(self, stream: str, produced: Produced, born_us: int) -> Batch:
         count, labels = len(produced.raws), produced.labels or None
