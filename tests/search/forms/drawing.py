@@ -129,7 +129,7 @@ def case(seed: int) -> Case:
     if declared and own.random() < 0.25:
         script = _priced(draft, own, script)
         features |= {"decimals"}
-    own = Random(f"held {seed}")
+    own = Random(f"whole table {seed}")
     if declared and not features & {"times", "decimals"} and own.random() < 0.5:
         # The table is there first: the order of what has waited is that of the partitions.
         script = [*tables.enriched(own, draft.tree, draft.fields["one"], names), *script]

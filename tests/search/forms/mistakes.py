@@ -36,14 +36,14 @@ def mistake(within: int, first: int = 1) -> Any:
 @mistake(within=5, first=189)
 def results_go_on_in_columns_unseen() -> Context:
     """Only sources look for nulls: the results of a computation are taken as they are."""
-    right = ColumnPlan.check
+    right = ColumnPlan._check_kinds
 
     def wrong(self: ColumnPlan, batch: Any) -> None:
         if batch.stream in ("one", "two"):
             right(self, batch)
 
     stack = ExitStack()
-    stack.enter_context(replaced(ColumnPlan, "check", wrong))
+    stack.enter_context(replaced(ColumnPlan, "_check_kinds", wrong))
     stack.enter_context(replaced(ColumnPlan, "divide", lambda self, batch: (batch, None)))
     return stack
 
@@ -123,7 +123,7 @@ def texts_of_decimals_lose_zeros_in_columns() -> Context:
     return replaced(nulls, "_decimal_texts", wrong)
 
 
-@mistake(within=10, first=130)
+@mistake(within=3, first=60)
 def rows_of_other_types_are_cast() -> Context:
     """The first value of a field says what all others become."""
 
@@ -134,7 +134,7 @@ def rows_of_other_types_are_cast() -> Context:
     return replaced(tables, "_kind_of", wrong)
 
 
-@mistake(within=14)
+@mistake(within=5, first=8)
 def a_record_without_a_row_gets_the_first() -> Context:
     """A position that is not there is taken for 0."""
     right = TableColumns.positions

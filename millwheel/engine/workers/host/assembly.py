@@ -423,12 +423,11 @@ class Assembly:
         if by.kind is not KeyKind.RECORD:
             extract = load_extractor(by, self.spec.folder, language)
             finds = key_bytes_of(extract, limits.key)
-        instance = EnrichedWhole(work, table, finds, spec.outputs)
-        parts = (spec, self.spec.name, instance, overlay, self._decode, _CACHE_ENTRIES)
+        made = EnrichedWhole(work, table, finds, spec.outputs)
+        parts = (spec, self.spec.name, made, overlay, self._decode, _CACHE_ENTRIES, limits)
         columns = EnrichColumns(work, spec.outputs, language.compile, limits.key)
-        plans, use = self._stateless.get(spec.name), self._labels.of(spec.name)
-        rest = (limits, plans, self._few_of(spec), language, use)
-        return BroadcastOperator(table, columns, *parts, *rest)
+        rest = (self._stateless.get(spec.name), self._few_of(spec), language)
+        return BroadcastOperator(table, columns, *parts, *rest, self._labels.of(spec.name))
 
     def _few_of(self, spec: ComputationSpec) -> int:
         """Bundles of so few records go by rows. Where a consumer has to tell types by columns, none
