@@ -132,7 +132,7 @@ class NearJoinOperator(BatchOperator, Validated):
         elif not self._in_rows and self._apart:
             self._looks_in -= 1
             if self._looks_in < 0:
-                self._look()
+                self._in_rows = not self._look()
 
     def _look(self) -> bool:
         """Look which keys are in rows; False where they are too many to be remembered."""

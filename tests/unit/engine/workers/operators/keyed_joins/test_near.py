@@ -276,10 +276,10 @@ def test_no_bundle_hands_over_more_than_a_part_of_what_is_too_large(
     assert found == said(path, story, True)
 
 
-@given(story=pushes)
+@given(story=pushes, most_keys=st.sampled_from([1, 1_000]))
 @settings(max_examples=15, deadline=None)
 def test_a_key_is_in_rows_or_in_columns_whatever_the_size_of_bundles(
-    folder: Path, story: list[tuple[str, list[Row]]]
+    folder: Path, story: list[tuple[str, list[Row]]], most_keys: int
 ) -> None:
     path = written(folder / "sizes", "{before: 30us, after: 30us}")
     with pytest.MonkeyPatch.context() as patch:
@@ -287,6 +287,7 @@ def test_a_key_is_in_rows_or_in_columns_whatever_the_size_of_bundles(
         patch.setattr(ShardLimits, "__init__", limits)
         patch.setattr(near, "_SMALL_BUNDLES", 1)
         patch.setattr(near, "_LOOKS", 1)
+        patch.setattr(near, "MOST_KEYS", most_keys)
         patch.setattr(columns_to_rows, "PART_RECORDS", 2)
         found = said(path, story, False)
     assert found == said(path, story, True)
