@@ -14,3 +14,11 @@ def test_the_table_has_medians_and_the_mean_of_ratios() -> None:
     ours, flink, duckdb = "100 (90 to 2,000)", "50 (50 to 50)", "200 (200 to 200)"
     assert lines[2] == f"| q0 | each bid, as it is | {ours} | {flink} | 2.00 | {duckdb} | 0.50 |"
     assert lines[-1] == "| all | geometric mean | | | 4.00 | | 1.00 |"
+
+
+def test_a_query_that_another_system_does_not_have_stands_alone() -> None:
+    rates = {"millwheel": {"q0": [4.0], "q6": [3.0]}, "flink": {"q0": [2.0], "q6": []}}
+    *_, q0, q6, means = table(rates).splitlines()
+    assert q0.endswith("| 4 (4 to 4) | 2 (2 to 2) | 2.00 |")
+    assert q6.endswith("| 3 (3 to 3) |  |  |")
+    assert means.endswith("| 2.00 |")

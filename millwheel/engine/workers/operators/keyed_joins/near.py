@@ -62,9 +62,9 @@ _MOST_BYTES = 32 << 20
 _FAN = 16
 """Segments of one size that are merged into one: a bundle looks at all of them."""
 _SMALL_BUNDLES = 32
-"""After so many small bundles, one behind the other, what columns hold goes on in rows."""
+"""After so many small bundles in a row, what columns hold goes on in rows."""
 _LOOKS = 64
-"""After so many bundles it is looked which keys are still in rows."""
+"""Bundles between two looks for the keys that are still in rows."""
 Mask = npt.NDArray[np.bool_]
 
 
@@ -135,7 +135,7 @@ class NearJoinOperator(BatchOperator, Validated):
                 self._in_rows = not self._look()
 
     def _look(self) -> bool:
-        """Look which keys are in rows; False where they are too many to be remembered."""
+        """Find the keys that are in rows; False where they are too many to be remembered."""
         self._looks_in = _LOOKS
         keys = [key_in(entry) for entry, _ in islice(self._shard.store.scan(STATE), MOST_KEYS + 1)]
         self._apart.clear()
