@@ -159,7 +159,7 @@ def _fits(found: pa.DataType, returns: str) -> bool:
 
 
 def _array(column: pl.Series) -> pa.Array:
-    array = column.to_arrow()
+    array = column.alias("").to_arrow()  # a name with NUL would be none of Arrow's
     return array.cast(pa.string()) if pa.types.is_large_string(array.type) else array
 
 

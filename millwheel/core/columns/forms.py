@@ -364,8 +364,6 @@ def _made_columns(
             continue
         if _passes_on(plan):  # these columns have only the fields that are read
             continue
-        if isinstance(plan, PlansByType) and any(map(is_inner, plan.needs)):
-            continue
         if plan is not None and whole and not _why_ids_of_records(stream, [name], graph):
             consumer_plans[name] = plan
     if not consumer_plans:
@@ -405,8 +403,12 @@ def _why_rows_of(
         numbers = computation is not None and isinstance(computation.work, DictionarySpec)
         if plans.get(name) is None and name not in joins and not numbers:
             return f"{name} takes each record"
-    read = [plan.needs for name in consumers if isinstance(plan := plans.get(name), PlansByType)]
-    if inner := sorted(name for needs in read for name in needs if is_inner(name)):
+    by_type = [
+        plan
+        for name in consumers
+        if isinstance(plan := plans.get(name), PlansByType | StatelessPlans)
+    ]
+    if inner := sorted(name for plan in by_type for name in plan.needs if is_inner(name)):
         return f"{plainly_named(inner[0])} is a field within a field"
     stateless = any(isinstance(plans.get(name), StatelessPlans) for name in consumers)
     if any(isinstance(plans.get(name), PlansByType) for name in consumers) or (

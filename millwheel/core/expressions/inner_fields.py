@@ -7,10 +7,11 @@ column of its own, with a name that no field of a record has.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
-from millwheel.core.lazy_polars import pl
+from millwheel.core.expressions.terms import RECORD
+from millwheel.core.lazy_polars import kind_of, pl
 
 if TYPE_CHECKING:
     from millwheel.core.expressions.language import Expression
@@ -33,6 +34,11 @@ def plainly_named(name: str) -> str:
     return name.removeprefix(_MARK)
 
 
+def path_of(name: str) -> list[str]:
+    """The names that lead to a column: of a field of records themselves its own."""
+    return plainly_named(name).split(".") if is_inner(name) else [name]
+
+
 def inner_path(tree: ast.AST) -> str:
     """The column that ``a.b`` reads, or ``a.b.c``; "" for any other expression."""
     names: list[str] = []
@@ -40,6 +46,22 @@ def inner_path(tree: ast.AST) -> str:
         names.append(tree.attr)
         tree = tree.value
     return inner_name(tree.id, *reversed(names)) if names and isinstance(tree, ast.Name) else ""
+
+
+def kind_with_inner(polars_type: Any) -> str:
+    """The kind of a column, which may be one of records; "" for other types."""
+    return RECORD if isinstance(polars_type, pl.Struct) else kind_of(polars_type)
+
+
+def is_within(name: str) -> pl.Expr:
+    """Whether there is a record that could have a field within fields. (The field may be null.)"""
+    outer, *inner = path_of(name)
+    column = pl.col(outer)
+    there = [column.is_not_null()]
+    for each in inner[:-1]:
+        column = column.struct.field(each)
+        there.append(column.is_not_null())
+    return pl.all_horizontal(there)
 
 
 def columns_read(expression: Expression) -> tuple[str, ...]:
@@ -56,7 +78,7 @@ def with_inner_fields(frame: pl.DataFrame, names: Iterable[str]) -> pl.DataFrame
     is left out."""
     added = []
     for name in filter(is_inner, names):
-        outer, *inner = plainly_named(name).split(".")
+        outer, *inner = path_of(name)
         if name in frame.columns or outer not in frame.columns:
             continue
         column: pl.Series | None = frame[outer]
@@ -65,6 +87,22 @@ def with_inner_fields(frame: pl.DataFrame, names: Iterable[str]) -> pl.DataFrame
         if column is not None:
             added.append(column.alias(name))
     return frame.with_columns(added) if added else frame
+
+
+def as_records(columns: Iterable[pl.Series]) -> list[pl.Series]:
+    """Columns of which those of fields within fields are in records of their own: the inverse of
+    :func:`with_inner_fields`."""
+    return _nested({tuple(path_of(column.name)): column for column in columns})
+
+
+def _nested(columns: Mapping[tuple[str, ...], pl.Series]) -> list[pl.Series]:
+    parts: dict[str, dict[tuple[str, ...], pl.Series]] = {}
+    for (name, *path), column in columns.items():
+        parts.setdefault(name, {})[tuple(path)] = column
+    return [
+        own[()].alias(name) if () in own else pl.DataFrame(_nested(own)).to_struct(name)
+        for name, own in parts.items()
+    ]
 
 
 def _within(column: pl.Series | None, name: str) -> pl.Series | None:

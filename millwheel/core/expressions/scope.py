@@ -8,7 +8,7 @@ from typing import Any
 
 from millwheel.core.expressions.declared import NullLogic
 from millwheel.core.expressions.own import PLAIN, Dialect
-from millwheel.core.expressions.terms import NULL, Term, exact_of
+from millwheel.core.expressions.terms import NULL, RECORD, NoColumns, Term, exact_of
 from millwheel.core.lazy_polars import pl
 
 ANY_VALUE: Mapping[str, Any] = {"int": 1, "float": 1.0, "str": "", "bool": False}
@@ -28,11 +28,14 @@ class Scope:
         return self.dialect.nulls is NullLogic.SQL
 
     def taken(self, term: Term) -> Term:
-        """The term for a computation: where it is null, that is by rows, or gives null."""
+        """The term for a computation: where it is null, that is by rows, or gives null. Raises
+        NoColumns for a record, as the next one."""
+        _no_record(term)
         return replace(term, present=()) if self.three_valued else term.settled
 
     def passed(self, term: Term) -> Term:
         """The term for a choice among values, of which one may be null."""
+        _no_record(term)
         return replace(term, present=()) if self.three_valued else term
 
     def strict(self, terms: Sequence[Term], make: Callable[[Sequence[Term]], Term]) -> Term:
@@ -57,6 +60,12 @@ class Scope:
     def known(self, exact: pl.Expr) -> pl.Expr:
         """Where a check holds, as it does for null."""
         return exact.fill_null(True) if self.three_valued else exact
+
+
+def _no_record(term: Term) -> None:
+    """Records differ in their fields, which columns would make alike."""
+    if term.kind == RECORD:
+        raise NoColumns
 
 
 def _filled(term: Term) -> Term:

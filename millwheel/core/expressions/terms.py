@@ -12,6 +12,8 @@ from millwheel.core.lazy_polars import dtype, pl
 
 NULL = "null"
 """The kind of null itself. It is no column: only what chooses among values takes it."""
+RECORD = "record"
+"""The kind of a field that has fields within. It is passed on, and compared with null."""
 EXACT_INT = 2**53  # Fixed: a double holds every integer up to here
 SAFE_INT = 2.0**62
 """A whole result whose float is smaller fits 64 bits, however the float was rounded."""
@@ -89,7 +91,7 @@ def chosen(test: Term, yes: Term, no: Term) -> Term:
     kind = no.kind if yes.kind == NULL else yes.kind
     if (
         {yes.kind, no.kind} - {kind, NULL}
-        or kind == NULL
+        or kind in (NULL, RECORD)
         or test.kind != "bool"
         or test.constant is not None
     ):

@@ -10,7 +10,7 @@ from typing import Any
 
 from millwheel.core.instants.texts import iso_text
 from tests.search.document import emit
-from tests.search.forms import arrays, steps, tables
+from tests.search.forms import arrays, steps, tables, within
 from tests.search.forms.values import NAMES, SECOND, START, TIMES, drawn, time
 from tests.search.script import Action, Case, Clock, Finish, Push
 
@@ -129,6 +129,10 @@ def case(seed: int) -> Case:
     if declared and own.random() < 0.25:
         script = _priced(draft, own, script)
         features |= {"decimals"}
+    # what lies in a record with a decimal is not said to be one
+    if "join" in draft.tree["computations"]["c0"] and "decimals" not in features:
+        within.steps_within(Random(f"within {seed}"), draft.tree, draft.fields)
+        features |= {"within"}
     own = Random(f"whole table {seed}")
     if declared and not features & {"times", "decimals"} and own.random() < 0.5:
         # The table is there first: the order of what has waited is that of the partitions.

@@ -12,6 +12,7 @@ from millwheel.connect.array_functions import ArrayFunction
 from millwheel.core.columns import arrays
 from millwheel.core.columns.plan import ColumnPlan
 from millwheel.core.columns.stateless import tables
+from millwheel.core.columns.stateless.plans import _Draft
 from millwheel.core.columns.stateless.stages import ColumnStep
 from millwheel.core.columns.stateless.tables import TableColumns
 from millwheel.core.expressions.families import nulls, numbers, times
@@ -69,6 +70,13 @@ def steps_go_on_with_what_does_not_fit() -> Context:
         return np.ones(frame.height, np.bool_)
 
     return replaced(ColumnStep, "fitting", wrong)
+
+
+@mistake(within=3, first=113)
+def a_field_of_a_record_that_is_missing_is_null() -> Context:
+    """A join without a partner has no record there, of which a step reads a field: that is no
+    null that it could pass on."""
+    return replaced(_Draft, "within", lambda self, same: ())
 
 
 @mistake(within=4, first=230)

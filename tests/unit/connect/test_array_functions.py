@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from millwheel.connect.own_functions import own_function
 from millwheel.core.expressions.columns import value_over_columns
 from millwheel.core.expressions.declared import NullLogic
+from millwheel.core.expressions.inner_fields import inner_name
 from millwheel.core.expressions.language import Language
 from millwheel.core.expressions.terms import NoColumns
 from millwheel.core.lazy_polars import dtype
@@ -154,6 +155,14 @@ def test_a_result_that_does_not_fit_is_an_error_of_the_record(function: Any, why
     assert of_columns("f(i)", own, [record] * 40) == [...] * 40
     with pytest.raises(RecordError, match=why):
         own.compile("f(i)").evaluate(record)
+
+
+def test_it_takes_fields_within_fields() -> None:
+    price = inner_name("bid", "price")
+    compiled = language().compile("half(bid.price)")
+    term = value_over_columns(compiled.tree, {price: "int"}, compiled.dialect)
+    frame = pl.DataFrame({price: [8, 10]})
+    assert frame.select(term.column.alias("half"))["half"].to_list() == [4.0, 5.0]
 
 
 def test_what_it_may_give() -> None:

@@ -24,8 +24,17 @@ from millwheel.core.expressions.columns import (
     value_over_columns,
 )
 from millwheel.core.expressions.declared import NullLogic
-from millwheel.core.expressions.terms import NoColumns, Term
-from millwheel.core.lazy_polars import dtype, kind_of
+from millwheel.core.expressions.inner_fields import (
+    columns_read,
+    inner_path,
+    is_inner,
+    is_within,
+    kind_with_inner,
+    plainly_named,
+    with_inner_fields,
+)
+from millwheel.core.expressions.terms import NoColumns, Term, exact_of
+from millwheel.core.lazy_polars import dtype, pl
 from millwheel.core.pipeline.spec import ComputationSpec, KeyKind, KeySpec, Productions
 from millwheel.core.pipeline.steps import step_text
 from millwheel.core.pipeline.work import (
@@ -62,8 +71,9 @@ class _Draft:
             translate = truth_over_columns if truth else value_over_columns
             term: Term = translate(compiled.tree, self.fields, compiled.dialect)
         except NoColumns:
-            unknown = sorted(set(compiled.fields) - self.fields.keys())
-            why = f": the type of {unknown[0]} is not known" if unknown else ""
+            unknown = sorted({*columns_read(compiled)} - self.fields.keys())
+            what = plainly_named(unknown[0]) if unknown else ""
+            why = f": the type of {what} is not known" if unknown else ""
             raise NoColumns(f"`{text[:60]}` has no column form{why}") from None
         return term
 
@@ -72,19 +82,26 @@ class _Draft:
         ``truth`` is asked whether it holds, also where it is a field alone."""
         compiled = [self.compile_expression(text) for text in texts]
         computed = {name for each in compiled for name in fields_computed_with(each.tree)}
-        computed |= {name for each in compiled if truth and each.is_field for name in each.fields}
-        names = dict.fromkeys(name for each in compiled for name in each.fields)
+        alone = [each for each in compiled if truth and (each.is_field or inner_path(each.tree))]
+        computed |= {name for each in alone for name in columns_read(each)}
+        names = dict.fromkeys(name for each in compiled for name in columns_read(each))
         return (
             {name: self.fields[name] for name in names if name in computed},
             {name: self.fields[name] for name in names if name not in computed},
         )
 
+    def within(self, same: Iterable[str]) -> tuple[pl.Expr, ...]:
+        """For which records there are fields within fields: a null that is passed on is that of the
+        field itself. With the nulls of SQL it may be that of one around it."""
+        return () if self.takes_nulls else tuple(map(is_within, filter(is_inner, same)))
+
     def keep(self, text: str) -> None:
         """A filter."""
         term = self.term(text, truth=True)
         kinds, same = self.read([text], truth=True)
+        exact = (*self.within(same), *term.exact)
         self.stages.append(
-            ColumnStep(kinds, same, term.exact, keeps=term.column, takes_nulls=self.takes_nulls)
+            ColumnStep(kinds, same, exact, keeps=term.column, takes_nulls=self.takes_nulls)
         )
 
     def make(self, fields: Mapping[str, str]) -> None:
@@ -95,7 +112,7 @@ class _Draft:
             ColumnStep(
                 kinds,
                 same,
-                tuple(each for term in terms.values() for each in term.exact),
+                (*self.within(same), *exact_of([*terms.values()])),
                 makes=tuple(_column(term).alias(name) for name, term in terms.items()),
                 takes_nulls=self.takes_nulls,
             )
@@ -133,14 +150,16 @@ def stateless_plan(
     except NoColumns as ex:
         return str(ex)
     ways = tuple(Way(stream) for stream in spec.outputs)
-    return StatelessPlan(tuple(draft.stages), ways, draft.fields)
+    return StatelessPlan(
+        tuple(draft.stages), ways, _plainly(draft.fields), inner=tuple(filter(is_inner, fields))
+    )
 
 
 def _branches(work: BranchesSpec, draft: _Draft) -> StatelessPlan:
     texts = [each.condition for each in work.branches if each.condition]
     terms = [draft.term(text, truth=True) for text in texts]
-    exact = tuple(each for term in terms for each in term.exact)
     kinds, same = draft.read(texts, truth=True)
+    exact = (*draft.within(same), *exact_of(terms))
     return StatelessPlan(
         (ColumnStep(kinds, same, exact, takes_nulls=draft.takes_nulls),),
         tuple(
@@ -149,10 +168,16 @@ def _branches(work: BranchesSpec, draft: _Draft) -> StatelessPlan:
                 (each for each in work.branches if each.condition), terms, strict=True
             )
         ),
-        draft.fields,
+        _plainly(draft.fields),
         tuple(each.stream for each in work.branches if not each.condition),
         not work.match_all,
+        tuple(filter(is_inner, draft.fields)),
     )
+
+
+def _plainly(fields: Mapping[str, str]) -> dict[str, str]:
+    """The types of the fields that records have themselves."""
+    return {name: kind for name, kind in fields.items() if not is_inner(name)}
 
 
 def why_no_plan(spec: ComputationSpec, compile_expression: Compile, takes_retractions: bool) -> str:
@@ -211,7 +236,7 @@ def _never(tests: list[str], values: list[str], compile_expression: Compile) -> 
     for text, truth in [*((text, True) for text in tests), *((text, False) for text in values)]:
         if not text:
             continue
-        names = compile_expression(text).fields
+        names = columns_read(compile_expression(text))
         if patterns := sorted(filter(is_pattern, names)):
             return f"the library of columns takes the name of the field {patterns[0]} for a pattern"
         if len(names) <= _MOST_FIELDS and not _possible(text, truth, compile_expression):
@@ -222,7 +247,7 @@ def _never(tests: list[str], values: list[str], compile_expression: Compile) -> 
 @lru_cache(maxsize=1_000)  # it depends on nothing else
 def _possible(text: str, truth: bool, compile_expression: Compile) -> bool:
     """Whether an expression has a column form for some types of its fields."""
-    names = compile_expression(text).fields
+    names = columns_read(compile_expression(text))
     return any(
         _fits(text, truth, dict(zip(names, kinds, strict=True)), compile_expression)
         for kinds in product(_KINDS, repeat=len(names))
@@ -268,7 +293,8 @@ class StatelessPlans:
 
     def of(self, batch: ColumnBatch) -> StatelessPlan | None:
         """The plan for a batch."""
-        return self.plan({name: kind_of(kind) for name, kind in batch.frame.schema.items()})
+        schema = with_inner_fields(batch.frame.head(0), self.needs).schema
+        return self.plan({name: kind_with_inner(kind) for name, kind in schema.items()})
 
 
 def _read(spec: ComputationSpec, compile_expression: Compile) -> tuple[frozenset[str], bool]:
@@ -288,4 +314,4 @@ def _read(spec: ComputationSpec, compile_expression: Compile) -> tuple[frozenset
 
 
 def _names(texts: Iterable[str], compile_expression: Compile) -> frozenset[str]:
-    return frozenset(name for text in texts for name in compile_expression(text).fields)
+    return frozenset(name for text in texts for name in columns_read(compile_expression(text)))

@@ -12,7 +12,8 @@ import numpy.typing as npt
 
 from millwheel.core.columns.batch import ColumnBatch
 from millwheel.core.columns.clean import clean_rows, is_clean
-from millwheel.core.lazy_polars import kind_of, pl
+from millwheel.core.expressions.inner_fields import kind_with_inner, with_inner_fields
+from millwheel.core.lazy_polars import pl
 
 Mask = npt.NDArray[np.bool_]
 
@@ -34,7 +35,7 @@ class ColumnStep:
 
     def fitting(self, frame: pl.DataFrame) -> Mask:
         """Which records have the values of the row form here."""
-        if any(kind_of(frame.schema.get(name)) != kind for name, kind in self.same.items()):
+        if any(kind_with_inner(frame.schema.get(name)) != kind for name, kind in self.same.items()):
             return np.zeros(frame.height, np.bool_)
         fits = np.ones(frame.height, np.bool_)
         if not is_clean(frame, self.kinds, self.takes_nulls):
@@ -72,18 +73,20 @@ class Passed:
 @dataclass(frozen=True, slots=True)
 class StatelessPlan:
     """Steps, then the ways out: a record goes to each of the ``ways`` whose condition holds, to the
-    first of them (``first_only``), or to ``rest``. ``fields`` are the types of the results."""
+    first of them (``first_only``), or to ``rest``. ``fields`` are the types of the results, and
+    ``inner`` the fields within fields that are read of what comes."""
 
     stages: tuple[ColumnStep, ...]
     ways: tuple[Way, ...]
     fields: Mapping[str, str]
     rest: tuple[str, ...] = ()
     first_only: bool = True
+    inner: tuple[str, ...] = ()
 
     def passed(self, batch: ColumnBatch) -> Passed:
         """The results of a batch, in the order of its records."""
         indexes = np.arange(len(batch))
-        frame, unfit = batch.frame, []
+        frame, unfit = with_inner_fields(batch.frame, self.inner), []
         for stage in self.stages:
             fits = stage.fitting(frame)
             if not fits.all():
@@ -97,7 +100,9 @@ class StatelessPlan:
                 frame = frame.select(stage.makes)
         parts: list[ColumnBatch] = []
         taken = np.zeros(len(indexes), np.bool_)
-        for way, mask in self._masks(frame):
+        masks = list(self._masks(frame))
+        frame = frame.drop(self.inner, strict=False)
+        for way, mask in masks:
             taken |= mask
             parts.append(part_of(batch, way.stream, indexes, frame, mask))
         parts += [part_of(batch, stream, indexes, frame, ~taken) for stream in self.rest]

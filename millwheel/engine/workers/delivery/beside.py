@@ -14,9 +14,10 @@ import numpy as np
 
 from millwheel.core.columns.batch import AnyBatch, ColumnBatch
 from millwheel.core.columns.forms import MadeColumns
+from millwheel.core.expressions.inner_fields import as_records, is_inner, path_of
 from millwheel.core.lazy_polars import dtype, pl
 from millwheel.core.model.names import NodeName
-from millwheel.core.model.records import Batch, Values
+from millwheel.core.model.records import Batch, Values, taken
 from millwheel.engine.workers.delivery.consumer_keys import Dividing, Keyless
 from millwheel.engine.workers.delivery.routing import Fanout
 from millwheel.engine.workers.delivery.timestamps import plain_column
@@ -82,7 +83,8 @@ class BesideColumns:
         series = []
         for name in self._names:
             read = batch.values if isinstance(batch.values, Values) else None
-            column = plain_column(batch.values, name)
+            read = None if is_inner(name) else read
+            column = _column(batch.values, name)
             kind = (
                 ""
                 if column is None
@@ -104,9 +106,17 @@ class BesideColumns:
         seqs, times = np.array(batch.held_seqs, np.int64), np.array(batch.held_timestamps, np.int64)
         # all of one partition, which is their key; those with ids have consumers with own keys
         keys = pl.Series("key", [str(batch.keys[0])], pl.String).new_from_index(0, len(batch))
-        return ColumnBatch(
-            batch.stream, seqs, times, keys, pl.DataFrame(series), batch.born_us, ids
-        )
+        frame = pl.DataFrame(as_records(series))
+        return ColumnBatch(batch.stream, seqs, times, keys, frame, batch.born_us, ids)
+
+
+def _column(values: Sequence[Any], name: str) -> Sequence[Any] | None:
+    """A field of all values, perhaps one within others; None where one lacks it."""
+    outer, *inner = path_of(name)
+    column = plain_column(values, outer)
+    for each in inner:
+        column = column and taken(column, each)
+    return column
 
 
 def kind_of_all(column: Sequence[Any], types: Collection[type] | None = None) -> str:

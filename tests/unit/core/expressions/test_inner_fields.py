@@ -5,9 +5,12 @@ import pytest
 
 from millwheel.core.expressions.columns import number_over_columns
 from millwheel.core.expressions.inner_fields import (
+    as_records,
     columns_read,
     inner_name,
     is_inner,
+    is_within,
+    kind_with_inner,
     plainly_named,
     with_inner_fields,
 )
@@ -59,3 +62,22 @@ def test_fields_lie_as_deep_as_they_are_asked_for() -> None:
     deep = pl.DataFrame({"offer": FRAME["bid"].alias("bid").to_frame().to_struct("offer")})
     name = inner_name("offer", "bid", "price")
     assert with_inner_fields(deep, [name])[name].to_list() == [3, 5]
+
+
+def test_columns_of_inner_fields_become_records_again() -> None:
+    deep = inner_name("bid", "by", "name")
+    columns = [pl.Series("n", [1]), pl.Series(PRICE, [3]), pl.Series(deep, ["a"])]
+    frame = pl.DataFrame(as_records(columns))
+    assert frame.to_dicts() == [{"n": 1, "bid": {"price": 3, "by": {"name": "a"}}}]
+    assert [kind_with_inner(kind) for kind in frame.schema.values()] == ["int", "record"]
+    assert with_inner_fields(frame, [PRICE, deep])[deep].to_list() == ["a"]
+
+
+def test_a_null_is_that_of_the_field_or_that_of_a_record_around_it() -> None:
+    values = [{"by": {"name": None}}, {"by": None}, None]
+    frame = pl.DataFrame(
+        {"bid": values}, {"bid": pl.Struct({"by": pl.Struct({"name": pl.String})})}
+    )
+    name = inner_name("bid", "by", "name")
+    assert with_inner_fields(frame, [name])[name].to_list() == [None, None, None]
+    assert frame.select(is_within(name)).to_series().to_list() == [True, False, False]

@@ -268,6 +268,26 @@ def test_records_that_are_passed_on_are_read_with_all_of_their_fields(tmp_path: 
     assert said["clicks"] == said["all"] == "taken in columns"
 
 
+def test_fields_within_fields_are_taken_in_columns(tmp_path: Path) -> None:
+    more = """  picked: {input: pairs, filter: events.cost > 1, map: {name: others.name},
+    output: picked}
+sinks:
+  picked: {files: {path: picked}}"""
+    pairs = f"  pairs: {{input: {OTHERS}window: {{tumbling: 1m}}, join: left, output: pairs}}\n"
+    text = WINDOWS.replace("sinks:", pairs + more)
+    said = _said(tmp_path, text)
+    assert [said["picked"], said["sink.picked"]] == ["taken in columns", "comes in columns"]
+
+    deep = "{input: events, map: {cost: bid.cost, by: bid.by.name}, output: out}"
+    text = WINDOWS.replace(FIELDS, "")
+    text = text[: text.index("  clicks")] + f"  clicks: {deep}\n" + text[text.index("sinks") :]
+    said = _said(tmp_path, text)
+    assert said["source.events"] == (
+        "read record by record: bid.by.name is a field within a field; columns are made for clicks"
+    )
+    assert [said["clicks"], said["sink.out"]] == ["taken in columns", "comes in columns"]
+
+
 def test_a_consumer_of_records_that_are_injected_gets_no_columns(tmp_path: Path) -> None:
     said = _said(tmp_path, WINDOWS.replace("files: {path: in, format: jsonl}", "injection: {}"))
     assert said["clicks"] == "taken record by record, as events comes; state in columns"

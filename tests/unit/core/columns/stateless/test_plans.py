@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,13 +15,15 @@ from hypothesis import strategies as st
 from millwheel.core.columns.batch import ColumnBatch
 from millwheel.core.columns.stateless.plans import StatelessPlans, stateless_plan, why_no_plan
 from millwheel.core.columns.stateless.stages import StatelessPlan
-from millwheel.core.expressions.language import compile_expression
+from millwheel.core.expressions.declared import NullLogic
+from millwheel.core.expressions.language import BUILT_IN, built_in, compile_expression
 from millwheel.core.pipeline.spec import ComputationSpec, InputSpec, KeyKind, KeySpec, Productions
 from millwheel.core.pipeline.steps import compile_steps
 from millwheel.core.pipeline.work import BranchesSpec, BranchSpec, StepKind, StepSpec, StepsSpec
 from millwheel.errors import RecordError
 
 FIELDS = {"i": "int", "f": "float", "s": "str", "b": "bool"}
+SQL = built_in(NullLogic.SQL)
 INPUT = InputSpec("in", KeySpec(KeyKind.RECORD))
 
 
@@ -190,3 +193,64 @@ def test_a_field_that_decides_must_not_be_null_and_one_compared_with_null_may() 
         passed = plan.passed(batch)
         assert passed.unfit.tolist() == unfit, text
         assert [key for part in passed.parts for key in part.keys.to_list()] == kept, text
+
+
+OFFERS = st.none() | st.fixed_dictionaries(
+    {
+        "price": st.none() | st.integers(-5, 5),
+        "by": st.none() | st.fixed_dictionaries({"name": st.none() | st.sampled_from(["a", "b"])}),
+    }
+)
+OFFER = pl.Struct({"price": pl.Int64, "by": pl.Struct({"name": pl.String})})
+WITHIN = (
+    (keep("bid.price > 1"),),
+    (keep("bid.by.name NULLS"),),
+    (keep("bid NULLS and bid.price > n"), make({"p": "bid.price", "n": "n"})),
+    (make({"p": "bid.price", "name": "bid.by.name", "n": "n + 1"}),),
+    (make({"bid": "bid", "there": "bid NULLS", "by": "bid.by"}), keep("there or by NULLS")),
+)
+
+
+@pytest.mark.parametrize("steps", WITHIN)
+@pytest.mark.parametrize("compiled", [compile_expression, SQL.compile], ids=["plain", "nulls: sql"])
+@given(st.lists(st.fixed_dictionaries({"bid": OFFERS, "n": st.integers(-3, 3)}), max_size=8))
+@settings(deadline=None, max_examples=40)
+def test_fields_within_fields_become_what_they_become_in_rows(
+    compiled: Any, steps: tuple[StepSpec, ...], rows: list[dict[str, Any]]
+) -> None:
+    nulls = "!= null" if compiled is compile_expression else "is not null"
+    steps = tuple(
+        replace(
+            step,
+            expression=step.expression.replace("NULLS", nulls),
+            fields={name: text.replace("NULLS", nulls) for name, text in step.fields.items()},
+        )
+        for step in steps
+    )
+    frame = pl.DataFrame(rows, {"bid": OFFER, "n": pl.Int64})
+    index = np.arange(len(rows))
+    batch = ColumnBatch("in", index, index, pl.Series("key", index, pl.Int64), frame)
+    plan = StatelessPlans(spec(*steps), compiled).of(batch)
+    assert plan is not None
+    passed = plan.passed(batch)
+    found = {
+        key: row
+        for part in passed.parts
+        for key, row in zip(part.keys.to_list(), part.frame.to_dicts(), strict=True)
+    }
+    language = BUILT_IN if compiled is compile_expression else SQL
+    apply = compile_steps(steps, _no_function, language)
+    for number, row in enumerate(rows):
+        if number not in passed.unfit:
+            assert list(apply(row)) == ([found[number]] if number in found else []), row
+
+
+def test_a_record_is_passed_on_and_compared_with_null_and_nothing_else() -> None:
+    fields = {"bid": "record", "n": "int"}
+    for text in ("bid == bid", "coalesce(bid, bid)", "bid if n > 1 else bid", "case(n > 1, bid)"):
+        assert "has no column form" in str(
+            stateless_plan(spec(make({"x": text})), fields, compile_expression)
+        )
+    assert isinstance(
+        stateless_plan(spec(make({"x": "bid"})), fields, compile_expression), StatelessPlan
+    )

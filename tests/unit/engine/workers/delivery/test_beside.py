@@ -11,6 +11,7 @@ import pytest
 
 from millwheel.core.columns.batch import ColumnBatch
 from millwheel.core.columns.forms import MadeColumns
+from millwheel.core.expressions.inner_fields import inner_name
 from millwheel.core.model.names import NodeName
 from millwheel.core.model.records import Batch
 from millwheel.engine.workers.delivery.beside import BesideColumns
@@ -131,6 +132,28 @@ def test_few_records_go_as_rows_and_what_never_fits_is_not_tried_for_ever(tmp_pa
     for _ in range(8):
         assert made.split(wrong, (), None) is None
     assert made.split(batch(ROWS), (), None) is None
+
+
+def test_fields_within_fields_are_in_records_of_their_own() -> None:
+    names = {"at", inner_name("bid", "price"), inner_name("bid", "by", "name")}
+    asked: list[Any] = []
+    made = MadeColumns(
+        frozenset({"sums"}), frozenset(names), lambda fields: not asked.append(fields)
+    )
+    columns = BesideColumns(made, {}, 1, None, None)  # type: ignore[arg-type]
+    rows = [
+        {"at": 1, "bid": {"price": 3, "by": {"name": "a", "age": 7}}, "other": [1]},
+        {"at": 2, "bid": {"by": {"name": "b"}, "price": 5}},
+    ]
+    found = columns.columns(batch(rows, ids=None))
+    assert found is not None
+    assert [found.frame.to_dicts()[0].pop("bid"), found.frame.to_dicts()[1]] == [
+        {"by": {"name": "a"}, "price": 3},
+        {"at": 2, "bid": {"by": {"name": "b"}, "price": 5}},
+    ]
+    assert asked == [dict(zip(sorted(names), ("str", "int", "int"), strict=True))]
+    for other in ({"at": 3, "bid": None}, {"at": 3, "bid": {"price": 1}}, {"at": 3, "bid": "x"}):
+        assert columns.columns(batch([*rows, other], ids=None)) is None
 
 
 def test_types_that_no_consumer_can_use_are_no_columns() -> None:
