@@ -18,6 +18,7 @@ from millwheel.core.pipeline.spec import (
     Productions,
 )
 from millwheel.core.pipeline.work import AggregationSpec, JoinSpec, SlicesSpec
+from tests.search.generate.pushes import LAST_CLOCK
 from tests.search.script import Action, Case, Clock, Finish, Letter, Outcome, Push, Watermark
 
 _ARRIVAL = frozenset({"collect", "first", "last"})
@@ -97,7 +98,11 @@ def timely(case: Case, spec: PipelineSpec) -> Case:
         elif case.stated or not isinstance(action, Clock):
             script.append(action)
     if Finish(None) not in script:
-        script.append(Finish(None))
+        # as at the end of every script: what waits for the clock does not fire at a watermark that
+        # is on its way
+        clocks = (action.t for action in script if isinstance(action, Clock))
+        last = Clock(max(clocks, default=case.now or 0) + LAST_CLOCK)
+        script += [*([last] if case.stated else []), Finish(None)]
     return case.with_script(tuple(script))
 
 

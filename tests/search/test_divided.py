@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from tests.search.divided import divided, timely
 from tests.search.generate import Unlucky, case
-from tests.search.script import Case, Finish, Push
+from tests.search.generate.pushes import LAST_CLOCK
+from tests.search.script import Case, Clock, Finish, Push, Watermark
 
 _SESSIONS = frozenset({"session_window", "aggregate", "windowed"})
 
@@ -52,3 +53,19 @@ def test_timely_input_is_a_part_of_the_input_and_is_made_once() -> None:
             rest = iter(before)
             assert all(value in rest for value in after)
             assert Finish(None) in made.script
+
+
+def test_what_waits_for_the_clock_fires_before_the_end_of_timely_input() -> None:
+    yaml = (
+        "pipeline: p\nstreams:\n  hits: {source: {injection: {}}, timestamp: at}\ncomputations:\n"
+        "  c: {input: {hits: {key: k}}, window: {session: 5s}, aggregate: {n: count}, output: c}\n"
+    )
+    early, late = ({"at": at * 1_000_000, "k": "a"} for at in (1_000, 900))
+    pushes = (Push("hits", (early,)), Watermark(1_000_000_000), Push("hits", (late,)))
+    drawn = Case(1, yaml, (*pushes, Clock(7_000_000)), stated=True)
+    assert timely(drawn, drawn.spec()).script == (
+        *pushes[:2],
+        Clock(7_000_000),
+        Clock(7_000_000 + LAST_CLOCK),
+        Finish(None),
+    )

@@ -74,7 +74,33 @@ def test_which_session_speaks_first_at_one_moment_of_the_clock_is_free() -> None
         "{after_count: 3}", "{after_processing_time: 9s}"
     )
     assert _facts(yaml, "bundles", ONE, *THEN).order is Order.NONE
-    assert _facts(yaml, "uncached", ONE, *THEN).order is Order.KEY
+    # so it is in one way: the reference does not know the numbers of sessions
+    assert _facts(yaml, "uncached", ONE, *THEN).order is Order.NONE
+    assert _facts(yaml.replace("session", "tumbling"), "bundles", ONE, *THEN).order is Order.KEY
+
+
+@pytest.mark.parametrize(
+    ("trigger", "level"),
+    [
+        pytest.param(
+            "after_watermark: {late: {after_processing_time: 3s}}", Level.STANDING, id="late"
+        ),
+        pytest.param(
+            "after_watermark: {early: {after_processing_time: 3s}}", Level.NOTHING, id="closed"
+        ),
+        pytest.param("repeat: {after_processing_time: 3s}", Level.ALL, id="by the clock"),
+    ],
+)
+def test_a_window_made_behind_its_end_fires_for_its_first_bundle(
+    trigger: str, level: Level
+) -> None:
+    yaml = PANES.replace("repeat: {after_count: 3}", f"{trigger}").replace(
+        "output_time: latest", "allowed_lateness: 1m"
+    )
+    assert _facts(yaml, "bundles", ONE, *THEN, stated=True).level is level
+    assert _facts(yaml, "uncached", ONE, *THEN, stated=True).level is Level.ALL
+    timely = yaml.replace("allowed_lateness: 1m, ", "")
+    assert _facts(timely, "bundles", ONE, *THEN, stated=True).level is Level.ALL
 
 
 def test_nothing_is_free_without_a_difference() -> None:

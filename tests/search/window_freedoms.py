@@ -49,11 +49,7 @@ def windowed(base: Facts, c: ComputationSpec, spec: PipelineSpec, stated: bool, 
         and c.firing.trigger is not None
         and (free.crashing or stepping or not base.paced)
     )
-    free_order = (
-        isinstance(c.work, JoinSpec)
-        or collected
-        or (_at_one_moment(c) and (free.bundling or free.crashing))
-    )
+    free_order = isinstance(c.work, JoinSpec) or collected or _at_one_moment(c)
     order = Order.NONE if free_order else Order.KEY
     base = replace(base, keyed=None if c.called else base.keyed)
     # What a window has taken late and emits when it is collected is behind the watermark, which
@@ -73,7 +69,7 @@ def windowed(base: Facts, c: ComputationSpec, spec: PipelineSpec, stated: bool, 
     if not c.late_side:
         return Made(facts)
     # Which records are late is free only where windows close by their triggers.
-    known = base.level is Level.ALL and (level is Level.ALL or not _closes(c.firing.trigger))
+    known = base.level is Level.ALL and (level is Level.ALL or not _closes(c))
     # windows.md, Late records: they go aside at the watermark, which may move while they come.
     aside = replace(base, single=False, timed=base.timed and base.paced, placed=Placed.BY_ARRIVAL)
     return Made(facts, {c.late_side: aside if known else NOTHING})
@@ -117,9 +113,9 @@ def _upstream(c: ComputationSpec, spec: PipelineSpec) -> bool:
 
 
 def _at_one_moment(c: ComputationSpec) -> bool:
-    """Whether its windows may wait for one time of the clock and fire in the order in which they
-    were made. windows.md, Triggers, 1: "Among windows that waited for the same time, the order is
-    undefined"."""
+    """Whether its windows may wait for one time of the clock. They fire in the order of their
+    numbers as text, which is that in which they were made only up to the tenth. windows.md,
+    Triggers, 1: "among equal times … the order is undefined"."""
     assert c.windowed is not None
     return c.windowed.window.kind in ("session", "custom") and "after_processing_time" in _words(
         c.firing.trigger or "default"
@@ -161,25 +157,15 @@ def _fired(base: Facts, c: ComputationSpec, spec: PipelineSpec, free: Free) -> L
     loose = loose or (changes and c.firing.allowed_lateness_us > 0)
     # Records of its two inputs come together, or apart.
     loose = loose or (isinstance(c.work, JoinSpec) and c.firing.trigger is not None)
-    # Behind its end a window that waits for it fires for the first bundle and closes: the next
-    # record is late.
-    loose = loose or (
-        "after_watermark" in words
-        and _closes(c.firing.trigger)
-        and c.firing.allowed_lateness_us > 0
-    )
+    # A window that is made behind its end fires for the first bundle, and for the next record only
+    # as ``late`` says; or it has closed, and that record is late.
+    loose = loose or ("after_watermark" in words and c.firing.allowed_lateness_us > 0)
     if not loose:
         return Level.ALL
     percentile = "after_percentile_watermark" in words
     if not free.bundling and free.racing is None and base.single and base.paced and not percentile:
         return Level.ALL
-    if (
-        not free.ended
-        or _closes(c.firing.trigger)
-        or changes
-        or c.called
-        or c.firing.accumulation == "discarding"
-    ):
+    if not free.ended or _closes(c) or changes or c.called or c.firing.accumulation == "discarding":
         return Level.NOTHING
     if isinstance(c.work, JoinSpec) and not _takes_back(base, c.work):
         # joins.md, Late and early: "each pair once", however its window fires.
@@ -211,12 +197,15 @@ def _words(tree: Any) -> Iterable[str]:
             yield from _words(inner)
 
 
-def _closes(tree: Any) -> bool:
+def _closes(c: ComputationSpec) -> bool:
     """Whether a trigger may finish before the window is collected, so that what comes afterwards is
     late (windows.md, Triggers, 3): when that is, depends on how its records were bundled if it
-    counts."""
+    counts, or if the window is made behind its end."""
+    tree, behind = c.firing.trigger, c.firing.allowed_lateness_us > 0
     if tree is None:
         return False
     if isinstance(tree, str):
-        return tree not in ("default", "never", "after_watermark")
-    return not tree.keys() <= {"default", "never", "repeat", "every", "after_watermark"}
+        return tree not in ("default", "never") and (behind or tree != "after_watermark")
+    if "after_watermark" in tree:
+        return behind and "late" not in (tree["after_watermark"] or {})
+    return not tree.keys() <= {"default", "never", "repeat", "every"}
