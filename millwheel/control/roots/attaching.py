@@ -32,6 +32,11 @@ def find_root(address: str) -> Path:
                 f"{address} has no driver here: use the machine of its driver, in the folder "
                 "where `millwheel run` was started"
             )
+        if root.is_file():
+            raise SetupError(
+                f"{address} is a file, not the root of a run: give the folder that the run was"
+                f" started on, by default {DEFAULT_FOLDER}/ and the name of its pipeline"
+            )
         return root
     roots = [lock.parent for lock in sorted(Path(DEFAULT_FOLDER).glob(f"*/{LOCK_FILE}"))]
     chosen = roots if len(roots) == 1 else [root for root in roots if is_driven(root)]

@@ -55,6 +55,7 @@ app = typer.Typer(
     help="Millisecond, exactly-once, per-key stream processing in plain Python, on Spark.",
     no_args_is_help=True,
     add_completion=True,
+    rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
 )
 

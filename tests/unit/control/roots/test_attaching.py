@@ -25,6 +25,12 @@ def test_the_root_is_given_or_the_only_one_there_is(
         find_root("")
 
 
+def test_a_file_in_the_place_of_a_root_is_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "visits.yaml").write_text("pipeline: visits\n")
+    with pytest.raises(SetupError, match=r"visits.yaml is a file.*by default \.millwheel/"):
+        find_root(str(tmp_path / "visits.yaml"))
+
+
 def test_of_several_roots_the_one_with_a_run_going_on_is_meant(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -157,6 +157,11 @@ def test_the_version_is_that_of_the_package() -> None:
     assert done.output.startswith("millwheel 0.")
 
 
+def test_help_names_the_extra_that_a_command_needs() -> None:
+    shown = CliRunner().invoke(app, ["ui", "--help"], terminal_width=200)
+    assert "pip install 'millwheel-spark[ui]'" in shown.output
+
+
 def test_status_and_inject_need_a_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
