@@ -169,13 +169,13 @@ def _of(
         return Made(_called(base, c, spec, free))
     if isinstance(c.work, EnrichSpec):
         each = all(_kept(found[given.stream], given.key) for given in c.inputs)
-        return Made(NOTHING if _races_its_version(c, spec, stated) else _enriched(base, c, each))
+        return Made(NOTHING if _races_itself(c, spec, stated) else _enriched(base, c, each))
     if isinstance(c.work, RegularJoinSpec):
         return Made(_kept_join(base, c.work, [found[given.stream] for given in c.inputs]))
     if isinstance(c.work, IntervalJoinSpec):
-        return Made(_near_join(base, c.work))
+        return Made(NOTHING if _races_itself(c, spec, stated) else _near_join(base, c.work))
     if isinstance(c.work, OverSpec):
-        return Made(_looking_back(base))
+        return Made(NOTHING if _races_itself(c, spec, stated) else _looking_back(base))
     if isinstance(c.work, DeduplicateSpec):
         return Made(_deduplicated(base, c))
     if isinstance(c.work, TopSpec):
@@ -382,13 +382,17 @@ def _looking_back(base: Facts) -> Facts:
     return replace(base, order=Order.KEY, paced=False, single=False, placed=Placed.BY_ARRIVAL)
 
 
-def _races_its_version(c: ComputationSpec, spec: PipelineSpec, stated: bool) -> bool:
+def _races_itself(c: ComputationSpec, spec: PipelineSpec, stated: bool) -> bool:
     """Whether a record behind a watermark that silence has moved may meet what was made of it.
-    joins.md: such a record finds what has arrived by then."""
+    joins.md: such a record finds what has arrived by then; pipeline.md, over: it comes behind those
+    that were there."""
     silent = not stated and any(
         each.source is not None and each.idle_after_us is not None for each in spec.streams
     )
-    return silent and any(spec.stream(given.stream).source is None for given in c.inputs)
+    two_ways = len(c.inputs) > 1
+    return (
+        silent and two_ways and any(spec.stream(given.stream).source is None for given in c.inputs)
+    )
 
 
 def _enriched(base: Facts, c: ComputationSpec, each_in_order: bool) -> Facts:

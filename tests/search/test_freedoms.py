@@ -149,3 +149,21 @@ def test_last_panes_behind_a_side_come_as_the_windows_before_moved_the_time() ->
     for way in ("divided", "uncached"):
         assert _facts(behind, way, ONE, *THEN, stated=True).order is Order.NONE
         assert _facts(alone, way, ONE, *THEN, stated=True).order is Order.KEY
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        pytest.param("over: {rows: 5}, aggregate: {m: {sum: n}}", id="over"),
+        pytest.param("join: {kind: inner, within: {before: 1s, after: 5s}}", id="interval join"),
+    ],
+)
+def test_a_record_behind_a_silent_watermark_races_what_was_made_of_it(work: str) -> None:
+    filtered = "  b: {input: {hits: {key: k}}, filter: k == 'a', output: b}\n"
+    yaml = HITS.replace("  c: ", filtered + "  c: ") + f"{{input: INPUT, {work}, output: c}}\n"
+    both = yaml.replace("INPUT", "{hits: {key: k}, b: {key: k}}")
+    assert _facts(both, "bundles", ONE, *THEN, stated=False).level is Level.NOTHING
+    assert _facts(both, "bundles", ONE, *THEN, stated=True).level is Level.ALL
+    if "over" in work:
+        alone = yaml.replace("INPUT", "{b: {key: k}}")
+        assert _facts(alone, "bundles", ONE, *THEN, stated=False).level is Level.ALL

@@ -160,16 +160,19 @@ class LookedUp(Computation):
 
     def key_of(self, value: Any) -> LookupKey | None:
         """The lookup key of a record; None if a part of it is null, because null equals nothing."""
-        key = tuple(read(value) for read in self._reads)
+        key = self._parts(value)
         return None if None in key else key
+
+    def _parts(self, value: Any) -> LookupKey:
+        return tuple(read(value) for read in self._reads)
 
     def process_record(self, ctx: Context, record: Record) -> None:
         """The answer has already arrived."""
         fields = plain(record.value)
         if type(fields) is not dict:
             raise RecordError(f"a lookup adds fields, and a {type(fields).__name__} has no fields")
-        key = self.key_of(record.value)
-        answer = None if key is None else self.answers[encode_value(key)]
+        key = self._parts(record.value)
+        answer = None if None in key else self.answers[encode_value(key)]
         if isinstance(answer, NoAnswer):
             raise RecordError(answer.reason)
         if answer is None:
