@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import ROUND_HALF_EVEN, Context, Decimal
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
@@ -19,6 +19,9 @@ from millwheel.errors import RecordError
 MOST_DIGITS = 18  # Fixed: as many as always fit into 64 bits
 _KIND = re.compile(r"decimal\(\s*(\d{1,3})\s*(?:,\s*(\d{1,3})\s*)?\)")
 _SHOWN = 80  # characters of a value that are repeated
+_ROUNDING = Context(prec=2 * MOST_DIGITS, rounding=ROUND_HALF_EVEN)
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,6})?")
+_MOST_TEXT = 4_300  # characters of a text that is cast: as many as int() reads
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,31 @@ class DecimalForm:
         """:meth:`inside` of a text in a file without types."""
         return self.inside(text)
 
+    def rounded(self, value: Any) -> int:
+        """The nearest number of this form to a number, or to a text of one, as whole units; a half
+        goes to the even neighbour. A float is what its shortest digits say. Raises ValueError for
+        what is no number, or too large."""
+        if isinstance(value, str):
+            value = value.strip()
+            if len(value) > _MOST_TEXT or not _NUMBER.fullmatch(value):
+                raise ValueError("it is no number")
+        number = Decimal(repr(value) if isinstance(value, float) else value)
+        if not number.is_finite() or (number and number.adjusted() >= self._whole_digits):
+            raise ValueError(f"it has no room in {self.kind}")
+        units = int(
+            number.quantize(Decimal(1).scaleb(-self.scale), context=_ROUNDING).scaleb(
+                self.scale, context=_ROUNDING
+            )
+        )
+        if abs(units) >= 10**self.precision:
+            raise ValueError(f"it has no room in {self.kind}")
+        return units
+
+    @property
+    def _whole_digits(self) -> int:
+        """How many digits are before the point."""
+        return self.precision - self.scale
+
     def column(self, values: Sequence[Any]) -> npt.NDArray[np.int64] | None:
         """:meth:`inside` of many values, of which none is null; None where each must be looked
         at."""
@@ -61,7 +89,7 @@ class DecimalForm:
 
     def numbers(self, numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.int64] | None:
         """The same of whole numbers."""
-        most = 10 ** (self.precision - self.scale)
+        most = 10**self._whole_digits
         if len(numbers) and not -most < int(numbers.min()) <= int(numbers.max()) < most:
             return None
         units: npt.NDArray[np.int64] = numbers * 10**self.scale
@@ -73,10 +101,10 @@ class DecimalForm:
             raise RecordError(f"{_described(value)}, and no number")
         if not any(digits):
             return 0
-        if number.adjusted() >= self.precision - self.scale:
+        if number.adjusted() >= self._whole_digits:
             raise RecordError(
-                f"{_described(value)}, which has more than {self.precision - self.scale} digits"
-                " before the point"
+                f"{_described(value)}, which has more than {self._whole_digits} digits before the"
+                " point"
             )
         kept = len(digits) + min(exponent + self.scale, 0)
         if any(digits[max(kept, 0) :]):

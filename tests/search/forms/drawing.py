@@ -4,13 +4,12 @@ came out."""
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from decimal import Decimal
 from random import Random
 from typing import Any
 
 from millwheel.core.instants.texts import iso_text
 from tests.search.document import emit
-from tests.search.forms import arrays, steps, tables, within
+from tests.search.forms import arrays, decimals, steps, tables, within
 from tests.search.forms.values import NAMES, SECOND, START, TIMES, drawn, time
 from tests.search.script import Action, Case, Clock, Finish, Push
 
@@ -51,36 +50,6 @@ _OF_TIMES = (
     "date_format(AT, '%H:%M')",
     "AT >= '2023-11-14T22:14:00Z'",
 )
-_OF_DECIMALS = (
-    "COST + 1.5",
-    "COST - 3",
-    "COST * 2.25",
-    "COST * COST",
-    "-COST",
-    "COST / 3",
-    "COST // 0.5",
-    "COST % 0.3",
-    "float(COST)",
-    "max(COST, 1.125)",
-    "coalesce(COST, 0)",
-    "COST if COST > 1.25 else 0",
-    "1 < COST <= 2.5",
-)
-_ALSO_OF_DECIMALS = (
-    "round(COST, 1)",
-    "round(COST * 1.25, -1)",
-    "round(COST)",
-    "floor(COST)",
-    "ceil(COST)",
-    "mod(COST, 0.3)",
-    "case(COST > 1.5, COST, 0.125)",
-    "str(COST)",
-    "cast(COST, 'text')",
-    "cast(COST, 'int')",
-    "cast(COST, 'float')",
-)
-_ROWS = ("max_by", "min_by", "top_rows", "top_k")
-_SUMS = ("sum", "min", "max", "count", "count_distinct", "first", "last")
 _FIRST_US, _BEHIND_US = TIMES[0] + 86_400 * SECOND, TIMES[1] - 86_400 * SECOND
 """The times that texts express."""
 
@@ -127,7 +96,7 @@ def case(seed: int) -> Case:
         features |= {"times"}
     own = Random(f"decimals {seed}")
     if declared and own.random() < 0.25:
-        script = _priced(draft, own, script)
+        script = decimals.priced(draft.tree, draft.fields["one"], own, script)
         features |= {"decimals"}
     # what lies in a record with a decimal is not said to be one
     if "join" in draft.tree["computations"]["c0"] and "decimals" not in features:
@@ -350,54 +319,3 @@ def _written(rng: Random, record: Any, at: str) -> Any:
         return record
     text = iso_text(record[at], rng.choice([0, 0, 3_600 * SECOND, -12_600 * SECOND]))
     return {**record, at: text.replace("Z", rng.choice(["Z", "", "+00:00"]))}
-
-
-def _priced(draft: _Draft, rng: Random, script: list[Action]) -> list[Action]:
-    """One more field of the first stream, a decimal: in what steps make, and in an aggregate."""
-    scale, known = rng.choice([0, 2, 6]), set(NAMES) - {*draft.fields["one"]}
-    cost = rng.choice(sorted(known))
-    stream = draft.tree["streams"]["one"]
-    stream["fields"] = {**stream["fields"], cost: f"decimal(9, {scale})"}
-    for tree in draft.tree["computations"].values():
-        made = tree.get("map", tree.get("aggregate"))
-        if made is None or "one" not in tree["input"] or cost in made or "join" in tree:
-            continue
-        free = [name for name in NAMES if name not in (*made, *draft.fields["one"])]
-        if "map" in tree:
-            made[rng.choice(free)] = rng.choice(_OF_DECIMALS).replace("COST", cost)
-        else:
-            made[rng.choice(free)] = {rng.choice(_SUMS): cost}
-        _priced_apart(made, cost, "map" in tree)
-    return [
-        replace(
-            action,
-            values=tuple({**each, cost: _price(rng, scale)} for each in action.values),
-        )
-        if isinstance(action, Push) and action.stream == "one"
-        else action
-        for action in script
-    ]
-
-
-def _priced_apart(made: dict[str, Any], cost: str, steps: bool) -> None:
-    """One more field, sometimes."""
-    rng = Random(repr(("more of decimals", made)))
-    free = [name for name in NAMES if name not in made and name != cost]
-    if rng.random() < 0.4:
-        return
-    if steps:
-        made[rng.choice(free)] = rng.choice(_ALSO_OF_DECIMALS).replace("COST", cost)
-    else:
-        function = rng.choice(_ROWS)
-        options = {"k": 2} if function.startswith("top") else {}
-        made[rng.choice(free)] = {function: cost, **options}
-
-
-def _price(rng: Random, scale: int) -> Any:
-    """A decimal as others write it, mostly one that has room."""
-    if rng.random() < 0.03:
-        return rng.choice([None, True, "x", 0.5, "1e3", "0.0000001", "1" * 12])
-    if rng.random() < 0.3:
-        return rng.randint(-9, 99)
-    number = Decimal(rng.randint(-(10**6), 10**8)).scaleb(-rng.randint(0, scale))
-    return str(number) if abs(number) < 10 ** (9 - scale) else 0

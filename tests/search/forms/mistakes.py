@@ -15,6 +15,7 @@ from millwheel.core.columns.stateless import tables
 from millwheel.core.columns.stateless.plans import _Draft
 from millwheel.core.columns.stateless.stages import ColumnStep
 from millwheel.core.columns.stateless.tables import TableColumns
+from millwheel.core.decimals.declared import DecimalForm
 from millwheel.core.expressions.families import nulls, numbers, times
 from millwheel.core.expressions.scope import Scope, _filled
 from millwheel.core.expressions.terms import exact_of
@@ -129,6 +130,18 @@ def texts_of_decimals_lose_zeros_in_columns() -> Context:
 
     right = nulls._decimal_texts
     return replaced(nulls, "_decimal_texts", wrong)
+
+
+@mistake(within=13, first=280)
+def what_becomes_a_decimal_is_cut_in_columns() -> Context:
+    """Towards 0, not to the nearest."""
+
+    def wrong(form: DecimalForm, values: Any) -> Any:
+        finer = replace(form, precision=18, scale=form.scale + 1)
+        return right(finer, values) // 10
+
+    right = nulls._units_of
+    return replaced(nulls, "_units_of", wrong)
 
 
 @mistake(within=3, first=60)

@@ -5,11 +5,18 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
 from typing import Any
 
 import msgspec
 
-from millwheel.core.decimals.declared import MOST_DIGITS
+from millwheel.core.decimals.declared import (
+    MOST_DIGITS,
+    DecimalForm,
+    decimal_form,
+    is_decimal,
+    shown,
+)
 from millwheel.core.expressions.declared import Function, Nulls, table
 from millwheel.core.expressions.fields import field_or_none
 from millwheel.core.expressions.operators import MAX_TEXT
@@ -80,10 +87,17 @@ def _cast(value: Any, to: Any, *otherwise: Any) -> Any:
 
 
 def _cast_to(to: Any) -> Callable[[Any], Any]:
+    if isinstance(to, str) and is_decimal(to):
+        form = decimal_form(to)
+        return lambda value: shown(_units(form, value), form.scale)
     make = _CASTS.get(to) if isinstance(to, str) else None
     if make is None:
-        raise ValueError(f"a type is one of {', '.join(_CASTS)}")
+        raise ValueError(f"a type is one of {', '.join(_CASTS)} and decimal(12, 2)")
     return make
+
+
+def _units(form: DecimalForm, value: Any) -> int:
+    return form.rounded(value if isinstance(value, str | Decimal) else _plain(value))
 
 
 def _to_int(value: Any) -> int:
@@ -198,6 +212,43 @@ def _decimal_text_columns(terms: Sequence[Term]) -> Term:
 
 def _decimal_texts(numbers: Sequence[int], digits: int) -> Sequence[Any]:
     return [_decimal_text(each, digits) for each in numbers]
+
+
+def _decimal_units(value: Any, digits: Any, behind: Any, *otherwise: Any) -> Any:
+    """As :func:`_cast`, in whole units."""
+    form = _form(digits, behind)
+    if value is None:
+        return None
+    try:
+        return _units(form, value)
+    except ValueError:
+        if otherwise:
+            return otherwise[0]
+        raise ValueError(f"{value!r:.80} cannot be cast to {form.kind}") from None
+
+
+def _form(digits: Any, behind: Any) -> DecimalForm:
+    return decimal_form(f"decimal({digits}, {behind})")
+
+
+def _decimal_units_columns(terms: Sequence[Term]) -> Term:
+    """What has no room goes by rows."""
+    value, form = terms[0], _form(constant_of(terms[1]), constant_of(terms[2]))
+    if value.constant is not None or value.kind not in ("int", "float", "str"):
+        raise NoColumns
+    if any(term.kind not in (NULL, "int") for term in terms[3:]):
+        raise NoColumns
+    made = value.column.map_batches(
+        lambda values: _units_of(form, values), pl.Int64, is_elementwise=True
+    )
+    return Term(made, "int", exact=(*value.exact, made.is_not_null()))
+
+
+def _units_of(form: DecimalForm, values: pl.Series) -> pl.Series:
+    """Those of each different value, null where it has none."""
+    different = values.unique()
+    found = {each: _decimal_units(each, form.precision, form.scale, None) for each in different}
+    return pl.Series(values.name, [found[each] for each in values], pl.Int64)
 
 
 def _json(value: Any, *steps: Any) -> Any:
@@ -338,8 +389,9 @@ FUNCTIONS = table(
     Function(
         "cast(value: any, to: text, otherwise?: any) -> any",
         _cast,
-        "as `'int'` (cut towards 0), `'float'`, `'text'` or `'bool'`. What cannot be cast is an"
-        " error, or `otherwise` if it is given; null stays null",
+        "as `'int'` (cut towards 0), `'float'`, `'text'`, `'bool'` or `'decimal(12, 2)'` (the"
+        " nearest). What cannot be cast is an error, or `otherwise` if it is given; null stays"
+        " null",
         (
             ("cast(' 7 ', 'int')", 7),
             ("cast('x', 'int', null)", None),
@@ -380,6 +432,20 @@ FUNCTIONS = table(
         nulls=Nulls.TAKEN,
         checks={"digits": _behind_the_point},
         columns=_decimal_text_columns,
+    ),
+    Function(
+        "decimal_units(value: any, digits: int, behind: int, otherwise?: any) -> any",
+        _decimal_units,
+        "the number, or the text of one, in units of the last of `behind` digits behind the point,"
+        " such as cents: the nearest, of at most so many `digits`. What has no room is an error, or"
+        " `otherwise` if it is given; null stays null",
+        (
+            ("decimal_units('10.5', 12, 2)", 1050),
+            ("decimal_units(2.345, 12, 2)", 234),
+            ("decimal_units('x', 12, 2, null)", None),
+        ),
+        nulls=Nulls.TAKEN,
+        columns=_decimal_units_columns,
     ),
     Function(
         "json(value: any, step...: any) -> any",

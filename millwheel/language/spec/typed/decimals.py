@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from millwheel.core.decimals.declared import MOST_DIGITS
+from millwheel.core.decimals.declared import MOST_DIGITS, DecimalForm, decimal_form, is_decimal
 from millwheel.language.spec.typed.expressions import FieldKinds, function_of
 
 Fields = Mapping[str, Any]
@@ -45,6 +45,11 @@ def _scale_of(kind: Any) -> Any:
     if isinstance(kind, Mapping):
         return scales_of(kind)
     return [_scale_of(kind[0])] if isinstance(kind, list) else kind
+
+
+def text_of(text: str, scale: int) -> str:
+    """The expression for the text, with all digits, of what an expression in units gives."""
+    return f"decimal_text({text}, {scale})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +188,8 @@ class _Units:
         made = [self.made(each) for each in node.args]
         if name == "case":
             return self._case(node, made)
+        if name == "cast" and (form := _form_cast_to(node)) is not None:
+            return self._to_decimal(node, made, form)
         if not any(has_decimals(kind) for _, kind in made):
             node.args = [each for each, _ in made]
             return node, self._plain.of(node)
@@ -227,6 +234,24 @@ class _Units:
             case "str":
                 return _called("str", _text_of(units, scale)), "str"
         return None
+
+    def _to_decimal(
+        self, node: ast.Call, made: Sequence[tuple[ast.expr, Any]], form: DecimalForm
+    ) -> tuple[ast.expr, Any]:
+        """A value as a decimal; of one, its text is."""
+        (value, kind), *rest = made[0], *made[2:]
+        if isinstance(kind, int):
+            value = _text_of(value, kind)
+        elif has_decimals(kind):
+            raise self._mixed(node, value, kind)
+        if self._scale(node, rest) > form.scale:
+            raise ValueError(
+                f"`{ast.unparse(node)}`: {ast.unparse(node.args[2])} has more than {form.scale}"
+                " digits behind the point"
+            )
+        otherwise = [self._raised(node, *each, form.scale) for each in rest]
+        digits = (_constant(Decimal(each)) for each in (form.precision, form.scale))
+        return _called("decimal_units", value, *digits, *otherwise), form.scale
 
     def _rounded(self, node: ast.Call, units: ast.expr, scale: int) -> tuple[ast.expr, Any]:
         """A decimal with so many digits behind the point, or as it is where it has no more."""
@@ -396,6 +421,11 @@ def _cast(node: ast.Call, units: ast.expr, scale: int) -> tuple[ast.expr, Any] |
     if isinstance(units, ast.IfExp | ast.BoolOp) or _function_name(units) in _MAYBE_NULL:
         raise ValueError(f"`{ast.unparse(node)}`: this may be null. Write {to}(…) in place of cast")
     return made, to
+
+
+def _form_cast_to(node: ast.Call) -> DecimalForm | None:
+    to = node.args[1].value if isinstance(node.args[1], ast.Constant) else ""
+    return decimal_form(to) if isinstance(to, str) and is_decimal(to) else None
 
 
 def _function_name(node: ast.expr) -> str:

@@ -145,3 +145,43 @@ def test_fractions_of_other_fields_are_floats_again() -> None:
     assert type(found["d"]) is float
     with pytest.raises(RecordError, match="too large"):
         without_decimals([Decimal("1e999")])
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "expected"),
+    [
+        ("10.5", "decimal(12, 2)", 1050),
+        (" -1.005 ", "decimal(12, 2)", -100),
+        ("1.015", "decimal(12, 2)", 102),
+        (1.015, "decimal(12, 2)", 102),
+        (2.5, "decimal(3)", 2),
+        (7, "decimal(3, 1)", 70),
+        ("1e2", "decimal(5, 1)", 1000),
+        ("1e-999999", "decimal(5, 1)", 0),
+        (0, "decimal(2, 2)", 0),
+        (10**17, "decimal(18)", 10**17),
+    ],
+)
+def test_the_nearest_decimal_to_a_number(value: Any, kind: str, expected: int) -> None:
+    assert decimal_form(kind).rounded(value) == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        (100, "decimal(3, 1)"),
+        (99.96, "decimal(3, 1)"),
+        ("1e999999", "decimal(18)"),
+        (10**300, "decimal(18)"),
+        (float("nan"), "decimal(3, 1)"),
+        (float("-inf"), "decimal(3, 1)"),
+        ("", "decimal(3, 1)"),
+        ("0x1", "decimal(3, 1)"),
+        ("NaN", "decimal(3, 1)"),
+        ("1_0", "decimal(3, 1)"),
+        ("1" * 5_000, "decimal(3, 1)"),
+    ],
+)
+def test_what_has_no_nearest_decimal_is_refused(value: Any, kind: str) -> None:
+    with pytest.raises(ValueError, match=r"it is no number|it has no room in"):
+        decimal_form(kind).rounded(value)

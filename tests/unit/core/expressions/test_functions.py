@@ -212,6 +212,7 @@ def test_each_column_form_is_one(name: str) -> None:
         "regexp_extract": "regexp_extract(s0, '(a+)|b')",
         "cast": "cast(i0, 'float')",
         "decimal_text": "decimal_text(i0, 2)",
+        "decimal_units": "decimal_units(s0, 9, 2)",
         "duration": "i0 + duration('1h')",
     }
     kinds = (name_of for name_of in ("s0", "i0", "f0"))

@@ -48,9 +48,19 @@ def test_a_cast_gives_the_value_or_what_stands_for_it(value: Any, to: str, expec
             CAST(value, to)
 
 
-def test_a_type_is_one_of_four() -> None:
-    with pytest.raises(ValueError, match="a type is one of int, float, text, bool"):
+def test_a_type_is_one_of_five() -> None:
+    with pytest.raises(ValueError, match=r"a type is one of int, float, text, bool and decimal"):
         CAST("1", "decimal")
+    with pytest.raises(ValueError, match="has 19 digits; write 1 to 18"):
+        CAST("1", "decimal(19, 2)")
+
+
+def test_what_is_cast_to_a_decimal_has_its_digits() -> None:
+    assert str(CAST("1.5", "decimal(5, 2)")) == "1.50"
+    assert CAST("x", "decimal(5, 2)", 7) == 7
+    assert CAST(None, "decimal(5, 2)") is None
+    with pytest.raises(ValueError, match=r"\[1\] cannot be cast to decimal\(5, 2\)"):
+        CAST([1], "decimal(5, 2)")
 
 
 def test_json_has_names_and_positions_and_null_for_all_else() -> None:

@@ -205,6 +205,15 @@ def test_what_cannot_take_decimals_is_refused(
     assert sentence in found
 
 
+def test_a_pipeline_without_declared_decimals_makes_some_by_casts(tmp_path: Path) -> None:
+    found = _results(
+        tmp_path,
+        "input: c, map: {x: \"cast(price, 'decimal(5, 1)') + 0.05\"}, output: out",
+        [("c", {"price": each}) for each in (1.25, 2, 1e5)],
+    )
+    assert [str(each["x"]) for each in found] == ["1.25", "2.05"]
+
+
 def test_sinks_without_a_form_for_decimals_are_refused(problems: Any) -> None:
     text = _text("input: a, filter: n > 1, output: out")
     found = "\n".join(problems(text.replace("stdout: {}", "redis: {url: 'redis://h', key: n}")))
