@@ -7,6 +7,7 @@ import signal
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -53,6 +54,12 @@ def language_of(spec: PipelineSpec) -> Language:
         },
         spec.nulls,
     )
+
+
+def language_of_queries(spec: PipelineSpec) -> Language:
+    """That of its named queries, which have nulls of their own: what cannot be computed with one is
+    null. Raises PipelineError for a function that cannot be loaded."""
+    return language_of(replace(spec, nulls=NullLogic.ERROR))
 
 
 _SPOKEN: ContextVar[Language] = ContextVar("language of expressions", default=BUILT_IN)

@@ -307,12 +307,11 @@ class Driver:
             built.check(str(root.identity))
             if sink.stream in fields:
                 _check_fields(sink, built, fields[sink.stream])
-        for lookup in [
-            lookup_of(each, spec.folder)
-            for each in spec.computations
-            if isinstance(each.work, LookupSpec)
-        ]:
-            lookup.check()
+        for each in spec.computations:
+            if isinstance(each.work, LookupSpec):
+                with speaking(language):
+                    lookup = lookup_of(each, spec.folder)
+                lookup.check()
         for sentence in changed_inputs(spec, root.path):
             self._say(f"Note: {sentence}; this run continues with the root's original input.")
         keep_inputs(spec, root.path)

@@ -157,9 +157,9 @@ within it, or a list of one of these for the entries of a list."""
 NO_SCALES: Scales = MappingProxyType({})
 
 
-def with_decimals(value: Any, scales: Scales) -> Any:
-    """A record as sinks get it: what is whole units, by its scale, as numbers."""
-    return _shown_all(value, scales)
+def with_decimals(value: Any, scale: Any) -> Any:
+    """A record as sinks get it: what is whole units, by the scales of its fields, as numbers."""
+    return _shown_all(value, scale)
 
 
 def _shown_all(value: Any, scale: Any) -> Any:
@@ -167,21 +167,21 @@ def _shown_all(value: Any, scale: Any) -> Any:
         return shown(value, scale) if type(value) is int else value
     if isinstance(scale, list):
         return [_shown_all(each, scale[0]) for each in value] if _is_list(value) else value
-    if not isinstance(value, dict):
+    if not isinstance(value, Mapping):
         return value
     made = {name: _shown_all(value[name], each) for name, each in scale.items() if name in value}
     return {**value, **made}
 
 
-def beyond(value: Any, scales: Scales) -> str:
+def beyond(value: Any, scale: Any) -> str:
     """Why a record cannot be shown, "" if it can: a sum beyond 64 bits of units is a float, and no
     longer exact."""
-    return _beyond("", value, scales)
+    return _beyond("", value, scale)
 
 
 def _beyond(name: str, value: Any, scale: Any) -> str:
     if isinstance(scale, Mapping):
-        held = value if isinstance(value, dict) else {}
+        held = value if isinstance(value, Mapping) else {}
         found = (_beyond(of, held.get(of), each) for of, each in scale.items())
         return next(filter(None, found), "")
     if isinstance(scale, list):
@@ -190,9 +190,23 @@ def _beyond(name: str, value: Any, scale: Any) -> str:
     if type(value) is not float:
         return ""
     return (
-        f"{name} is {value!r} units, beyond the 64 bits in which it is exact: a unit is the last of"
-        f" {scale} digits behind the point. Declare fewer, or write float(…)"
+        f"{name or 'it'} is {value!r} units, beyond the 64 bits in which it is exact: a unit is the"
+        f" last of {scale} digits behind the point. Declare fewer, or write float(…)"
     )
+
+
+def in_units_again(value: Any, scale: Any) -> Any:
+    """The inverse of :func:`with_decimals`, also for numbers that have become texts on their way;
+    what is whole units already stays."""
+    if isinstance(scale, int):
+        number = Decimal(value) if isinstance(value, str | Decimal) else None
+        return value if number is None else int(number.scaleb(scale, context=_ROUNDING))
+    if isinstance(scale, list):
+        return [in_units_again(each, scale[0]) for each in value] if _is_list(value) else value
+    if not isinstance(value, Mapping):
+        return value
+    made = {name: in_units_again(value[name], of) for name, of in scale.items() if name in value}
+    return {**value, **made}
 
 
 def _is_list(value: Any) -> bool:

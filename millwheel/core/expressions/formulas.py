@@ -4,6 +4,7 @@ computation with one aggregate can stand for it: ``clicks / impressions``."""
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from millwheel.core.expressions.language import Expression, compile_expression, compile_foreign
@@ -23,9 +24,13 @@ class Formula:
         return tuple(dict.fromkeys(computation for computation, _ in self.used))
 
 
-def formula_of(text: str) -> Formula:
-    """The formula of a query. Raises ValueError if it is not an expression over computations."""
-    return _formula(compile_expression(text))
+Compile = Callable[[str], Expression]
+
+
+def formula_of(text: str, compile_text: Compile = compile_expression) -> Formula:
+    """The formula of a query, in the language of the pipeline where that is given. Raises
+    ValueError if it is not an expression over computations."""
+    return _formula(compile_text(text))
 
 
 def foreign_formula(text: str) -> Formula:

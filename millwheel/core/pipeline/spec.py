@@ -386,6 +386,16 @@ class QuerySpec:
 
 
 @dataclass(frozen=True, slots=True)
+class KeptKinds:
+    """The kinds of the parts of its ``key``, and of the ``values``, that a computation keeps to be
+    asked, where a pipeline has decimals: of one the digits behind its point, of a record its
+    fields, of a list a list, else a word."""
+
+    key: tuple[Any, ...]
+    values: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
 class PipelineSpec:
     """The whole pipeline. ``folder`` is where callbacks are looked for first (absolute path);
     ``ship`` are the files in it, or globs of them, that workers get beside the Python that is
@@ -405,6 +415,7 @@ class PipelineSpec:
     ship: tuple[str, ...] = ()
     queries: tuple[QuerySpec, ...] = ()
     scales: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    kept: Mapping[str, KeptKinds] = field(default_factory=dict)
     tracing: TracingSpec | None = None
     latency_us: int | None = None
     functions: Mapping[str, str] = field(default_factory=dict)

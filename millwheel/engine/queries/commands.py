@@ -120,7 +120,7 @@ class Session:
     def get(self, words: Sequence[bytes]) -> Reply:
         """The value."""
         plan = self._service.catalog.plan(words[1])
-        if plan.formula is None and self._consistency is Consistency.DURABLE:
+        if plan.plain and self._consistency is Consistency.DURABLE:
             return _Get([plan.questions[0].asked_at(self._service.now_us())], self, words[1], plan)
         return self._one(words[1], lambda answer: get_reply(answer, self.protocol))
 

@@ -9,22 +9,29 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
-from millwheel.core.expressions.formulas import Formula, foreign_formula, formula_of
+from millwheel.core.decimals.declared import NO_SCALES, beyond, in_units_again, with_decimals
+from millwheel.core.expressions.formulas import Compile, Formula, foreign_formula, formula_of
+from millwheel.core.expressions.language import compile_expression
 from millwheel.core.model.keys import Key
-from millwheel.core.pipeline.spec import QuerySpec
+from millwheel.core.pipeline.spec import KeptKinds, QuerySpec
 from millwheel.engine.queries.model import Answer, Consistency, Query, QueryError
 from millwheel.errors import RecordError
+from millwheel.language.spec.typed.decimals import has_decimals
+from millwheel.language.spec.typed.formulas import TypedFormula, typed_formula
 
 K = TypeVar("K")
 V = TypeVar("V")
 _ENTRY_BYTES = 200  # of an entry beside what it holds
 
 
+NO_KINDS: Mapping[str, KeptKinds] = MappingProxyType({})
+"""Of a pipeline without decimals."""
 LITERAL = "value"
 """The name of the value of an unnamed formula."""
 # the characters of names of computations and queries; a formula has others
@@ -37,12 +44,23 @@ class NamedFormula:
     """A query with its compiled formula."""
 
     spec: QuerySpec
-    formula: Formula
+    typed: TypedFormula
 
     @staticmethod
-    def of(spec: QuerySpec) -> NamedFormula:
-        """Raises ValueError if the formula is not an expression over computations."""
-        return NamedFormula(spec, formula_of(spec.formula))
+    def of(
+        spec: QuerySpec,
+        kept: Mapping[str, KeptKinds] = NO_KINDS,
+        compile_text: Compile = compile_expression,
+    ) -> NamedFormula:
+        """``kept`` are the kinds of what computations keep, ``compile_text`` is of the language of
+        named queries. Raises ValueError if the formula is not an expression over computations."""
+        formula = formula_of(spec.formula, compile_text)
+        return NamedFormula(spec, typed_formula(spec.formula, formula, kept, compile_text))
+
+    @property
+    def formula(self) -> Formula:
+        """The formula, over whole units where it reads decimals."""
+        return self.typed.formula
 
     @property
     def computations(self) -> tuple[str, ...]:
@@ -88,19 +106,32 @@ class NamedFormula:
     def value(self, values: Mapping[str, Mapping[str, object]]) -> Any:
         """The value of the formula for the values of each computation, by name; None by the null
         rules."""
-        record: dict[str, Any] = {name: dict(values[name]) for name in self.computations}
+        scales = self.typed.scales
+        record: dict[str, Any] = {
+            name: in_units_again(dict(values[name]), scales.get(name, NO_SCALES))
+            for name in self.computations
+        }
         read = [_read(record, computation, value) for computation, value in self.formula.used]
         for computation, value in self.formula.used:
             if not value:
-                record[computation] = next(iter(values[computation].values()))
+                record[computation] = next(iter(record[computation].values()))
         try:
-            return _told(self.formula.expression.evaluate(record))
+            return _told(self._shown(self.formula.expression.evaluate(record)))
         except RecordError as ex:
             if None in read or str(ex).endswith("by zero"):
                 return None
             raise QueryError(
                 "bad_value", f"the query {self.spec.name} has no value: {ex}"
             ) from None
+
+    def _shown(self, value: Any) -> Any:
+        """The value as answers have it. Raises RecordError for units that are no longer exact."""
+        scale = self.typed.kind
+        if not has_decimals(scale):
+            return value
+        if problem := beyond(value, scale):
+            raise RecordError(problem)
+        return with_decimals(value, scale)
 
     def key_for(self, computation: str, key: Any) -> Any:
         """The key of a computation, made of parts of the question's key."""
@@ -148,25 +179,33 @@ def _read(record: Mapping[str, Any], computation: str, value: str) -> Any:
     return next(iter(values.values()))
 
 
-def literal(text: str) -> NamedFormula:
+def literal(text: str, kept: Mapping[str, KeptKinds] = NO_KINDS) -> NamedFormula:
     """The formula that a question contains: one of a client, whose cost is bounded. Raises
     QueryError if it is not an expression over computations."""
-    formula = _literals.get(text)
+    formula = None if kept else _literals.get(text)
     if formula is not None:
         return formula
     try:
-        named_formula = NamedFormula(QuerySpec(LITERAL, text), foreign_formula(text))
+        typed = typed_formula(text, foreign_formula(text), kept)
+        named_formula = NamedFormula(QuerySpec(LITERAL, text), typed)
     except ValueError as ex:
         raise QueryError("bad_formula", f"{text[:80]!r} is no formula: {ex}") from None
-    _literals.keep(text, named_formula, len(text) * _BYTES_OF_A_CHARACTER)
+    if not kept:  # another pipeline may be asked in this process, with other kinds
+        _literals.keep(text, named_formula, len(text) * _BYTES_OF_A_CHARACTER)
     return named_formula
 
 
-def formula_asked(indicator: str, named: Mapping[str, NamedFormula]) -> NamedFormula | None:
+def formula_asked(
+    indicator: str,
+    named: Mapping[str, NamedFormula],
+    kept: Mapping[str, KeptKinds] = NO_KINDS,
+) -> NamedFormula | None:
     """The formula that an indicator stands for: a named one, or one that it spells out; None for an
     indicator of one computation. Raises QueryError if it spells out no formula."""
     formula = named.get(indicator)
-    return literal(indicator) if formula is None and not _PLAIN.fullmatch(indicator) else formula
+    return (
+        literal(indicator, kept) if formula is None and not _PLAIN.fullmatch(indicator) else formula
+    )
 
 
 class KeptTexts(Generic[K, V]):

@@ -22,16 +22,32 @@ from typing import Any, TypeVar
 import msgspec
 
 from millwheel.connect.own_functions import named_alone
+from millwheel.core.decimals.declared import (
+    MOST_DIGITS,
+    NO_SCALES,
+    Scales,
+    beyond,
+    decimal_form,
+    with_decimals,
+)
 from millwheel.core.expressions.columns import kind_of_value
 from millwheel.core.expressions.language import Language
 from millwheel.core.model.keys import Key, check_key
 from millwheel.core.model.times import duration_text, duration_us
-from millwheel.core.pipeline.spec import ComputationSpec, KeyKind, KeySpec, PipelineSpec, QuerySpec
+from millwheel.core.pipeline.spec import (
+    ComputationSpec,
+    KeptKinds,
+    KeyKind,
+    KeySpec,
+    PipelineSpec,
+    QuerySpec,
+)
 from millwheel.core.pipeline.work import SlicesSpec
 from millwheel.engine.queries.formulas import KeptTexts, NamedFormula, formula_asked
 from millwheel.engine.queries.model import Answer, Consistency, Mode, Query, QueryError
 from millwheel.engine.queries.named_queries import NamedQueries
-from millwheel.errors import MillwheelError
+from millwheel.errors import MillwheelError, RecordError
+from millwheel.language.spec.typed.decimals import has_decimals, scales_of
 
 MAX_NAME_BYTES = 4_096
 """The longest name: names come from outside, and a key has 1 KiB at most by default."""
@@ -101,14 +117,35 @@ def _bare(key: str) -> str:
 @dataclass(frozen=True, slots=True)
 class QueryPlan:
     """The meaning of a name: ``questions``, and the ``formula`` over their answers; None: the
-    answer to the only question."""
+    answer to the only question, whose decimals have ``scales``."""
 
     questions: tuple[Query, ...]
     formula: NamedFormula | None = None
+    scales: Scales = field(default_factory=lambda: NO_SCALES)
+
+    @property
+    def plain(self) -> bool:
+        """Whether the answer to the only question is the answer, as it is."""
+        return self.formula is None and not self.scales
 
     def answer(self, answers: Sequence[Answer]) -> Answer:
         """The answer, from the answers to the questions. Raises QueryError."""
-        return answers[0] if self.formula is None else self.formula.result(answers)
+        if self.formula is not None:
+            return self.formula.result(answers)
+        return shown_answer(answers[0], self.scales) if self.scales else answers[0]
+
+
+def shown_answer(answer: Answer, scales: Scales) -> Answer:
+    """An answer with its decimals as numbers. Raises QueryError for one that is no longer exact."""
+    if problem := beyond(answer.values, scales):
+        raise QueryError("bad_value", problem)
+    return msgspec.structs.replace(answer, values=with_decimals(answer.values, scales))
+
+
+def scales_kept(kinds: KeptKinds | None) -> Scales:
+    """The decimals of answers, those of all open windows among them."""
+    scales = NO_SCALES if kinds is None else scales_of(kinds.values)
+    return {"windows": [scales], **scales} if scales else NO_SCALES
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,15 +165,22 @@ class Catalog:
     """Plans that were made, each with the named queries that it rests on."""
 
     @staticmethod
-    def of(spec: PipelineSpec) -> Catalog:
-        """Of a pipeline."""
+    def of(spec: PipelineSpec, language: Language | None = None) -> Catalog:
+        """Of a pipeline. ``language`` is that of its named queries; without it they can be asked
+        for, but none that calls code of the user's be computed."""
         keys = {each.name: _key_type(each, spec) for each in spec.computations}
         windowed = frozenset(
             each.name for each in spec.computations if isinstance(each.work, SlicesSpec)
         )
         about = {each.name: _about(each, keys[each.name]) for each in spec.computations}
         firing = frozenset(each.name for each in spec.computations if each.windowed is not None)
-        return Catalog(keys, windowed, NamedQueries(spec.queries, frozenset(keys)), about, firing)
+        named = NamedQueries(
+            spec.queries,
+            frozenset(keys),
+            spec.kept,
+            (language or named_alone(spec.functions)).compile,
+        )
+        return Catalog(keys, windowed, named, about, firing)
 
     def plan(self, name: bytes) -> QueryPlan:
         """The plan for a name. ``until_us`` may be None: now. Raises QueryError."""
@@ -155,10 +199,14 @@ class Catalog:
         parts = self.parts(name)
         formula = formulas.get(parts.indicator)
         if formula is None:
-            return QueryPlan((self._query(parts),))
+            return self._of_one(self._query(parts))
         return self._planned(
             formula, parts.key, Query(parts.indicator, 0, parts.window_us, parts.until_us)
         )
+
+    def _of_one(self, query: Query) -> QueryPlan:
+        scales = scales_kept(self.named.kept.get(query.computation))
+        return QueryPlan((query,), scales=scales)
 
     def parts(self, name: bytes) -> Name:
         """The parts of a name. Raises QueryError."""
@@ -174,7 +222,7 @@ class Catalog:
     def first(self, indicator: str) -> str:
         """The first computation that an indicator, a named query or a formula reads. Raises
         QueryError."""
-        formula = formula_asked(indicator, self.named.formulas)
+        formula = formula_asked(indicator, self.named.formulas, self.named.kept)
         return indicator.partition(".")[0] if formula is None else formula.computations[0]
 
     def planned(self, indicator: str, key: str, options: Mapping[str, str]) -> QueryPlan:
@@ -186,9 +234,9 @@ class Catalog:
                     "too_much",
                     f"{what} has {MAX_NAME_BYTES} characters at most, this one has {len(text)}",
                 )
-        formula = formula_asked(indicator, self.named.formulas)
+        formula = formula_asked(indicator, self.named.formulas, self.named.kept)
         if formula is None:
-            return QueryPlan((self.asked(indicator, key, options),))
+            return self._of_one(self.asked(indicator, key, options))
         return self._planned(formula, key, _with_options(indicator, 0, options))
 
     def _planned(self, formula: NamedFormula, text: str, query: Query) -> QueryPlan:
@@ -202,13 +250,9 @@ class Catalog:
         return self._typed(computation, formula.key_for(computation, _checked(_guessed(text))))
 
     def _typed(self, computation: str, key: Key) -> Key:
-        return (
-            key
-            if isinstance(key, tuple)
-            else self.key(computation, str(key))
-            if self.keys[computation]
-            else key
-        )
+        if not isinstance(key, tuple) and self.keys[computation]:
+            return self.key(computation, str(key))
+        return key_in_units(key, self.named.kept.get(computation))
 
     def query(self, name: bytes) -> Query:
         """The query of one computation that a name stands for. ``until_us`` may be None: now.
@@ -236,7 +280,7 @@ class Catalog:
             raise QueryError(
                 "wrong_key", f"keys of {computation} are whole numbers, {text[:60]!r} is none"
             )
-        return _checked(_guessed(text))
+        return key_in_units(_checked(_guessed(text)), self.named.kept.get(computation))
 
     def text(self, computation: str, key: Key) -> str:
         """The inverse of :meth:`key`."""
@@ -261,6 +305,24 @@ class Catalog:
             "queries": {name: query_document(each.spec) for name, each in sorted(formulas.items())},
             "number": self.named.number,
         }
+
+
+def key_in_units(key: Key, kinds: KeptKinds | None) -> Key:
+    """A key as records have it: decimals, which are numbers or texts of them, as whole units.
+    Raises QueryError for what is no decimal of its form."""
+    parts = key if isinstance(key, tuple) else (key,)
+    if kinds is None or len(parts) != len(kinds.key) or not any(map(has_decimals, kinds.key)):
+        return key
+    try:
+        made = tuple(
+            decimal_form(f"decimal({MOST_DIGITS}, {scale})").inside(part)
+            if isinstance(scale, int)
+            else part
+            for part, scale in zip(parts, kinds.key, strict=True)
+        )
+    except RecordError as ex:
+        raise QueryError("wrong_key", f"a part of the key is a decimal: {ex}") from None
+    return made if isinstance(key, tuple) else made[0]
 
 
 def query_document(spec: QuerySpec) -> Mapping[str, Any]:
@@ -349,4 +411,6 @@ def _key_type(spec: ComputationSpec, pipeline: PipelineSpec) -> str | None:
     for each in spec.inputs:
         stream = pipeline.stream(each.stream)
         types.add(_kind_of_key(each.key, stream.fields, language))
+    if spec.name in pipeline.kept and has_decimals(list(pipeline.kept[spec.name].key[:1]) or ""):
+        return None
     return types.pop() if len(types) == 1 else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from itertools import accumulate, islice
 from typing import Any, Protocol, cast, runtime_checkable
 
@@ -21,7 +22,7 @@ _decode = msgspec.json.Decoder().decode
 
 
 def value_text(value: object) -> bytes | None:
-    """A value as text: numbers in decimal, text as it is, None as None, anything else as JSON."""
+    """A value as text: numbers in digits, text as it is, None as None, anything else as JSON."""
     match value:
         case None:
             return None
@@ -33,6 +34,8 @@ def value_text(value: object) -> bytes | None:
             return repr(value).encode()
         case str():
             return value.encode()
+        case Decimal():
+            return str(value).encode()
         case bytes():
             return value
         case _:
@@ -175,7 +178,7 @@ class Form(msgspec.Struct):
         """The reply, from the answers to all questions of the plans in their order. An error where
         a formula has no value."""
         answers = cast(Sequence[Answer], outcomes)
-        if all(plan.formula is None for plan in self.plans):
+        if all(plan.plain for plan in self.plans):
             return self.write(answers)
         start, plan_answers = 0, []
         try:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import msgspec
 
+from millwheel.connect.own_functions import named_alone
 from millwheel.core.pipeline.spec import PipelineSpec, QuerySpec
 from millwheel.language.spec.checks.queries import check_queries
 from millwheel.language.spec.parts.queries import read_queries
@@ -35,7 +36,7 @@ def _read(text: str, file: str, spec: PipelineSpec) -> tuple[QuerySpec, ...]:
     top = parse(text, problems)
     if top is None:
         raise problems.error()
-    reader = NodeReader(problems)
+    reader = NodeReader(problems, language=named_alone(spec.functions))
     fields = reader.fields(top, [*PIPELINE.fields], _EXAMPLE)
     if "queries" not in fields and top.is_map:
         reader.missing(top, "queries", f"write for example {_EXAMPLE}")

@@ -9,6 +9,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
+from millwheel.connect.own_functions import named_alone
 from millwheel.connect.python_objects import load_object
 from millwheel.core.expressions.formulas import formula_of
 from millwheel.core.instants.declared import UNITS
@@ -135,10 +136,12 @@ def picture_of(spec: PipelineSpec) -> Picture:
                 DEAD_LETTERS, BoxKind.DEAD_LETTERS, "all nodes", ("records that could not be used",)
             )
         )
+    compile_text = named_alone(spec.functions).compile
     for query in spec.queries:
         boxes.append(_query(query))
         arrows += [
-            Arrow(name, boxes[-1].name, "asked") for name in formula_of(query.formula).computations
+            Arrow(name, boxes[-1].name, "asked")
+            for name in formula_of(query.formula, compile_text).computations
         ]
     return Picture(spec.name, tuple(boxes), tuple(arrows))
 

@@ -20,6 +20,7 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any
 
+from millwheel.connect.own_functions import language_of, speaking
 from millwheel.connect.python_objects import load_object
 from millwheel.core.model.failures import of_nodes, without_kinds
 from millwheel.core.model.keys import Key, check_key
@@ -94,9 +95,10 @@ class PipelineHarness:
         self._closed = False
         self._replayed: set[str] = set()
         looking_up = [each for each in self.spec.computations if isinstance(each.work, LookupSpec)]
-        self._lookups = {
-            each.name: fake_lookup(each, self.spec.folder, lookups or {}) for each in looking_up
-        }
+        with speaking(language_of(self.spec)):
+            self._lookups = {
+                each.name: fake_lookup(each, self.spec.folder, lookups or {}) for each in looking_up
+            }
         clock = ManualClock(0 if now is None else check_time(now, "now"))
         outside = Factories(
             self._inputs.build,
@@ -277,7 +279,7 @@ class PipelineHarness:
         return ask(
             self._open(),
             Question(indicator, check_key(key), window, until, mode),
-            self.spec.queries,
+            self.spec,
         )
 
     def open_windows(self, computation: str, key: Key) -> list[Window]:

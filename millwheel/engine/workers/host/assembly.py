@@ -485,7 +485,9 @@ class Assembly:
     def _lookup(
         self, spec: ComputationSpec, work: LookupSpec, shard_parts: _ShardParts
     ) -> Operator:
-        lookup, send = self._outside.lookup(spec, self.spec.folder), self._outside.publish
+        with speaking(self._language):
+            lookup = self._outside.lookup(spec, self.spec.folder)
+        send = self._outside.publish
         # The caller is the loop, which must not sleep here; it asks again at a later time.
         back_off = BackOff() if send is not None else BackOff(0.0)
         line = LookupLine(lookup, absence_of(f"{lookup.where} (lookup)", NO_ANSWER), back_off)

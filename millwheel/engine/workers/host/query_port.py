@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 
 from millwheel.adapters.grpc.certificates import keep_renewed
 from millwheel.adapters.grpc.security import Security, check_listen, is_loopback
+from millwheel.connect.own_functions import language_of_queries
 from millwheel.core.model.range_table import RangeTable
 from millwheel.core.pipeline.spec import PipelineSpec
 from millwheel.core.pipeline.work import SlicesSpec
@@ -34,7 +35,7 @@ class Queried:
     ) -> None:
         check_listen(listen, security)
         self._listen = listen
-        self._catalog = Catalog.of(spec)
+        self._catalog = Catalog.of(spec, language_of_queries(spec))
         self._named = NamedFollower(self._catalog.named, changes)
         self._cluster = ClusterMap(me, _asked_first(spec))
         self._security = security

@@ -196,9 +196,9 @@ class CodeChecks:
         path = ("computations", computation.name, "enrich", "lookup")
         plain = replace(lookup, options=unrevealed(lookup.options))
         node = find(self._top, *path, lookup.kind)
-        built_lookup = self._build(
-            Kind(lookup.kind, lookup.options, node), lambda: build_lookup(plain, self._spec.folder)
-        )
+        kind = Kind(lookup.kind, lookup.options, node)
+        with speaking(self._reader.language):
+            built_lookup = self._build(kind, lambda: build_lookup(plain, self._spec.folder))
         if built_lookup is None:
             return
         if lookup.by and len(lookup.by) != len(built_lookup.by):

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from millwheel.connect.own_functions import named_alone
 from millwheel.core.expressions.formulas import formula_of
 from millwheel.core.machines.specs import windowing_from_spec
 from millwheel.core.pipeline.spec import ComputationSpec, PipelineSpec
@@ -89,7 +90,9 @@ def why_again(windowing: Windowing) -> str:
 def _seen(computation: ComputationSpec, spec: PipelineSpec, replacing: Mapping[str, str]) -> str:
     """Where only the newest row of a window is seen, in words; "" where none does."""
     if computation.queryable or any(
-        computation.name in formula_of(each.formula).computations for each in spec.queries
+        computation.name
+        in formula_of(each.formula, named_alone(spec.functions).compile).computations
+        for each in spec.queries
     ):
         return "questions are answered by the newest"
     streams = _reached(computation.outputs, spec)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from millwheel.core.expressions.formulas import formula_of
+from millwheel.connect.own_functions import named_alone
+from millwheel.core.expressions.formulas import Formula, formula_of
 from millwheel.core.model.times import duration_text
 from millwheel.core.pipeline.spec import ComputationSpec, PipelineSpec, QuerySpec
 from millwheel.core.pipeline.work import SlicesSpec
@@ -10,24 +11,27 @@ from millwheel.language.spec.checks.topology import find
 from millwheel.language.spec.reading.nodes import YamlNode
 from millwheel.language.spec.reading.problems import unknown
 from millwheel.language.spec.reading.reader import NodeReader
+from millwheel.language.spec.typed.formulas import typed_formula
 
 
 def check_queries(reader: NodeReader, spec: PipelineSpec, top: YamlNode) -> None:
     """Note each query that asks for what is not there."""
     computations = {computation.name: computation for computation in spec.computations}
     for query in spec.queries:
-        problem = _problem(query, computations)
+        problem = _problem(query, computations, spec)
         if problem:
             reader.bad(find(top, "queries", query.name), problem)
 
 
-def _problem(query: QuerySpec, computations: dict[str, ComputationSpec]) -> str:
+def _problem(query: QuerySpec, computations: dict[str, ComputationSpec], spec: PipelineSpec) -> str:
     if query.name in computations:
         return (
             "is the name of a computation, too, and both could be asked for; give the query another"
             " name"
         )
-    for name, value in formula_of(query.formula).used:
+    compile_text = named_alone(spec.functions).compile
+    formula = formula_of(query.formula, compile_text)
+    for name, value in formula.used:
         if name not in computations:
             return unknown("computation", name, list(computations))
         computation = computations[name]
@@ -39,12 +43,20 @@ def _problem(query: QuerySpec, computations: dict[str, ComputationSpec]) -> str:
         keep_us = computation.work.keep_us if isinstance(computation.work, SlicesSpec) else None
         if keep_us is not None and (query.window_us or 0) > keep_us:
             return f"the window is longer than {name} keeps its slices, {duration_text(keep_us)}"
-    return _wrong_keys(query)
+    return _wrong_keys(query, formula) or _inexact(query, formula, spec)
 
 
-def _wrong_keys(query: QuerySpec) -> str:
+def _inexact(query: QuerySpec, formula: Formula, spec: PipelineSpec) -> str:
+    try:
+        typed_formula(query.formula, formula, spec.kept, named_alone(spec.functions).compile)
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+def _wrong_keys(query: QuerySpec, formula: Formula) -> str:
     for name, parts in query.keys.items():
-        if name not in formula_of(query.formula).computations:
+        if name not in formula.computations:
             return f"keys names {name}, which the formula does not ask"
         for part in parts:
             if part not in query.key:

@@ -53,5 +53,10 @@ def _queries(reader: NodeReader, node: YamlNode | None) -> Iterator[QuerySpec]:
         formula = values.get("formula")
         if formula is None:
             continue
-        if reader.attempt(child.value["formula"], partial(formula_of, formula)) is not None:
+        if (
+            reader.attempt(
+                child.value["formula"], partial(formula_of, formula, reader.language.compile)
+            )
+            is not None
+        ):
             yield QuerySpec(name=name, where=reader.where(child), **values)

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from millwheel.connect.connectors.lookups import build_lookup
+from millwheel.connect.lookups.base import Lookup
 from millwheel.core.aggregates.functions import FUNCTIONS as AGGREGATES
-from millwheel.core.pipeline.spec import ComputationSpec, InputSpec
+from millwheel.core.pipeline.spec import ComputationSpec, InputSpec, KeptKinds
 from millwheel.core.pipeline.work import (
     AggregateSpec,
     AggregationSpec,
@@ -68,21 +68,21 @@ def outputs_of(computation: ComputationSpec) -> set[str]:
 class DecimalWork:
     """A computation whose ``inputs`` have fields of these kinds, some of which may be decimals.
     :meth:`through` changes it, and finds the kinds of the ``outputs`` by stream, and of what it
-    keeps to be asked (``kept``). ``note`` notes a problem at a place of it, and ``folder`` is where
-    its lookups look for files."""
+    keeps to be asked (``kept``). ``note`` notes a problem at a place of it, and ``build`` makes its
+    lookup."""
 
     computation: ComputationSpec
     inputs: Mapping[str, Fields]
     in_units: InUnits
     note: Callable[[Path, str], None]
-    folder: str
+    build: Callable[[LookupSpec], Lookup]
     fields: Fields = field(default_factory=dict)
     """Those of all inputs whose records its expressions read; none for a join, whose inputs may
     differ."""
     kinds: dict[Path, Any] = field(default_factory=dict)
     """The kinds of its expressions."""
     outputs: dict[str, Fields] = field(default_factory=dict)
-    kept: Fields = field(default_factory=dict)
+    kept: KeptKinds | None = None
 
     @property
     def given(self) -> bool:
@@ -162,7 +162,7 @@ class DecimalWork:
     def _own_by(self, work: LookupSpec) -> tuple[str, ...]:
         """The expressions that the lookup names itself."""
         try:
-            return build_lookup(work, self.folder).by
+            return self.build(work).by
         except (MillwheelError, ValueError) as error:
             self.note(("enrich",), str(error))
             return ()
@@ -241,18 +241,12 @@ class DecimalWork:
         kinds = {
             name: kind for each in self.computation.inputs for name, kind in self._key(each).items()
         }
+        key = tuple(self._key(self.computation.inputs[0]).values())
         kept = {each.name: self._aggregate(each) for each in work.aggregates}
-        asked = isinstance(work, SlicesSpec) or (
-            isinstance(work, AggregationSpec) and work.queryable
-        )
-        if asked and (has_decimals(kinds) or has_decimals(kept)):
-            self.note(
-                ("queryable",), "queries would show decimals as whole units; remove queryable"
-            )
         if isinstance(work, OverSpec):
             return {**self.fields, **kinds, **kept}
         if isinstance(work, SlicesSpec):
-            self.kept = kept
+            self.kept = KeptKinds(key, kept)
             return {}
         if not work.aggregates and has_decimals(self.fields):
             self.note(
@@ -267,7 +261,7 @@ class DecimalWork:
         self.computation = replace(
             self.computation, work=replace(changed_work, then=then, having=having)
         )
-        self.kept = kinds
+        self.kept = KeptKinds(key, kept)
         return kinds
 
     def _aggregate(self, aggregate: AggregateSpec) -> Any:

@@ -10,9 +10,20 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+from millwheel.adapters.secret_values import unrevealed
+from millwheel.connect.connectors.lookups import build_lookup
+from millwheel.connect.lookups.base import Lookup
+from millwheel.connect.own_functions import speaking
 from millwheel.core.decimals.declared import MOST_DIGITS, decimal_form
 from millwheel.core.instants.declared import KIND
-from millwheel.core.pipeline.spec import ComputationSpec, PipelineSpec, SinkSpec, StreamSpec
+from millwheel.core.pipeline.spec import (
+    ComputationSpec,
+    KeptKinds,
+    PipelineSpec,
+    SinkSpec,
+    StreamSpec,
+)
+from millwheel.core.pipeline.work import LookupSpec
 from millwheel.language.spec.reading.nodes import YamlNode
 from millwheel.language.spec.reading.reader import NodeReader
 from millwheel.language.spec.typed.computations import DecimalWork, merged, outputs_of
@@ -38,6 +49,7 @@ def with_decimals(reader: NodeReader, spec: PipelineSpec, find: Find) -> Pipelin
         spec,
         streams=tuple(map(flow.of_table, spec.streams)),
         computations=tuple(made.get(each.name, each) for each in spec.computations),
+        kept=flow.kept,
         scales={name: found for name, each in flow.kinds.items() if (found := scales_of(each))},
     )
 
@@ -55,8 +67,8 @@ class _Flow:
     kinds: dict[str, Fields] = field(default_factory=dict)
     """The kinds of the fields of each stream."""
     made: list[ComputationSpec] = field(default_factory=list)
-    kept: dict[str, Fields] = field(default_factory=dict)
-    """The kinds of what each computation keeps to be asked."""
+    kept: dict[str, KeptKinds] = field(default_factory=dict)
+    """By computation."""
 
     def run(self) -> None:
         """Go through the computations, each behind those that feed it."""
@@ -108,14 +120,15 @@ class _Flow:
             {each.stream: self.kinds.get(each.stream, {}) for each in computation.inputs},
             partial(self._in_units, ("computations", computation.name)),
             partial(self._note, ("computations", computation.name)),
-            self.spec.folder,
+            self._lookup,
         )
         if not cyclic:
             one.through()
         elif one.given:
             one.note((), "it is part of a cycle, which cannot have decimals. Declare float")
         self.made.append(one.computation)
-        self.kept[computation.name] = one.kept
+        if one.kept is not None:
+            self.kept[computation.name] = one.kept
         for name, kinds in one.outputs.items():
             before = self.kinds.setdefault(name, kinds)
             if has_decimals(before) or has_decimals(kinds):
@@ -123,6 +136,10 @@ class _Flow:
                 if both is None:
                     one.note((), f"the stream {name!r} gets other decimals from elsewhere")
                 self.kinds[name] = both or before
+
+    def _lookup(self, work: LookupSpec) -> Lookup:
+        with speaking(self.reader.language):
+            return build_lookup(replace(work, options=unrevealed(work.options)), self.spec.folder)
 
     def _note(self, of: Path, path: Path, problem: str) -> None:
         self.reader.bad(self.find(*of, *path), problem)

@@ -14,6 +14,7 @@ from millwheel.core.decimals.declared import (
     DecimalForm,
     beyond,
     decimal_form,
+    in_units_again,
     is_decimal,
     shown,
     with_decimals,
@@ -185,3 +186,16 @@ def test_the_nearest_decimal_to_a_number(value: Any, kind: str, expected: int) -
 def test_what_has_no_nearest_decimal_is_refused(value: Any, kind: str) -> None:
     with pytest.raises(ValueError, match=r"it is no number|it has no room in"):
         decimal_form(kind).rounded(value)
+
+
+def test_what_was_shown_becomes_units_again() -> None:
+    scales = {"a": 2, "b": [{"c": 0}], "gone": 1}
+    record = {"a": 1050, "b": [{"c": 7}, None], "n": "1.5"}
+    shown_record = with_decimals(record, scales)
+    assert in_units_again(shown_record, scales) == record
+    assert in_units_again({"a": "10.50", "b": [{"c": "7"}], "n": 1}, scales) == {
+        "a": 1050,
+        "b": [{"c": 7}],
+        "n": 1,
+    }
+    assert in_units_again({"a": 10**18, "b": None}, scales) == {"a": 10**18, "b": None}

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from millwheel.core.pipeline.spec import QuerySpec
+from millwheel.connect.own_functions import own_function
+from millwheel.core.expressions.language import Language
+from millwheel.core.pipeline.spec import KeptKinds, QuerySpec
 from millwheel.engine.queries.formulas import NamedFormula
 from millwheel.engine.queries.model import Query, QueryError
 from millwheel.testing import PipelineHarness
@@ -108,3 +111,45 @@ def test_each_computation_is_asked_once() -> None:
         ("a", 60 * S),
         ("b", 60 * S),
     ]
+
+
+KEPT = {
+    "clicks": KeptKinds(("str",), {"n": "int", "spend": 2}),
+    "most": KeptKinds(("str",), {"price": 4}),
+}
+
+
+@pytest.mark.parametrize(
+    ("formula", "said"),
+    [
+        ("clicks.spend / clicks.n", 4.15),
+        ("clicks.spend - 0.005", Decimal("12.445")),
+        ("clicks.spend * most", Decimal("15.562500")),
+        ("max(clicks.spend, most)", Decimal("12.4500")),
+        ("clicks.n + 1", 4),
+        ("str(clicks.spend)", "12.45"),
+        ("clicks.spend / 0", None),
+    ],
+)
+@pytest.mark.parametrize("spend", [1245, "12.45", Decimal("12.45")])
+def test_a_formula_over_decimals_is_exact(formula: str, said: Any, spend: Any) -> None:
+    """Also over what another worker has shown."""
+    values = {"clicks": {"n": 3, "spend": spend}, "most": {"price": 12_500}}
+    found = NamedFormula.of(QuerySpec("q", formula), KEPT).value(values)
+    assert (type(found), found) == (type(said), said)
+
+
+def test_decimals_beyond_64_bits_have_no_value() -> None:
+    formula = NamedFormula.of(QuerySpec("q", "clicks.spend + 1"), KEPT)
+    with pytest.raises(QueryError, match="beyond the 64 bits in which it is exact"):
+        formula.value({"clicks": {"n": 3, "spend": 1e30}})
+
+
+def test_a_named_query_calls_functions_of_the_pipeline() -> None:
+    language = Language({"twice": own_function("twice", lambda value: value * 2)})
+    formula = NamedFormula.of(QuerySpec("q", "twice(clicks.n)"), compile_text=language.compile)
+    assert formula.value(VALUES) == 6
+    failing = Language({"twice": own_function("twice", lambda value: value["x"])})
+    formula = NamedFormula.of(QuerySpec("q", "twice(clicks.n)"), compile_text=failing.compile)
+    with pytest.raises(QueryError, match=r"the query q has no value: twice\(\) failed: TypeError"):
+        formula.value(VALUES)

@@ -187,8 +187,6 @@ def test_what_is_no_decimal_is_a_dead_letter(tmp_path: Path) -> None:
          "x.aggregate.m", "mean takes no decimal; write then: {NAME: total / n}"),
         ("input: {a: {key: who}}, window: global, aggregate: {m: {'mod:F': n}}, output: out",
          "x.aggregate.m", "mod:F would give decimals as whole units"),
-        ("input: {a: {key: who}}, window: global, aggregate: {m: {sum: price}}, queryable: latest,"
-         " output: out", "x.queryable", "remove queryable"),
         ("input: [a, c], filter: n > 1, output: out", "x", "its inputs have decimals in fields that"
          " differ"),
         ("input: {a: {key: price}, b: {key: rate}}, join: inner, output: out",
