@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from millwheel.core.aggregates.base import AggregateFunction, Aggregator
+from millwheel.core.aggregates.base import VALUES, AggregateFunction, Aggregator
+from millwheel.core.aggregates.candidates import RowCandidates
 from millwheel.core.aggregates.columns import Argument, ColumnAggregate, calculated, not_null
 from millwheel.core.aggregates.families import (
     approx_distinct,
@@ -17,9 +18,10 @@ from millwheel.core.aggregates.families import (
     variance,
 )
 from millwheel.core.aggregates.own import OwnAggregator
-from millwheel.core.expressions.columns import condition_over_columns
+from millwheel.core.expressions.columns import condition_over_columns, term_over_columns
 from millwheel.core.expressions.declared import is_three_valued
-from millwheel.core.expressions.terms import NoColumns
+from millwheel.core.expressions.inner_fields import columns_read
+from millwheel.core.expressions.terms import NoColumns, Term
 from millwheel.core.lazy_polars import pl
 from millwheel.core.pipeline.work import AggregateSpec
 
@@ -56,8 +58,13 @@ def make_aggregator(
 
 def orders_of(spec: AggregateSpec) -> tuple[str, ...]:
     """The expressions by which an aggregate of whole records orders them."""
+    return FUNCTIONS[spec.function].make(spec.options).orders if keeps_records(spec) else ()
+
+
+def keeps_records(spec: AggregateSpec) -> bool:
+    """Whether an aggregate is one of whole records."""
     function = FUNCTIONS.get(spec.function)
-    return function.make(spec.options).orders if function and function.of_rows else ()
+    return function is not None and function.of_rows
 
 
 def _own(
@@ -87,15 +94,31 @@ def column_aggregate(
         else None
     )
     function = FUNCTIONS.get(spec.function)
-    if function is None or function.columns is None:
+    if function is None:
         raise NoColumns
     aggregator = function.make(spec.options)
+    if isinstance(aggregator, rows.ChosenRows):
+        terms = [_order(text, fields, compile_expression) for text in aggregator.orders]
+        reads = [
+            name for text in aggregator.orders for name in columns_read(compile_expression(text))
+        ]
+        return RowCandidates(column, aggregator, terms, condition, reads)
+    if function.columns is None:
+        raise NoColumns
     argument = _argument(spec, aggregator, fields, condition, compile_expression)
     if argument.kind not in function.kinds:
         raise NoColumns
     if spec.argument and is_three_valued(compile_expression):
         argument = not_null(argument)
     return function.columns(column, argument, aggregator)
+
+
+def _order(text: str, fields: Mapping[str, str], compile_expression: Callable[[str], Any]) -> Term:
+    compiled = compile_expression(text)
+    term = term_over_columns(compiled.tree, fields, compiled.dialect)
+    if term.kind not in VALUES:
+        raise NoColumns
+    return term
 
 
 def _argument(

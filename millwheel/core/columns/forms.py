@@ -152,6 +152,8 @@ def computation_form(
     plans = plans_by_type(computation, windowing, compile_expression, streams[0].timestamp)
     if isinstance(plans, str):
         return ComputationForm(None, plans)
+    if plans.whole and streams[0].source is not None:
+        return ComputationForm(None, "it keeps records with fields that nobody declares")
     return ComputationForm(plans, plans.why_in_rows(None))
 
 
@@ -338,7 +340,9 @@ def source_form(
 
 def _passes_on(plan: AnyPlan | None) -> bool:
     """Whether all fields of the records are in the results."""
-    return isinstance(plan, StatelessPlans) and not plan.projects
+    if isinstance(plan, StatelessPlans):
+        return not plan.projects
+    return plan is not None and plan.whole
 
 
 def _time_and_id(stream: StreamSpec) -> set[str]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from millwheel.core.aggregates.columns import ColumnAggregate
-from millwheel.core.aggregates.functions import column_aggregate
+from millwheel.core.aggregates.functions import column_aggregate, orders_of
 from millwheel.core.columns.clean import is_pattern
 from millwheel.core.columns.key_columns import fields_read, kinds_of_key
 from millwheel.core.columns.plan import ColumnPlan
@@ -43,6 +43,7 @@ def fields_used(
     texts = [
         spec.condition,
         *(text for part in spec.aggregates for text in (part.condition, part.argument)),
+        *(text for part in spec.aggregates for text in orders_of(part)),
     ]
     used = {name for text in texts if text for name in columns_read(compile_expression(text))}
     return used | ({window.start, window.end} if isinstance(window, OfInput) else set())
@@ -113,7 +114,7 @@ def _aggregate(
     try:
         return column_aggregate(spec, column, fields, compile_expression)
     except NoColumns:
-        texts = (spec.argument, spec.condition)
+        texts = (spec.argument, spec.condition, *orders_of(spec))
         used = {name for text in texts if text for name in columns_read(compile_expression(text))}
         unknown = sorted(used - fields.keys())
         why = (

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from millwheel.core.aggregates.candidates import RowCandidates, numbered
 from millwheel.core.aggregates.columns import ColumnAggregate, Unfit
 from millwheel.core.aggregates.families.adding import Unadded, cells
 from millwheel.core.aggregates.families.numeric import Additive
@@ -114,6 +115,11 @@ class ColumnPlan:
         return any(aggregate.grows for aggregate in self.aggregates)
 
     @property
+    def whole(self) -> bool:
+        """Whether it keeps records with all of their fields."""
+        return any(isinstance(aggregate, RowCandidates) for aggregate in self.aggregates)
+
+    @property
     def combines(self) -> bool:
         """Whether a source may group records before it sends them: a record has one window, its key
         is in it, and it is not looked at again."""
@@ -151,6 +157,8 @@ class ColumnPlan:
         self._check_kinds(batch)
         # before anything is computed: some of it fails for what does not fit
         self._check(batch.frame)
+        if self.whole:
+            batch = replace(batch, frame=numbered(batch))
         keys, stamps, frame = self._counting(batch)
         if (added := self._added(keys, stamps, frame)) is not None:
             return added
@@ -389,12 +397,27 @@ class ColumnPlan:
             columns[name] = results[aggregate]
         return pl.DataFrame([column.alias(name) for name, column in columns.items()])
 
-    def row_groups(self, groups: pl.DataFrame) -> Iterator[tuple[Key, Group]]:
-        """Groups with the accumulators of the row form."""
+    def row_groups(
+        self, groups: pl.DataFrame, batch: ColumnBatch | None = None
+    ) -> Iterator[tuple[Key, Group]]:
+        """Groups with the accumulators of the row form. Where it keeps whole records, ``batch`` has
+        them."""
+        chosen = {}
+        if self.whole:
+            assert batch is not None
+            opened = self._opened(batch)
+            chosen = {
+                each: iter(each.accumulators(groups, opened))
+                for each in self.aggregates
+                if isinstance(each, RowCandidates)
+            }
         spans = isinstance(self.window, Forever)
         begins = spans or isinstance(self.window, Sessions)  # with their first record
         for key, row in zip(key_list(groups[KEY]), groups.iter_rows(named=True), strict=True):
-            acc = [aggregate.to_acc(row) for aggregate in self.aggregates]
+            acc = [
+                next(chosen[each]) if isinstance(each, RowCandidates) else each.to_acc(row)
+                for each in self.aggregates
+            ]
             yield (
                 key,
                 Group(

@@ -145,6 +145,8 @@ def slice_plan_or_why(
     plan = typed_plan(spec, Tumbling(level.size_us), fields, compile_expression, stream.timestamp)
     if isinstance(plan, str):
         return plan
+    if plan.whole:
+        return "whole records are kept in rows"
     newest = Extremal(_NEWEST, Argument(pl.col(_TIME), "int", None), largest=True)
     return SlicePlan(
         plan.window,

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from millwheel.core.aggregates.columns import OverRanges
+from millwheel.core.aggregates.functions import keeps_records
 from millwheel.core.columns.arrays import can_assign
 from millwheel.core.columns.from_spec import typed_plan
 from millwheel.core.columns.plan import ColumnPlan
@@ -71,6 +72,8 @@ def why_state_in_rows(spec: ComputationSpec, windowing: Windowing, plan: ColumnP
     the plans of all types."""
     if why := _fires_again(windowing):
         return why
+    if any(map(keeps_records, spec.aggregates)):
+        return "whole records are kept in rows"
     if isinstance(windowing.window, Cumulative | Count):
         return f"{_WINDOWS[type(windowing.window)]} are merged in rows"
     if isinstance(spec.work, AggregationSpec) and spec.work.queryable:
@@ -128,6 +131,8 @@ def _why_no_columns(spec: ComputationSpec, windowing: Windowing) -> str:
         return "its key is no field"
     if not spec.aggregates:
         return "its result is the records"
+    if isinstance(windowing.window, Sessions) and any(map(keeps_records, spec.aggregates)):
+        return "sessions look at each record where whole records are kept"
     return _why_no_groups(windowing)
 
 

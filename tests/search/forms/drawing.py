@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
+from millwheel.core.aggregates.functions import FUNCTIONS
 from millwheel.core.instants.texts import iso_text
 from tests.search.document import emit
 from tests.search.forms import arrays, decimals, steps, tables, within
@@ -157,6 +158,7 @@ def _aggregation(draft: _Draft, name: str, stream: str) -> None:
     taken = {"window_start", "window_end", *key}
     free = [given for given in rng.sample(NAMES, 8) if given not in taken]
     aggregates = {given: _aggregate(rng, fields) for given in free[: rng.randint(1, 4)]}
+    _kept(aggregates, fields)
     tree: dict[str, Any] = {
         "input": {stream: {"key": key[0] if len(key) == 1 else key}},
         "window": window,
@@ -178,6 +180,27 @@ def _aggregation(draft: _Draft, name: str, stream: str) -> None:
     bounds = {} if log else {"window_end": "int"}
     draft.fields[name] = {part: fields[part] for part in key} | kinds | bounds
     draft.keys[name] = key if rng.random() < 0.8 else key[:1]
+
+
+def _kept(aggregates: dict[str, Any], fields: dict[str, str]) -> None:
+    """An aggregate of whole records in place of one, sometimes; drawn apart."""
+    rng = Random(repr(("whole records", aggregates)))
+    orders = [name for name, kind in fields.items() if kind and name.isidentifier()]
+    if rng.random() >= 0.4 or not orders:
+        return
+    function = rng.choice(["max_by", "min_by", *["first_row", "last_row", "top_rows"] * 2])
+    by = rng.sample(orders, min(len(orders), rng.choice([1, 1, 2])))
+    if function.endswith("row"):
+        aggregates[rng.choice(sorted(aggregates))] = function
+        return
+    options: dict[str, Any] = {function: by}
+    if function == "top_rows":
+        ways = rng.choice([[""], [" desc"], [" desc nulls last", " nulls first"]])
+        options[function] = [name + rng.choice(ways) for name in by]
+        options["k"] = rng.choice([1, 2, 3])
+        if rng.random() < 0.3:
+            options["rank"] = "place"
+    aggregates[rng.choice(sorted(aggregates))] = options
 
 
 def _stepped(draft: _Draft, rng: Random, stream: str, share: float) -> str:
@@ -261,7 +284,9 @@ def _result(made: Any, fields: dict[str, str]) -> str:
     """The type of a result, as far as a second stage may make something of it."""
     if made == "count":
         return "int"
-    function = next(iter(made))
+    function = made if isinstance(made, str) else next(iter(made))
+    if FUNCTIONS[function].of_rows:
+        return ""
     of = made[function]["of"] if isinstance(made[function], dict) else made[function]
     if function in ("count", "count_distinct", "approx_count_distinct"):
         return "int"

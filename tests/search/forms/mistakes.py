@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from millwheel.connect.array_functions import ArrayFunction
+from millwheel.core.aggregates.candidates import RowCandidates
 from millwheel.core.columns import arrays
 from millwheel.core.columns.plan import ColumnPlan
 from millwheel.core.columns.stateless import tables
@@ -19,6 +20,7 @@ from millwheel.core.decimals.declared import DecimalForm
 from millwheel.core.expressions.families import nulls, numbers, times
 from millwheel.core.expressions.scope import Scope, _filled
 from millwheel.core.expressions.terms import exact_of
+from millwheel.core.lazy_polars import pl
 from millwheel.engine.workers.operators.held_columns import KeysInRows
 from tests.search.mistakes import Context, replaced
 
@@ -160,3 +162,26 @@ def a_record_without_a_row_gets_the_first() -> Context:
     """A position that is not there is taken for 0."""
     right = TableColumns.positions
     return replaced(TableColumns, "positions", lambda self, keys: right(self, keys).fill_null(0))
+
+
+@mistake(within=83, first=11)
+def records_that_columns_cannot_tell_apart_are_as_they_came() -> Context:
+    """Of those of one time that the orders put level, columns choose the first that came."""
+
+    def wrong(self: RowCandidates) -> Any:
+        packed = pl.col(self._column).drop_nulls()
+        return [packed.sort().head(self._aggregator.k).alias(self._column)]
+
+    return replaced(RowCandidates, "grouped", wrong)
+
+
+@mistake(within=83, first=11)
+def columns_choose_rows_by_their_orders_alone() -> Context:
+    """The first and the last record of a bundle are any of its records; and of those that the
+    orders put level all come, whatever their times, or as many as there are to be."""
+
+    def wrong(self: RowCandidates) -> Any:
+        number = pl.col(self._column).drop_nulls()
+        return [number.head(self._aggregator.k).alias(self._column)]
+
+    return replaced(RowCandidates, "grouped", wrong)

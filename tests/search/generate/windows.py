@@ -91,7 +91,7 @@ def _row(draft: Draft, made: dict[str, Any]) -> Any:
     """An aggregate of whole records, in place of one in ten. Drawn apart, so that the rest of the
     pipeline is what it was."""
     own = Random(repr((made, "row")))
-    if own.random() >= (0.8 if "rows_in_order" in draft.wanted else 0.1) or draft.columnar:
+    if own.random() >= (0.8 if "rows_in_order" in draft.wanted else 0.1):
         return None
     draft.features.add("rows_in_order")
     condition = {"where": "n > 1"} if own.random() < 0.2 else {}

@@ -133,12 +133,13 @@ class ChosenRows(Aggregator[list[Entry]]):
     ) -> None:
         self._function = function
         self._orders = tuple(orders)
-        self._k = k
+        self.k = k
         self._one = one
-        self._latest = latest
+        self.latest = latest
         self._rank = rank
         self._keys = tuple(order.sort_key for order in orders)
         self.orders = tuple(order.text for order in orders)
+        self.descending = tuple(order.descending for order in orders)
 
     def check(self, value: Any, name: str) -> Entry:
         """``value`` is [the values that the order reads, record]."""
@@ -175,7 +176,7 @@ class ChosenRows(Aggregator[list[Entry]]):
 
     def add(self, acc: list[Entry], value: Any, timestamp: int) -> list[Entry]:
         entry = [value[0], timestamp, value[1]]
-        if len(acc) == self._k and not self.sort_key(entry) < self.sort_key(acc[-1]):
+        if len(acc) == self.k and not self.sort_key(entry) < self.sort_key(acc[-1]):
             return acc
         return self.first([*acc, entry])
 
@@ -189,7 +190,11 @@ class ChosenRows(Aggregator[list[Entry]]):
         return self.first([*acc, *entries])
 
     def merge(self, acc: list[Entry], other: list[Entry]) -> list[Entry]:
-        return self.first([*acc, *map(copied, other)])
+        own = set(map(id, acc))
+        # only what stays is copied: of a bundle that is little
+        return [
+            entry if id(entry) in own else copied(entry) for entry in self.first([*acc, *other])
+        ]
 
     def result(self, acc: list[Entry]) -> Any:
         if self._one:
@@ -204,11 +209,11 @@ class ChosenRows(Aggregator[list[Entry]]):
             return entries
         keys = self._plain_keys(entries)
         if keys is None:
-            return sorted(entries, key=self.sort_key)[: self._k]
-        if self._k == 1:
+            return sorted(entries, key=self.sort_key)[: self.k]
+        if self.k == 1:
             return [entries[keys.index(min(keys))]]
         return [entries[index] for index in sorted(range(len(keys)), key=keys.__getitem__)][
-            : self._k
+            : self.k
         ]
 
     def may_precede(self, values: Sequence[Any], last: Any) -> Iterable[int]:
@@ -231,7 +236,7 @@ class ChosenRows(Aggregator[list[Entry]]):
             if len(kinds) > 1 or not kinds <= _NUMBERS:
                 return None
             columns.append([-value for value in column] if order.descending else column)
-        times = [-entry[1] if self._latest else entry[1] for entry in entries]
+        times = [-entry[1] if self.latest else entry[1] for entry in entries]
         keys = list(zip(*columns, times, strict=True))
         return keys if len(set(keys)) == len(keys) else None
 
@@ -239,7 +244,7 @@ class ChosenRows(Aggregator[list[Entry]]):
         """What is less the earlier an entry comes."""
         values, timestamp, row = entry
         parts = [key(value) for key, value in zip(self._keys, values, strict=True)]
-        return (*parts, -timestamp if self._latest else timestamp, _Bytes(row))
+        return (*parts, -timestamp if self.latest else timestamp, _Bytes(row))
 
 
 def _by(function: str, descending: bool) -> Callable[[Mapping[str, Any]], Aggregator[Any]]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from millwheel.core.aggregates.functions import keeps_records
 from millwheel.core.columns.batch import AnyBatch, ColumnBatch
 from millwheel.core.columns.from_spec import fields_used, typed_plan
 from millwheel.core.columns.key_columns import fields_read
@@ -42,7 +43,8 @@ def types_told(groups: pl.DataFrame) -> Types:
 
 class PlansByType:
     """The plans of an aggregation over fields without declared types, by the types found in the
-    data. ``needs`` are the fields. ``why_in_rows``: why columns do not hold the state of a plan; ""
+    data. ``needs`` are the fields; ``whole``: all
+    others are kept, too. ``why_in_rows``: why columns do not hold the state of a plan; ""
     when they do."""
 
     def __init__(
@@ -63,6 +65,7 @@ class PlansByType:
         used = fields_used(spec, windowing.window, compile_expression)
         used |= {*fields_read(self._key, compile_expression)}
         self.needs = frozenset(used or filter(None, [self._beside]))
+        self.whole = any(map(keeps_records, spec.aggregates))
 
     @property
     def held(self) -> bool:

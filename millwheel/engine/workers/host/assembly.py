@@ -226,7 +226,7 @@ class Assembly:
         )
 
     def _fanout_of(self, graph: Graph) -> Fanout:
-        columns = {name: plan.needs for name, plan in self._plans.items()}
+        columns = {name: plan.needs for name, plan in self._plans.items() if not plan.whole}
         folder, most = self.spec.folder, self.spec.limits.key
         groups, takers = self._groups, self._labels.takers
         language = self._language

@@ -514,3 +514,56 @@ def test_windows_that_take_groups_in_columns_say_what_they_say_in_rows(
     assert any(row["kinds"] == 0 for row in said[0]["rows"]) == (
         "empty" in window or "sliding" in window
     )
+
+
+WHOLE = """
+      dearest: {max_by: cost}
+      newest: last_row
+      viewed: {first_row: {where: "type == 'view'"}}
+      best: {top_rows: ["cost * 2 desc", type, ad], k: 3, rank: place}
+    output: minutes
+"""
+INCOMPLETE: dict[str, tuple[list[Any], bool]] = {
+    "clean": ([], True),
+    "a field is missing": ([{"ad": 1, "cost": 9.0, "ts": 1_001_000}], False),
+    "a field is null": ([{"ad": 1, "type": None, "cost": 9.0, "ts": 1_001_000}], False),
+    "an order is null": ([{"ad": 1, "type": "view", "cost": None, "ts": 1_001_000}], False),
+    "one field more": (
+        [{"ad": 1, "type": "view", "cost": 9.0, "ts": 1_001_000, "more": [1]}],
+        True,
+    ),
+    "no fit": ([{"ad": 1, "type": "view", "cost": 1e308, "ts": 1_001_000}], True),
+}
+"""Records among others, and whether a bundle is in columns still."""
+
+
+@pytest.mark.parametrize(("dirt", "grouped"), INCOMPLETE.values(), ids=INCOMPLETE)
+@pytest.mark.parametrize("window", ["{tumbling: 10s}", "{sliding: 20s, every: 10s}", "{count: 50}"])
+def test_whole_records_in_columns_are_those_of_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, window: str, dirt: list[Any], grouped: bool
+) -> None:
+    lines = 600
+    made = [{name: each[name] for name in ("ad", "type", "cost", "ts")} for each in events(1800, 8)]
+    folder = written(tmp_path, {"a": [*made[:900], *dirt, *made[900:]]})
+    monkeypatch.setattr(ShardLimits, "__init__", partialmethod(ShardLimits.__init__, bundle=lines))
+    said = []
+    for declared in (True, False):
+        path = Path(pipeline(folder, True))
+        text = path.read_text().replace("{tumbling: 10s}", window, 1)
+        path.write_text(text.replace("    output: minutes", WHOLE, 1).split("  totals:")[0])
+        with (
+            everything_in_rows(not declared),
+            PipelineHarness(str(path), run_sources=True, shards=1) as harness,
+        ):
+            harness.advance_processing_time(10**9)
+            [shard] = harness._cluster.shards_of("minutes")
+            assert isinstance(shard.operator, GroupedOperator) == declared
+            if isinstance(shard.operator, GroupedOperator):
+                assert bool(shard.operator.bundles_grouped) == grouped
+            rows_of = {
+                name: sorted(harness.read(name), key=json.dumps)
+                for name in ("minutes", "dead_letters")
+            }
+            said.append({**rows_of, "counters": harness.counters})
+    assert said[0] == said[1]
+    assert len(said[0]["minutes"]) > 10

@@ -1,0 +1,115 @@
+"""Which records of a bundle may be the ones that an aggregate of whole records keeps.
+
+Columns only choose: of each group those records before which there are fewer than ``k`` others by
+the orders and the time, and all that nothing but their bytes tells apart. They alone become rows,
+and the row form has the last word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from millwheel.core.aggregates.columns import Argument, ColumnAggregate, Unfit
+from millwheel.core.aggregates.families.rows import ChosenRows, Entry
+from millwheel.core.columns.batch import ColumnBatch
+from millwheel.core.expressions.columns import zero_without_sign
+from millwheel.core.expressions.terms import Term
+from millwheel.core.lazy_polars import pl
+
+NUMBER, AT = "\0 number", "\0 at"
+"""Columns of a bundle with the number of each record and its time. No field has such a name."""
+_NUMBERS = 2**32  # Fixed: the places of records are above their numbers in one whole number
+
+
+class RowCandidates(ColumnAggregate):
+    """The candidates of each group: a list of place and number of each, in one whole number."""
+
+    def __init__(
+        self,
+        column: str,
+        aggregator: ChosenRows,
+        terms: Sequence[Term],
+        condition: pl.Expr | None,
+        reads: Sequence[str],
+    ) -> None:
+        """``terms`` are the orders, which have the values of the row form where none of the fields
+        ``reads`` is null."""
+        exact = [pl.col(name).is_not_null() for name in reads]
+        for term in terms:
+            exact += [*term.exact, *term.present, term.column.is_not_null()]
+            exact += [term.column.is_finite()] if term.kind == "float" else []
+        super().__init__(column, Argument(pl.col(NUMBER), "int", condition, tuple(exact)))
+        self._aggregator = aggregator
+        self._terms = tuple(terms)
+        self.dtypes = {column: pl.List(pl.Int64)}
+
+    def prepared(self) -> list[pl.Expr]:
+        packed = self._standing() * _NUMBERS + pl.col(NUMBER)
+        if self._argument.condition is not None:
+            packed = pl.when(self._argument.condition).then(packed).otherwise(None)
+        return [packed.alias(self._column)]
+
+    def grouped(self) -> list[pl.Expr]:
+        packed = pl.col(self._column).drop_nulls()
+        k = self._aggregator.k
+        last = packed.min() if k == 1 else packed.sort().head(k).last()
+        return [packed.filter(packed // _NUMBERS <= last // _NUMBERS).alias(self._column)]
+
+    def accumulators(self, groups: pl.DataFrame, batch: ColumnBatch) -> list[list[Entry]]:
+        """The row form's accumulator of each group. ``batch`` are the records, also with the
+        columns of the fields within fields that the orders read."""
+        lists = [[each % _NUMBERS for each in packed] for packed in groups[self._column].to_list()]
+        numbers = sorted({number for some in lists for number in some})
+        entries = dict(zip(numbers, self._entries(batch, np.array(numbers, np.int64)), strict=True))
+        return [self._aggregator.first([entries[each] for each in some]) for some in lists]
+
+    def merged(self) -> list[pl.Expr]:
+        raise Unfit  # numbers are those of one bundle
+
+    def result(self, groups: pl.DataFrame) -> pl.Series:
+        raise Unfit
+
+    def to_acc(self, row: Mapping[str, Any]) -> Any:
+        raise Unfit
+
+    def from_acc(self, acc: Any) -> list[Any]:
+        raise Unfit
+
+    def _standing(self) -> pl.Expr:
+        """The place of each record among all of the bundle; those that only their bytes tell apart
+        have the same."""
+        count = pl.len().cast(pl.Int64) + 1
+        descending = self._aggregator.descending
+        columns = [
+            (zero_without_sign(term.column) if term.kind == "float" else term.column, down)
+            for term, down in zip(self._terms, descending, strict=True)
+        ]
+        standing: pl.Expr | None = None
+        for column, down in (*columns, (pl.col(AT), self._aggregator.latest)):
+            rank = column.rank("dense", descending=down).cast(pl.Int64)
+            standing = rank if standing is None else _dense(standing * count + rank)
+        assert standing is not None
+        return standing
+
+    def _entries(self, batch: ColumnBatch, numbers: Any) -> list[Entry]:
+        chosen = batch.frame[numbers]
+        terms = [term.column.alias(str(at)) for at, term in enumerate(self._terms)]
+        values = chosen.select(terms).rows() if terms else [()] * len(numbers)
+        outer = [name for name in chosen.columns if not name.startswith("\0")]
+        times, rows = batch.timestamps[numbers].tolist(), chosen.select(outer).to_dicts()
+        return [[[*own], at, row] for own, at, row in zip(values, times, rows, strict=True)]
+
+
+def numbered(batch: ColumnBatch) -> pl.DataFrame:
+    """The fields of a bundle, with what :class:`RowCandidates` read beside them."""
+    numbers = np.arange(len(batch), dtype=np.int64)
+    return batch.frame.with_columns(
+        pl.Series(NUMBER, numbers), pl.Series(AT, batch.timestamps, pl.Int64)
+    )
+
+
+def _dense(standings: pl.Expr) -> pl.Expr:
+    return standings.rank("dense").cast(pl.Int64)
