@@ -37,6 +37,12 @@ def field_or_none(name: str, value: Any) -> Any:
 
 def missing_field(name: str, value: Any, what: str = "") -> RecordError:
     """The error of a record without a field; ``what`` is the purpose of the field ("key")."""
+    if value is None and not what:
+        # such as the side that has no partner behind an outer join
+        return RecordError(
+            f"null has no field {name!r}; where it may be null, write `x.{name} if x is not null"
+            " else …`, or nulls: sql beside streams"
+        )
     if isinstance(value, dict):
         there = ", ".join(
             name if name.isprintable() else repr(name) for name in sorted(map(str, value))[:30]

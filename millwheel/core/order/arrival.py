@@ -15,6 +15,7 @@ from millwheel.core.pipeline.work import (
     DeduplicateSpec,
     EnrichSpec,
     LookupSpec,
+    RegularJoinSpec,
     TopSpec,
     WindowCallbackSpec,
     WindowedSpec,
@@ -28,6 +29,8 @@ _SEES_ORDER = frozenset({"collect", "first", "last"})
 """Aggregates whose result depends on the order of records, at least among those of one time."""
 _BY_WATERMARK = frozenset({"default", "never", "after_watermark"})
 CURE = "order_by: timestamp makes it that of the input"
+VERSIONS = "it emits what has changed with each bundle"
+"""The reason that is about the number of versions alone: what stands is that of the input."""
 
 
 def several_partitions(stream: StreamSpec) -> str:
@@ -80,6 +83,8 @@ class _Search:
         if spec is None or spec.ordered:
             return ""
         match spec.work:
+            case WindowedSpec() if spec.is_change_log:
+                return VERSIONS
             case WindowedSpec() as work:
                 return _own_firing(work) or (self._meets(node) if _sees_order(work) else "")
             case LookupSpec():
@@ -91,7 +96,9 @@ class _Search:
             case CallbackSpec():
                 return self._meets(node) or self._races_timers(node, spec)
             case TopSpec():
-                return "it emits what has changed with each bundle"
+                return VERSIONS
+            case RegularJoinSpec(takes_back=True):
+                return VERSIONS
             case DeduplicateSpec():
                 return self._meets(node)
         return ""

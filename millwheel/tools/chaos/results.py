@@ -1,8 +1,13 @@
-"""The contents of a run's file sinks, record by record, and how two runs differ."""
+"""The contents of a run's file sinks, record by record, and how two runs differ.
+
+A sink of changes is compared by what stands in the end: how many versions come before is chance.
+"""
 
 from __future__ import annotations
 
+import csv
 from collections import Counter
+from collections.abc import Iterable, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,13 +15,15 @@ from typing import Any
 import msgspec
 
 from millwheel.connect.python_objects import load_object
+from millwheel.connect.sinks.changes import Mode
 from millwheel.core.lazy_polars import pl
-from millwheel.core.order.arrival import by_arrival, reasons_of
+from millwheel.core.order.arrival import VERSIONS, by_arrival, reasons_of
 from millwheel.core.pipeline.graph import build_graph
 from millwheel.core.pipeline.spec import PipelineSpec, SinkSpec
 from millwheel.errors import SetupError
 from millwheel.language.spec.callback_code import LoadedCode
 
+_MARK = "change"  # as in the options of the sink
 _SHOWN = 3  # rows of a difference that are shown
 
 
@@ -74,7 +81,13 @@ def free_sinks(spec: PipelineSpec) -> dict[str, tuple[str, ...]]:
     """For each sink, by stream: where the order of arrival may decide its rows, and why."""
     graph = build_graph(spec)
     reasons = by_arrival(graph, LoadedCode(lambda name: load_object(name, spec.folder)))
-    return {sink.stream: reasons_of(f"sink.{sink.stream}", graph, reasons) for sink in spec.sinks}
+    standing = {name: why for name, why in reasons.items() if why != VERSIONS}
+    return {
+        sink.stream: reasons_of(
+            f"sink.{sink.stream}", graph, reasons if _mode(sink) is Mode.APPEND else standing
+        )
+        for sink in spec.sinks
+    }
 
 
 def _difference(stream: str, calm: Counter[str], disturbed: Counter[str]) -> Difference:
@@ -87,20 +100,42 @@ def result_folders(spec: PipelineSpec) -> list[Path]:
 
 
 def rows_of(sink: SinkSpec, spec: PipelineSpec) -> Counter[str]:
-    """Each row as text, and how often it is there."""
+    """Each row as text, and how often it is there; of changes, the rows that stand."""
     form = str(sink.options.get("format", "jsonl"))
-    rows: Counter[str] = Counter()
-    for path in sorted(_folder(sink, spec).glob(f"**/*.{form}")):
-        rows.update(_rows(path, form))
-    return rows
+    paths = sorted(_folder(sink, spec).glob(f"**/*.{form}"))
+    rows = (row for path in paths for row in _rows(path, form))
+    if _mode(sink) is not Mode.CHANGELOG:
+        return Counter(map(_text, rows))
+    mark = str(sink.options.get("mark", _MARK))
+    # a row goes at the time of what takes its place
+    return _standing(rows, mark, {mark, *(["timestamp"] if sink.options.get("timestamp") else [])})
 
 
-def _rows(path: Path, form: str) -> list[str]:
+def _standing(rows: Iterable[Any], mark: str, aside: Set[str]) -> Counter[str]:
+    balance: Counter[str] = Counter()
+    for row in rows:
+        plain = {name: value for name, value in row.items() if name not in aside}
+        balance[_text(plain)] += 1 if row[mark] == "+" else -1
+    return Counter(
+        {
+            row if count > 0 else f"taken back, and not there: {row}": abs(count)
+            for row, count in balance.items()
+            if count
+        }
+    )
+
+
+def _rows(path: Path, form: str) -> Iterable[Any]:
     if form == "jsonl":
-        return [_text(msgspec.json.decode(line)) for line in path.read_bytes().splitlines()]
+        return map(msgspec.json.decode, path.read_bytes().splitlines())
     if form == "parquet":
-        return [_text(row) for row in pl.read_parquet(path).to_dicts()]
-    return path.read_text().splitlines()[1:]
+        return pl.read_parquet(path).to_dicts()
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def _mode(sink: SinkSpec) -> Mode:
+    return Mode(sink.options.get("mode", Mode.APPEND))
 
 
 def _text(row: Any) -> str:

@@ -249,10 +249,14 @@ def joined(draft: Draft, name: str) -> Any:
         draft.features.add("other_join")
     elif tree["window"] != {"of": "input"}:
         take_third(draft, given, key, "window_join_of_three")
-    fields = one.fields if tree["join"] in ("semi", "anti") else frozenset(key)
-    return tree, fields, key
+    if tree["join"] not in ("semi", "anti"):
+        return tree, frozenset(key), key
+    if tree["window"] != {"of": "input"}:  # its results may be too late for their own windows
+        return tree, one.fields - _BOUNDS, key
+    return tree, one.fields, key
 
 
+_BOUNDS = frozenset({"window_start", "window_end"})
 _AGAIN: tuple[dict[str, Any], ...] = (
     {"allowed_lateness": "20s"},
     {"allowed_lateness": "1m"},
@@ -296,7 +300,7 @@ def kept_join(draft: Draft, name: str) -> Any:
     kind = draft.pick(["inner", "left", "right", "outer", "semi", "anti"])
     if "near_in_columns" in draft.wanted:
         kind = "inner"
-    fields = one.fields if kind in ("semi", "anti") else frozenset(key)
+    fields = one.fields - _BOUNDS if kind in ("semi", "anti") else frozenset(key)
     if one.retracts or other.retracts:
         draft.features.add("kept_join_of_changes")
     join: Any = kind

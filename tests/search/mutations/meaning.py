@@ -148,7 +148,7 @@ def a_session_takes_back_the_first_records_of_what_it_has_become() -> Context:
     return replaced(firing_again, "_whole", wrong)
 
 
-@mistake(within=10, features="enrich_of_changes", variants="reference", first=26)
+@mistake(within=10, features="enrich_of_changes", variants="reference", first=59)
 def what_was_enriched_stays_when_its_record_is_taken_back() -> Context:
     """Nothing is said of it."""
     return replaced(joined.EnrichedChanges, "_take_back", lambda self, ctx, fields, name: None)

@@ -51,6 +51,11 @@ def _read(value: Any, name: str) -> Any:
         if name in value:
             return value[name]
         there = ", ".join(sorted(map(str, value))) or "no fields"
+    elif value is None:
+        raise RecordError(
+            f"null has no field {name!r}; where it may be null, write `x.{name} if x is not null"
+            " else …`, or nulls: sql beside streams"
+        )
     elif hasattr(value, name):
         return getattr(value, name)
     else:

@@ -8,7 +8,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from millwheel.core.pipeline.graph import build_graph
 from millwheel.core.pipeline.spec import DEAD_LETTERS, ComputationSpec, PipelineSpec, SourceSpec
-from millwheel.core.pipeline.work import BranchesSpec, RegularJoinSpec, WindowedSpec
+from millwheel.core.pipeline.work import (
+    BranchesSpec,
+    IntervalJoinSpec,
+    JoinSpec,
+    RegularJoinSpec,
+    WindowedSpec,
+)
 from millwheel.language.spec.reading.nodes import YamlNode
 from millwheel.language.spec.reading.problems import unknown
 from millwheel.language.spec.reading.reader import NodeReader
@@ -99,8 +105,9 @@ def _check_kept(
 
 
 def check_windows_of_input(reader: NodeReader, spec: PipelineSpec, top: YamlNode) -> None:
-    """``window: {of: input}`` behind count windows, which the watermark may overtake: whether the
-    input's window is over when its result comes would depend on the speed of the watermark."""
+    """``window: {of: input}`` behind count windows, which the watermark may overtake, and behind
+    joins that pass results of windows on later: whether the input's window is over when its result
+    comes would depend on the speed of the watermark."""
     producers: dict[str, list[ComputationSpec]] = {}
     for computation in spec.computations:
         for stream in computation.outputs:
@@ -120,6 +127,14 @@ def check_windows_of_input(reader: NodeReader, spec: PipelineSpec, top: YamlNode
                         f" would be chance; write output_time: earliest there ({maker.name}"
                         " then holds the watermark), or another window here",
                     )
+            for join in _later_than_their_windows(each.stream, producers, set()):
+                reader.bad(
+                    find(top, "computations", computation.name, "window"),
+                    f"{join.name} passes results of windows on when it knows of their partners, and"
+                    " the watermark may have passed their own windows by then: whether they came"
+                    f" too late for these would be chance; write window: {{of: input}} in"
+                    f" {join.name}, too, or another window here",
+                )
 
 
 def _windows_of(
@@ -135,6 +150,30 @@ def _windows_of(
             continue
         for node_input in each.inputs:
             yield from _windows_of(node_input.stream, producers, seen)
+
+
+def _later_than_their_windows(
+    stream: str, producers: Mapping[str, Sequence[ComputationSpec]], seen: set[str]
+) -> Iterator[ComputationSpec]:
+    """The joins that give results of windows as they came (``semi``, ``anti``), at a time that
+    their windows do not know."""
+    for each in producers.get(stream, ()):
+        if each.name in seen:
+            continue
+        seen.add(each.name)
+        work, first = each.work, each.inputs[0].stream
+        waits = (
+            isinstance(work, JoinSpec | IntervalJoinSpec | RegularJoinSpec)
+            and not work.kind.in_pairs
+        )
+        if waits and not (isinstance(work, JoinSpec) and work.window.kind == "of"):
+            if any(_windows_of(first, producers, set())):
+                yield each
+        elif waits:
+            yield from _later_than_their_windows(first, producers, seen)
+        elif each.windowed is None:
+            for node_input in each.inputs:
+                yield from _later_than_their_windows(node_input.stream, producers, seen)
 
 
 def never_ends(source: SourceSpec) -> bool:

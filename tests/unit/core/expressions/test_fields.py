@@ -26,6 +26,14 @@ def test_objects_with_attributes_work_like_dicts(text: str) -> None:
     )
 
 
+def test_a_field_of_null_is_an_error_with_two_cures() -> None:
+    alone = {"people": None}
+    with pytest.raises(RecordError, match=r"null has no field 'region'.*is not null.*nulls: sql"):
+        compile_expression("coalesce(people.region, 'unknown')").evaluate(alone)
+    cure = compile_expression("people.region if people is not null else 'unknown'")
+    assert cure.evaluate(alone) == "unknown"
+
+
 @pytest.mark.parametrize(
     "text",
     ["mising", "mising == 1", "mising > 1", "mising + 1", "cost > 1 and mising", "user.mising"],

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from millwheel.connect.python_objects import load_object
-from millwheel.core.order.arrival import by_arrival, reasons_of, several_partitions
+from millwheel.core.order.arrival import VERSIONS, by_arrival, reasons_of, several_partitions
 from millwheel.core.pipeline.graph import build_graph
 from millwheel.core.pipeline.spec import SourceSpec, StreamSpec
 from millwheel.language.spec.callback_code import LoadedCode
@@ -82,6 +82,19 @@ def test_a_source_says_why_its_records_may_have_no_order(
 )
 def test_a_callback_says_why_arrival_may_decide(computations: str, path: str, why: str) -> None:
     assert _reasons(computations, path).get("c", "") == why
+
+
+@pytest.mark.parametrize(
+    ("work", "why"),
+    [
+        pytest.param("input: {hits: {key: k}}, aggregate: {n: count}", VERSIONS, id="change log"),
+        pytest.param("input: {hits: {key: k}, h: {key: k}}, join: left", VERSIONS, id="left join"),
+        pytest.param("input: {hits: {key: k}, h: {key: k}}, join: inner", "", id="inner join"),
+    ],
+)
+def test_what_emits_versions_says_so(work: str, why: str) -> None:
+    also = "  h: {input: {hits: {key: k}}, filter: k == 'a', output: h}\n"
+    assert _reasons(f"{also}  c: {{{work}, output: c}}\n").get("c", "") == why
 
 
 def test_a_sink_knows_all_that_arrival_decides_before_it() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -9,7 +10,8 @@ import pytest
 
 from millwheel.core.pipeline.spec import PipelineSpec, SinkSpec
 from millwheel.errors import SetupError
-from millwheel.tools.chaos.results import compared
+from millwheel.tools.chaos.results import compared, free_sinks
+from tests.search.script import load
 
 
 def spec_of(folder: Path, run: str, *formats: str) -> PipelineSpec:
@@ -42,13 +44,54 @@ def write(folder: Path, form: str, files: list[list[str]]) -> None:
     folder.mkdir(parents=True)
     for number, values in enumerate(files):
         frame = pl.DataFrame({"n": [1] * len(values), "v": values})
-        path = folder / f"part-{number}.{form}"
-        if form == "jsonl":
-            frame.write_ndjson(path)
-        elif form == "csv":
-            frame.write_csv(path)
-        else:
-            frame.write_parquet(path)
+        write_frame(frame, folder / f"part-{number}.{form}", form)
+
+
+def write_frame(frame: pl.DataFrame, path: Path, form: str) -> None:
+    if form == "jsonl":
+        frame.write_ndjson(path)
+    elif form == "csv":
+        frame.write_csv(path)
+    else:
+        frame.write_parquet(path)
+
+
+@pytest.mark.parametrize("form", ["jsonl", "parquet", "csv"])
+def test_of_changes_what_stands_is_compared(tmp_path: Path, form: str) -> None:
+    logs = {
+        "calm": ["+a", "+b", "-b", "+c"],
+        "chaos": ["+x", "-x", "+c", "+a"],
+        "bad": ["-b", "+a"],
+    }
+    for run, log in logs.items():
+        frame = pl.DataFrame({"change": [row[0] for row in log], "v": [row[1] for row in log]})
+        folder = tmp_path / run / form
+        folder.mkdir(parents=True)
+        write_frame(frame, folder / f"part-0.{form}", form)
+
+    def spec(run: str) -> PipelineSpec:
+        plain = spec_of(tmp_path, run, form)
+        sinks = (replace(s, options={**s.options, "mode": "changelog"}) for s in plain.sinks)
+        return replace(plain, sinks=tuple(sinks))
+
+    [same] = compared(spec("calm"), spec("chaos"))
+    assert (same.rows, same.lost, same.surplus) == (2, 0, 0)
+    [other] = compared(spec("calm"), spec("bad"))
+    assert (other.lost, other.surplus) == (1, 1)
+    assert other.examples()[1].startswith("extra: taken back, and not there")
+
+
+def test_how_many_versions_are_appended_is_chance() -> None:
+    yaml = (
+        "pipeline: p\nstreams:\n  hits: {source: {files: {path: in, format: csv}}, timestamp: at}\n"
+        "computations:\n  w: {input: {hits: {key: k}}, aggregate: {n: count}, output: w}\n"
+        "sinks:\n  w: {files: {path: out, mode: MODE}}\n"
+    )
+    appended, upserted = (
+        free_sinks(load(yaml.replace("MODE", mode)))["w"] for mode in ("append", "upsert")
+    )
+    assert appended == ("w: it emits what has changed with each bundle",)
+    assert upserted == ()
 
 
 def test_two_runs_need_two_places(tmp_path: Path) -> None:

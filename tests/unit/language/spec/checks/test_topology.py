@@ -144,3 +144,29 @@ def test_windows_of_results_do_not_follow_windows_that_the_watermark_overtakes(
     held = OF_INPUT.replace("{n: count}, output", "{n: count}, output_time: earliest, output")
     assert check(held).computations[2].windowed.window.kind == "of"
     assert check(OF_INPUT.replace("{count: 3}", "{session: 3s}"))
+
+
+@pytest.mark.parametrize("kind", ["semi", "anti"])
+def test_windows_of_results_do_not_follow_a_join_that_passes_these_on_later(
+    check: Any, problems: Any, kind: str
+) -> None:
+    joined = f"""  alone:
+    input: {{counts: {{key: k}}, hits: {{key: k}}}}
+    window: {{session: 5s}}
+    join: {kind}
+    output: lone
+  few: {{input: lone, filter"""
+    text = OF_INPUT.replace("  few: {input: counts, filter", joined).replace(
+        "{count: 3}", "{tumbling: 3s}"
+    )
+    (found,) = problems(text)
+    assert "computations.again.window: alone passes results of windows on when" in found
+    assert "window: {of: input} in alone, too" in found
+    near = f"join: {{kind: {kind}, within: {{before: 1s, after: 1s}}}}"
+    within = text.replace("    window: {session: 5s}\n", "").replace(f"join: {kind}", near)
+    assert "alone passes results" in "".join(problems(within))
+    assert "alone passes results" in "".join(
+        problems(within.replace(", within: {before: 1s, after: 1s}", ""))
+    )
+    of_hits = text.replace("{input: {small: {key: n}}", "{input: {small: {key: k}}")
+    assert check(of_hits.replace("window: {of: input}", "window: {tumbling: 1h}"))
