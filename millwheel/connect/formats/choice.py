@@ -25,6 +25,7 @@ from millwheel.connect.formats.options import (
     read_format,
 )
 from millwheel.connect.formats.registry import Registration, build_registry
+from millwheel.core.columns.declared_fields import FieldTypes
 from millwheel.errors import SetupError
 
 MESSAGE_FORMATS = ("json", "csv", "text", "raw", "avro", "protobuf", "debezium")
@@ -42,8 +43,11 @@ def build_decoder(form: Format, folder: str, fields: Mapping[str, str]) -> Messa
     if isinstance(options, DebeziumOptions):
         from millwheel.connect.formats.debezium import DebeziumMessages
 
-        envelopes = build_decoder(
-            read_format(options.encoding, ("json", "avro"), "encoding"), folder, {}
+        encoding = read_format(options.encoding, ("json", "avro"), "encoding")
+        envelopes = (
+            JsonMessages(exact=FieldTypes(fields).decimals)
+            if encoding.name == "json"
+            else build_decoder(encoding, folder, {})
         )
         return DebeziumMessages(envelopes, options, fields)
     if isinstance(options, CsvOptions):

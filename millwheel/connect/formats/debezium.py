@@ -18,6 +18,7 @@ from millwheel.connect.formats.base import Decoding, MessageDecoder
 from millwheel.connect.formats.json_rows import json_lines
 from millwheel.connect.formats.options import DebeziumOptions
 from millwheel.core.columns.declared_fields import FieldTypes
+from millwheel.core.decimals.declared import without_decimals
 from millwheel.core.tables.changes import CHANGE_FIELD, KEY_FIELD, ChangePart, Known, LogPosition
 from millwheel.core.windows.panes import RETRACTION_FIELD
 from millwheel.errors import RecordError
@@ -76,7 +77,7 @@ class DebeziumMessages(MessageDecoder):
         parts = make(event, known is Known.KEY)
         if problems := self._types.check([row for _, row in parts]):
             raise RecordError(next(iter(problems.values())))
-        extra = {name: _at(event, path) for name, path in self._add.items()}
+        extra = {name: without_decimals(_at(event, path)) for name, path in self._add.items()}
         values = []
         for back, row in parts:
             change = ChangePart(back, op == "r", known, position_of(event, int(not back)))

@@ -27,10 +27,16 @@ from millwheel.errors import RecordError
 
 class JsonMessages(MessageDecoder):
     """JSON objects, one in each message: decoded together if all are valid, else one by one, into
-    the type ``schema``."""
+    the type ``schema``. ``exact``: fractions come as :class:`~decimal.Decimal`, as they also do
+    where declared ``fields`` are decimals."""
 
-    def __init__(self, schema: type | None = None, fields: Mapping[str, str] | None = None) -> None:
-        self._lines = JsonLines(schema, FieldTypes(fields or {}))
+    def __init__(
+        self,
+        schema: type | None = None,
+        fields: Mapping[str, str] | None = None,
+        exact: bool = False,
+    ) -> None:
+        self._lines = JsonLines(schema, FieldTypes(fields or {}), exact)
 
     def decode(self, messages: Sequence[bytes]) -> Decoding:
         ends = np.cumsum(np.fromiter(map(len, messages), np.int64, len(messages)) + 1)

@@ -7,6 +7,7 @@ import queue
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
+from decimal import Decimal
 from typing import Any
 
 import msgspec
@@ -29,8 +30,12 @@ class RowDecoder:
     types."""
 
     def __init__(self, schema: type | None, fields: Mapping[str, str]) -> None:
-        self._decode: Any = msgspec.json.Decoder(schema or dict[str, Any]).decode
         self._types = FieldTypes(fields if schema is None else {})
+        self._decode: Any = (
+            msgspec.json.Decoder(dict[str, Any], float_hook=Decimal)
+            if self._types.decimals
+            else msgspec.json.Decoder(schema or dict[str, Any])
+        ).decode
 
     def one(self, text: bytes) -> tuple[Any, str]:
         """(The record, the error in it or "")."""

@@ -191,6 +191,8 @@ def _bytes(value: Any, path: str) -> Any:
 
 
 def _string(value: Any, path: str) -> Any:
+    if isinstance(value, Decimal):
+        return str(value)
     if not isinstance(value, str):
         raise _wrong(value, path, "a string")
     try:

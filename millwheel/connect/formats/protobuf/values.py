@@ -8,6 +8,7 @@ message, ``optional``, ``oneof``) is None when it is not set.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from decimal import Decimal
 from typing import Any
 
 from google.protobuf.descriptor import FieldDescriptor as Fd
@@ -180,6 +181,8 @@ _KEY: dict[int, Callable[[str], Any]] = {Fd.CPPTYPE_STRING: str, Fd.CPPTYPE_BOOL
 def _scalar(field: Any, value: Any) -> Any:
     """The value of a scalar field. Raises TypeError for values that Protobuf would convert
     silently."""
+    if isinstance(value, Decimal):
+        return _of_decimal(field, value)
     if field.cpp_type == Fd.CPPTYPE_ENUM and isinstance(value, str):
         return field.enum_type.values_by_name[value].number
     if isinstance(value, bool) != (field.cpp_type == Fd.CPPTYPE_BOOL):
@@ -189,6 +192,18 @@ def _scalar(field: Any, value: Any) -> Any:
     if field.type == Fd.TYPE_STRING and not isinstance(value, str):
         raise TypeError
     return value
+
+
+def _of_decimal(field: Any, value: Decimal) -> Any:
+    """A decimal in a field that holds all of its digits."""
+    if field.type == Fd.TYPE_STRING:
+        return str(value)
+    if field.cpp_type in _WHOLE and value == int(value):
+        return int(value)
+    raise TypeError
+
+
+_WHOLE = (Fd.CPPTYPE_INT32, Fd.CPPTYPE_INT64, Fd.CPPTYPE_UINT32, Fd.CPPTYPE_UINT64)
 
 
 def _type_name(field: Any) -> str:

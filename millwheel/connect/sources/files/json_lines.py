@@ -22,16 +22,16 @@ _BYTE = re.compile(r"\(byte (\d+)\)")
 
 
 class JsonLines:
-    """Decodes into dicts, or into ``schema``."""
+    """Decodes into dicts, or into ``schema``. ``exact``: with fractions as they are written."""
 
     has_header = False
     one_line = True
 
-    def __init__(self, schema: type | None, fields: FieldTypes) -> None:
+    def __init__(self, schema: type | None, fields: FieldTypes, exact: bool = False) -> None:
         kind: Any = schema if schema is not None else dict[str, Any]
         decoder = (
             msgspec.json.Decoder(kind, float_hook=Decimal)
-            if schema is None and fields.decimals
+            if exact or (schema is None and fields.decimals)
             else msgspec.json.Decoder(kind)
         )
         self._one = decoder.decode

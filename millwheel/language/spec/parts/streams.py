@@ -197,8 +197,8 @@ _NO_EXPRESSION = (
 ARRIVAL = "arrival"
 """In place of a field: the time at which a record is read."""
 _READ_TIMES = ("files", "http", "injection", "kafka", "postgres")
-_READ_DECIMALS = ("files", "http", "injection", "kafka")
-_DECIMAL_FORMATS = ("", "json", "jsonl", "csv", "parquet", "avro")
+_READ_DECIMALS = ("files", "http", "injection", "kafka", "postgres")
+_DECIMAL_FORMATS = ("", "json", "jsonl", "csv", "parquet", "avro", "protobuf", "debezium")
 _GENERATOR_TIMESTAMP = "ts"
 """The built-in generator's timestamp field."""
 

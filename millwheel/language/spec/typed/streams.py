@@ -32,7 +32,7 @@ from millwheel.language.spec.typed.expressions import Path
 
 Find = Callable[..., YamlNode]
 _SINKS = ("files", "kafka", "postgres", "stdout")
-_FORMATS = ("", "json", "jsonl", "csv", "parquet")
+_FORMATS = ("", "json", "jsonl", "csv", "parquet", "avro", "protobuf")
 
 
 def with_decimals(reader: NodeReader, spec: PipelineSpec, find: Find) -> PipelineSpec:

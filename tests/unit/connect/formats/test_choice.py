@@ -60,3 +60,15 @@ def test_change_events_may_be_avro() -> None:
 def test_avro_needs_a_schema_to_write() -> None:
     with pytest.raises(ValueError, match="avro needs 'schema' to write"):
         build_encoder(read_format("avro", ("avro",)), "", "")
+
+
+@pytest.mark.parametrize("encoding", ["json", {"json": {}}])
+def test_decimals_of_change_events_are_read_as_they_are_written(encoding: Any) -> None:
+    form = read_format({"debezium": {"encoding": encoding, "add": {"ts": "ts"}}}, ["debezium"])
+    decoder = build_decoder(form, "", {"price": "decimal(18, 2)"})
+    row = '{"price": 9007199254740993.25, "x": 0.5}'
+    [changes] = decoder.decode([b'{"op": "c", "after": %s, "ts": 1.5}' % row.encode()]).records
+    change, found = split(changes[0])
+    assert (found["price"], found["x"], found["ts"]) == (900719925474099325, 0.5, 1.5)
+    assert type(found["x"]) is type(found["ts"]) is float
+    assert not change.back

@@ -70,3 +70,11 @@ def test_what_cannot_be_read_is_told_to_whoever_reads() -> None:
     with pytest.raises(SetupError, match="the table is gone"):
         drained(reader)
     reader.close()
+
+
+def test_numerics_that_are_declared_as_decimals_keep_their_digits() -> None:
+    decoder = RowDecoder(None, {"price": "decimal(18, 2)"})
+    found, error = decoder.one(b'{"price": 9007199254740993.25, "x": 0.5}')
+    assert (found, error) == ({"price": 900719925474099325, "x": 0.5}, "")
+    assert type(found["x"]) is float
+    assert "more than 2 digits behind the point" in decoder.one(b'{"price": 0.125}')[1]

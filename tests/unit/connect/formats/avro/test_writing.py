@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -182,3 +183,13 @@ def test_a_field_that_is_declared_as_a_decimal_is_exact(size: int | None) -> Non
     units = [-1234567890123450, None, 1234567890123412]
     assert found.records == [{"v": each, "w": 0.5} for each in units]
     assert "more than 2 digits behind the point" in found.wrong[2]
+
+
+def test_a_decimal_is_written_where_all_of_its_digits_have_room() -> None:
+    schema = record(text="string", price=logical("bytes", "decimal", precision=18, scale=2))
+    row = {"text": Decimal("10.50"), "price": Decimal("9007199254740993.25")}
+    message = AvroEncoder(schema).encode(row)
+    [found] = AvroMessages(schema, None, "text").decode([message]).records
+    assert found == {"text": "10.50", "price": "9007199254740993.25"}
+    with pytest.raises(RecordError, match="field 'x' is Decimal"):
+        AvroEncoder(record(x="double")).encode({"x": Decimal("0.5")})

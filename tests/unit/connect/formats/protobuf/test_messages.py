@@ -87,3 +87,15 @@ def test_a_small_message_cannot_become_millions_of_values() -> None:
     found = decoder.decode([b"\x0a\x00" * 200_000, b"\x0a\x00" * 10])
     assert "more than 4,000,000 values" in found.wrong[0]
     assert len(found.records[0]["many"]) == 10
+
+
+def test_decimals_are_texts_or_whole_numbers_and_no_floats(click: Any) -> None:
+    good = ProtobufEncoder(click).encode({"name": "10.5", "ad": 3})
+    decoder = ProtobufMessages(click, fields={"ad": "decimal(5, 2)", "name": "decimal(5, 2)"})
+    [found] = decoder.decode([good]).records
+    assert (found["ad"], found["name"]) == (300, 1050)
+    refusing = ProtobufMessages(click, fields={"x": "decimal(5, 2)"})
+    assert (
+        "it is float 0.5, and a decimal is a number or a text"
+        in (refusing.decode([ProtobufEncoder(click).encode({"x": 0.5})]).wrong[0])
+    )

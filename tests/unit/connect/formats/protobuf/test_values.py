@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -85,3 +86,11 @@ def test_what_does_not_fit_is_told_with_the_path_of_its_field(
 
 def test_fields_may_be_ignored_and_none_is_not_set(click: Any) -> None:
     assert MessageWriting(click, False).message({"ad": 1, "more": 1, "name": None}) == click(ad=1)
+
+
+def test_a_decimal_is_written_where_all_of_its_digits_have_room(click: Any) -> None:
+    found = MessageWriting(click, True).message({"name": Decimal("10.50"), "ad": Decimal("7.00")})
+    assert (found.name, found.ad) == ("10.50", 7)
+    for name, value in (("x", "0.5"), ("ad", "7.5"), ("ok", "1")):
+        with pytest.raises(RecordError, match=f"field '{name}' is Decimal"):
+            MessageWriting(click, True).message({name: Decimal(value)})
