@@ -4,7 +4,7 @@ Workers ask here, and ``millwheel explain``."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from millwheel.core.columns.batch import ID_TYPES
@@ -77,11 +77,20 @@ class ComputationForm:
 @dataclass(frozen=True, slots=True)
 class MadeColumns:
     """Columns that a source makes of the records it has read one by one: the consumers ``nodes``
-    get the fields ``needs`` if ``accepts`` says that they can do with their types."""
+    get the fields ``needs`` if ``accepts`` says that they can do with their types. ``whole``: they
+    pass records on, so they get all fields, if all records of a read have the same ones, in the
+    same order. ``beside``: what others get."""
 
     nodes: frozenset[str]
     needs: frozenset[str]
     accepts: Callable[[Mapping[str, str]], bool]
+    whole: bool = False
+    beside: MadeColumns | None = None
+
+    @property
+    def takers(self) -> frozenset[str]:
+        """All consumers that get columns."""
+        return self.nodes | (self.beside.takers if self.beside is not None else frozenset())
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,8 +189,6 @@ def _stateless_form(
         stream = pipeline.stream(each.stream)
         if stream.schema:
             return ComputationForm(None, "a schema makes an object of each record")
-        if stream.source is not None and not plans.projects and not stream.fields:
-            return ComputationForm(None, "it passes on records with fields that nobody declares")
         if why := _why_key_of_records(each, plans, stream):
             return ComputationForm(None, why)
         fields = types_of(each.stream, pipeline, compile_expression)
@@ -357,7 +364,7 @@ def _made_columns(
         return None
     if stream.id and stream.fields.get(stream.id, "str") not in ID_TYPES:
         return None
-    consumer_plans = {}
+    consumer_plans: dict[str, AnyPlan] = {}
     for name in consumers:
         plan = plans.get(name)
         node = graph.nodes[name]
@@ -366,12 +373,15 @@ def _made_columns(
         whole = not aside and all(each.key.instances == 1 for each in node.inputs)
         if isinstance(plan, StatelessPlans) and stream.fields and not plan.plan(stream.fields):
             continue
-        if _passes_on(plan):  # these columns have only the fields that are read
-            continue
         if plan is not None and whole and not _why_ids_of_records(stream, [name], graph):
             consumer_plans[name] = plan
-    if not consumer_plans:
-        return None
+    passing = {name: plan for name, plan in consumer_plans.items() if _passes_on(plan)}
+    others = {name: plan for name, plan in consumer_plans.items() if name not in passing}
+    made = _made_for(others, False) if others else None
+    return replace(_made_for(passing, True), beside=made) if passing else made
+
+
+def _made_for(consumer_plans: Mapping[str, AnyPlan], whole: bool) -> MadeColumns:
     by_type = [
         plan for plan in consumer_plans.values() if isinstance(plan, PlansByType | StatelessPlans)
     ]
@@ -385,6 +395,7 @@ def _made_columns(
         frozenset(consumer_plans),
         frozenset(keys.union(*(plan.needs for plan in consumer_plans.values()))),
         lambda fields: all(plan.plan(fields) is not None for plan in by_type),
+        whole,
     )
 
 
@@ -414,6 +425,8 @@ def _why_rows_of(
     ]
     if inner := sorted(name for plan in by_type for name in plan.needs if is_inner(name)):
         return f"{plainly_named(inner[0])} is a field within a field"
+    if not stream.fields and any(map(_passes_on, map(plans.get, consumers))):
+        return "its records are passed on with fields that nobody declares"
     stateless = any(isinstance(plans.get(name), StatelessPlans) for name in consumers)
     if any(isinstance(plans.get(name), PlansByType) for name in consumers) or (
         stateless and not stream.fields

@@ -91,6 +91,10 @@ def case(seed: int) -> Case:
     script = _script(rng, draft.fields, names)
     features = frozenset({"forms"} | (set() if declared else {"undeclared"}))
     # drawn apart, too
+    if not declared and (own := Random(f"alone {seed}")).random() < 0.5:
+        within.passed_on(own, draft.tree, draft.fields["one"], names[0])
+        script = [within.with_more(own, action) for action in script]
+        features |= {"alone"}
     own = Random(f"times {seed}")
     if declared and own.random() < 0.3:
         script = _timed(draft, own, names[1], script)

@@ -21,6 +21,7 @@ from millwheel.core.expressions.families import nulls, numbers, times
 from millwheel.core.expressions.scope import Scope, _filled
 from millwheel.core.expressions.terms import exact_of
 from millwheel.core.lazy_polars import pl
+from millwheel.engine.workers.delivery import beside
 from millwheel.engine.workers.operators.held_columns import KeysInRows
 from tests.search.mistakes import Context, replaced
 
@@ -80,6 +81,12 @@ def a_field_of_a_record_that_is_missing_is_null() -> Context:
     """A join without a partner has no record there, of which a step reads a field: that is no
     null that it could pass on."""
     return replaced(_Draft, "within", lambda self, same: ())
+
+
+@mistake(within=3, first=252)
+def fields_in_another_order_are_taken_for_alike() -> Context:
+    """Records that are passed on get the order of the first of their read."""
+    return replaced(beside, "_fields_of", lambda values, declared: list(values[0]))
 
 
 @mistake(within=4, first=230)

@@ -1,13 +1,16 @@
-"""Draws steps over the records within the pairs of a join, of which one may be missing."""
+"""Draws steps over the records within the pairs of a join, of which one may be missing, and over
+those of a source that are passed on with fields that nobody declares, records among them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from random import Random
 from typing import Any
 
 from tests.search.forms import steps
-from tests.search.forms.values import NAMES
+from tests.search.forms.values import NAMES, drawn
+from tests.search.script import Push
 
 _SIDES = ("one", "two")
 
@@ -39,6 +42,39 @@ def steps_within(
     if rng.random() < 0.4:
         ways = {f"within_{way}": _test(rng, known) for way in ("a", "b")}
         _add(tree, "within_ways", {"input": "within", "branch": {**ways, "within_c": "otherwise"}})
+
+
+def passed_on(rng: Random, tree: dict[str, Any], fields: Mapping[str, str], key: str) -> None:
+    """Adds what passes on the records of ``one`` as they are: a filter, and perhaps
+    branches and windows."""
+    known = {**fields, "more.i": "int", "more.deep.s": "str"}
+    _add(tree, "alone", {"input": "one", "filter": _test(rng, known)})
+    if rng.random() < 0.5:
+        conditions = {f"alone_{way}": _test(rng, known) for way in ("a", "b")}
+        _add(tree, "alone_ways", {"input": "one", "branch": {**conditions, "alone_c": "otherwise"}})
+    if Random(repr(tree)).random() < 0.4:
+        grouped = {"input": {"alone": {"key": key}}, "window": {"tumbling": "10s"}}
+        _add(tree, "grouped", {**grouped, "aggregate": {"n": "count", "sum": {"sum": "more.i"}}})
+
+
+def with_more(rng: Random, action: Any) -> Any:
+    """What is pushed, with more fields: the same in all of a push, or not."""
+    if not isinstance(action, Push):
+        return action
+    odd = rng.random() < 0.3
+    return replace(action, values=tuple(_with_more(rng, each, odd) for each in action.values))
+
+
+def _with_more(rng: Random, record: Mapping[str, Any], odd: bool) -> dict[str, Any]:
+    deep: dict[str, Any] = {"s": drawn(rng, "str", 0), "x": drawn(rng, "float", 0.1)}
+    more: dict[str, Any] = {"i": drawn(rng, "int", 0), "deep": deep}
+    made: dict[str, Any] = {**record, "more": more, "null": rng.choice([None, 1])}
+    if odd and rng.random() < 0.1:
+        wrong: list[Any] = [None, [1], {}, {"i": 1}, {"deep": deep, "i": 3}, {**more, "i": 1.0}]
+        made["more"] = rng.choice(wrong)
+    if odd and rng.random() < 0.05:
+        return dict(reversed(made.items()))
+    return made
 
 
 def _test(rng: Random, known: Mapping[str, str]) -> str:

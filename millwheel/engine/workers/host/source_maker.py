@@ -154,17 +154,24 @@ class SourceMaker:
         """The form in which a stream is read."""
         return source_form(stream, self.graph, self.plans, self.joins)
 
-    def beside_of(self, stream: StreamSpec, made_columns: MadeColumns) -> BesideColumns:
-        """How columns are made of the records of a stream."""
-        consumers = self.graph.consumers[stream.name]
+    def beside_of(
+        self, stream: StreamSpec, made_columns: MadeColumns, taken: Collection[str] = ()
+    ) -> BesideColumns:
+        """How columns are made of the records of a stream, for consumers besides those ``taken``
+        care of."""
+        consumers = [name for name in self.graph.consumers[stream.name] if name not in taken]
+        nodes = made_columns.nodes
         taking, others = (
             self.fanout_of(replace(self.graph, consumers={stream.name: names}))
             for names in (
-                tuple(name for name in consumers if name in made_columns.nodes),
-                tuple(name for name in consumers if name not in made_columns.nodes),
+                tuple(name for name in consumers if name in nodes),
+                tuple(name for name in consumers if name not in nodes),
             )
         )
-        return BesideColumns(made_columns, stream.fields, self.limits.columns_from, taking, others)
+        least, beside = self.limits.columns_from, None
+        if made_columns.beside is not None:
+            beside = self.beside_of(stream, made_columns.beside, nodes)
+        return BesideColumns(made_columns, stream.fields, least, taking, others, beside)
 
     def _timestamps(self, stream: StreamSpec) -> Timestamps:
         named = ":" in stream.timestamp

@@ -9,9 +9,9 @@ have closed the shard takes columns again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -35,6 +35,7 @@ from millwheel.core.columns.state.columns_to_rows import Leaving, Left, keys_lik
 from millwheel.core.columns.state.inferred import PlansByType, types_told
 from millwheel.core.columns.state.steps import StepColumns
 from millwheel.core.columns.windows import ColumnWindows
+from millwheel.core.expressions.inner_fields import path_of
 from millwheel.core.expressions.language import BUILT_IN, Language
 from millwheel.core.lazy_polars import kind_of, pl
 from millwheel.core.model.keys import Key
@@ -279,7 +280,7 @@ class ColumnOperator(Operator, Validated):
         try:
             with self._boundary.inside(bundle.count):
                 self._learn_types(bundle, combined)
-                batches = _bundled(bundle)
+                batches = _bundled(bundle, lambda: self._held.plan.needs)
                 parts = [
                     self._records.of(batch, self._held.plan, self._held.windows, bundle, reports)
                     for batch in batches
@@ -467,12 +468,24 @@ class ColumnOperator(Operator, Validated):
                 bundle.outputs.produce(stream, key, shown, end - 1)
 
 
-def _bundled(bundle: Bundle) -> list[AnyBatch]:
-    """All arrived columns as one batch."""
+def _bundled(bundle: Bundle, needs: Callable[[], Sequence[str]]) -> list[AnyBatch]:
+    """All arrived columns as one batch: with the fields that are read, where they have different
+    ones. Raises Unfit where those differ, too."""
     batches = [arrival.batch for arrival in bundle.arrivals if len(arrival.batch)]
     columns = [batch for batch in batches if isinstance(batch, ColumnBatch)]
     rows: list[AnyBatch] = [batch for batch in batches if not isinstance(batch, ColumnBatch)]
+    if not _are_alike(columns):
+        read = list(dict.fromkeys(path_of(name)[0] for name in needs()))
+        if any(not {*read} <= {*batch.frame.columns} for batch in columns):
+            raise Unfit
+        columns = [replace(batch, frame=batch.frame.select(read)) for batch in columns]
+        if not _are_alike(columns):
+            raise Unfit
     return [*rows, joined(columns)] if columns else rows
+
+
+def _are_alike(batches: Sequence[ColumnBatch]) -> bool:
+    return all(batch.frame.schema == batches[0].frame.schema for batch in batches[1:])
 
 
 def warm_up(plan: ColumnPlan, stream: str, frame: pl.DataFrame) -> None:

@@ -44,8 +44,10 @@ ROWS = [
 ]
 
 
-def beside(tmp_path: Path, fields: str = FIELDS, least: int = 1) -> BesideColumns:
-    (tmp_path / "p.yaml").write_text(PIPELINE.replace("FIELDS", fields))
+def beside(
+    tmp_path: Path, fields: str = FIELDS, least: int = 1, text: str = PIPELINE
+) -> BesideColumns:
+    (tmp_path / "p.yaml").write_text(text.replace("FIELDS", fields))
     spec = load_pipeline(tmp_path / "p.yaml")
     outside = Factories(lambda *_: None, lambda *_: None)  # type: ignore[arg-type,return-value]
     made = Assembly(spec, "", None, outside, ShardLimits(columns_from=least))  # type: ignore[arg-type]
@@ -154,6 +156,66 @@ def test_fields_within_fields_are_in_records_of_their_own() -> None:
     assert asked == [dict(zip(sorted(names), ("str", "int", "int"), strict=True))]
     for other in ({"at": 3, "bid": None}, {"at": 3, "bid": {"price": 1}}, {"at": 3, "bid": "x"}):
         assert columns.columns(batch([*rows, other], ids=None)) is None
+
+
+def _whole(needs: frozenset[str] = frozenset(), fields: Any = ()) -> BesideColumns:
+    made = MadeColumns(frozenset({"all"}), needs, lambda fields: True, whole=True)
+    return BesideColumns(made, dict(fields), 1, None, None)  # type: ignore[arg-type]
+
+
+def test_records_that_are_passed_on_have_all_of_their_fields_in_their_order() -> None:
+    rows: list[Any] = [
+        {"z": 1, "at": 10, "bid": {"price": 3, "by": {"name": "a"}}, "note": None},
+        {"z": 2, "at": 20, "bid": {"price": None, "by": {"name": "b"}}, "note": "x"},
+    ]
+    found = _whole().columns(batch(rows, ids=None))
+    assert found is not None
+    assert [list(row.items()) for row in found.frame.to_dicts()] == [
+        list(row.items()) for row in rows
+    ]
+    declared = _whole(fields={"at": "int", "z": "int"}).columns(batch(rows, ids=None))
+    assert declared is not None
+    assert declared.frame.columns == ["at", "z", "bid", "note"]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"z": 2, "at": 20},
+        {"note": "x", "z": 2, "at": 20},
+        {"z": 2, "at": 20, "note": "x", "more": 1},
+        {"z": 2, "at": 20, "note": ["x"]},
+        {"z": 2, "at": 20, "note": 1},
+        {"z": 2, "at": 20, "note": {}},
+        {"z": 2, "at": 20, "note": {"a": 1}},
+        {"z": None, "at": 20, "note": "x"},
+        ["z", "at", "note"],
+    ],
+)
+def test_records_that_are_passed_on_and_not_alike_go_as_rows(other: Any) -> None:
+    rows: list[Any] = [{"z": 1, "at": 10, "note": "x"}, other]
+    held = Batch("hits", [1, 2], [10, 20], ["p"] * 2, rows, None, 7)
+    assert _whole(frozenset({"z"})).columns(held) is None
+
+
+@pytest.mark.parametrize("name", ["*", "^a$", "__retraction__", inner_name("bid", "price")])
+def test_a_name_that_no_column_can_have_is_passed_on_in_rows(name: str) -> None:
+    assert _whole().columns(batch([{"at": 1, name: 1}], ids=None)) is None
+
+
+def test_what_is_passed_on_and_what_is_read_are_columns_of_their_own(tmp_path: Path) -> None:
+    # a filter that takes the key as it comes names records by their ids
+    made = beside(tmp_path, "", text=PIPELINE.replace("input: hits,", "input: {hits: {key: k}},"))
+    alike = [{**row, "more": "x"} for row in ROWS]
+    by_node = dict((made.split(batch(alike), (), None) or ([], []))[0])
+    whole, few = by_node[NodeName("all")], by_node[NodeName("sums")]
+    assert isinstance(whole, ColumnBatch)
+    assert isinstance(few, ColumnBatch)
+    assert whole.frame.columns == ["at", "k", "id", "cost", "more"]
+    assert few.frame.columns == ["cost", "k"]
+    by_node = dict((made.split(batch(ROWS), (), None) or ([], []))[0])
+    assert isinstance(by_node[NodeName("all")], Batch)
+    assert isinstance(by_node[NodeName("sums")], ColumnBatch)
 
 
 def test_types_that_no_consumer_can_use_are_no_columns() -> None:
