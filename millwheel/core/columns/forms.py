@@ -121,7 +121,6 @@ _WHY_NOT: dict[type[Work], str] = {
     DictionarySpec: "a dictionary has no plan of its own",
     EnrichSpec: "each record is enriched",
     LookupSpec: "each record is enriched",
-    RegularJoinSpec: "each record is joined with those that came before",
     DeduplicateSpec: "each record is compared with earlier ones",
     OverSpec: "each record is taken in its order",
     TopSpec: "the first rows of each key are kept in order",
@@ -221,7 +220,7 @@ def _why_no_aggregation(
             in_columns = window_of_join(computation, pipeline) is not None
             phrase = "keeps whole bundles of them" if in_columns else "has an entry for each window"
             return f"a join passes on records as they came, and {phrase}"
-        case IntervalJoinSpec():
+        case IntervalJoinSpec() | RegularJoinSpec():
             found = near_pairing(computation, pipeline, compile_expression, labels)
             return found if isinstance(found, str) else "one input comes record by record"
         case work:
@@ -258,8 +257,8 @@ def near_pairing(
     compile_expression: Callable[[str], Any],
     labels: Labels,
 ) -> NearPairing | str:
-    """How an interval join takes whole bundles, or why it does not, as a phrase."""
-    if not isinstance(spec.work, IntervalJoinSpec):
+    """How a join without a window takes whole bundles, or why it does not, as a phrase."""
+    if not isinstance(spec.work, IntervalJoinSpec | RegularJoinSpec):
         return "it is none"
     if labels.of(spec.name) != NO_USE:
         return "timers behind it go by the place of each record"
@@ -269,7 +268,7 @@ def near_pairing(
 def near_pairings(
     pipeline: PipelineSpec, compile_expression: Callable[[str], Any], labels: Labels
 ) -> dict[str, NearPairing]:
-    """How interval joins take whole bundles, by name, where they do."""
+    """How joins without a window take whole bundles, by name, where they do."""
     found = {
         spec.name: near_pairing(spec, pipeline, compile_expression, labels)
         for spec in pipeline.computations
@@ -285,7 +284,7 @@ def joins_in_columns(
 ) -> frozenset[str]:
     """The joins that take whole records in columns. Both inputs come so, or neither: what comes in
     rows is joined in rows. ``plans`` are those of the other computations, by name; ``near`` are the
-    interval joins that take whole bundles."""
+    joins without a window that take whole bundles."""
     joins = near | {
         spec.name for spec in pipeline.computations if window_of_join(spec, pipeline) is not None
     }

@@ -52,6 +52,8 @@ class GroupsKind(IntEnum):
     """What enters key windows at its start and leaves them at its end."""
     KEPT = 3
     """As windows, and they stay after they have fired."""
+    LASTING = 4
+    """Records of a join that no watermark removes."""
 
 
 @dataclass(slots=True, eq=False)

@@ -27,8 +27,9 @@ from millwheel.core.model.keys import Key, key_bytes
 PART_RECORDS = 8_000
 """About so many groups, or records of a join, leave in one bundle: each costs some 30 µs in
 rows."""
-_PART, _ROW = "part", "row"
+_PART, _ROW, _COUNT = "part", "row", "count"
 _WHOLE = 1 << 20  # Fixed: the level of segments that have all that the columns hold of their keys
+_REST = 1 << 19  # Fixed: the level of what stays as others leave; it is not put together with more
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,21 @@ class Leaving:
             return []
         if not self._whole():
             self._divide()
+        return self._first()
+
+    @property
+    def begun(self) -> bool:
+        """Whether some keys are on their way, while others stay."""
+        return bool(self._whole())
+
+    def next_oldest(self, most_bytes: int) -> list[Left]:
+        """The same where only the keys leave whose newest record is the oldest: about so many bytes
+        stay."""
+        if not self._whole():
+            self._divide_oldest(most_bytes / max(1, self._windows.size()))
+        return self._first()
+
+    def _first(self) -> list[Left]:
         return self.taken_out([self._whole()[0].groups[KEY].unique()])
 
     def _whole(self) -> list[ColumnarSegment]:
@@ -81,6 +97,30 @@ class Leaving:
     def _divide(self) -> None:
         undivided = self._windows.undivided()
         self._windows.clear()
+        self._put_parts(undivided)
+
+    def _divide_oldest(self, share: float) -> None:
+        """What stays is about this share."""
+        undivided = self._windows.undivided()
+        self._windows.clear()
+        by_key = (
+            pl.concat([whole.select(KEY) for _, whole in undivided])
+            .with_row_index(_ROW)
+            .group_by(KEY)
+            .agg(pl.col(_ROW).max(), pl.len().alias(_COUNT))
+            .sort(_ROW)
+        )
+        ahead = by_key[_COUNT].cum_sum() - by_key[_COUNT]
+        leave = by_key.filter(ahead < int(by_key[_COUNT].sum()) * (1 - share))
+        masks = [is_among(whole[KEY], [leave[KEY]]) for _, whole in undivided]
+        pairs = list(zip(undivided, masks, strict=True))
+        for (fired, whole), mask in pairs:
+            rest = whole.filter(pl.Series(~mask))
+            if rest.height:
+                self._windows.put(rest, _REST, fired)
+        self._put_parts([(fired, whole.filter(pl.Series(mask))) for (fired, whole), mask in pairs])
+
+    def _put_parts(self, undivided: Sequence[tuple[int, pl.DataFrame]]) -> None:
         parts = -(-sum(whole.height for _, whole in undivided) // PART_RECORDS)
         for fired, whole in undivided:
             numbers = whole[KEY].hash() % parts
@@ -93,6 +133,11 @@ class Leaving:
 def keys_of(batch: AnyBatch) -> pl.Series:
     """The keys of a batch as a column; those in rows encoded."""
     return batch.keys if isinstance(batch, ColumnBatch) else _encoded(batch.keys)
+
+
+def encoded_keys(keys: Iterable[Key]) -> pl.Series:
+    """Keys as a column of encoded ones."""
+    return pl.Series(list(map(key_bytes, keys)), dtype=pl.Binary)
 
 
 def keys_like(keys: Sequence[Key], kind: Any) -> pl.Series:
@@ -141,9 +186,9 @@ def _is_in(keys: pl.Series, others: pl.Series) -> npt.NDArray[np.bool_]:
     return mask
 
 
-def _encoded(keys: pl.Series | Sequence[object]) -> pl.Series:
+def _encoded(keys: pl.Series | Sequence[Key]) -> pl.Series:
     if isinstance(keys, pl.Series):
         if keys.dtype == pl.Binary:
             return keys
         keys = key_list(keys)
-    return pl.Series(list(map(key_bytes, keys)), dtype=pl.Binary)
+    return encoded_keys(keys)

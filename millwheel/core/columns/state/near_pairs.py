@@ -1,5 +1,5 @@
-"""The join of records that lie near each other in time, in columns: what is kept of either stream,
-and its pairs with new records.
+"""The inner join of records that lie near each other in time, or come at any time, in columns: what
+is kept of either stream, and its pairs with new records.
 
 Of a kept record the window of :class:`~millwheel.core.columns.windows.ColumnWindows` begins with
 the first time of a partner, and ends once the watermark has passed the last one. ``last`` is the
@@ -31,7 +31,8 @@ from millwheel.core.columns.pairs import (
 from millwheel.core.columns.plan import END, KEY, START, key_parts
 from millwheel.core.columns.state.columns_to_rows import is_among
 from millwheel.core.columns.state.join_windows import JoinWindows
-from millwheel.core.columns.stateless.flow import types_of
+from millwheel.core.columns.stateless.flow import expected_types_of
+from millwheel.core.columns.windows import GroupsKind
 from millwheel.core.expressions.columns import fields_computed_with, value_over_columns
 from millwheel.core.expressions.declared import NullLogic
 from millwheel.core.expressions.inner_fields import inner_name
@@ -41,7 +42,8 @@ from millwheel.core.model.keys import Key, key_bytes
 from millwheel.core.model.times import LAST_TIME, MAX_TIME, MIN_TIME
 from millwheel.core.pipeline.graph import takes_retractions
 from millwheel.core.pipeline.spec import ComputationSpec, PipelineSpec
-from millwheel.core.pipeline.work import IntervalJoinSpec, JoinKind
+from millwheel.core.pipeline.work import IntervalJoinSpec, JoinKind, RegularJoinSpec
+from millwheel.core.windows.panes import RETRACTION_FIELD
 
 NUMBER = "number"
 """Of a new record its number in the bundle; -1: it was kept before."""
@@ -64,9 +66,11 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class NearPairing(KeptInputs):
-    """How records are paired; with the ``bounds`` of either stream."""
+    """How records are paired; with the ``bounds`` of either stream. ``lasting``: no record is
+    removed, whatever its bounds."""
 
     bounds: tuple[Bounds, Bounds]
+    lasting: bool = False
 
     def taken(self, batch: ColumnBatch) -> pl.DataFrame:
         """The records of one input, as they are kept. Raises Unfit."""
@@ -209,17 +213,24 @@ class _Spans:
 def near_pairing_or_why(
     spec: ComputationSpec, pipeline: PipelineSpec, compile_expression: Callable[[str], Any]
 ) -> NearPairing | str:
-    """How an interval join pairs columns, or why it takes records one by one, as a phrase."""
-    work = spec.work_as(IntervalJoinSpec)
+    """How a join without a window pairs columns, or why it takes records one by one, as a
+    phrase."""
+    work = spec.work
+    assert isinstance(work, IntervalJoinSpec | RegularJoinSpec)
     if work.kind is not JoinKind.INNER:
         return "records without a partner are looked at one by one"
+    if isinstance(work, RegularJoinSpec):
+        if len(spec.inputs) > 2:
+            return "the records of several streams are combined one by one"
+        if any(ttl is not None for ttl in work.ttls_us):
+            return "each record has a ttl of its own"
     if spec.identified or spec.ordered or takes_retractions(spec, pipeline):
         return "it looks at each record"
     streams = [pipeline.stream(each.stream) for each in spec.inputs]
     keys = [each.key for each in spec.inputs]
     if any(not key.plain or key.instances > 1 or key.nulls for key in keys):
         return "its key is no field"
-    types = [types_of(stream.name, pipeline, compile_expression) for stream in streams]
+    types = [expected_types_of(stream.name, pipeline, compile_expression) for stream in streams]
     for stream, fields in zip(streams, types, strict=True):
         if stream.schema or not fields:
             return f"the fields of {stream.name} are not declared"
@@ -231,19 +242,24 @@ def near_pairing_or_why(
     names = (*keys[0].shown, streams[0].name, streams[1].name)
     if len(set(names)) < len(names):
         return "two fields of its results have one name"
-    apart = (work.before_us, work.after_us), (work.after_us, work.before_us)
-    try:
-        bounds = [
-            _bounds(work, stream.name, fields, distances, compile_expression)
-            for stream, fields, distances in zip(streams, types, apart, strict=True)
-        ]
-    except NoColumns:
-        return "a bound of within has no column form"
+    if RETRACTION_FIELD in {*types[0], *types[1]}:
+        return f"records with a field {RETRACTION_FIELD} may be retractions"
+    bounds = [Bounds(None, None)] * 2
+    if isinstance(work, IntervalJoinSpec):
+        apart = (work.before_us, work.after_us), (work.after_us, work.before_us)
+        try:
+            bounds = [
+                _bounds(work, stream.name, fields, distances, compile_expression)
+                for stream, fields, distances in zip(streams, types, apart, strict=True)
+            ]
+        except NoColumns:
+            return "a bound of within has no column form"
     return NearPairing(
         (streams[0].name, streams[1].name),
         (types[0], types[1]),
         keys[0].shown,
         (bounds[0], bounds[1]),
+        isinstance(work, RegularJoinSpec),
     )
 
 
@@ -252,7 +268,8 @@ def pairing_in_rows(spec: ComputationSpec) -> NearPairing:
     it."""
     left, right = spec.inputs
     none = Bounds(0, 0)
-    return NearPairing((left.stream, right.stream), ({}, {}), left.key.shown, (none, none))
+    lasting = isinstance(spec.work, RegularJoinSpec)
+    return NearPairing((left.stream, right.stream), ({}, {}), left.key.shown, (none, none), lasting)
 
 
 def _bounds(
@@ -290,6 +307,28 @@ class NearRows(JoinWindows):
 
     def due_at(self) -> int:
         return max((segment.last - 1 for segment in self._segments), default=MAX_TIME)
+
+
+class LastingRows(NearRows):
+    """Those of a join without bounds: no watermark removes any, not even the last one."""
+
+    kind = GroupsKind.LASTING
+
+    def due_at(self) -> int:
+        return MAX_TIME
+
+    def take_closed(self, watermark: int) -> list[pl.DataFrame]:
+        return []
+
+    def restore(
+        self, number: int, level: int, groups: pl.DataFrame, watermark: int, fired: int = MIN_TIME
+    ) -> None:
+        super().restore(number, level, groups, MIN_TIME)
+
+
+def kept_rows(pairing: NearPairing, fan: int) -> NearRows:
+    """What a shard keeps for a join."""
+    return LastingRows(pairing, fan) if pairing.lasting else NearRows(pairing, fan)
 
 
 def near_encoded_schema() -> dict[str, Any]:

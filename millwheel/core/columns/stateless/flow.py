@@ -20,7 +20,15 @@ def types_of(stream: str, pipeline: PipelineSpec, compile_expression: Compile) -
     A value may still be null, or a number that no column holds: a whole one beyond 64 bits, a float
     that is infinite or none. It has no other type: expressions do not change the type of a result
     with the values of their fields."""
-    return _flow_of(_Same(pipeline), compile_expression).types(stream)
+    return _flow_of(_Same(pipeline), compile_expression, True).types(stream)
+
+
+def expected_types_of(
+    stream: str, pipeline: PipelineSpec, compile_expression: Compile
+) -> Mapping[str, str]:
+    """The same where the fields that a source declares are taken for all that its records have:
+    whoever asks looks whether a batch has these."""
+    return _flow_of(_Same(pipeline), compile_expression, False).types(stream)
 
 
 def follows_types(stream: str, pipeline: PipelineSpec) -> bool:
@@ -42,15 +50,16 @@ class _Same:
         return isinstance(other, _Same) and other.pipeline is self.pipeline
 
 
-@lru_cache(maxsize=4)  # each computation of a pipeline asks for its inputs
-def _flow_of(same: _Same, compile_expression: Compile) -> _Flow:
-    return _Flow(same.pipeline, compile_expression)
+@lru_cache(maxsize=8)  # each computation of a pipeline asks for its inputs
+def _flow_of(same: _Same, compile_expression: Compile, exact: bool) -> _Flow:
+    return _Flow(same.pipeline, compile_expression, exact)
 
 
 class _Flow:
-    def __init__(self, pipeline: PipelineSpec, compile_expression: Compile) -> None:
+    def __init__(self, pipeline: PipelineSpec, compile_expression: Compile, exact: bool) -> None:
         self._pipeline = pipeline
         self._compile = compile_expression
+        self._exact = exact
         self._known: dict[str, Mapping[str, str]] = {}
 
     def types(self, name: str) -> Mapping[str, str]:
@@ -83,7 +92,8 @@ class _Flow:
         found: list[Mapping[str, str]] = []
         for each in spec.inputs:
             # A source may read fields beside those that it declares, which are passed on.
-            if not plans.projects and not follows_types(each.stream, self._pipeline):
+            passed_on = not plans.projects and not follows_types(each.stream, self._pipeline)
+            if passed_on and self._exact:
                 return {}
             types = self.types(each.stream)
             plan = plans.plan(types) if types else None

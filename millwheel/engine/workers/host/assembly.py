@@ -61,8 +61,6 @@ from millwheel.core.pipeline.work import (
     DeduplicateSpec,
     DictionarySpec,
     EnrichSpec,
-    IntervalJoinSpec,
-    JoinKind,
     JoinSpec,
     LookupSpec,
     SlicesSpec,
@@ -88,7 +86,7 @@ from millwheel.engine.workers.operators.columns import ColumnOperator, warm_up
 from millwheel.engine.workers.operators.grouped import GroupedOperator
 from millwheel.engine.workers.operators.joins import JoinOperator
 from millwheel.engine.workers.operators.keyed_joins.firing_again import FiringAgainOperator
-from millwheel.engine.workers.operators.keyed_joins.near import near_join
+from millwheel.engine.workers.operators.keyed_joins.in_columns import column_join, has_column_form
 from millwheel.engine.workers.operators.lookups import (
     NO_ANSWER,
     LookupLine,
@@ -401,9 +399,9 @@ class Assembly:
         if (plans := self._stateless.get(spec.name)) is not None:
             few = self._few_of(spec)
             return StatelessOperator(*parts, plans, few, self._language)
-        if isinstance(spec.work, IntervalJoinSpec) and spec.work.kind is JoinKind.INNER:
+        if has_column_form(spec):
             pairing, shard = self._near.get(spec.name), self._column_shard(shard_parts)
-            operator: CallbackOperator = near_join(
+            operator: CallbackOperator = column_join(
                 pairing, shard, self._limits.rows_below, *parts, use
             )
         else:

@@ -149,7 +149,11 @@ def segments_within(store: StateStore, within: KeyRange, closed: int) -> list[Se
 def _open_groups(segments: Sequence[Segment], closed: int) -> list[pl.DataFrame]:
     """Those that still take records."""
     frames = [
-        segment.groups.filter(still_open(pl.col(END), final_until(closed, segment.lateness_us)))
+        segment.groups
+        if segment.kind is GroupsKind.LASTING
+        else segment.groups.filter(
+            still_open(pl.col(END), final_until(closed, segment.lateness_us))
+        )
         for segment in segments
     ]
     return (

@@ -140,6 +140,10 @@ class ValueCells(Typed):
             owner.key = key  # for a message about a damaged value
             cells[key] = self.cell_from(store_key, data)
 
+    def store_key(self, head: bytes) -> bytes:
+        """Where the value of the key lies whose entries begin so."""
+        return head + self._name
+
     def _fresh(self, cell: Cell) -> Any:
         """The default, which is the value from now on if it can be changed in place; with a time to
         live only if it was."""

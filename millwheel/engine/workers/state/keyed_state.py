@@ -143,6 +143,17 @@ class KeyedState:
                 handle.read_ahead(keys, self._records)
         self._records = len(keys)
 
+    def held(self, keys: Sequence[Key]) -> set[Key]:
+        """Which of some keys have a value, between two bundles."""
+        heads = [STATE + each for each in map(stored_key, keys)]
+        held: set[Key] = set()
+        for handle in self.handles.values():
+            if isinstance(handle, ValueCells):
+                values = self.overlay.get_many([handle.store_key(head) for head in heads])
+                pairs = zip(keys, values, strict=True)
+                held.update(key for key, value in pairs if value is not None)
+        return held
+
     def prefix(self, name: bytes) -> bytes:
         """Where the state ``name`` of the current key lies."""
         return STATE + stored_key(self.key) + name

@@ -19,10 +19,12 @@ import xxhash
 from millwheel.api import Computation, Context, MapHandle, MapState, ValueState
 from millwheel.core.formats.codec import decode_value, encode_value
 from millwheel.core.model.records import Record
+from millwheel.core.model.times import LAST_TIME, MAX_TIME, MIN_TIME
 from millwheel.core.pipeline.spec import ComputationSpec, InputSpec
 from millwheel.core.pipeline.work import JoinKind, RegularJoinSpec
 from millwheel.core.windows.panes import as_retraction, retracted
 from millwheel.engine.workers.operators.joined import ordered, plain
+from millwheel.engine.workers.operators.keyed_joins.interval import NearRow
 from millwheel.engine.workers.state.stored_types import Certain
 
 FORGOTTEN = "forgotten"
@@ -139,6 +141,26 @@ class RegularJoined(Computation):
             self._keep(ctx, side, identity, row or Row(data, [], [], sign < 0), at)
         if sign < 0:
             self._count(ctx, side, sign, at)
+
+    def row_of(self, side: int, record: Record) -> NearRow:
+        """The row of a record for columns, which no retraction is."""
+        data = encode_value(ordered(plain(record.value), self._fields[side]))
+        return NearRow(record.timestamp, MIN_TIME, MAX_TIME, LAST_TIME, data)
+
+    def keep(self, ctx: Context, side: int, rows: list[NearRow]) -> None:
+        """Rows of an inner join that were kept elsewhere, where they have met their partners."""
+        self._sides = self._stored_sides()
+        self._sides[side].count += len(rows)
+        for each in rows:
+            identity = identity_of(decode_value(each.data))
+            row = self._found(side, identity) or Row(each.data, [], [])
+            row.times.append(each.at)
+            row.alone.append(False)
+            self._put(side, identity, row)
+
+    def produce_pair(self, ctx: Context, left: bytes, right: bytes, at: int) -> None:
+        """Emit the pair of two encoded records of the current key."""
+        self._say(ctx, _LEFT, left, right, at, 1)
 
     def _arrived(self, ctx: Context, record: Record) -> JoinArrival | None:
         """What a record changes; None where the row that it takes back may be forgotten."""

@@ -1,54 +1,64 @@
-"""Runs an inner interval join on whole bundles: what is kept of either stream is in columnar
-segments, and a bundle meets it in one operation.
+"""Runs an inner join without a window on whole bundles: what is kept of either stream is in
+columnar segments, and a bundle meets it in one operation.
 
-The row form (interval.py) has an entry for each key. Here the kept records of a shard are in
-memory, and a bundle is one segment more (:mod:`millwheel.core.columns.state.near_pairs`). Records
-that columns cannot hold are kept encoded, and their pairs are made one by one.
+The row forms (interval.py, regular.py) have entries for each key. Here the kept records of a shard
+are in memory, and a bundle is one segment more (:mod:`millwheel.core.columns.state.near_pairs`).
+Records that columns cannot hold are kept encoded, and their pairs are made one by one.
 
-Few records are as quick in rows, so a shard takes whole bundles from the first that is worth it;
-the keys that rows have go on there until they have nothing left. What is large (``_MOST_BYTES``),
-and what small bundles alone come for, goes on in rows, some keys in each bundle, as in joins of
-windows (:mod:`millwheel.core.columns.state.columns_to_rows`).
+Every key is either in columns or in rows. Few records are as quick in rows, so a shard takes whole
+bundles from the first that is worth it; the keys that rows have go on there until they have nothing
+left. Of more than ``_MOST_BYTES`` the keys without a new record for the longest time go on in rows,
+and so does all that only small bundles come for: some keys in each bundle, as in joins of windows
+(:mod:`millwheel.core.columns.state.columns_to_rows`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import islice
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from millwheel.adapters.ports import StoreView
 from millwheel.core.aggregates.columns import Unfit
-from millwheel.core.columns.batch import AnyBatch, ColumnBatch
+from millwheel.core.columns.batch import AnyBatch, ColumnBatch, key_list
 from millwheel.core.columns.pairs import AT, INPUT, LAST, VALUE, encoded
 from millwheel.core.columns.plan import END, KEY, START
-from millwheel.core.columns.state.columns_to_rows import Leaving, Left, where
+from millwheel.core.columns.state.columns_to_rows import (
+    Leaving,
+    Left,
+    encoded_keys,
+    is_among,
+    keys_like,
+    keys_of,
+    where,
+)
 from millwheel.core.columns.state.near_pairs import (
     NUMBER,
     NearPairing,
-    NearRows,
     at_of,
+    kept_rows,
     other,
     pairing_in_rows,
 )
 from millwheel.core.formats.codec import decode_value
-from millwheel.core.formats.store_layout import STATE, key_in
+from millwheel.core.formats.store_layout import STATE
 from millwheel.core.lazy_polars import pl
 from millwheel.core.model.keys import Key, key_from_bytes
 from millwheel.core.model.names import ChannelName
-from millwheel.core.model.records import DeadLetter
+from millwheel.core.model.records import DeadLetter, Record
 from millwheel.core.pipeline.spec import ComputationSpec
+from millwheel.core.pipeline.work import IntervalJoinSpec, JoinKind, RegularJoinSpec
 from millwheel.core.windows.lateness import still_open
+from millwheel.core.windows.panes import as_retraction
 from millwheel.engine.workers.boundaries import ColumnBoundary
 from millwheel.engine.workers.bundle.bundle import Bundle
 from millwheel.engine.workers.bundle.operator import Validated
 from millwheel.engine.workers.operators.batch_callbacks import BatchOperator
-from millwheel.engine.workers.operators.held_columns import MOST_KEYS, KeysInRows
-from millwheel.engine.workers.operators.keyed_joins.interval import IntervalJoined, NearRow
+from millwheel.engine.workers.operators.callbacks import CallbackOperator
+from millwheel.engine.workers.operators.keyed_joins.interval import NearRow
 from millwheel.engine.workers.state.column_segments import (
     ColumnShard,
     restore_segments,
@@ -58,17 +68,30 @@ from millwheel.engine.workers.state.column_segments import (
 from millwheel.errors import RecordError
 
 _MOST_BYTES = 32 << 20
-"""Bytes of the kept records of a shard; more of them go by rows."""
+"""Bytes of the kept records of a shard; once there are more, half of them go by rows."""
 _FAN = 16
 """Segments of one size that are merged into one: a bundle looks at all of them."""
 _SMALL_BUNDLES = 32
 """After so many small bundles in a row, what columns hold goes on in rows."""
 _LOOKS = 64
-"""Bundles between two looks for the keys that are still in rows."""
+"""Bundles between two looks whether any key is still in rows."""
 Mask = npt.NDArray[np.bool_]
 
 
-class NearJoinOperator(BatchOperator, Validated):
+class JoinInRows(Protocol):
+    """What a join in columns needs of its row form."""
+
+    def row_of(self, side: int, record: Record) -> NearRow:
+        """The row of a record. Raises RecordError where it has none."""
+
+    def keep(self, ctx: Any, side: int, rows: list[NearRow]) -> None:
+        """Keep rows of the current key, which have met their partners elsewhere."""
+
+    def produce_pair(self, ctx: Any, left: bytes, right: bytes, at: int) -> None:
+        """Emit the pair of two encoded records of the current key."""
+
+
+class ColumnJoinOperator(CallbackOperator, Validated):
     """See the head of this file."""
 
     def __init__(
@@ -77,24 +100,23 @@ class NearJoinOperator(BatchOperator, Validated):
         """Bundles of fewer than ``few`` records are small. None: all of them are taken in rows, and
         so is what columns hold of another version of the pipeline."""
         super().__init__(*arguments)
-        instance = self._instance
-        assert isinstance(instance, IntervalJoined)
-        self._join: IntervalJoined = instance
+        instance: Any = self._instance
+        self._join: JoinInRows = instance
         self._outputs, self._pipeline = arguments[0].outputs, arguments[1]
         self._pairing = pairing
         self._shard = shard
         self._name = arguments[0].name
         self._boundary = ColumnBoundary(self._name)
-        self._kept = NearRows(pairing, fan=_FAN)
+        self._kept = kept_rows(pairing, _FAN)
         self._leaving = Leaving(self._kept)
         self._few = few
         self._small = 0
         """Bundles one behind the other with fewer records."""
-        self._apart = KeysInRows()
-        """Keys that are in rows, while others are in columns."""
-        self._looks_in = 0
+        self._looks_in = _LOOKS
+        self._some_in_rows = self._has_rows()
+        """Whether some keys may be in rows, while others are in columns."""
         self._in_rows = True
-        self._large = False
+        """All keys are, or leave the columns."""
         restore_segments(self._kept, shard)
 
     def due_at(self) -> int:
@@ -113,10 +135,11 @@ class NearJoinOperator(BatchOperator, Validated):
         self._context.begin(bundle)
         self._take(bundle)
         super().run(bundle)
-        if not self._in_rows and self._kept.size() > _MOST_BYTES:
-            self._in_rows = self._large = True
+        self._some_in_rows |= any(len(arrival.batch) for arrival in bundle.arrivals)
         if self._in_rows:
             self._hand_over(self._leaving.next_part(), bundle)
+        elif self._leaving.begun or self._kept.size() > _MOST_BYTES:
+            self._hand_over(self._leaving.next_oldest(_MOST_BYTES // 2), bundle)
         write_segments(self._kept, self._shard.name, bundle.overlay)
 
     def _choose(self, count: int, few: int) -> None:
@@ -126,21 +149,12 @@ class NearJoinOperator(BatchOperator, Validated):
         self._small = 0 if count >= few else self._small + 1
         if self._small > _SMALL_BUNDLES or (self._small and not self._kept):
             self._in_rows = True
-        elif self._in_rows and not self._small:
-            self._large = self._large and self._has_rows()
-            self._in_rows = self._large or not self._look()
-        elif not self._in_rows and self._apart:
-            self._looks_in -= 1
-            if self._looks_in < 0:
-                self._in_rows = not self._look()
-
-    def _look(self) -> bool:
-        """Find the keys that are in rows; False where they are too many to be remembered."""
-        self._looks_in = _LOOKS
-        keys = [key_in(entry) for entry, _ in islice(self._shard.store.scan(STATE), MOST_KEYS + 1)]
-        self._apart.clear()
-        self._apart.add(keys)
-        return len(keys) <= MOST_KEYS
+        elif not self._small:
+            self._in_rows = False
+        self._looks_in -= 1
+        if self._looks_in < 0:
+            self._looks_in = _LOOKS
+            self._some_in_rows = self._has_rows()
 
     # --- a bundle ---------------------------------------------------------------------------------
 
@@ -148,12 +162,10 @@ class NearJoinOperator(BatchOperator, Validated):
         """Take the records of a bundle whose keys are not in rows. Those that cannot be joined stay
         in it, too."""
         batches = [arrival.batch for arrival in bundle.arrivals]
-        taken = [np.full(len(batch), not self._in_rows) for batch in batches]
-        if self._in_rows and self._kept:
-            taken = self._leaving.stays(batches)
-        elif self._apart and not self._in_rows:
-            taken = [~self._apart.of_batch(batch) for batch in batches]
-        late = any(batch.earliest < bundle.watermark for batch in batches)
+        taken = self._in_columns(batches, bundle)
+        late = not self._pairing.lasting and any(
+            batch.earliest < bundle.watermark for batch in batches
+        )
         apart = [] if late else self._traced(bundle, taken)
         new, number = [], 0
         for batch, mask in zip(batches, taken, strict=True):
@@ -171,6 +183,49 @@ class NearJoinOperator(BatchOperator, Validated):
             assert bundle.traced is not None
             bundle.traced.credit(span, before, bundle.outputs.lengths())
         self._leave(bundle, taken)
+
+    def _in_columns(self, batches: Sequence[AnyBatch], bundle: Bundle) -> list[Mask]:
+        """Which records of each batch have a key that is, or goes, in columns."""
+        if self._in_rows and not self._kept:
+            return [np.zeros(len(batch), np.bool_) for batch in batches]
+        back = self._retracted(batches)
+        if back:  # the row form knows what of their keys they take back
+            of_back = [encoded_keys(back)]
+            self._hand_over(self._leaving.taken_out(of_back), bundle)
+            self._some_in_rows = True
+        if self._in_rows:
+            taken = self._leaving.stays(batches)
+        elif self._some_in_rows:
+            taken = [~self._stored(batch) for batch in batches]
+        else:
+            taken = [np.ones(len(batch), np.bool_) for batch in batches]
+        if back:
+            taken = [
+                mask & ~is_among(keys_of(batch), of_back)
+                for mask, batch in zip(taken, batches, strict=True)
+            ]
+        return taken
+
+    def _retracted(self, batches: Sequence[AnyBatch]) -> set[Key]:
+        """The keys of records that take back others. Sources alone can bring some here, as records
+        with the field that marks them."""
+        if not self._pairing.lasting:
+            return set()
+        return {
+            record.key
+            for batch in batches
+            if not isinstance(batch, ColumnBatch)
+            for record in self._records(batch, ChannelName(""))
+            if as_retraction(record.value) is not None
+        }
+
+    def _stored(self, batch: AnyBatch) -> Mask:
+        """Which records of a batch have a key that is in rows."""
+        if isinstance(batch, ColumnBatch):
+            among = self._state.held(key_list(batch.keys.unique()))
+            return is_among(batch.keys, [keys_like(list(among), batch.keys.dtype)])
+        among = self._state.held(list(set(batch.keys)))
+        return np.fromiter((key in among for key in batch.keys), np.bool_, len(batch))
 
     def _traced(self, bundle: Bundle, taken: Sequence[Mask]) -> list[tuple[int, int, Any]]:
         """The traced records, which are not taken with the others: their pairs are to be known."""
@@ -262,6 +317,7 @@ class NearJoinOperator(BatchOperator, Validated):
 
     def _hand_over(self, segments: Sequence[Left], bundle: Bundle) -> None:
         """Records that were held in columns go on in rows."""
+        self._some_in_rows |= bool(segments)
         by_key: dict[Key, tuple[list[NearRow], list[NearRow]]] = {}
         for segment in segments:
             whole = encoded(segment.groups).select(KEY, INPUT, AT, START, LAST, END, VALUE)
@@ -301,13 +357,29 @@ class NearJoinOperator(BatchOperator, Validated):
         return next(iter(self._shard.store.scan(STATE)), None) is not None
 
 
-def near_join(
+class ColumnJoinOfBatches(ColumnJoinOperator, BatchOperator):
+    """The same where the row form takes the records of a key together."""
+
+
+def has_column_form(spec: ComputationSpec) -> bool:
+    """Whether a computation is such a join, declared or not."""
+    match spec.work:
+        case IntervalJoinSpec(kind=JoinKind.INNER):
+            return True
+        case RegularJoinSpec(kind=JoinKind.INNER, ttls_us=ttls):
+            return ttls == (None, None)
+    return False
+
+
+def column_join(
     pairing: NearPairing | None, shard: ColumnShard, few: int, spec: ComputationSpec, *rest: Any
-) -> NearJoinOperator:
-    """The operator of an inner join; no ``pairing``: it takes no records in columns."""
+) -> ColumnJoinOperator:
+    """The operator of an inner join of two streams; no ``pairing``: it takes no records in
+    columns."""
+    make = ColumnJoinOfBatches if isinstance(spec.work, IntervalJoinSpec) else ColumnJoinOperator
     if pairing is None:
-        return NearJoinOperator(pairing_in_rows(spec), shard, None, spec, *rest)
-    return NearJoinOperator(pairing, shard, few, spec, *rest)
+        return make(pairing_in_rows(spec), shard, None, spec, *rest)
+    return make(pairing, shard, few, spec, *rest)
 
 
 def _numbers(first: int, count: int) -> pl.Series:

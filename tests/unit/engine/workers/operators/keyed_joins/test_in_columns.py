@@ -19,8 +19,8 @@ from millwheel.core.formats import nesting
 from millwheel.core.tracing.contexts import TraceContext
 from millwheel.engine.workers.bundle import bundle
 from millwheel.engine.workers.host import assembly
-from millwheel.engine.workers.operators.keyed_joins import near
-from millwheel.engine.workers.operators.keyed_joins.near import NearJoinOperator
+from millwheel.engine.workers.operators.keyed_joins import in_columns
+from millwheel.engine.workers.operators.keyed_joins.in_columns import ColumnJoinOperator
 from millwheel.engine.workers.shard.bundle_sizes import ShardLimits
 from millwheel.engine.workers.sources.frames import ReadSize
 from millwheel.engine.workers.tracing.table import Arrived
@@ -87,7 +87,7 @@ def said(path: str, story: list[tuple[str, list[Row]]], by_record: bool) -> dict
         for stream, values in story:
             harness.push(stream, values)
         [shard] = harness._cluster.shards_of("matched")
-        assert isinstance(shard.operator, NearJoinOperator)
+        assert isinstance(shard.operator, ColumnJoinOperator)
         assert (shard.operator._few is None) == by_record
         harness.finish()
         return seen(harness)
@@ -129,8 +129,8 @@ def test_whole_bundles_give_the_pairs_of_records_one_by_one(
 ) -> None:
     path = written(folder / f"{len(within)}-{len(key)}-{most}", within, key)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(near, "_MOST_BYTES", most)
-        patch.setattr(near, "_FAN", 2)
+        patch.setattr(in_columns, "_MOST_BYTES", most)
+        patch.setattr(in_columns, "_FAN", 2)
         patch.setattr(columns_to_rows, "PART_RECORDS", 2)
         found = said(path, story, False)
     assert found == said(path, story, True)
@@ -189,13 +189,13 @@ def read_of(path: str, by_record: bool, monkeypatch: pytest.MonkeyPatch) -> tupl
     """What a run gives, and how often pairs left in columns, and one by one."""
     times = [0, 0]
 
-    def counted(self: NearJoinOperator, pairs: Any, bundle: Any) -> None:
+    def counted(self: ColumnJoinOperator, pairs: Any, bundle: Any) -> None:
         times["value" in pairs.columns] += 1
         made(self, pairs, bundle)
 
-    made = NearJoinOperator._produce
+    made = ColumnJoinOperator._produce
     with monkeypatch.context() as patch, in_rows(by_record):
-        patch.setattr(NearJoinOperator, "_produce", counted)
+        patch.setattr(ColumnJoinOperator, "_produce", counted)
         patch.setattr(ReadSize, "told", lambda self, was_full: setattr(self, "bytes", 4096))
         patch.setattr(ReadSize, "__init__", lambda self: setattr(self, "bytes", 4096))
         with PipelineHarness(path, shards=1, run_sources=True) as harness:
@@ -228,9 +228,9 @@ def test_a_read_with_an_odd_record_is_kept_one_by_one(
 def test_a_crash_at_any_place_changes_nothing(
     folder: Path, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
-    monkeypatch.setattr(near, "_MOST_BYTES", most)
+    monkeypatch.setattr(in_columns, "_MOST_BYTES", most)
     monkeypatch.setattr(columns_to_rows, "PART_RECORDS", 5)
-    monkeypatch.setattr(near, "_FAN", 2)
+    monkeypatch.setattr(in_columns, "_FAN", 2)
     path = written(folder / f"crash-{most}")
     story = {"shown": records(15, 3), "clicked": records(15, 4)}
     assert assert_survives_crashes(path, story, every=41) > 3
@@ -241,7 +241,7 @@ def test_nothing_is_kept_once_no_partner_can_come(folder: Path) -> None:
         harness.push("shown", records(50, 5))
         harness.advance_watermark(60)
         [shard] = harness._cluster.shards_of("matched")
-        assert isinstance(shard.operator, NearJoinOperator)
+        assert isinstance(shard.operator, ColumnJoinOperator)
         assert shard.operator._kept
         harness.advance_watermark(10_000)
         assert not shard.operator._kept
@@ -256,14 +256,14 @@ def test_no_bundle_hands_over_more_than_a_part_of_what_is_too_large(
     """All at once takes longer than a worker may be silent, and again after each restart."""
     handed: list[int] = []
 
-    def counted(self: NearJoinOperator, segments: list[Any], bundle: Any) -> None:
+    def counted(self: ColumnJoinOperator, segments: list[Any], bundle: Any) -> None:
         handed.append(sum(each.groups.height for each in segments))
         right(self, segments, bundle)
 
-    right = NearJoinOperator._hand_over
-    monkeypatch.setattr(near, "_MOST_BYTES", 10_000)
+    right = ColumnJoinOperator._hand_over
+    monkeypatch.setattr(in_columns, "_MOST_BYTES", 10_000)
     monkeypatch.setattr(columns_to_rows, "PART_RECORDS", 40)
-    monkeypatch.setattr(NearJoinOperator, "_hand_over", counted)
+    monkeypatch.setattr(ColumnJoinOperator, "_hand_over", counted)
     path = written(folder / "large", "{before: 1s, after: 1s}")
     story = [
         (stream, [row(number * 10 + at, ad=at * 7 + number) for at in range(10)])
@@ -276,18 +276,17 @@ def test_no_bundle_hands_over_more_than_a_part_of_what_is_too_large(
     assert found == said(path, story, True)
 
 
-@given(story=pushes, most_keys=st.sampled_from([1, 1_000]))
+@given(story=pushes)
 @settings(max_examples=15, deadline=None)
 def test_a_key_is_in_rows_or_in_columns_whatever_the_size_of_bundles(
-    folder: Path, story: list[tuple[str, list[Row]]], most_keys: int
+    folder: Path, story: list[tuple[str, list[Row]]]
 ) -> None:
     path = written(folder / "sizes", "{before: 30us, after: 30us}")
     with pytest.MonkeyPatch.context() as patch:
         limits = partialmethod(ShardLimits.__init__, rows_below=4)
         patch.setattr(ShardLimits, "__init__", limits)
-        patch.setattr(near, "_SMALL_BUNDLES", 1)
-        patch.setattr(near, "_LOOKS", 1)
-        patch.setattr(near, "MOST_KEYS", most_keys)
+        patch.setattr(in_columns, "_SMALL_BUNDLES", 1)
+        patch.setattr(in_columns, "_LOOKS", 1)
         patch.setattr(columns_to_rows, "PART_RECORDS", 2)
         found = said(path, story, False)
     assert found == said(path, story, True)
@@ -339,7 +338,7 @@ def test_what_columns_hold_goes_on_in_rows_where_they_are_not_taken_any_more(fol
     with pytest.MonkeyPatch.context() as patch, PipelineHarness(path, shards=1) as harness:
         harness.push("shown", [row(5), row(6, ad=2)])
         [shard] = harness._cluster.shards_of("matched")
-        assert isinstance(shard.operator, NearJoinOperator)
+        assert isinstance(shard.operator, ColumnJoinOperator)
         assert shard.operator._kept
         patch.setattr(shard.operator, "_few", None)
         patch.setattr(shard.operator, "_in_rows", True)  # as a shard opens
@@ -351,7 +350,7 @@ def test_what_columns_hold_goes_on_in_rows_where_they_are_not_taken_any_more(fol
 def test_what_rows_cannot_keep_is_a_dead_letter_as_it_leaves_the_columns(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(near, "_MOST_BYTES", 100)
+    monkeypatch.setattr(in_columns, "_MOST_BYTES", 100)
     path = Path(written(folder / "large rows"))
     path.write_text(path.read_text() + "limits: {state: 1KiB}\n")
     with PipelineHarness(str(path), shards=1) as harness:
