@@ -44,6 +44,7 @@ SELDOM = (
     "passed_on columns",
     "chained",
     "near_in_columns",
+    "all_in_columns",
     "chained columns",
 )
 """What few seeds draw by themselves."""

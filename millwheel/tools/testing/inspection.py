@@ -15,14 +15,17 @@ from millwheel.core.formats.store_layout import (
     WINDOW,
     WINDOW_SET,
     key_prefix,
+    pack,
     unpack,
 )
 from millwheel.core.model.keys import Key, KeyHash, key_hash
 from millwheel.core.model.records import Domain
 from millwheel.core.model.timers import TimerQueue
 from millwheel.engine.workers.bundle.record_order import ASIDE_TAG
+from millwheel.engine.workers.operators.keyed_joins.in_columns import ColumnJoinOperator
 from millwheel.engine.workers.operators.window_callback import CALLBACK_TAG
 from millwheel.engine.workers.shard.opening import read_timers
+from millwheel.engine.workers.shard.shard import Shard
 from millwheel.engine.workers.state.cells import TTL_TAG
 from millwheel.engine.workers.state.column_segments import segments_of
 from millwheel.engine.workers.state.waiting_records import waiting_records
@@ -62,10 +65,15 @@ def timers_of(store: StateStore, key: Key) -> list[tuple[Domain, str, int]]:
     return sorted(timers, key=lambda timer: (timer[2], timer[1]))
 
 
-def remembered(stores: Iterable[StateStore]) -> dict[bytes, bytes]:
+def remembered(shards: Iterable[Shard]) -> dict[bytes, bytes]:
     """All state of the keys in the shards of a node, as it is stored."""
     entries: dict[bytes, bytes] = {}
-    for store in stores:
+    for shard in shards:
+        store, operator = shard.store, shard.operator
+        if isinstance(operator, ColumnJoinOperator):
+            # record by record: which of them are in columns depends on how they were bundled
+            entries.update((pack(row), pack(count)) for row, count in operator.kept().items())
+            continue
         for family in (STATE, WINDOW, WINDOW_SET, TIMER):
             entries.update(store.scan(family))
         # one by one: which of them are stored together depends on how they were bundled

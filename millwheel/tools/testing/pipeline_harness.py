@@ -341,10 +341,7 @@ class PipelineHarness:
     def remembered(self) -> dict[str, dict[bytes, bytes]]:
         """All state and timers of each computation as stored, to compare one run with another."""
         cluster = self._open()
-        return {
-            c.name: remembered(shard.store for shard in cluster.shards_of(c.name))
-            for c in self.spec.computations
-        }
+        return {c.name: remembered(cluster.shards_of(c.name)) for c in self.spec.computations}
 
     # --- inside -----------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from millwheel.connect.own_functions import language_of
 from millwheel.core.columns.forms import NO_LABELS, near_pairings
 from millwheel.core.order.chains import chains_of
 from millwheel.core.pipeline.graph import build_graph
+from millwheel.core.pipeline.work import IntervalJoinSpec, RegularJoinSpec, Work
 from tests.search.document import emit
 from tests.search.facts import Free
 from tests.search.generate import pushes
@@ -38,7 +39,12 @@ __all__ = ["Unlucky", "case"]
 
 _DRAWS = 400
 _STREAMS = ("hits", "clicks")
-_COLUMNS = frozenset({"columns", "steps_in_columns", "near_in_columns"})
+_COLUMNS = frozenset({"columns", "steps_in_columns", "near_in_columns", "all_in_columns"})
+
+_WHOLE_JOINS: dict[str, type[Work]] = {
+    "near_in_columns": IntervalJoinSpec,
+    "all_in_columns": RegularJoinSpec,
+}
 
 
 class Unlucky(Exception):
@@ -65,10 +71,11 @@ def _chains(draft: Draft) -> bool:
     return bool(chains_of(build_graph(spec), spec, ()).before)
 
 
-def _near_in_columns(draft: Draft) -> bool:
-    """Whether some join within an interval takes whole bundles."""
+def _joins_in_columns(draft: Draft, work: type[Work]) -> bool:
+    """Whether some join of a kind takes whole bundles."""
     spec = load_tree(draft.tree)
-    return bool(near_pairings(spec, language_of(spec).compile, NO_LABELS))
+    pairings = near_pairings(spec, language_of(spec).compile, NO_LABELS)
+    return any(type(each.work) is work for each in spec.computations if each.name in pairings)
 
 
 def _draw(seed: int, number: int, wanted: frozenset[str], racing: bool) -> Case:
@@ -115,8 +122,9 @@ def _draw(seed: int, number: int, wanted: frozenset[str], racing: bool) -> Case:
     refused = not racing and spoil(draft, "refused")
     if "chained" in wanted and not refused and _chains(draft):
         draft.features.add("chained")
-    if "near_in_columns" in wanted and not refused and _near_in_columns(draft):
-        draft.features.add("near_in_columns")
+    for name, work in _WHOLE_JOINS.items():
+        if name in wanted and not refused and _joins_in_columns(draft, work):
+            draft.features.add(name)
     script = with_late_arrivals(draft, seed, pushes.draw(draft, now), now)
     script = change_types(draft, seed, own_orders(draft, seed, script))
     script = with_large_numbers(draft, seed, script)

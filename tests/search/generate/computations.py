@@ -105,6 +105,7 @@ _MAKERS: tuple[tuple[frozenset[str], Any], ...] = (
     (frozenset({"window_join_of_changes"}), joined),
     (frozenset({"kept_join", "kept_join_of_changes", "join_of_three"}), _any_join),
     (frozenset({"interval_join", "named_bounds", "near_in_columns"}), _any_join),
+    (frozenset({"all_in_columns"}), _any_join),
     (frozenset({"deduplicate"}), deduplicated),
     (frozenset({"top", "places", "top_of_changes", "keep"}), ranked),
     (frozenset({"over", "rows_before", "range_of_time"}), looking_back),

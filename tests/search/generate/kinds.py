@@ -298,7 +298,8 @@ def kept_join(draft: Draft, name: str) -> Any:
         return None
     given, one, other, key = found
     kind = draft.pick(["inner", "left", "right", "outer", "semi", "anti"])
-    if "near_in_columns" in draft.wanted:
+    in_columns = draft.wanted & {"near_in_columns", "all_in_columns"}
+    if in_columns:
         kind = "inner"
     fields = one.fields - _BOUNDS if kind in ("semi", "anti") else frozenset(key)
     if one.retracts or other.retracts:
@@ -307,7 +308,8 @@ def kept_join(draft: Draft, name: str) -> Any:
     if (
         not one.retracts
         and not other.retracts
-        and draft.chance(0.9 if "near_in_columns" in draft.wanted else 0.5, "interval_join")
+        and "all_in_columns" not in draft.wanted
+        and draft.chance(0.9 if in_columns else 0.5, "interval_join")
     ):
         join = {"kind": kind, "within": _within(draft, one, other)}
         draft.features.add("interval_join")

@@ -1,4 +1,4 @@
-"""Deliberate mistakes in joins within an interval that take whole bundles."""
+"""Deliberate mistakes in joins without a window that take whole bundles."""
 
 from __future__ import annotations
 
@@ -7,7 +7,11 @@ from typing import Any
 
 from millwheel.core.columns.state.near_pairs import NearPairing, NearRows
 from millwheel.core.lazy_polars import pl
+from millwheel.core.model.keys import Key
 from millwheel.core.model.times import MAX_TIME, MIN_TIME
+from millwheel.engine.workers.operators.keyed_joins.interval import NearRow
+from millwheel.engine.workers.operators.keyed_joins.regular import RegularJoined
+from millwheel.engine.workers.state.keyed_state import KeyedState
 from tests.search.mistakes import Context, mistake, replaced
 
 
@@ -45,3 +49,34 @@ def what_columns_keep_for_a_join_is_gone_with_the_worker() -> Context:
         self._next_number = max(self._next_number, number + 1)
 
     return replaced(NearRows, "restore", wrong)
+
+
+@mistake(within=10, features="all_in_columns", variants="together pairs")
+def keys_that_rows_have_are_joined_in_columns_as_well() -> Context:
+    """Nobody asks which keys are in rows. (A few records come first, and then many.)"""
+
+    def wrong(self: KeyedState, keys: Sequence[Key]) -> set[Key]:
+        return set()
+
+    return replaced(KeyedState, "held", wrong)
+
+
+@mistake(within=10, features="all_in_columns", variants="together pairs")
+def what_leaves_the_columns_forgets_equal_records() -> Context:
+    """Of equal records of a key, rows keep one."""
+    right = RegularJoined.keep
+
+    def wrong(self: RegularJoined, ctx: Context, side: int, rows: list[NearRow]) -> None:
+        right(self, ctx, side, list({row.data: row for row in rows}.values()))
+
+    return replaced(RegularJoined, "keep", wrong)
+
+
+@mistake(within=10, features="all_in_columns", variants="reference")
+def a_join_of_all_records_ends_with_the_watermark() -> Context:
+    """What is kept goes as that of an interval join does, at the times of its records."""
+
+    def wrong(self: Any, side: int, at: Any, values: Any) -> Any:
+        return at * 0 + MIN_TIME, at
+
+    return replaced(NearPairing, "_partners", wrong)

@@ -14,10 +14,12 @@ and so does all that only small bundles come for: some keys in each bundle, as i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -44,11 +46,12 @@ from millwheel.core.columns.state.near_pairs import (
     pairing_in_rows,
 )
 from millwheel.core.formats.codec import decode_value
-from millwheel.core.formats.store_layout import STATE
+from millwheel.core.formats.store_layout import STATE, key_in
 from millwheel.core.lazy_polars import pl
 from millwheel.core.model.keys import Key, key_from_bytes
 from millwheel.core.model.names import ChannelName
 from millwheel.core.model.records import DeadLetter, Record
+from millwheel.core.model.times import MIN_TIME
 from millwheel.core.pipeline.spec import ComputationSpec
 from millwheel.core.pipeline.work import IntervalJoinSpec, JoinKind, RegularJoinSpec
 from millwheel.core.windows.lateness import still_open
@@ -76,6 +79,7 @@ _SMALL_BUNDLES = 32
 _LOOKS = 64
 """Bundles between two looks whether any key is still in rows."""
 Mask = npt.NDArray[np.bool_]
+_encode = msgspec.msgpack.Encoder(order="deterministic").encode
 
 
 class JoinInRows(Protocol):
@@ -89,6 +93,9 @@ class JoinInRows(Protocol):
 
     def produce_pair(self, ctx: Any, left: bytes, right: bytes, at: int) -> None:
         """Emit the pair of two encoded records of the current key."""
+
+    def kept(self) -> Iterable[tuple[int, int, bytes]]:
+        """Side, time and encoded value of each row of the current key. For tests."""
 
 
 class ColumnJoinOperator(CallbackOperator, Validated):
@@ -124,6 +131,22 @@ class ColumnJoinOperator(CallbackOperator, Validated):
 
     def validate(self, state: StoreView) -> None:
         validate_segments([self._kept], self._shard.name, state)
+
+    def kept(self) -> Counter[tuple[Key, int, int, bytes]]:
+        """How often it keeps each record: its key, side, time and encoded value. They are the same
+        in either form. For tests, between bundles."""
+        kept: Counter[tuple[Key, int, int, bytes]] = Counter()
+        for segment in self._kept.segments():
+            rows = encoded(segment.groups).select(KEY, INPUT, AT, VALUE).iter_rows()
+            kept.update((key_from_bytes(key), side, at, data) for key, side, at, data in rows)
+        for key in {key_in(entry) for entry, _ in self._shard.store.scan(STATE)}:
+            self._context.point(key, MIN_TIME)
+            kept.update((key, *each) for each in self._join.kept())
+        self._state.forget()
+        in_order = Counter[tuple[Key, int, int, bytes]]()
+        for (key, side, at, data), count in kept.items():
+            in_order[key, side, at, _encode(decode_value(data))] += count
+        return in_order
 
     def run(self, bundle: Bundle) -> None:
         self._kept.take_closed(bundle.watermark)

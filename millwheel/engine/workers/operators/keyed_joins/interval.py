@@ -159,6 +159,13 @@ class IntervalJoined(Computation):
         rows.sort(key=_time_of)
         self._keep(ctx, side, rows)
 
+    def kept(self) -> Iterator[tuple[int, int, bytes]]:
+        """Side, time and encoded value of each row of the current key. For tests."""
+        for side in (_LEFT, _RIGHT):
+            own = self._side(side)
+            for rows in (own.rows, *(self._segments(side)[number] for number in own.segments)):
+                yield from ((side, row.at, row.data) for row in rows)
+
     def produce_pair(self, ctx: Context, left: bytes, right: bytes, at: int) -> None:
         """Emit the pair of two encoded records of the current key."""
         self._produce(ctx, self._framing(ctx)(left, right), at)

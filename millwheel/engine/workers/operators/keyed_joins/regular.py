@@ -10,7 +10,7 @@ ways. Until that comes, the row counts minus one: so the rows, folded, are the s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -157,6 +157,14 @@ class RegularJoined(Computation):
             row.times.append(each.at)
             row.alone.append(False)
             self._put(side, identity, row)
+
+    def kept(self) -> Iterator[tuple[int, int, bytes]]:
+        """Side, time and encoded value of each row of the current key. For tests."""
+        self._sides = self._stored_sides()
+        for side in (_LEFT, _RIGHT):
+            for _, row in self._all(side):
+                value = retracted(decode_value(row.data)) if row.owed else decode_value(row.data)
+                yield from ((side, at, _encode(value)) for at in row.times)
 
     def produce_pair(self, ctx: Context, left: bytes, right: bytes, at: int) -> None:
         """Emit the pair of two encoded records of the current key."""

@@ -1,4 +1,4 @@
-"""Interval joins that take whole bundles say what they say record by record."""
+"""Joins without a window that take whole bundles say what they say record by record."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from millwheel.core.columns.state import columns_to_rows
 from millwheel.core.formats import nesting
 from millwheel.core.tracing.contexts import TraceContext
+from millwheel.core.windows.panes import RETRACTION_FIELD
 from millwheel.engine.workers.bundle import bundle
 from millwheel.engine.workers.host import assembly
 from millwheel.engine.workers.operators.keyed_joins import in_columns
@@ -45,7 +46,7 @@ streams:
 computations:
   matched:
     input: {{shown: {{key: {key}}}, clicked: {{key: {key}}}}}
-    join: {{kind: inner, within: {within}}}
+    join: {join}
     output: matched
   best:
     input: {{matched: {{key: {{ad: ad, what: shown.what}}}}}}
@@ -59,12 +60,15 @@ computations:
 """
 CONTEXT = TraceContext(f"00-{1:032x}-{'b' * 16}-01")
 NEAR, NAMED = "{before: 8us, after: 5us}", "{until: shown.ends}"
+ALL = ""
+"""No ``within``: all records of a key meet."""
 
 
 def written(folder: Path, within: str = NEAR, key: str = "ad") -> str:
     folder.mkdir(exist_ok=True)
     path = folder / "pipeline.yaml"
-    path.write_text(PIPELINE.format(folder=folder, within=within, key=key))
+    join = f"{{kind: inner, within: {within}}}" if within else "inner"
+    path.write_text(PIPELINE.format(folder=folder, join=join, key=key))
     return str(path)
 
 
@@ -120,7 +124,7 @@ pushes = st.lists(st.tuples(st.sampled_from(["shown", "clicked"]), rows), max_si
 
 
 @pytest.mark.parametrize("key", ["ad", "[ad, what]"])
-@pytest.mark.parametrize("within", [NEAR, NAMED])
+@pytest.mark.parametrize("within", [NEAR, NAMED, ALL])
 @pytest.mark.parametrize("most", [32 << 20, 150], ids=["in memory", "too large"])
 @given(story=pushes)
 @settings(max_examples=7, deadline=None)
@@ -155,9 +159,12 @@ ODD = {
 }
 
 
+@pytest.mark.parametrize("within", [NAMED, ALL])
 @pytest.mark.parametrize("odd", ODD.values(), ids=ODD)
-def test_odd_records_are_joined_as_in_rows_and_nothing_is_lost(folder: Path, odd: Row) -> None:
-    path = written(folder / "odd", NAMED)
+def test_odd_records_are_joined_as_in_rows_and_nothing_is_lost(
+    folder: Path, odd: Row, within: str
+) -> None:
+    path = written(folder / f"odd{len(within)}", within)
     first, second = records(30, 1), records(30, 2)
     story = [
         ("shown", first[:15]),
@@ -203,7 +210,7 @@ def read_of(path: str, by_record: bool, monkeypatch: pytest.MonkeyPatch) -> tupl
             return seen(harness), times[0], times[1]
 
 
-@pytest.mark.parametrize("within", [NEAR, NAMED])
+@pytest.mark.parametrize("within", [NEAR, NAMED, ALL])
 def test_pairs_leave_in_columns_and_are_grouped_in_columns(
     folder: Path, monkeypatch: pytest.MonkeyPatch, within: str
 ) -> None:
@@ -224,14 +231,15 @@ def test_a_read_with_an_odd_record_is_kept_one_by_one(
     assert found == read_of(path, True, monkeypatch)[0]
 
 
+@pytest.mark.parametrize("within", [NEAR, ALL])
 @pytest.mark.parametrize("most", [32 << 20, 2_000], ids=["in memory", "too large"])
 def test_a_crash_at_any_place_changes_nothing(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, most: int
+    folder: Path, monkeypatch: pytest.MonkeyPatch, most: int, within: str
 ) -> None:
     monkeypatch.setattr(in_columns, "_MOST_BYTES", most)
     monkeypatch.setattr(columns_to_rows, "PART_RECORDS", 5)
     monkeypatch.setattr(in_columns, "_FAN", 2)
-    path = written(folder / f"crash-{most}")
+    path = written(folder / f"crash-{most}-{len(within)}", within)
     story = {"shown": records(15, 3), "clicked": records(15, 4)}
     assert assert_survives_crashes(path, story, every=41) > 3
 
@@ -250,8 +258,9 @@ def test_nothing_is_kept_once_no_partner_can_come(folder: Path) -> None:
         assert harness.read("matched") == []
 
 
+@pytest.mark.parametrize("within", ["{before: 1s, after: 1s}", ALL])
 def test_no_bundle_hands_over_more_than_a_part_of_what_is_too_large(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, monkeypatch: pytest.MonkeyPatch, within: str
 ) -> None:
     """All at once takes longer than a worker may be silent, and again after each restart."""
     handed: list[int] = []
@@ -264,7 +273,7 @@ def test_no_bundle_hands_over_more_than_a_part_of_what_is_too_large(
     monkeypatch.setattr(in_columns, "_MOST_BYTES", 10_000)
     monkeypatch.setattr(columns_to_rows, "PART_RECORDS", 40)
     monkeypatch.setattr(ColumnJoinOperator, "_hand_over", counted)
-    path = written(folder / "large", "{before: 1s, after: 1s}")
+    path = written(folder / f"large{len(within)}", within)
     story = [
         (stream, [row(number * 10 + at, ad=at * 7 + number) for at in range(10)])
         for number in range(60)
@@ -276,12 +285,16 @@ def test_no_bundle_hands_over_more_than_a_part_of_what_is_too_large(
     assert found == said(path, story, True)
 
 
+WIDE = "{before: 30us, after: 30us}"
+
+
+@pytest.mark.parametrize("within", [WIDE, ALL])
 @given(story=pushes)
 @settings(max_examples=15, deadline=None)
 def test_a_key_is_in_rows_or_in_columns_whatever_the_size_of_bundles(
-    folder: Path, story: list[tuple[str, list[Row]]]
+    folder: Path, within: str, story: list[tuple[str, list[Row]]]
 ) -> None:
-    path = written(folder / "sizes", "{before: 30us, after: 30us}")
+    path = written(folder / f"sizes{len(within)}", within)
     with pytest.MonkeyPatch.context() as patch:
         limits = partialmethod(ShardLimits.__init__, rows_below=4)
         patch.setattr(ShardLimits, "__init__", limits)
@@ -292,10 +305,11 @@ def test_a_key_is_in_rows_or_in_columns_whatever_the_size_of_bundles(
     assert found == said(path, story, True)
 
 
+@pytest.mark.parametrize("within", [WIDE, ALL])
 def test_keys_that_rows_have_meet_whole_bundles_there(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, monkeypatch: pytest.MonkeyPatch, within: str
 ) -> None:
-    path = written(folder / "first rows", "{before: 30us, after: 30us}")
+    path = written(folder / f"first rows{len(within)}", within)
     limits = partialmethod(ShardLimits.__init__, rows_below=4)
     monkeypatch.setattr(ShardLimits, "__init__", limits)
     story = [
@@ -306,6 +320,66 @@ def test_keys_that_rows_have_meet_whole_bundles_there(
     found = said(path, story, False)
     assert len(found["pairs"]) == 8
     assert found == said(path, story, True)
+
+
+def test_of_what_is_too_large_the_keys_leave_that_have_waited_longest(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those with new records stay, and what has left meets what comes for it."""
+    monkeypatch.setattr(in_columns, "_MOST_BYTES", 20_000)
+    monkeypatch.setattr(columns_to_rows, "PART_RECORDS", 20)
+    story = [
+        (
+            stream,
+            [
+                row(number * 10, ad=-1),
+                *(row(number * 10 + at, ad=100 * number + at) for at in range(9)),
+            ],
+        )
+        for number in range(30)
+        for stream in ("shown", "clicked")
+    ]
+    path = written(folder / "oldest", ALL)
+    with PipelineHarness(path, shards=1) as harness:
+        for stream, values in story:
+            harness.push(stream, values)
+        [shard] = harness._cluster.shards_of("matched")
+        operator = shard.operator
+        assert isinstance(operator, ColumnJoinOperator)
+        in_rows = operator._state.held([-1, *(100 * number for number in range(30))])
+        assert {0, 100, 200} <= in_rows
+        assert not in_rows & {-1, 2900}
+        harness.crash()
+        harness.push("clicked", [row(500, ad=0), row(501, ad=-1), row(502, ad=2900)])
+        assert len(harness.read("matched")) == 30 * 30 + 30 * 9 + (1 + 30 + 1)
+    assert said(path, story, False) == said(path, story, True)
+
+
+def test_no_watermark_removes_what_a_join_of_all_records_keeps(folder: Path) -> None:
+    """Not even that of the end of the input: a later run may go on."""
+    with PipelineHarness(written(folder / "lasting", ALL), shards=1) as harness:
+        harness.push("shown", records(50, 5))
+        harness.finish()
+        harness.crash()
+        [shard] = harness._cluster.shards_of("matched")
+        assert isinstance(shard.operator, ColumnJoinOperator)
+        assert sum(each.groups.height for each in shard.operator._kept.segments()) == 50
+
+
+def test_a_record_that_takes_back_another_sends_its_key_to_rows(folder: Path) -> None:
+    """Only a source that nobody calls one of changes can bring one here."""
+    path = written(folder / "taken back", ALL)
+    back = {**row(5), RETRACTION_FIELD: True}
+    story = [
+        ("shown", [row(5), row(5), row(5, ad=2)]),
+        ("clicked", [row(6), row(6, ad=2)]),
+        ("shown", [back, {**row(9, ad=3), RETRACTION_FIELD: True}]),
+        ("clicked", [row(8), row(8, ad=2), row(8, ad=3)]),
+        ("shown", [row(9, ad=3)]),
+    ]
+    found = said(path, story, False)
+    assert found == said(path, story, True)
+    assert sum(RETRACTION_FIELD in pair for pair in found["pairs"]) == 2
 
 
 def test_a_traced_record_is_the_cause_of_its_pairs(
@@ -331,10 +405,13 @@ def test_a_traced_record_is_the_cause_of_its_pairs(
     assert credited == [0, 1]
 
 
-def test_what_columns_hold_goes_on_in_rows_where_they_are_not_taken_any_more(folder: Path) -> None:
+@pytest.mark.parametrize("within", [WIDE, ALL])
+def test_what_columns_hold_goes_on_in_rows_where_they_are_not_taken_any_more(
+    folder: Path, within: str
+) -> None:
     """As where another version of the pipeline has a timer behind the join, or fields without
     types."""
-    path = written(folder / "version", "{before: 30us, after: 30us}")
+    path = written(folder / f"version{len(within)}", within)
     with pytest.MonkeyPatch.context() as patch, PipelineHarness(path, shards=1) as harness:
         harness.push("shown", [row(5), row(6, ad=2)])
         [shard] = harness._cluster.shards_of("matched")
