@@ -61,7 +61,8 @@ def draw_computation(draft: Draft, name: str) -> None:
 def _any_join(draft: Draft, name: str) -> Any:
     """A join without a window, of two inputs or three."""
     drawn = kept_join(draft, name)
-    if drawn is not None and drawn[0]["join"] in ("inner", "left", "outer"):
+    several = drawn is not None and drawn[0]["join"] in ("inner", "left", "outer")
+    if several and "all_in_columns" not in draft.wanted:
         take_third(draft, drawn[0]["input"], drawn[2], "join_of_three")
     return drawn
 

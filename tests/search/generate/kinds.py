@@ -293,7 +293,7 @@ def _within(draft: Draft, one: Flow, other: Flow) -> dict[str, Any]:
 
 
 def kept_join(draft: Draft, name: str) -> Any:
-    found = take_pair(draft, changing=True)
+    found = take_pair(draft, changing="all_in_columns" not in draft.wanted)
     if found is None:
         return None
     given, one, other, key = found

@@ -51,9 +51,9 @@ def what_columns_keep_for_a_join_is_gone_with_the_worker() -> Context:
     return replaced(NearRows, "restore", wrong)
 
 
-@mistake(within=10, features="all_in_columns", variants="together pairs")
+@mistake(within=4, features="all_in_columns", first=3, variants="large large-crashes")
 def keys_that_rows_have_are_joined_in_columns_as_well() -> Context:
-    """Nobody asks which keys are in rows. (A few records come first, and then many.)"""
+    """Nobody asks which keys are in rows. (Some have left the columns.)"""
 
     def wrong(self: KeyedState, keys: Sequence[Key]) -> set[Key]:
         return set()
@@ -61,7 +61,7 @@ def keys_that_rows_have_are_joined_in_columns_as_well() -> Context:
     return replaced(KeyedState, "held", wrong)
 
 
-@mistake(within=10, features="all_in_columns", variants="together pairs")
+@mistake(within=4, features="all_in_columns", first=3, variants="large large-crashes")
 def what_leaves_the_columns_forgets_equal_records() -> Context:
     """Of equal records of a key, rows keep one."""
     right = RegularJoined.keep
@@ -70,13 +70,3 @@ def what_leaves_the_columns_forgets_equal_records() -> Context:
         right(self, ctx, side, list({row.data: row for row in rows}.values()))
 
     return replaced(RegularJoined, "keep", wrong)
-
-
-@mistake(within=10, features="all_in_columns", variants="reference")
-def a_join_of_all_records_ends_with_the_watermark() -> Context:
-    """What is kept goes as that of an interval join does, at the times of its records."""
-
-    def wrong(self: Any, side: int, at: Any, values: Any) -> Any:
-        return at * 0 + MIN_TIME, at
-
-    return replaced(NearPairing, "_partners", wrong)

@@ -77,11 +77,14 @@ class NearPairing(KeptInputs):
         side, parts = self.streams.index(batch.stream), key_parts(batch.keys)
         fields = self.fields[side]
         schema = {name: kind_of(kind) for name, kind in batch.frame.schema.items()}
-        if schema != dict(fields) or len(parts) != len(self.key_names):
+        known = (
+            schema == dict(fields) if fields else bool(schema) and not any(map(is_pattern, schema))
+        )
+        if not known or len(parts) != len(self.key_names):
             raise Unfit
         if any(kind_of(part.dtype) not in ("int", "str") or part.null_count() for part in parts):
             raise Unfit
-        values = batch.frame.select(list(fields))
+        values = batch.frame.select(list(fields or schema))
         firsts, lasts = self._partners(side, batch.timestamps, values)
         ends = np.minimum(np.maximum(batch.timestamps, lasts), LAST_TIME)
         named = [part.alias(name) for part, name in zip(parts, self.key_names, strict=True)]
@@ -232,12 +235,13 @@ def near_pairing_or_why(
         return "its key is no field"
     types = [expected_types_of(stream.name, pipeline, compile_expression) for stream in streams]
     for stream, fields in zip(streams, types, strict=True):
-        if stream.schema or not fields:
+        if stream.schema or (stream.source is not None and not fields):
             return f"the fields of {stream.name} are not declared"
         if patterns := sorted(filter(is_pattern, fields)):
             return f"the library of columns takes the name of the field {patterns[0]} for a pattern"
     kinds = [[of.get(name, "") for name in key.names] for key, of in zip(keys, types, strict=True)]
-    if kinds[0] != kinds[1] or not {*kinds[0]} <= {"int", "str"}:
+    known = [each for each, fields in zip(kinds, types, strict=True) if fields]
+    if known and (known[0] != known[-1] or not {*known[0]} <= {"int", "str"}):
         return "its keys are not declared as int or str"
     names = (*keys[0].shown, streams[0].name, streams[1].name)
     if len(set(names)) < len(names):
