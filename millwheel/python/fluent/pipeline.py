@@ -22,11 +22,9 @@ if TYPE_CHECKING:
     from millwheel.python.handles.handle import RunHandle
     from millwheel.tools.explain.explanation import Explanation
 
-Fields = Mapping[
-    str, type | Literal["int", "float", "str", "bool", "timestamp"] | Mapping[str, str]
-]
-"""Names and types: also ``datetime``, and the form of timestamps, ``{"type": "timestamp", "unit":
-"ms"}``."""
+Fields = Mapping[str, type | str | Mapping[str, str]]
+"""Names and types: also ``datetime``, ``"decimal(12, 2)"``, and the form of timestamps, ``{"type":
+"timestamp", "unit": "ms"}``."""
 
 Table = str | Sequence[str] | Mapping[str, Any]
 """The key of a table, or its key and what deletes its rows."""

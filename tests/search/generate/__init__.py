@@ -33,6 +33,7 @@ from tests.search.generate.sources import (
     leave_fields_undeclared,
     with_large_numbers,
 )
+from tests.search.generate.typed_fields import type_fields
 from tests.search.script import Case, load_tree
 
 __all__ = ["Unlucky", "case"]
@@ -129,5 +130,6 @@ def _draw(seed: int, number: int, wanted: frozenset[str], racing: bool) -> Case:
     script = change_types(draft, seed, own_orders(draft, seed, script))
     script = with_large_numbers(draft, seed, script)
     script = with_nulls(script, seed) if "null_key" in named else script
+    script = script if refused else type_fields(draft, seed, script)
     yaml = emit(draft.tree)
     return Case(seed, yaml, tuple(script), stated, now, frozenset(draft.features), refused)

@@ -36,6 +36,7 @@ these:
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from millwheel.core.pipeline.spec import ComputationSpec, PipelineSpec
@@ -47,6 +48,7 @@ from tests.search.reference.slices import SlicesNode
 from tests.search.reference.sources import SourceNode
 from tests.search.reference.tables import standing
 from tests.search.reference.transforms import built
+from tests.search.reference.typed_fields import as_shown
 from tests.search.script import Action, Clock, Finish, Outcome, Push, Watermark
 
 __all__ = ["Reference", "interpret"]
@@ -133,11 +135,18 @@ class Reference:
         world = self._world
         calls = {name: node for name, node in world.nodes.items() if isinstance(node, CallNode)}
         users = {name: node for name, node in calls.items() if node.spec.called}
+        scales = self.spec.scales
+        shown = {
+            name: [replace(row, value=as_shown(row.value, scales[name])) for row in rows]
+            if name in scales
+            else rows
+            for name, rows in world.rows.items()
+        }
         return Outcome(
-            streams={name: tuple(rows) for name, rows in world.rows.items()},
+            streams={name: tuple(rows) for name, rows in shown.items()},
             letters=tuple(world.letters),
             standing={
-                sink.stream: standing(sink, world.rows.get(sink.stream, ()))
+                sink.stream: standing(sink, shown.get(sink.stream, ()))
                 for sink in self.spec.sinks
                 if sink.options.get("mode") == "upsert"
             },

@@ -65,7 +65,8 @@ def _field(name: str) -> Callable[[Any], Any]:
 
 
 def _computed(text: str) -> Callable[[Any], Any]:
-    needs, plain = CALCULATED[text]
+    # what is not there is over whole units of a decimal
+    needs, plain = CALCULATED.get(text, ("n", None))
     product = compile_expression(text).evaluate
 
     def read(value: Any) -> Any:

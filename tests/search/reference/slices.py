@@ -16,6 +16,7 @@ from tests.search.probes import answers
 from tests.search.reference.aggregates import Aggregates, Item
 from tests.search.reference.calls import CallNode
 from tests.search.reference.engine import Arrival, World
+from tests.search.reference.typed_fields import as_shown
 
 
 class SlicesNode(CallNode):
@@ -26,6 +27,8 @@ class SlicesNode(CallNode):
         slices = spec.work_as(SlicesSpec)
         self._every, self._keep = slices.levels_us[0], slices.keep_us
         self._aggregates = Aggregates(spec, world.load)
+        kept = world.spec.kept.get(spec.name)
+        self._scales = {} if kept is None else kept.values
         self._items: defaultdict[Any, list[Item]] = defaultdict(list)
         self.delayed = True
 
@@ -67,7 +70,8 @@ class SlicesNode(CallNode):
             return None
         items = [item for item in self._items[key] if start <= item.timestamp < end]
         newest = max((item.timestamp for item in items), default=MIN_TIME)
-        return self._aggregates.result(items), start, until if newest < until < end else end
+        found = as_shown(self._aggregates.result(items), self._scales)
+        return found, start, until if newest < until < end else end
 
     def _expired(self) -> int:
         return MIN_TIME if self.watermark == MAX_TIME else self.watermark - self._keep

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from copy import deepcopy
 from dataclasses import dataclass
-from datetime import datetime, timezone
 from typing import Any
 
 import msgspec
@@ -13,14 +12,10 @@ import msgspec
 from millwheel.core.model.times import MAX_TIME, MIN_TIME, duration_text
 from millwheel.core.pipeline.spec import StreamSpec
 from tests.search.reference.engine import Node, World
+from tests.search.reference.typed_fields import Unusable, microseconds, read_typed
 from tests.search.script import PARTITION
 
-_YEARS = 2**62
 _TYPES = {"int": int, "float": float, "str": str, "bool": bool}
-
-
-class Unusable(Exception):
-    """A record from outside that is none, with the reason."""
 
 
 @dataclass(slots=True)
@@ -121,6 +116,7 @@ class SourceNode(Node):
             except msgspec.ValidationError as ex:
                 raise Unusable(str(ex)) from ex
         if isinstance(value, dict):
+            read_typed(value, self.spec)
             for name, kind in self.spec.fields.items():
                 if not _fits(value.get(name), kind):
                     raise Unusable(f"field {name!r} is no {kind}")
@@ -139,26 +135,7 @@ class SourceNode(Node):
             given = _field(value, self.spec.timestamp)
         if given is None:
             raise Unusable(f"missing timestamp: the record has no field {self.spec.timestamp!r}")
-        return _microseconds(given, self.spec.timestamp_unit_us)
-
-
-def _microseconds(given: Any, unit: int) -> int:
-    if isinstance(given, str):
-        try:
-            given = datetime.fromisoformat(given.replace("Z", "+00:00"))
-        except ValueError as ex:
-            raise Unusable(f"the timestamp {given!r} is neither a number nor ISO 8601 text") from ex
-    if isinstance(given, datetime):
-        return round(
-            (given if given.tzinfo else given.replace(tzinfo=timezone.utc)).timestamp() * 1_000_000
-        )
-    if isinstance(given, bool) or not isinstance(given, int | float) or given != given:
-        raise Unusable(f"the timestamp {given!r} is neither a number nor ISO 8601 text")
-    if not -_YEARS < given * unit < _YEARS:
-        raise Unusable(
-            f"the timestamp {given!r} is outside the supported range of times; check the unit"
-        )
-    return round(given * unit)
+        return microseconds(given, self.spec.timestamp_unit_us)
 
 
 def _fits(value: Any, kind: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -161,3 +162,26 @@ def test_records_of_a_key_give_the_same_together_as_one_by_one() -> None:
             told.append(sorted(harness.take("totals"), key=lambda row: (row["key"], row["total"])))
     assert told[0] == told[1]
     assert max(sizes) == 5
+
+
+@pytest.mark.parametrize("window", [Tumbling("1m"), None])
+def test_several_streams_are_joined_exactly(window: Tumbling | None) -> None:
+    pipeline = Pipeline("joined")
+    a, b, c = (
+        pipeline.read(
+            name,
+            InjectionSource(),
+            timestamp="at",
+            timestamp_unit="us",
+            fields={"at": int, "who": str, "price": "decimal(9, 2)"},
+        ).key_by("who")
+        for name in "abc"
+    )
+    both = a.join([b, c], window, name="both")
+    sums = both.map({"who": "who", "sum": "a.price + b.price + c.price"}, output="sums")
+    sums.write(StdoutSink())
+    with PipelineHarness(pipeline) as harness:
+        for stream, price in (("a", "0.10"), ("b", "0.20"), ("c", "0.05")):
+            harness.push(stream, {"at": 1, "who": "w", "price": price})
+        harness.finish()
+        assert harness.read("sums") == [{"who": "w", "sum": Decimal("0.35")}]

@@ -93,6 +93,11 @@ computations:
     input: {big: {key: path}, rest: {key: path}, once: {key: path}}
     join: left
     output: all
+  rounds:
+    input: {big: {key: path}, rest: {key: path}, once: {key: path}}
+    window: {tumbling: 5m}
+    join: outer
+    output: rounds
   priced:
     input: {big: {key: path}, once: {key: path}}
     enrich: {with: once, as: price, missing: drop, as_of: arrival}
@@ -230,6 +235,9 @@ near = big.key_by("path").join(
     rest.key_by("path"), how="left", within={"before": "10s", "until": "big.until"}, name="near"
 )
 big.key_by("path").join([rest.key_by("path"), once.key_by("path")], how="left", name="all")
+big.key_by("path").join(
+    [rest.key_by("path"), once.key_by("path")], Tumbling("5m"), how="outer", name="rounds"
+)
 priced = big.key_by("path").enrich(once.key_by("path"), field="price", missing="drop",
   as_of="arrival", name="priced")
 words = wide.key_by(key).flatten(made.key_by("key")).flat_map(split, name="words")
