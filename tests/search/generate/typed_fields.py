@@ -15,6 +15,8 @@ from tests.search.generate.draft import Draft
 from tests.search.script import Action, Push, load_tree
 
 _SHARE = 0.12
+_FROM = 1_000
+"""The seeds below stay as they were."""
 _SCALES = (0, 2, 4)
 _WITHOUT = frozenset({"mean", "stddev", "variance", "quantile", "quantiles", "median"})
 """Aggregates that take no decimal, in whose place others are drawn."""
@@ -30,7 +32,8 @@ def type_fields(draft: Draft, seed: int, script: Sequence[Action]) -> list[Actio
         ("decimals", _decimals, _with_decimals),
     ):
         rng = Random(f"{feature} {seed}")
-        if rng.random() < (1 if feature in draft.wanted else _SHARE):
+        share = _SHARE if seed >= _FROM else 0
+        if rng.random() < (1 if feature in draft.wanted else share):
             before = deepcopy(draft.tree)
             if declare(draft, rng) and _loads(draft):
                 draft.features.add(feature)
