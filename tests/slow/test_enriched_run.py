@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.fakes.s3_server import S3Server
 from tests.slow.runs import Run
 from tests.slow.test_plugin import PLUGIN, installed
 
@@ -100,6 +101,80 @@ def test_records_are_enriched_once_and_alike_while_workers_are_killed(tmp_path: 
         killed = late.kill_at_random((WORKERS,), seed=4, times=2, pause_s=(0.1, 0.6))
         assert rows(late) == calm, f"killed while records are enriched, broadcast: {broadcast}"
         assert killed[WORKERS]
+
+
+def test_a_table_is_held_whole_with_a_root_in_an_object_store(s3: S3Server, tmp_path: Path) -> None:
+    s3.fail()
+    written(tmp_path / "in")
+    calm = rows(started(tmp_path / "calm", tmp_path / "in"))
+    folder = tmp_path / "kept"
+    folder.mkdir()
+    (folder / "p.yaml").write_text(PIPELINE.replace("BROADCAST", "true"))
+    params = {"input": str(tmp_path / "in"), "output": str(folder / "out")}
+    run = Run(folder / "p.yaml", folder, params, place=s3.root()).start().until_reading()
+    names = (WORKERS, "millwheel.control.master")
+    killed = run.kill_at_random(names, seed=4, times=3, pause_s=(0.1, 0.6))
+    assert rows(run) == calm
+    assert killed[WORKERS]
+
+
+NEAR = """
+pipeline: near
+streams:
+  orders:
+    source: {files: {path: "${input}/orders*.jsonl", format: jsonl}}
+    timestamp: {field: at, unit: ms}
+    fields: {at: int, n: int, item: int}
+  bids:
+    source: {files: {path: "${input}/bids*.jsonl", format: jsonl}}
+    timestamp: {field: at, unit: ms}
+    fields: {at: int, b: int, item: int}
+  shelves: {source: {files: {path: "${input}/shelves.jsonl", format: jsonl}}, table: shelf}
+computations:
+  pairs:
+    input: {orders: {key: item}, bids: {key: item}}
+    join: {kind: left, within: {before: 100ms, after: 300ms}}
+    output: pairs
+  flat:
+    input: pairs
+    map: {n: orders.n, b: bids.b if bids is not null else -1, shelf: "mod(orders.item, 500)"}
+    output: flat
+  placed:
+    input: {flat: {key: shelf}, shelves: {key: shelf}}
+    enrich: {with: shelves, broadcast: true}
+    output: placed
+sinks:
+  placed: {files: {path: "${output}/placed", flush: 50ms}}
+"""
+
+
+def test_pairs_within_an_interval_meet_a_held_table_in_executors_that_die(tmp_path: Path) -> None:
+    """A bid comes 3 ms behind the order of its number, under another item for most of them."""
+    orders = [{"at": n * 10, "n": n, "item": n * 7 % 1_000} for n in range(100_000)]
+    bids = [{"at": n * 10 + 3, "b": n, "item": n * 11 % 1_000} for n in range(len(orders))]
+    for name, made in (("orders", orders), ("bids", bids)):
+        for part in range(2):
+            lines = "".join(json.dumps(row) + "\n" for row in made[part::2])
+            (tmp_path / f"{name}{part}.jsonl").write_text(lines)
+    shelves = "".join(json.dumps({"shelf": n, "row": n * 3}) + "\n" for n in range(450))
+    (tmp_path / "shelves.jsonl").write_text(shelves)
+    (tmp_path / "p.yaml").write_text(NEAR)
+    params = {"input": str(tmp_path), "output": str(tmp_path / "out")}
+    run = Run(tmp_path / "p.yaml", tmp_path, params, "spark").start().until_reading(timeout_s=90)
+    executors = ("CoarseGrainedExecutorBackend",)
+    killed = run.kill_at_random(executors, seed=3, times=1, pause_s=(0.05, 0.5))
+    found = [json.loads(line) for line in rows(run).elements()]
+    assert killed["CoarseGrainedExecutorBackend"] == 1, run.said
+    wanted: Counter[tuple[int, int, int | None]] = Counter()
+    for order in orders:
+        shelf = order["item"] % 500
+        near = range(max(order["n"] - 10, 0), min(order["n"] + 30, len(bids)))
+        partners = [bids[b]["b"] for b in near if bids[b]["item"] == order["item"]]
+        for b in partners or [-1]:
+            wanted[order["n"], b, shelf * 3 if shelf < 450 else None] += 1
+    assert wanted == Counter(
+        (row["n"], row["b"], (row["shelves"] or {}).get("row")) for row in found
+    )
 
 
 def test_a_table_that_is_too_large_to_be_held_whole_ends_the_run(tmp_path: Path) -> None:
