@@ -68,9 +68,11 @@ class BrokenError(MillwheelError):
 
 class RecordError(MillwheelError):
     """One record cannot be processed; the reason goes with it to the dead-letter stream.
-    ``aggregate`` names the aggregate that cannot use it, if there is one."""
+    ``aggregate`` names the aggregate that cannot use it, if there is one; ``about`` the part of the
+    pipeline's text."""
 
     aggregate = ""
+    about = ""
 
 
 class EndlessTimerError(RecordError):

@@ -39,9 +39,10 @@ def missing_field(name: str, value: Any, what: str = "") -> RecordError:
     """The error of a record without a field; ``what`` is the purpose of the field ("key")."""
     if value is None and not what:
         # such as the side that has no partner behind an outer join
-        return RecordError(
+        return _error(
+            name,
             f"null has no field {name!r}; where it may be null, write `x.{name} if x is not null"
-            " else …`, or nulls: sql beside streams"
+            " else …`, or nulls: sql beside streams",
         )
     if isinstance(value, dict):
         there = ", ".join(
@@ -54,7 +55,13 @@ def missing_field(name: str, value: Any, what: str = "") -> RecordError:
             or f"no fields, being {type(value).__name__}"
         )
     lead = f"missing {what}: " if what else ""
-    return RecordError(f"{lead}the record has no field {name!r}; it has {there}")
+    return _error(name, f"{lead}the record has no field {name!r}; it has {there}")
+
+
+def _error(name: str, words: str) -> RecordError:
+    error = RecordError(words)
+    error.about = f"field {name!r}"
+    return error
 
 
 def _slow(name: str, value: Any) -> Any:

@@ -173,7 +173,9 @@ def _guarded(run: Evaluate, text: str) -> Evaluate:
 
 def _failed(text: str, ex: Exception) -> RecordError:
     shown = text if len(text) <= 80 else text[:77] + "..."
-    return RecordError(f"`{shown}` cannot be computed: {ex or type(ex).__name__}")
+    error = RecordError(f"`{shown}` cannot be computed: {ex or type(ex).__name__}")
+    error.about = f"`{shown}`"
+    return error
 
 
 def _fast_path(tree: ast.expr, text: str, nulls: NullLogic) -> Evaluate | None:

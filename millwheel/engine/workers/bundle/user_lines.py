@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 
+from millwheel.errors import RecordError
+
 _PACKAGE = os.path.join(*Path(__file__).parts[:-4], "")
 """The folder of the package, as the frames of its code have it."""
 NOWHERE = "an unknown line"
@@ -28,13 +30,20 @@ def current_line(frame: FrameType | None) -> str:
 
 def line_of(ex: BaseException) -> str:
     """The innermost line of the user's from which an exception came, whatever it called there.
-    Where there is none, the innermost one."""
-    return _innermost(traceback.extract_tb(ex.__traceback__))
+    Where there is none, the place in the pipeline's text, or the innermost line."""
+    stack = traceback.extract_tb(ex.__traceback__)
+    if isinstance(ex, RecordError) and ex.about and all(map(_is_ours, stack)):
+        return ex.about
+    return _innermost(stack)
+
+
+def _is_ours(at: traceback.FrameSummary) -> bool:
+    return at.filename.startswith(_PACKAGE)
 
 
 def _innermost(stack: Sequence[traceback.FrameSummary]) -> str:
     theirs = [each for each in stack if not is_library(each.filename)]
-    outside = [each for each in stack if not each.filename.startswith(_PACKAGE)]
+    outside = [each for each in stack if not _is_ours(each)]
     for at in (theirs or outside or stack)[-1:]:
         return f"{os.path.basename(at.filename)}:{at.lineno} in {at.name}"
     return NOWHERE

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from millwheel.core.expressions.language import compile_expression
 from millwheel.engine.workers.bundle import user_lines
 from millwheel.engine.workers.bundle.user_lines import current_line, is_library, line_of
 from millwheel.errors import RecordError
@@ -54,6 +55,25 @@ def test_an_exception_comes_from_the_line_of_the_user_that_called_what_raised_it
             process_record(call)
         assert line_of(told.value).startswith("test_user_lines.py:")
     assert line_of(ValueError()) == "an unknown line"
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("100 // d", "`100 // d`"),
+        ("d + missing", "field 'missing'"),
+        ("x.region", "field 'region'"),
+    ],
+)
+def test_an_expression_that_fails_is_its_own_place(text: str, place: str) -> None:
+    value = {"d": 0, "x": None}
+    evaluate = compile_expression(text).evaluate
+    with pytest.raises(RecordError) as told:
+        evaluate(value)
+    trace = told.value.__traceback__
+    assert trace is not None
+    assert line_of(told.value).startswith("test_user_lines.py:"), "called by code of the user's"
+    assert line_of(told.value.with_traceback(trace.tb_next)) == place
 
 
 def test_without_a_line_of_the_user_it_is_the_innermost_one_that_is_not_ours() -> None:
