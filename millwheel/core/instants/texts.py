@@ -134,3 +134,12 @@ def _why_not(text: str) -> str:
             " write a number"
         )
     return f"the timestamp {excerpt!r} is neither a number nor ISO 8601 text"
+
+
+def is_time_text(text: str) -> bool:
+    """Whether :func:`text_us` reads it."""
+    try:
+        text_us(text)
+    except (RecordError, ValueError):
+        return False
+    return True

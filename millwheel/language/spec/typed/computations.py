@@ -9,6 +9,7 @@ from typing import Any
 
 from millwheel.connect.lookups.base import Lookup
 from millwheel.core.aggregates.functions import FUNCTIONS as AGGREGATES
+from millwheel.core.instants.declared import KIND
 from millwheel.core.pipeline.spec import ComputationSpec, InputSpec, KeptKinds
 from millwheel.core.pipeline.work import (
     AggregateSpec,
@@ -35,6 +36,7 @@ from millwheel.language.spec.typed.expressions import Path, changed
 _SAME = ("sum", "min", "max", "first", "last")
 """Aggregates whose result is of the kind of their argument."""
 _COUNTS = ("count", "count_distinct", "approx_count_distinct")
+_BOUNDS = dict.fromkeys(("window_start", "window_end"), KIND)
 _LISTS = ("collect", "top_k")
 """Aggregates whose result is a list of what is of the kind of their argument."""
 _JOINS = (JoinSpec, RegularJoinSpec, IntervalJoinSpec)
@@ -140,9 +142,12 @@ class DecimalWork:
             self.note(("input",), "decimals of its keys differ, or meet others. Declare them alike")
 
     def _join(self, work: JoinSpec | RegularJoinSpec | IntervalJoinSpec) -> None:
-        kinds = self.inputs
-        if not isinstance(work, JoinSpec) and not work.kind.in_pairs:
-            kinds = self.inputs[self.computation.inputs[0].stream]
+        first = self.computation.inputs[0]
+        kinds = {**self._key(first), **_BOUNDS, **self.inputs}
+        if not work.kind.in_pairs:
+            kinds = {**self.inputs[first.stream], **_BOUNDS}
+        if not isinstance(work, JoinSpec):
+            kinds = {name: kind for name, kind in kinds.items() if name not in _BOUNDS}
         if isinstance(work, IntervalJoinSpec):
             froms, untils = (tuple(map(self._bound, each)) for each in (work.froms, work.untils))
             work = replace(work, froms=froms, untils=untils)
@@ -241,6 +246,8 @@ class DecimalWork:
         kinds = {
             name: kind for each in self.computation.inputs for name, kind in self._key(each).items()
         }
+        if self.computation.windowed is not None and not self.computation.is_change_log:
+            kinds = {**_BOUNDS, **kinds}
         key = tuple(self._key(self.computation.inputs[0]).values())
         kept = {each.name: self._aggregate(each) for each in work.aggregates}
         if isinstance(work, OverSpec):

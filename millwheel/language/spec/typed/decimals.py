@@ -11,6 +11,8 @@ from decimal import Decimal
 from typing import Any
 
 from millwheel.core.decimals.declared import MOST_DIGITS, DecimalForm, decimal_form, is_decimal
+from millwheel.core.instants.declared import KIND
+from millwheel.core.instants.texts import is_time_text
 from millwheel.language.spec.typed.expressions import FieldKinds, function_of
 
 Fields = Mapping[str, Any]
@@ -117,7 +119,8 @@ class _Units:
         sides = [self.made(node.left), self.made(node.right)]
         (node.left, left), (node.right, right) = sides
         if not (has_decimals(left) or has_decimals(right)):
-            return node, plain or ("int" if left == right == "int" and _whole(node.op) else "")
+            whole = "int" if left == right == "int" and _whole(node.op) else ""
+            return node, plain or whole or _of_times(node.op, left, right)
         if isinstance(node.op, ast.Mult):
             return self._product(node, left, right)
         if not isinstance(node.op, ast.Add | ast.Sub | ast.Div | ast.FloorDiv | ast.Mod):
@@ -150,7 +153,7 @@ class _Units:
         listed = (ast.List, ast.Tuple)
         flat = [each.elts if isinstance(each, listed) else [each] for each in groups]
         made = [self.made(each) for group in flat for each in group]
-        sides = [each for each, _ in made]
+        sides = _with_times(node, made)
         of_null = any(kind == _NULL for _, kind in made) and len(made) == _SIDES
         if any(has_decimals(kind) for _, kind in made) and not of_null:
             scale = self._scale(node, made)
@@ -191,8 +194,9 @@ class _Units:
         if name == "cast" and (form := _form_cast_to(node)) is not None:
             return self._to_decimal(node, made, form)
         if not any(has_decimals(kind) for _, kind in made):
-            node.args = [each for each, _ in made]
-            return node, self._plain.of(node)
+            node.args = _with_times(node, made) if name == "between" else [it for it, _ in made]
+            alike = {kind for _, kind in made if isinstance(kind, str)} - {_NULL}
+            return node, KIND if name in _ALIKE and alike == {KIND} else self._plain.of(node)
         if name == "len" and isinstance(made[0][1], list):
             return node, "int"
         if len(made) == 1 and isinstance(made[0][1], int):
@@ -349,6 +353,36 @@ class _Units:
                 f"{shown}of no known kind beside a decimal. Declare it in fields of its stream"
             )
         return ValueError(f"{shown}a {kind} beside a decimal, which takes whole numbers")
+
+
+def _with_times(node: ast.expr, made: Sequence[tuple[ast.expr, Any]]) -> list[ast.expr]:
+    """The sides of a comparison; where some are times, a text is one. Raises ValueError, with the
+    cure, for a text that is none."""
+    if all(kind != KIND for _, kind in made):
+        return [each for each, _ in made]
+    return [_as_time(node, each) if _is_text(each) else each for each, _ in made]
+
+
+def _is_text(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
+
+
+def _as_time(node: ast.expr, text: ast.expr) -> ast.expr:
+    value = ast.literal_eval(text)
+    if is_time_text(value):
+        return _called("parse_time", text)
+    raise ValueError(
+        f"`{ast.unparse(node)}` compares a time with the text {value!r}, which is none. Write it as"
+        " '2026-01-31' or '2026-01-31T12:00:00Z', or parse_time(text, format)"
+    )
+
+
+def _of_times(op: ast.operator, left: Any, right: Any) -> str:
+    """The kind of a sum or a difference with times, "" for none."""
+    if left == right == KIND and isinstance(op, ast.Sub):
+        return "int"
+    shifted = (left, right) == (KIND, "int") and isinstance(op, ast.Add | ast.Sub)
+    return KIND if shifted or ((left, right) == ("int", KIND) and isinstance(op, ast.Add)) else ""
 
 
 def _whole(op: ast.operator) -> bool:

@@ -1,6 +1,6 @@
-"""The decimals of all streams of a pipeline: from the sources through the computations to the
-sinks. What cannot take them is refused; nothing computes with them as if they were whole numbers,
-or floats."""
+"""The decimals and times of all streams of a pipeline: from the sources through the computations to
+the sinks. What cannot take decimals is refused; nothing computes with them as if they were whole
+numbers, or floats."""
 
 from __future__ import annotations
 
@@ -36,9 +36,10 @@ _FORMATS = ("", "json", "jsonl", "csv", "parquet", "avro", "protobuf")
 
 
 def with_decimals(reader: NodeReader, spec: PipelineSpec, find: Find) -> PipelineSpec:
-    """The pipeline whose computations take decimals as whole units, and whose sinks know their
-    scales. Notes every place where that cannot be. ``find`` has the node at a path."""
-    if not any(stream.decimals for stream in spec.streams) and not _casts(spec):
+    """The pipeline whose computations take decimals as whole units, and compare times with times
+    where a text is written; and whose sinks know the scales of decimals. Notes every place where
+    that cannot be. ``find`` has the node at a path."""
+    if not any(stream.decimals or stream.times for stream in spec.streams) and not _casts(spec):
         return spec
     flow = _Flow(reader, spec, find)
     flow.run()
@@ -49,9 +50,13 @@ def with_decimals(reader: NodeReader, spec: PipelineSpec, find: Find) -> Pipelin
         spec,
         streams=tuple(map(flow.of_table, spec.streams)),
         computations=tuple(made.get(each.name, each) for each in spec.computations),
-        kept=flow.kept,
+        kept=flow.kept if any(map(_in_decimals, flow.kept.values())) else {},
         scales={name: found for name, each in flow.kinds.items() if (found := scales_of(each))},
     )
+
+
+def _in_decimals(kept: KeptKinds) -> bool:
+    return has_decimals(kept.values) or any(map(has_decimals, kept.key))
 
 
 def _casts(spec: PipelineSpec) -> bool:

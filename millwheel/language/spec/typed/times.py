@@ -10,9 +10,8 @@ from functools import partial
 from typing import Any
 
 from millwheel.core.instants.declared import KIND
-from millwheel.core.instants.texts import text_us
+from millwheel.core.instants.texts import is_time_text
 from millwheel.core.pipeline.spec import ComputationSpec, PipelineSpec
-from millwheel.errors import RecordError
 from millwheel.language.spec.typed.expressions import FieldKinds, Path, changed, compared, kinds_of
 
 Compile = Callable[[str], Any]
@@ -34,17 +33,8 @@ def _written_times(tree: ast.expr, kinds: FieldKinds) -> Iterator[ast.Constant]:
             for time, text in ((one, other), (other, one)):
                 if kinds.of(time) != KIND or not isinstance(text, ast.Constant):
                     continue
-                if isinstance(text.value, str) and _is_time(text.value):
+                if isinstance(text.value, str) and is_time_text(text.value):
                     yield text
-
-
-def _is_time(text: str) -> bool:
-    """Whether it is read as a time."""
-    try:
-        text_us(text)
-    except (RecordError, ValueError):
-        return False
-    return True
 
 
 def _of_computation(

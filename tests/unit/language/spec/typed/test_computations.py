@@ -95,6 +95,73 @@ def test_a_lookup_is_asked_by_the_text_of_a_decimal(
     assert found == [{"tax": Decimal("1.919000")}]
 
 
+@pytest.mark.parametrize("window", ["window: global, ", ""])
+def test_the_key_of_a_join_is_a_decimal(window: str, tmp_path: Path) -> None:
+    [found] = _found(
+        tmp_path,
+        f"""
+  a: {{input: orders, map: {{price: price}}, output: a}}
+  x: {{input: {{a: {{key: price}}, orders: {{key: price}}}}, {window}join: inner, output: out}}
+""",
+        [("orders", {"sku": "a", "price": "10.50"})],
+    )
+    assert found["price"] == found["a"]["price"] == found["orders"]["price"] == Decimal("10.50")
+
+
+_TIMES = """
+pipeline: p
+streams:
+  a: {source: {injection: {}}, timestamp: at, fields: &fields {at: timestamp, sku: str}}
+  b: {source: {injection: {}}, timestamp: at, fields: *fields}
+sinks: {out: {stdout: {}}}
+computations:
+"""
+
+
+@pytest.mark.parametrize(
+    "computations",
+    [
+        """
+  x: {input: a, map: {sku: sku, at: at}, output: m}
+  y: {input: m, filter: "at >= '2026-01-02' and between(at, '2026-01-02', '2026-01-03')",
+      output: out}
+""",
+        """
+  x: {input: a, steps: [{map: {t: "at + 1"}}, {filter: "'2026-01-02' <= t"}], output: out}
+""",
+        """
+  x: {input: {a: {key: sku}, b: {key: sku}}, window: {tumbling: 7d}, join: inner, output: j}
+  y: {input: j, filter: "a.at >= '2026-01-02' and window_start < '2026-01-02'", output: out}
+""",
+        """
+  x: {input: {a: {key: sku}}, window: {tumbling: 1d}, aggregate: {m: {max: at}}, output: out,
+      then: {late: "m > '2026-01-03'"}, having: "max(m, m) in ['2026-01-02T10:00:00Z']"}
+""",
+    ],
+)
+def test_texts_are_compared_with_times_behind_other_computations(
+    computations: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "p.yaml"
+    file.write_text(_TIMES + computations)
+    with PipelineHarness(file) as harness:
+        for stream, day in (("a", 1), ("b", 1), ("a", 2)):
+            harness.push(stream, {"at": f"2026-01-0{day}T10:00:00Z", "sku": "x"})
+        harness.finish()
+        assert not harness.read("dead_letters")
+        assert len(harness.read("out")) == 1
+
+
+def test_a_text_that_is_no_time_is_refused_behind_other_computations(problems: Any) -> None:
+    text = """
+  x: {input: a, map: {t: at}, output: m}
+  y: {input: m, filter: "t >= 'noon'", output: out}
+"""
+    found = "\n".join(problems(_TIMES + text))
+    assert "computations.y.filter" in found
+    assert "`t >= 'noon'` compares a time with the text 'noon', which is none" in found
+
+
 @pytest.mark.parametrize(
     ("computation", "sentence"),
     [
