@@ -15,6 +15,7 @@ from millwheel.core.columns.state.inferred import PlansByType
 from millwheel.core.columns.state.near_pairs import NearPairing, near_pairing_or_why
 from millwheel.core.columns.stateless.flow import types_of
 from millwheel.core.columns.stateless.plans import StatelessPlans, why_no_plan
+from millwheel.core.columns.stateless.results import why_results_in_rows
 from millwheel.core.columns.window_forms import (
     WEAK_IN_ROWS,
     plan_or_why,
@@ -68,10 +69,11 @@ NO_LABELS = Labels()
 class ComputationForm:
     """How a computation takes columns, None for a computation that takes records one by one.
     ``why`` it does so, or why its state is in rows all the same, as a phrase; "" for state in
-    columns."""
+    columns. ``results``: why they leave the columns, "" where they need not."""
 
     plan: AnyPlan | None
     why: str = ""
+    results: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +139,18 @@ def computation_form(
     labels: Labels = NO_LABELS,
 ) -> ComputationForm:
     """The form of one computation. ``load`` gives the object that ``module:name`` names."""
+    form = _form_of(computation, pipeline, load, compile_expression, labels)
+    results = "" if form.why else why_results_in_rows(computation, compile_expression)
+    return replace(form, results=results)
+
+
+def _form_of(
+    computation: ComputationSpec,
+    pipeline: PipelineSpec,
+    load: Callable[[str], Any],
+    compile_expression: Callable[[str], Any],
+    labels: Labels,
+) -> ComputationForm:
     if has_no_state(computation.work):
         return _stateless_form(computation, pipeline, compile_expression, labels)
     if isinstance(computation.work, SlicesSpec):

@@ -70,8 +70,10 @@ def _phrase(
         state_text = "; state in columns" if _holds(form) else ""
         return f"taken {_BY_RECORD}, as {single} comes{state_text}"
     types = ", types inferred" if isinstance(form.plan, PlansByType) else ""
-    return f"taken in columns{types}" + (
-        f", state in rows: {form.why}" if form.why and form.plan is not None else ""
+    return (
+        f"taken in columns{types}"
+        + (f", state in rows: {form.why}" if form.why and form.plan is not None else "")
+        + (f", results in rows: {form.results}" if form.results else "")
     )
 
 
@@ -140,6 +142,8 @@ class _Arriving:
             return all(self._come_in_columns(each.stream) for each in node.inputs)
         if isinstance(self._forms[node.name].plan, StatelessPlans):
             return all(self.in_columns(each.stream, node.name) for each in node.inputs)
+        if self._forms[node.name].results:
+            return False
         # what comes in rows may be of any types
         if isinstance(plan := self._forms[node.name].plan, PlansByType):
             return plan.held and all(self._come_in_columns(each.stream) for each in node.inputs)

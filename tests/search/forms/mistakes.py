@@ -12,7 +12,7 @@ from millwheel.connect.array_functions import ArrayFunction
 from millwheel.core.aggregates.candidates import RowCandidates
 from millwheel.core.columns import arrays
 from millwheel.core.columns.plan import ColumnPlan
-from millwheel.core.columns.stateless import tables
+from millwheel.core.columns.stateless import results, tables
 from millwheel.core.columns.stateless.plans import _Draft
 from millwheel.core.columns.stateless.stages import ColumnStep
 from millwheel.core.columns.stateless.tables import TableColumns
@@ -89,6 +89,17 @@ def fields_in_another_order_are_taken_for_alike() -> Context:
     return replaced(beside, "_fields_of", lambda values, declared: list(values[0]))
 
 
+@mistake(within=3, first=25)
+def columns_do_not_ask_whether_a_result_is_left_out() -> Context:
+    """``having`` is for results in rows alone."""
+
+    def wrong(spec: Any, fields: Any, compile_expression: Any) -> Any:
+        return right(replace(spec, work=replace(spec.work, having="")), fields, compile_expression)
+
+    right = results.result_plan
+    return replaced(results, "result_plan", wrong)
+
+
 @mistake(within=4, first=230)
 def what_an_array_function_refuses_is_null() -> Context:
     """Columns take the null in place of a value that is not known for a value."""
@@ -101,7 +112,7 @@ def what_an_array_function_refuses_is_null() -> Context:
     return replaced(ArrayFunction, "_known", wrong)
 
 
-@mistake(within=10, first=20)
+@mistake(within=3, first=44)
 def a_value_that_stands_for_null_is_taken() -> Context:
     """What is computed in place of null, so that nothing fails, becomes the result."""
 

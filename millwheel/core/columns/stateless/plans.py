@@ -38,6 +38,7 @@ from millwheel.core.lazy_polars import dtype, pl
 from millwheel.core.pipeline.spec import ComputationSpec, KeyKind, KeySpec, Productions
 from millwheel.core.pipeline.steps import step_text
 from millwheel.core.pipeline.work import (
+    AggregationSpec,
     BranchesSpec,
     EnrichSpec,
     StepKind,
@@ -119,6 +120,16 @@ class _Draft:
         )
         self.fields = {name: term.kind for name, term in terms.items()}
 
+    def add(self, name: str, text: str) -> None:
+        """A field behind the others."""
+        term = self.term(text, truth=False)
+        kinds, same = self.read([text], truth=False)
+        exact, makes = (*self.within(same), *term.exact), (pl.all(), _column(term).alias(name))
+        self.stages.append(
+            ColumnStep(kinds, same, exact, makes=makes, takes_nulls=self.takes_nulls)
+        )
+        self.fields = {**self.fields, name: term.kind}
+
 
 def _column(term: Term) -> Any:
     if term.constant is None:
@@ -153,6 +164,25 @@ def stateless_plan(
     return StatelessPlan(
         tuple(draft.stages), ways, _plainly(draft.fields), inner=tuple(filter(is_inner, fields))
     )
+
+
+def result_plan(
+    spec: ComputationSpec, fields: Mapping[str, str], compile_expression: Compile
+) -> StatelessPlan | None:
+    """The plan for what an aggregation makes of results with fields of these types; None where
+    each is looked at."""
+    work = spec.work_as(AggregationSpec)
+    draft = _Draft({name: kind for name, kind in fields.items() if kind}, compile_expression, [])
+    if not {*work.then}.isdisjoint(fields):
+        return None
+    try:
+        for name, text in work.then.items():
+            draft.add(name, text)
+        if work.having:
+            draft.keep(work.having)
+    except NoColumns:
+        return None
+    return StatelessPlan(tuple(draft.stages), tuple(map(Way, spec.outputs)), draft.fields)
 
 
 def _branches(work: BranchesSpec, draft: _Draft) -> StatelessPlan:
@@ -193,7 +223,7 @@ def why_no_plan(spec: ComputationSpec, compile_expression: Compile, takes_retrac
         streams = [each.stream for each in spec.work.branches]
         if len(set(streams)) < len(streams):
             return "two branches lead to the same stream"
-        return _never([each.condition for each in spec.work.branches], [], compile_expression)
+        return why_never([each.condition for each in spec.work.branches], [], compile_expression)
     if isinstance(spec.work, EnrichSpec):
         return _why_not_enriched(spec.work)
     for step in spec.work_as(StepsSpec).steps:
@@ -228,11 +258,11 @@ def _why_not(step: StepSpec, compile_expression: Compile) -> str:
     if RETRACTION_FIELD in step.fields or any(map(is_pattern, step.fields)):
         return f"`{step_text(step)[:60]}` makes a field that columns cannot have"
     tests = [step.expression] if step.kind is StepKind.FILTER else []
-    return _never(tests, list(step.fields.values()), compile_expression)
+    return why_never(tests, list(step.fields.values()), compile_expression)
 
 
-def _never(tests: list[str], values: list[str], compile_expression: Compile) -> str:
-    """Which expression has no column form for any types of its fields; "" for none."""
+def why_never(tests: list[str], values: list[str], compile_expression: Compile) -> str:
+    """Which expression has no column form for any types of its fields, as a phrase; "" for none."""
     for text, truth in [*((text, True) for text in tests), *((text, False) for text in values)]:
         if not text:
             continue

@@ -34,6 +34,7 @@ from millwheel.core.columns.plan import COUNT, END, KEY, ColumnPlan
 from millwheel.core.columns.state.columns_to_rows import Leaving, Left, keys_like
 from millwheel.core.columns.state.inferred import PlansByType, types_told
 from millwheel.core.columns.state.steps import StepColumns
+from millwheel.core.columns.stateless.results import ResultColumns
 from millwheel.core.columns.windows import ColumnWindows
 from millwheel.core.expressions.inner_fields import path_of
 from millwheel.core.expressions.language import BUILT_IN, Language
@@ -101,6 +102,7 @@ class ColumnOperator(Operator, Validated):
         )
         if isinstance(plan, ColumnPlan):
             rows.finish_row = plan.typed
+        self._results = ResultColumns(spec, language.compile)
         self._boundary = ColumnBoundary(spec.name)
         # Rows may have windows, too: of some keys, or after a merge of a shard in columns with one
         # in rows.
@@ -436,21 +438,21 @@ class ColumnOperator(Operator, Validated):
     # --- results ----------------------------------------------------------------------------------
 
     def _emit(self, plan: ColumnPlan, closed: pl.DataFrame, bundle: Bundle) -> None:
-        # accumulators have no column form, and what is made of results is made of each
-        if self._spec.stage is AggregationStage.PARTIAL or self._rows.shows_each:
+        if self._spec.stage is AggregationStage.PARTIAL:  # accumulators have no column form
             self._emit_rows(plan, closed, bundle)
             return
+        stamps, none = closed[END].to_numpy() - 1, np.array([], np.int64)
         try:
             with self._boundary.inside(bundle.count):
-                frame = plan.results(closed)
+                whole = ColumnBatch("", none, stamps, closed[KEY], plan.results(closed))
+                parts, unfit = self._results.shown(whole)
         except Unfit:
             self._emit_rows(plan, closed, bundle)
             return
-        stamps = closed[END].to_numpy() - 1
-        for stream in self._spec.outputs:
-            bundle.outputs.produce_columns(
-                ColumnBatch(stream, np.array([], np.int64), stamps, closed[KEY], frame)
-            )
+        if len(unfit):
+            self._emit_rows(plan, closed[unfit], bundle)
+        for part in parts:
+            bundle.outputs.produce_columns(part)
 
     def _emit_rows(self, plan: ColumnPlan, closed: pl.DataFrame, bundle: Bundle) -> None:
         """Results of which no column can hold all: a sum beyond 64 bits, say."""

@@ -260,6 +260,22 @@ def test_records_that_are_passed_on_are_read_with_all_of_their_fields(tmp_path: 
     assert said["clicks"] == said["all"] == "taken in columns"
 
 
+def test_what_is_made_of_results_is_made_in_columns_if_it_can_be(tmp_path: Path) -> None:
+    for then, form, comes in (
+        ("spend / n", "taken in columns", "comes in columns"),
+        (
+            "spend ** 2",
+            "taken in columns, results in rows: `spend ** 2` has no column form",
+            "comes record by record",
+        ),
+    ):
+        text = WINDOWS.replace(
+            ", output: out", f", then: {{m: {then}}}, having: n > 1, output: out"
+        )
+        said = _said(tmp_path, text)
+        assert [said["clicks"], said["sink.out"]] == [form, comes]
+
+
 def test_records_without_declared_fields_are_passed_on_in_columns(tmp_path: Path) -> None:
     text = WINDOWS.replace(FIELDS, "")
     step = "  clicks: {input: events, filter: cost > 3, output: out}\n"

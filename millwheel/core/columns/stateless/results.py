@@ -1,0 +1,71 @@
+"""The column form of what is made of the results of windows: fields (``then``) and a condition
+(``having``), over all results of a bundle."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from millwheel.core.aggregates.columns import Unfit
+from millwheel.core.aggregates.results import shown_by, shows_each
+from millwheel.core.columns.batch import ColumnBatch, Int64s
+from millwheel.core.columns.stateless.plans import result_plan, why_never
+from millwheel.core.columns.stateless.stages import Passed, StatelessPlan
+from millwheel.core.expressions.inner_fields import kind_with_inner
+from millwheel.core.pipeline.spec import ComputationSpec
+from millwheel.core.pipeline.work import AggregationSpec
+from millwheel.errors import RecordError
+
+Compile = Callable[[str], Any]
+
+
+class ResultColumns:
+    """What the results of a computation become, by the types of their fields."""
+
+    def __init__(self, spec: ComputationSpec, compile_expression: Compile) -> None:
+        self._spec = spec
+        self._compile = compile_expression
+        self._one_by_one = shown_by(spec, compile_expression) if shows_each(spec) else None
+        self._plans: dict[tuple[tuple[str, str], ...], StatelessPlan | None] = {}
+
+    def shown(self, results: ColumnBatch) -> tuple[list[ColumnBatch], Int64s]:
+        """Results as each stream gets them, and the indexes of those that become dead letters.
+        Raises Unfit where each is to be looked at: those of a key are in the order of their
+        windows, be they in columns or in rows."""
+        if self._one_by_one is None:
+            none = np.array([], np.int64)
+            return [results.named(stream) for stream in self._spec.outputs], none
+        passed = self.passed(results)
+        if passed is None:
+            raise Unfit
+        if any(map(self._is_shown, results.frame[passed.unfit].iter_rows(named=True))):
+            raise Unfit
+        return passed.parts, passed.unfit
+
+    def passed(self, results: ColumnBatch) -> Passed | None:
+        """What results become; None where they have no column form."""
+        schema = results.frame.schema
+        types = tuple((name, kind_with_inner(kind)) for name, kind in schema.items())
+        if types not in self._plans:
+            self._plans[types] = result_plan(self._spec, dict(types), self._compile)
+        plan = self._plans[types]
+        return None if plan is None else plan.passed(results)
+
+    def _is_shown(self, row: dict[str, Any]) -> bool:
+        """Whether a result becomes anything but a dead letter."""
+        assert self._one_by_one is not None
+        try:
+            return self._one_by_one(row) is not None
+        except RecordError:
+            return False
+
+
+def why_results_in_rows(spec: ComputationSpec, compile_expression: Compile) -> str:
+    """Why results are looked at one by one whatever their types are, as a phrase; "" where they may
+    not be."""
+    work = spec.work
+    if not isinstance(work, AggregationSpec):
+        return ""
+    return why_never([work.having], list(work.then.values()), compile_expression)
