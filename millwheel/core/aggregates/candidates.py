@@ -8,6 +8,7 @@ and the row form has the last word.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise, repeat
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,8 @@ _NUMBERS = 2**32  # Fixed: the places of records are above their numbers in one 
 
 
 class RowCandidates(ColumnAggregate):
-    """The candidates of each group: a list of place and number of each, in one whole number."""
+    """The candidates of each group, in order: a list of place and number of each, in one whole
+    number."""
 
     def __init__(
         self,
@@ -56,15 +58,21 @@ class RowCandidates(ColumnAggregate):
         packed = pl.col(self._column).drop_nulls()
         k = self._aggregator.k
         last = packed.min() if k == 1 else packed.sort().head(k).last()
-        return [packed.filter(packed // _NUMBERS <= last // _NUMBERS).alias(self._column)]
+        chosen = packed.filter(packed // _NUMBERS <= last // _NUMBERS)
+        return [(chosen if k == 1 else chosen.sort()).alias(self._column)]
 
     def accumulators(self, groups: pl.DataFrame, batch: ColumnBatch) -> list[list[Entry]]:
         """The row form's accumulator of each group. ``batch`` are the records, also with the
         columns of the fields within fields that the orders read."""
-        lists = [[each % _NUMBERS for each in packed] for packed in groups[self._column].to_list()]
-        numbers = sorted({number for some in lists for number in some})
-        entries = dict(zip(numbers, self._entries(batch, np.array(numbers, np.int64)), strict=True))
-        return [self._aggregator.first([entries[each] for each in some]) for some in lists]
+        lists = groups[self._column]
+        ends = lists.list.len().cum_sum().to_list()
+        packed = lists.explode(empty_as_null=False).to_numpy()
+        entries = self._entries(batch, packed % _NUMBERS)
+        some = [entries[start:end] for start, end in pairwise([0, *ends])]
+        standing = packed // _NUMBERS
+        if (standing[1:] == standing[:-1]).any():  # perhaps only their bytes tell some apart
+            return [self._aggregator.first(each) for each in some]
+        return some
 
     def merged(self) -> list[pl.Expr]:
         raise Unfit  # numbers are those of one bundle
@@ -97,10 +105,11 @@ class RowCandidates(ColumnAggregate):
     def _entries(self, batch: ColumnBatch, numbers: Any) -> list[Entry]:
         chosen = batch.frame[numbers]
         terms = [term.column.alias(str(at)) for at, term in enumerate(self._terms)]
-        values = chosen.select(terms).rows() if terms else [()] * len(numbers)
+        columns = [column.to_list() for column in chosen.select(terms).get_columns()]
+        values = map(list, zip(*columns, strict=True)) if terms else repeat([])
         outer = [name for name in chosen.columns if not name.startswith("\0")]
         times, rows = batch.timestamps[numbers].tolist(), chosen.select(outer).to_dicts()
-        return [[[*own], at, row] for own, at, row in zip(values, times, rows, strict=True)]
+        return [[own, at, row] for own, at, row in zip(values, times, rows, strict=False)]
 
 
 def numbered(batch: ColumnBatch) -> pl.DataFrame:

@@ -54,6 +54,7 @@ from millwheel.core.pipeline.work import (
     WindowCallbackSpec,
     Work,
 )
+from millwheel.core.ranked.columns import first_rows_or_why
 from millwheel.core.windows.panes import OutputTime
 from millwheel.core.windows.windows import (
     OfInput,
@@ -125,7 +126,6 @@ _WHY_NOT: dict[type[Work], str] = {
     LookupSpec: "each record is enriched",
     DeduplicateSpec: "each record is compared with earlier ones",
     OverSpec: "each record is taken in its order",
-    TopSpec: "the first rows of each key are kept in order",
     TableSpec: "a table takes each change",
 }
 """Why work other than aggregations, steps and branches has no column form."""
@@ -158,6 +158,11 @@ def _form_of(
         if isinstance(slices, str):
             return ComputationForm(None, slices)
         return ComputationForm(slices, "slices are merged in rows")
+    if isinstance(computation.work, TopSpec):
+        first = first_rows_or_why(computation, pipeline, compile_expression)
+        if isinstance(first, str):
+            return ComputationForm(None, first)
+        return ComputationForm(first, "the first rows of each key are kept in order")
     if why := _why_no_aggregation(computation, pipeline, compile_expression, labels):
         return ComputationForm(None, why)
     windowing = windowing_from_spec(computation, load, takes_retractions(computation, pipeline))

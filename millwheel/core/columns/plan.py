@@ -406,11 +406,9 @@ class ColumnPlan:
         if self.whole:
             assert batch is not None
             opened = self._opened(batch)
-            chosen = {
-                each: iter(each.accumulators(groups, opened))
-                for each in self.aggregates
-                if isinstance(each, RowCandidates)
-            }
+            of_rows = [each for each in self.aggregates if isinstance(each, RowCandidates)]
+            chosen = {each: iter(each.accumulators(groups, opened)) for each in of_rows}
+            groups = groups.drop([name for each in of_rows for name in each.dtypes])
         spans = isinstance(self.window, Forever)
         begins = spans or isinstance(self.window, Sessions)  # with their first record
         for key, row in zip(key_list(groups[KEY]), groups.iter_rows(named=True), strict=True):

@@ -51,7 +51,18 @@ class Ranking:
         entries = self._entries(records, kept[-1] if len(kept) == self._k else None)
         if not entries:
             return kept
-        after = self._rows.first([*kept, *entries])
+        return self._changed(kept, self._rows.first([*kept, *entries]))
+
+    def with_entries(self, kept: list[Entry], entries: Sequence[Entry]) -> list[Entry]:
+        """The same for entries that are made already, in order, ``k`` at most."""
+        if not kept:
+            return [*entries]
+        key = self._rows.sort_key
+        if len(kept) == self._k and not key(entries[0]) < key(kept[-1]):
+            return kept
+        return self._changed(kept, self._rows.first([*kept, *entries]))
+
+    def _changed(self, kept: list[Entry], after: list[Entry]) -> list[Entry]:
         same = len(after) == len(kept) and all(map(is_, after, kept))
         return kept if same else after
 

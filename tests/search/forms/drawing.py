@@ -116,6 +116,8 @@ def case(seed: int) -> Case:
         # The table is there first: the order of what has waited is that of the partitions.
         script = [*tables.enriched(own, draft.tree, draft.fields["one"], names), *script]
         features |= {"held"}
+    if declared:
+        _first_rows(draft, Random(f"first rows {seed}"))
     text = emit(draft.tree)
     if Random(f"nulls {seed}").random() < 0.4:
         text = "nulls: sql\n" + text.replace("!= null", "is not null")
@@ -209,6 +211,27 @@ def _kept(aggregates: dict[str, Any], fields: dict[str, str]) -> None:
         if rng.random() < 0.3:
             options["rank"] = "place"
     aggregates[rng.choice(sorted(aggregates))] = options
+
+
+def _first_rows(draft: _Draft, rng: Random) -> None:
+    """The first rows of each key of a source, or of what steps make of it, sometimes."""
+    if rng.random() >= 0.35:
+        return
+    stream = rng.choice([name for name in ("one", "one_made") if name in draft.fields])
+    fields, key = draft.fields[stream], draft.keys[stream][0]
+    orders = [name for name, kind in fields.items() if kind and name.isidentifier()]
+    tree: dict[str, Any] = {"input": {stream: {"key": key}}, "output": "best"}
+    if rng.random() < 0.5 or not orders:
+        tree["deduplicate"] = {"keep": rng.choice(["first", "last"])}
+    else:
+        by = rng.sample(orders, min(len(orders), rng.choice([1, 1, 2])))
+        tree["top"] = {
+            "by": [name + rng.choice([" desc", "", " nulls first"]) for name in by],
+            "k": rng.choice([1, 2, 5]),
+            **({"rank": "place"} if rng.random() < 0.3 else {}),
+        }
+    draft.tree["computations"]["best"] = tree
+    draft.tree["sinks"]["best"] = {"stdout": {"mode": "changelog"}}
 
 
 def _stepped(draft: _Draft, rng: Random, stream: str, share: float) -> str:

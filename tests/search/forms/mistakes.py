@@ -21,6 +21,7 @@ from millwheel.core.expressions.families import nulls, numbers, times
 from millwheel.core.expressions.scope import Scope, _filled
 from millwheel.core.expressions.terms import exact_of
 from millwheel.core.lazy_polars import pl
+from millwheel.core.ranked.ranking import Ranking
 from millwheel.engine.workers.delivery import beside
 from millwheel.engine.workers.operators.held_columns import KeysInRows
 from tests.search.mistakes import Context, replaced
@@ -203,3 +204,9 @@ def columns_choose_rows_by_their_orders_alone() -> Context:
         return [number.head(self._aggregator.k).alias(self._column)]
 
     return replaced(RowCandidates, "grouped", wrong)
+
+
+@mistake(within=40, first=16)
+def what_columns_choose_is_all_that_is_kept() -> Context:
+    """The first rows of a bundle take the place of those that were kept before."""
+    return replaced(Ranking, "with_entries", lambda self, kept, entries: [*entries])

@@ -7,8 +7,9 @@ from collections import Counter
 from collections.abc import Iterable
 from statistics import median
 
-from millwheel.core.pipeline.spec import PipelineSpec
-from millwheel.core.windows.panes import RETRACTION_FIELD
+from millwheel.core.pipeline.spec import ComputationSpec, PipelineSpec
+from millwheel.core.pipeline.work import TopSpec
+from millwheel.core.windows.panes import RETRACTION_FIELD, as_retraction
 from tests.search.forms.drawing import case
 from tests.search.running import Way, run
 from tests.search.script import Case, Outcome, Push, Row
@@ -79,11 +80,15 @@ def seen(outcome: Outcome, spec: PipelineSpec) -> Counter[str]:
     """All that must be equal, as text: so 0.0 is not -0.0, and 1 is not 1.0. Of a change log, and
     of what is made of its versions, that are the last rows of each key."""
     logs, nodes = _versions(spec)
+    first = {name for each in spec.computations if _keeps_first(each) for name in each.outputs}
+    nodes |= {f"sink.{name}" for name in first}
     rows = [
         f"{name}: {row.key!r} at {row.timestamp}: {row.value!r}"
         for name in outcome.streams
         for row in (_folded if name in logs else tuple)(outcome.streams[name])
+        if name not in first
     ]
+    rows += [row for name in first & outcome.streams.keys() for row in _left(outcome.streams[name])]
     letters = [
         f"letter of {each.where}: {_plain(each.reason)}"
         for each in outcome.letters
@@ -121,6 +126,20 @@ def _folded(rows: Iterable[Row]) -> tuple[Row, ...]:
         else:
             last[repr(row.key)] = row
     return tuple(last.values())
+
+
+def _keeps_first(spec: ComputationSpec) -> bool:
+    return isinstance(spec.work, TopSpec)
+
+
+def _left(rows: Iterable[Row]) -> Iterable[str]:
+    """The first rows of each key that have not been taken back."""
+    left: Counter[str] = Counter()
+    for row in rows:
+        back = as_retraction(row.value)
+        value = row.value if back is None else back.value
+        left[f"{row.key!r}: {value!r}"] += 1 if back is None else -1
+    return (f"{count} times first, {text}" for text, count in left.items() if count)
 
 
 def _plain(reason: str) -> str:

@@ -64,6 +64,7 @@ from millwheel.core.pipeline.work import (
     JoinSpec,
     LookupSpec,
     SlicesSpec,
+    TopSpec,
     WindowCallbackSpec,
     WindowedSpec,
 )
@@ -93,6 +94,7 @@ from millwheel.engine.workers.operators.lookups import (
     LookupOperator,
     LookupShard,
 )
+from millwheel.engine.workers.operators.ranked.columns import FirstRowsOperator
 from millwheel.engine.workers.operators.slices.sliced import SlicesOperator
 from millwheel.engine.workers.operators.stateless.chained import chain_of
 from millwheel.engine.workers.operators.stateless.columns import StatelessOperator
@@ -404,6 +406,8 @@ class Assembly:
             operator: CallbackOperator = column_join(
                 pairing, shard, self._limits.rows_below, *parts, use
             )
+        elif isinstance(spec.work, TopSpec) and (plan := self._plans.get(spec.name)) is not None:
+            operator = FirstRowsOperator(plan, self._limits.rows_below, *parts, use)
         else:
             operator = kind(*parts, use)
         operator.first = ReadFirst(self.graph.read_first(spec.name))
@@ -447,7 +451,7 @@ class Assembly:
             self._decode,
             _CACHE_ENTRIES,
         )
-        if (window := self._joined_by_bundle(spec)) is not None:
+        if (window := window_of_join(spec, self.spec)) is not None:
             return JoinOperator(
                 *arguments, pairing_of(spec, self.spec, window), self._column_shard(shard_parts)
             )
@@ -471,9 +475,6 @@ class Assembly:
             return rows
         shard = self._column_shard(shard_parts)
         return ColumnOperator(spec, groups, shard, rows, self._decode, few, self._language)
-
-    def _joined_by_bundle(self, spec: ComputationSpec) -> Any:
-        return window_of_join(spec, self.spec)
 
     def _column_shard(self, shard_parts: _ShardParts) -> ColumnShard:
         meta = shard_parts.shard.meta

@@ -55,7 +55,7 @@ class GroupedOperator(WindowedOperator):
         self._boundary = ColumnBoundary(spec.name)
 
     def _take(self, bundle: Bundle, times: Times) -> None:
-        batch = self._columns(bundle)
+        batch = columns_of(bundle, self._few)
         late, groups = None, None
         try:
             with self._boundary.inside(bundle.count):
@@ -78,17 +78,6 @@ class GroupedOperator(WindowedOperator):
             # is evaluated once per bundle.
             bundle.arrivals = [replace(bundle.arrivals[0], batch=batch.where(late))]
             super()._take(bundle, times)
-
-    def _columns(self, bundle: Bundle) -> ColumnBatch | None:
-        """The records of the bundle; None when one has to be looked at by itself, and where they
-        are few."""
-        batches = [arrival.batch for arrival in bundle.arrivals if len(arrival.batch)]
-        columns = [batch for batch in batches if isinstance(batch, ColumnBatch)]
-        if not columns or len(columns) < len(batches) or sum(map(len, columns)) < self._few:
-            return None
-        # Where no types are declared, two partitions may have fields of one name and two types.
-        same = all(_types(each) == _types(columns[0]) for each in columns[1:])
-        return joined(columns) if same else None
 
     def _grouped(
         self, plan: ColumnPlan, batch: ColumnBatch, watermark: int
@@ -122,6 +111,18 @@ class GroupedOperator(WindowedOperator):
     def _closed(self, key: Key, group: Group) -> bool:
         own = as_state(self._cells.load(key, group.window))
         return own is not None and bool(own.flags & CLOSED)
+
+
+def columns_of(bundle: Bundle, few: int) -> ColumnBatch | None:
+    """The records of a bundle; None when one has to be looked at by itself, and where they are
+    fewer than ``few``."""
+    batches = [arrival.batch for arrival in bundle.arrivals if len(arrival.batch)]
+    columns = [batch for batch in batches if isinstance(batch, ColumnBatch)]
+    if not columns or len(columns) < len(batches) or sum(map(len, columns)) < few:
+        return None
+    # Where no types are declared, two partitions may have fields of one name and two types.
+    same = all(_types(each) == _types(columns[0]) for each in columns[1:])
+    return joined(columns) if same else None
 
 
 def _types(batch: ColumnBatch) -> tuple[object, object]:

@@ -45,14 +45,29 @@ class FirstRows(Computation):
             records = [_plain(record) for record in records]
         before = _entries(self.first)
         after = self._after(before, records)
+        times = [record.timestamp for record in records]
+        self._tell(ctx, before, after, min(times), max(times))
+
+    def process_entries(
+        self, ctx: Context, entries: Sequence[Entry], earliest: int, latest: int
+    ) -> None:
+        """The records of a key, of which those that may be among the first are ``entries``, in
+        order; and the times of all."""
+        assert isinstance(self._ranking, Ranking)
+        before = _entries(self.first)
+        after = self._ranking.with_entries(before, entries)
+        self._tell(ctx, before, after, earliest, latest)
+
+    def _tell(
+        self, ctx: Context, before: list[Entry], after: list[Entry], earliest: int, latest: int
+    ) -> None:
+        """Keep the entries, and pass on what has changed."""
         if after is before:
             return
         _keep(self.first, after)
         gone, new = self._ranking.differences(before, after)
         if not gone and not new:
             return
-        times = [record.timestamp for record in records]
-        earliest, latest = min(times), max(times)
         for stream in self._outputs:
             for row in gone:
                 ctx.produce(stream, retracted(row), timestamp=latest)

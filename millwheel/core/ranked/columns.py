@@ -1,0 +1,47 @@
+"""How the first rows of each key are chosen in columns: as an aggregate of whole records is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from millwheel.core.columns.from_spec import typed_plan
+from millwheel.core.columns.plan import ColumnPlan
+from millwheel.core.columns.stateless.flow import types_of
+from millwheel.core.pipeline.graph import takes_retractions
+from millwheel.core.pipeline.spec import ComputationSpec, KeyKind, PipelineSpec
+from millwheel.core.pipeline.work import AggregateSpec, AggregationSpec, TopSpec, WindowSpec
+from millwheel.core.windows.windows import Forever
+
+
+def first_rows_or_why(
+    spec: ComputationSpec, pipeline: PipelineSpec, compile_expression: Callable[[str], Any]
+) -> ColumnPlan | str:
+    """The plan that chooses, of a bundle, the rows of each key that may be among the first; or why
+    there is none, as a phrase. What is kept is in rows."""
+    work = spec.work_as(TopSpec)
+    if work.upserts:
+        return "a table takes each change"
+    if spec.identified or spec.ordered or takes_retractions(spec, pipeline):
+        return "it looks at each record"
+    if len(spec.inputs) != 1:
+        return "it has several inputs"
+    stream = pipeline.stream(spec.inputs[0].stream)
+    if spec.inputs[0].key.kind in (KeyKind.FUNCTION, KeyKind.RECORD) or stream.schema:
+        return "its key is no field" if not stream.schema else "its records are objects"
+    chosen = _as_aggregate(work)
+    fields = types_of(stream.name, pipeline, compile_expression)
+    if chosen is None or not fields:
+        return f"the fields of {stream.name} are not declared"
+    aggregation = AggregationSpec(window=WindowSpec("forever"), aggregates=(chosen,))
+    same = replace(spec, work=aggregation)
+    plan = typed_plan(same, Forever(), fields, compile_expression, stream.timestamp)
+    return plan if isinstance(plan, str) else replace(plan, fires_once=False)
+
+
+def _as_aggregate(work: TopSpec) -> AggregateSpec | None:
+    if work.by:
+        options = {"by": [*work.by], "k": work.k}
+        return None if work.latest else AggregateSpec("rows", "top_rows", options=options)
+    return AggregateSpec("rows", "last_row" if work.latest else "first_row")

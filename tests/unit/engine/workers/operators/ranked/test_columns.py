@@ -1,0 +1,104 @@
+"""``top`` and ``deduplicate`` in columns emit, bundle by bundle, what they emit in rows."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from functools import partialmethod
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from millwheel import as_retraction
+from millwheel.connect.sources.files.lines import LineReader
+from millwheel.engine.workers.operators.ranked.columns import FirstRowsOperator
+from millwheel.engine.workers.shard.bundle_sizes import ShardLimits
+from millwheel.testing import PipelineHarness, assert_survives_crashes
+from tests.unit.engine.workers.operators.column_runs import events, in_rows, written
+
+PIPELINE = """
+pipeline: p
+streams:
+  events:
+    source: {{files: {{path: "{folder}/*.jsonl", format: jsonl}}}}
+    timestamp: {{field: ts, unit: ms}}
+    fields: {{ad: int, type: str, cost: float, ts: int}}
+    watermark: {{max_delay: 20s, max_future: null}}
+computations:
+  best: {{input: {{events: {{key: {key}}}}}, {work}, output: best}}
+"""
+WORK = {
+    "places": "top: {by: [cost desc], k: 4, rank: place}",
+    "no places": "top: {by: [type, 'cost * 2 desc'], k: 3}",
+    "the last": "deduplicate: {keep: last}",
+    "the first": "deduplicate: {keep: first}",
+}
+DIRT: dict[str, tuple[list[Any], bool]] = {
+    "clean": ([], True),
+    "no cost": ([{"ad": 1, "type": "view", "ts": 1_001_000}], False),
+    "no fit": ([{"ad": 1, "type": "view", "cost": 1e308, "ts": 1_001_000}], True),
+}
+"""Records among others, and whether a bundle is in columns still."""
+
+
+def pipeline(folder: Path, work: str, key: str, dirt: list[Any] | None = None) -> Path:
+    made = [{name: each[name] for name in ("ad", "type", "cost", "ts")} for each in events(1800, 4)]
+    for number, each in enumerate(made):  # some of one time, and alike but for what is no order
+        if number % 3 == 0:
+            each["ts"], each["cost"] = made[max(number - 1, 0)]["ts"], number // 30 / 4
+    written(folder / "in", {"a": [*made[:900], *(dirt or []), *made[900:]]})
+    file = folder / "p.yaml"
+    file.write_text(PIPELINE.format(folder=folder / "in", work=work, key=key))
+    return file
+
+
+def left(rows: list[Any]) -> Counter[str]:
+    """The rows that have not been taken back: which versions come before depends on bundles."""
+    left: Counter[str] = Counter()
+    for row in rows:
+        back = as_retraction(row)
+        left[json.dumps(row if back is None else back.value)] += 1 if back is None else -1
+    return +left
+
+
+@pytest.mark.parametrize(("dirt", "grouped"), DIRT.values(), ids=DIRT)
+@pytest.mark.parametrize("key", ["ad", "[type, ad]"])
+@pytest.mark.parametrize("work", WORK.values(), ids=WORK)
+def test_the_first_rows_in_columns_are_those_of_rows(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    work: str,
+    key: str,
+    dirt: list[Any],
+    grouped: bool,
+) -> None:
+    monkeypatch.setattr(ShardLimits, "__init__", partialmethod(ShardLimits.__init__, bundle=600))
+    file, said = pipeline(tmp_path, work, key, dirt), []
+    for rows in (False, True):
+        with in_rows(rows), PipelineHarness(str(file), run_sources=True, shards=1) as harness:
+            harness.advance_processing_time(10**9)
+            [shard] = harness._cluster.shards_of("best")
+            assert isinstance(shard.operator, FirstRowsOperator) != rows
+            if isinstance(shard.operator, FirstRowsOperator):
+                assert bool(shard.operator.bundles_grouped) == grouped
+            rows_of = {name: left(harness.read(name)) for name in ("best", "dead_letters")}
+            said.append({**rows_of, "letters": harness.counters.get("dead_letters", 0)})
+    assert said[0] == said[1]
+    assert len(said[0]["best"]) >= 10
+
+
+def test_rows_that_columns_have_chosen_survive_crashes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    by_bytes = LineReader.read_frame
+    monkeypatch.setattr(
+        LineReader, "read_frame", lambda self, position, most: by_bytes(self, position, 30_000)
+    )
+    monkeypatch.setattr(ShardLimits, "__init__", partialmethod(ShardLimits.__init__, bundle=300))
+
+    def story(harness: PipelineHarness) -> None:
+        harness.advance_processing_time(10**9)
+
+    file = pipeline(tmp_path, WORK["places"], "ad")
+    assert assert_survives_crashes(str(file), story, every=5, run_sources=True) > 1
