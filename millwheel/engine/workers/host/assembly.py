@@ -435,11 +435,8 @@ class Assembly:
         """Bundles of so few records go by rows. Where a consumer has to tell types by columns, none
         does: it would go on in rows itself."""
         consumers = {name for each in spec.outputs for name in self.graph.consumers.get(each, ())}
-        return (
-            0
-            if consumers & (self._undeclared.keys() | self._near.keys())
-            else self._limits.rows_below
-        )
+        told = self._undeclared.keys() | self._near.keys()
+        return 0 if consumers & told else self._limits.rows_below
 
     def _records_of_windows(self, spec: ComputationSpec, shard_parts: _ShardParts) -> Operator:
         """A callback that gets the records of a window, or a join."""
@@ -451,7 +448,7 @@ class Assembly:
             self._decode,
             _CACHE_ENTRIES,
         )
-        if (window := window_of_join(spec, self.spec)) is not None:
+        if (window := self._joined_by_bundle(spec)) is not None:
             return JoinOperator(
                 *arguments, pairing_of(spec, self.spec, window), self._column_shard(shard_parts)
             )
@@ -475,6 +472,9 @@ class Assembly:
             return rows
         shard = self._column_shard(shard_parts)
         return ColumnOperator(spec, groups, shard, rows, self._decode, few, self._language)
+
+    def _joined_by_bundle(self, spec: ComputationSpec) -> Any:
+        return window_of_join(spec, self.spec)
 
     def _column_shard(self, shard_parts: _ShardParts) -> ColumnShard:
         meta = shard_parts.shard.meta
