@@ -15,7 +15,7 @@ from millwheel.engine.workers.state.keyed_state import KeyedState
 from tests.search.mistakes import Context, mistake, replaced
 
 
-@mistake(within=10, features="near_in_columns", variants="together pairs")
+@mistake(within=10, features="near_in_columns", variants="together pairs", first=8)
 def in_columns_all_records_of_a_key_are_near_each_other() -> Context:
     """Whole bundles are joined by their keys alone."""
 
@@ -40,7 +40,7 @@ def records_of_one_bundle_do_not_meet_each_other_in_columns() -> Context:
     return replaced(NearPairing, "pairs", wrong)
 
 
-@mistake(within=1, features="near_in_columns", variants="crashes", first=92)
+@mistake(within=1, features="near_in_columns", variants="crashes", first=3)
 def what_columns_keep_for_a_join_is_gone_with_the_worker() -> Context:
     """The next owner begins with nothing. (A crash between two records that are near.)"""
 

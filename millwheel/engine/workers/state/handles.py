@@ -14,7 +14,7 @@ write moves no timer.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -130,8 +130,11 @@ class ValueCells(Typed):
         elif 0 < before <= self._loads * _LOADS_OF_MOST:
             self._ahead = _BUNDLES_AHEAD
         self._loads = 0
-        if not self._ahead:
-            return
+        if self._ahead:
+            self.load(keys)
+
+    def load(self, keys: Iterable[Key]) -> None:
+        """Read the values of these keys together."""
         owner, cells = self._owner, self.cells
         fresh = [key for key in dict.fromkeys(keys) if key not in cells]
         store_keys = [STATE + store_key + self._name for store_key in map(stored_key, fresh)]
@@ -139,10 +142,6 @@ class ValueCells(Typed):
         for key, store_key, data in zip(fresh, store_keys, values, strict=True):
             owner.key = key  # for a message about a damaged value
             cells[key] = self.cell_from(store_key, data)
-
-    def store_key(self, head: bytes) -> bytes:
-        """Where the value of the key lies whose entries begin so."""
-        return head + self._name
 
     def _fresh(self, cell: Cell) -> Any:
         """The default, which is the value from now on if it can be changed in place; with a time to

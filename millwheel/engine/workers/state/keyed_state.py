@@ -144,14 +144,13 @@ class KeyedState:
         self._records = len(keys)
 
     def held(self, keys: Sequence[Key]) -> set[Key]:
-        """Which of some keys have a value, between two bundles."""
-        heads = [STATE + each for each in map(stored_key, keys)]
+        """Which of some keys have a value, as a bundle begins. Their values are read: it is likely
+        to ask for them."""
         held: set[Key] = set()
         for handle in self.handles.values():
             if isinstance(handle, ValueCells):
-                values = self.overlay.get_many([handle.store_key(head) for head in heads])
-                pairs = zip(keys, values, strict=True)
-                held.update(key for key, value in pairs if value is not None)
+                handle.load(keys)
+                held.update(key for key in keys if handle.cells[key].value is not ABSENT)
         return held
 
     def prefix(self, name: bytes) -> bytes:

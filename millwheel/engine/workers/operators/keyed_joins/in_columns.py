@@ -150,20 +150,30 @@ class ColumnJoinOperator(CallbackOperator, Validated):
 
     def run(self, bundle: Bundle) -> None:
         self._kept.take_closed(bundle.watermark)
+        count = sum(len(arrival.batch) for arrival in bundle.arrivals)
         if self._few is None:
             while self._kept:
                 self._hand_over(self._leaving.next_part(), bundle)
         else:
-            self._choose(sum(len(arrival.batch) for arrival in bundle.arrivals), self._few)
+            self._choose(count, self._few)
         self._context.begin(bundle)
         self._take(bundle)
         super().run(bundle)
         self._some_in_rows |= any(len(arrival.batch) for arrival in bundle.arrivals)
         if self._in_rows:
             self._hand_over(self._leaving.next_part(), bundle)
-        elif self._leaving.begun or self._kept.size() > _MOST_BYTES:
-            self._hand_over(self._leaving.next_oldest(_MOST_BYTES // 2), bundle)
+        else:
+            self._leave_room(count, bundle)
         write_segments(self._kept, self._shard.name, bundle.overlay)
+
+    def _leave_room(self, count: int, bundle: Bundle) -> None:
+        """Of more than there is room for, some keys go on in rows: in the long run as many records
+        as the bundles bring, which are ``count`` in this one."""
+        left = 0
+        while left <= count and (self._leaving.begun or self._kept.size() > _MOST_BYTES):
+            segments = self._leaving.next_oldest(_MOST_BYTES // 2)
+            left += sum(segment.groups.height for segment in segments)
+            self._hand_over(segments, bundle)
 
     def _choose(self, count: int, few: int) -> None:
         """The form of a bundle of so many records."""
@@ -348,6 +358,7 @@ class ColumnJoinOperator(CallbackOperator, Validated):
                 sides = by_key.setdefault(key_from_bytes(key), ([], []))
                 sides[side].append(NearRow(at, first, last, end - 1, value))
         self._context.begin(bundle)
+        self._state.read_ahead(list(by_key))
         for key, sides in by_key.items():
             self._context.point(key, bundle.watermark)
             try:
