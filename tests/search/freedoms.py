@@ -389,10 +389,18 @@ def _races_itself(c: ComputationSpec, spec: PipelineSpec, stated: bool) -> bool:
     silent = not stated and any(
         each.source is not None and each.idle_after_us is not None for each in spec.streams
     )
-    two_ways = len(c.inputs) > 1
-    return (
-        silent and two_ways and any(spec.stream(given.stream).source is None for given in c.inputs)
-    )
+    origins = [_origins(given.stream, spec, set()) for given in c.inputs]
+    return silent and len(frozenset().union(*origins)) < sum(map(len, origins))
+
+
+def _origins(stream: str, spec: PipelineSpec, seen: set[str]) -> frozenset[str]:
+    """The sources from which the records of a stream come."""
+    if spec.stream(stream).source is not None:
+        return frozenset({stream})
+    makers = [c for c in spec.computations if stream in _outputs(c) and c.name not in seen]
+    seen.update(c.name for c in makers)
+    found = (_origins(given.stream, spec, seen) for c in makers for given in c.inputs)
+    return frozenset[str]().union(*found)
 
 
 def _enriched(base: Facts, c: ComputationSpec, each_in_order: bool) -> Facts:
