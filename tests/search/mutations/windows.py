@@ -296,7 +296,7 @@ def late_records_get_into_columns_that_are_made() -> Context:
 
 
 @mistake(
-    within=15, features="columns count_distinct_in_columns", variants="reference together", first=26
+    within=15, features="columns count_distinct_in_columns", variants="reference together", first=60
 )
 def values_in_columns_that_count_once_for_each_bundle() -> Context:
     """A list of different values has one twice that came in two bundles. (``count_distinct`` in
