@@ -3,11 +3,14 @@ what has closed."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import polars as pl
 
 from millwheel.core.columns.windows import GroupsKind
 from millwheel.core.model.keys import key_hash
 from millwheel.core.model.ranges import KeyRange
+from millwheel.core.model.times import MAX_TIME, MIN_TIME
 from millwheel.engine.workers.state.column_segments import (
     Segment,
     open_groups,
@@ -53,6 +56,13 @@ def test_a_part_of_a_range_has_its_keys_alone_and_no_window_that_has_closed() ->
     )
     assert [part.groups.rows() for part in segments_within(store, ALL, 10)] == [[(0, 10, 20)]]
     assert len(list(segments_of(store))) == 2
+
+
+def test_what_no_watermark_removes_is_there_behind_the_end_of_the_input() -> None:
+    lasting = Segment(0, groups((1, MIN_TIME, MAX_TIME)), GroupsKind.LASTING)
+    [found] = segments_within(stored(lasting), ALL, MAX_TIME)
+    assert found.groups.equals(lasting.groups)
+    assert segments_within(stored(replace(lasting, kind=GroupsKind.WINDOWS)), ALL, MAX_TIME) == []
 
 
 def test_open_groups_are_told_apart_by_the_types_that_were_inferred() -> None:
