@@ -6,6 +6,7 @@ from __future__ import annotations
 import ast
 import operator
 from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
 from difflib import get_close_matches
 from functools import partial
 from typing import Any
@@ -156,9 +157,28 @@ def _binary(compiler: Compiler, node: Any) -> Evaluate:
             node, "bit operators cannot be used here; write `and`, `or`, or + - * / // % **"
         )
     left, right = compiler.compile(node.left), compiler.compile(node.right)
+    act = _with_decimals(act) if _is_fraction(node.left) or _is_fraction(node.right) else act
     if compiler.three_valued:
         return three_valued.strict(act, [left, right])
     return lambda value: act(left(value), right(value))
+
+
+def _is_fraction(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, float)
+
+
+def _with_decimals(act: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """Rows of sinks have decimals, beside which a written fraction is what is written."""
+
+    def exact(left: Any, right: Any) -> Any:
+        try:
+            return act(left, right)
+        except TypeError:
+            if Decimal not in (type(left), type(right)):
+                raise
+            return act(*(Decimal(repr(it)) if type(it) is float else it for it in (left, right)))
+
+    return exact
 
 
 def _unary(compiler: Compiler, node: Any) -> Evaluate:

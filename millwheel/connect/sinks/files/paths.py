@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
+from decimal import Decimal
 from typing import Any
 from urllib.parse import quote
 
@@ -162,7 +163,7 @@ def _text(name: str, value: Any) -> str:
         return NONE
     if isinstance(value, bool):
         return "true" if value else "false"
-    if not isinstance(value, (str, int, float)):
+    if not isinstance(value, (str, int, float, Decimal)):
         raise RecordError(
             f"`partition_by` gave {name} = {str(value)[:80]!r}, which is no text, number or boolean"
         )

@@ -83,7 +83,12 @@ def _cast(value: Any, to: Any, *otherwise: Any) -> Any:
     except (ValueError, OverflowError):
         if otherwise:
             return otherwise[0]
-        raise ValueError(f"{value!r:.80} cannot be cast to {to}") from None
+        raise ValueError(f"{_described(value)} cannot be cast to {to}") from None
+
+
+def _described(value: Any) -> str:
+    """Within bounds: what a list holds may be written down for ever."""
+    return f"{value!r:.80}" if isinstance(value, str | float) else f"a {type(value).__name__}"
 
 
 def _cast_to(to: Any) -> Callable[[Any], Any]:
@@ -224,10 +229,13 @@ def _decimal_units(value: Any, digits: Any, behind: Any, *otherwise: Any) -> Any
     except ValueError:
         if otherwise:
             return otherwise[0]
-        raise ValueError(f"{value!r:.80} cannot be cast to {form.kind}") from None
+        raise ValueError(f"{_described(value)} cannot be cast to {form.kind}") from None
 
 
 def _form(digits: Any, behind: Any) -> DecimalForm:
+    for each in (digits, behind):
+        if type(each) is not int or abs(each) > MOST_DIGITS:
+            raise ValueError(f"digits are whole numbers up to {MOST_DIGITS}")
     return decimal_form(f"decimal({digits}, {behind})")
 
 

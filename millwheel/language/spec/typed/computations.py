@@ -118,8 +118,8 @@ class DecimalWork:
             case _ if self.given or any(map(has_decimals, self.kinds.values())):
                 self.note(
                     (),
-                    "it does not take decimals, and its input has some. Your own code gets none; in"
-                    " front of it, write map with float(…)",
+                    "it does not take decimals, and its input has some. In front of it, write map"
+                    " with float(…) or str(…)",
                 )
         if self.computation.late_side:
             self.outputs[self.computation.late_side] = self.fields

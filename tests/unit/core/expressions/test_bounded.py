@@ -112,6 +112,7 @@ def test_no_function_or_operator_that_clients_have_takes_long() -> None:
         "n + " + "9" * 1_990,
         "9 ** 9 ** 9 ** 9 + n",
         "min(" + ",".join("n" * 100) + ")",
+        "decimal_units([" + ",".join(["'a' * 99999"] * 90) + "] * 90, 12, 2)",
         "lower(" * 190 + "n" + ")" * 190,
         "a" * MAX_LENGTH + "(n)",
         "'" * MAX_LENGTH,

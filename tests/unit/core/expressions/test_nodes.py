@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 import pytest
 
-from millwheel.core.expressions.language import MAX_LENGTH, compile_expression
+from millwheel.core.expressions.declared import NullLogic
+from millwheel.core.expressions.language import MAX_LENGTH, built_in, compile_expression
 from millwheel.errors import RecordError
 
 
@@ -82,3 +85,20 @@ def test_of_an_object_only_fields_are_read() -> None:
     assert compile_expression("get('_hidden', 0)").evaluate(Row()) == 0
     with pytest.raises(RecordError, match="no field '_hidden'"):
         compile_expression("field('_hidden')").evaluate(Row())
+
+
+@pytest.mark.parametrize("nulls", NullLogic)
+def test_a_written_fraction_beside_a_decimal_is_what_is_written(nulls: NullLogic) -> None:
+    compile_text = built_in(nulls).compile
+    row = {"price": Decimal("0.10"), "n": 3, "f": 0.5}
+    for text, expected in (
+        ("price * 1.1", Decimal("0.110")),
+        ("0.3 - price", Decimal("0.20")),
+        ("price + 1.5 > 1.55", True),
+        ("floor(price * 25.0)", 2),
+        ("n * 0.5", 1.5),
+    ):
+        found = compile_text(text).evaluate(row)
+        assert (type(found), found) == (type(expected), expected)
+    with pytest.raises(RecordError, match="unsupported operand"):
+        compile_text("price * f").evaluate(row)

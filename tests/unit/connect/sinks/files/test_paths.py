@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,7 @@ NOON = 1_767_182_400_000_000  # 2025-12-31T12:00:00Z
         (["country"], {"country": None}, f"country={NONE}"),
         (["day(at)"], {"at": None}, f"day={NONE}"),
         (["path"], {"path": "../a=b/c%"}, "path=..%2Fa%3Db%2Fc%25"),
+        (["price"], {"price": Decimal("10.50")}, "price=10.50"),
     ],
 )
 def test_a_folder_follows_from_the_value(parts: list[Any], value: Any, folder: str) -> None:

@@ -59,7 +59,7 @@ def test_what_is_cast_to_a_decimal_has_its_digits() -> None:
     assert str(CAST("1.5", "decimal(5, 2)")) == "1.50"
     assert CAST("x", "decimal(5, 2)", 7) == 7
     assert CAST(None, "decimal(5, 2)") is None
-    with pytest.raises(ValueError, match=r"\[1\] cannot be cast to decimal\(5, 2\)"):
+    with pytest.raises(ValueError, match=r"a list cannot be cast to decimal\(5, 2\)"):
         CAST([1], "decimal(5, 2)")
 
 
