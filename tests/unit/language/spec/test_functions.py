@@ -118,9 +118,10 @@ def test_sinks_call_them_too(problems: Any, scored: Path) -> None:
     assert len(load_pipeline(scored / "sunk.yaml").sinks) == 5
 
 
-def test_a_question_of_a_pipeline_has_none(problems: Any, scored: Path) -> None:
+def test_a_named_query_of_a_pipeline_has_them(problems: Any, scored: Path) -> None:
     text = PIPELINE.replace("FIELDS", "") + "queries: {q: {formula: rating(good.n)}}\n"
-    assert "unknown function 'rating'" in "\n".join(problems(text))
+    assert not problems(text)
+    assert "unknown function 'ratin'" in "\n".join(problems(text.replace("rating(g", "ratin(g")))
 
 
 def test_workers_get_their_modules(scored: Path) -> None:
