@@ -46,8 +46,8 @@ def _kept(spec: PipelineSpec, **options: Any) -> PipelineSpec:
     return replace(wired, sinks=tuple(own.get(sink.stream, sink) for sink in wired.sinks))
 
 
-def rows_of(folder: Path) -> tuple[str, ...]:
-    """The rows of a folder of results, as text."""
+def rows_of(folder: Path, typed: bool) -> tuple[str, ...]:
+    """The rows of a folder of results, as text. ``typed``: their fields are declared."""
     files = (
         path
         for path in folder.rglob("*")
@@ -56,7 +56,7 @@ def rows_of(folder: Path) -> tuple[str, ...]:
     return tuple(
         json.dumps(row, default=repr, sort_keys=True)
         for path in sorted(files)
-        for row in _rows(path)
+        for row in _rows(path, typed)
     )
 
 
@@ -64,9 +64,18 @@ def _hidden(path: Path) -> bool:
     return any(part.startswith((".", "_")) for part in path.parts)
 
 
-def _rows(path: Path) -> Iterator[Any]:
+def _untyped(value: Any) -> str:
+    """A value without the type of its column, which follows from the other values in its file:
+    undeclared whole numbers become floats beside one, and texts beside anything else."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return value if isinstance(value, str) else json.dumps(value, default=repr)
+
+
+def _rows(path: Path, typed: bool) -> Iterator[Any]:
     if path.suffix == ".parquet":
-        yield from pyarrow.parquet.read_table(path).to_pylist()
+        for row in pyarrow.parquet.read_table(path).to_pylist():
+            yield row if typed else {name: _untyped(value) for name, value in row.items()}
     elif path.suffix == ".csv":
         with path.open(encoding="utf-8", newline="") as file:
             yield from csv.DictReader(file)

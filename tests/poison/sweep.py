@@ -191,7 +191,11 @@ def run(place: Place, poison: Mapping[str, str], folder: Path, way: Way = Way.PL
         PipelineHarness(path, run_sources=True, now=START, crash_every=crashes) as harness,
     ):
         harness.advance_processing_time(START + 10_000_000)  # sinks write after a second
-        rows = rows_of(folder / "out") if place.sink else _results(harness.records("results"))
+        rows = (
+            rows_of(folder / "out", "fields:" in place.sink)
+            if place.sink
+            else _results(harness.records("results"))
+        )
         letters = tuple(record.value for record in harness.records(DEAD_LETTERS))
         counted = harness.counters
         return Found(rows, letters, sum(counted.get(name, 0) for name in _LEFT_OUT))
