@@ -185,3 +185,31 @@ def test_decimals_are_exact_in_columns_and_in_rows() -> None:
         assert row.value["mean"] == int(total * 100) / (100 * len(own))
     prices = Counter(price for _, price, _, _ in exact)
     assert {row.value["price"]: row.value["n"] for row in found.streams["kinds"]} == prices
+
+
+_COUNTS = """
+pipeline: p
+streams:
+  one:
+    source: {injection: {}}
+    timestamp: at
+    fields: {k: int, at: int}
+    watermark: {max_delay: 0s, idle_after: never, max_future: never}
+computations:
+  counts: {input: {one: {key: k}}, window: {tumbling: 10s}, aggregate: {n: count}, output: counts}
+sinks: {counts: {stdout: {}}}
+"""
+
+
+def test_what_senders_cannot_group_after_all_is_read_before_what_comes_later() -> None:
+    def at(second: int) -> dict[str, object]:
+        return {"k": 1, "at": START + second * 1_000_000}
+
+    pushes = [
+        Push("one", (at(0), at(1)), "pushed"),  # few groups: they are sent from here on
+        Push("one", (at(100), {"k": "x", "at": "y"}), "pushed"),  # one is refused, so as records
+        Push("one", (at(50),), "other"),
+    ]
+    case = Case(1, _COUNTS, (*pushes, Finish()), False, START + 10**12, frozenset())
+    assert not difference(case, (WAYS[2],))
+    assert run(case, WAYS[2], case.spec()).counters["counts"]["late"] == 1

@@ -186,6 +186,7 @@ class Part:
         # Were it not, the next owner would send groups again from this position on, with records in
         # them that some consumers have: see mistake records_are_sent_before_that_is_committed.
         self.combine.leave()
+        self.next_poll_us = bundle.now_us  # the records of this read are there
         self.committed = msgspec.structs.replace(self.committed, combined=False)
         self.write(bundle.overlay)
         self.await_commit(bundle)
