@@ -7,13 +7,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from millwheel.core.expressions.declared import Function
-from millwheel.core.expressions.families import nulls, numbers, patterns, text, times
+from millwheel.core.expressions.families import decimals, nulls, numbers, patterns, text, times
 
 FAMILIES: Mapping[str, Mapping[str, Function]] = {
     "Text": text.FUNCTIONS,
     "Patterns": patterns.FUNCTIONS,
     "Numbers": numbers.FUNCTIONS,
     "Nulls, choices and types": nulls.FUNCTIONS,
+    "Decimals": decimals.FUNCTIONS,
     "Time": times.FUNCTIONS,
 }
 """The families, by their headings in the docs."""

@@ -17,7 +17,7 @@ from millwheel.core.columns.stateless.plans import _Draft
 from millwheel.core.columns.stateless.stages import ColumnStep
 from millwheel.core.columns.stateless.tables import TableColumns
 from millwheel.core.decimals.declared import DecimalForm
-from millwheel.core.expressions.families import nulls, numbers, times
+from millwheel.core.expressions.families import decimals, numbers, times
 from millwheel.core.expressions.scope import Scope, _filled
 from millwheel.core.expressions.terms import exact_of
 from millwheel.core.lazy_polars import pl
@@ -149,8 +149,8 @@ def texts_of_decimals_lose_zeros_in_columns() -> Context:
     def wrong(numbers: Any, digits: int) -> Any:
         return [text.rstrip("0") if digits else text for text in right(numbers, digits)]
 
-    right = nulls._decimal_texts
-    return replaced(nulls, "_decimal_texts", wrong)
+    right = decimals._decimal_texts
+    return replaced(decimals, "_decimal_texts", wrong)
 
 
 @mistake(within=13, first=280)
@@ -161,8 +161,8 @@ def what_becomes_a_decimal_is_cut_in_columns() -> Context:
         finer = replace(form, precision=18, scale=form.scale + 1)
         return right(finer, values) // 10
 
-    right = nulls._units_of
-    return replaced(nulls, "_units_of", wrong)
+    right = decimals._column_units
+    return replaced(decimals, "_column_units", wrong)
 
 
 @mistake(within=3, first=60)

@@ -5,19 +5,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from decimal import Decimal
 from typing import Any
 
 import msgspec
 
-from millwheel.core.decimals.declared import (
-    MOST_DIGITS,
-    DecimalForm,
-    decimal_form,
-    is_decimal,
-    shown,
-)
+from millwheel.core.decimals.declared import is_decimal
 from millwheel.core.expressions.declared import Function, Nulls, table
+from millwheel.core.expressions.families.decimals import cast_to_decimal, described, number_of
 from millwheel.core.expressions.fields import field_or_none
 from millwheel.core.expressions.operators import MAX_TEXT
 from millwheel.core.expressions.terms import (
@@ -25,7 +19,6 @@ from millwheel.core.expressions.terms import (
     SAFE_INT,
     NoColumns,
     Term,
-    by_steps,
     chosen,
     constant_of,
     exact_of,
@@ -83,26 +76,16 @@ def _cast(value: Any, to: Any, *otherwise: Any) -> Any:
     except (ValueError, OverflowError):
         if otherwise:
             return otherwise[0]
-        raise ValueError(f"{_described(value)} cannot be cast to {to}") from None
-
-
-def _described(value: Any) -> str:
-    """Within bounds: what a list holds may be written down for ever."""
-    return f"{value!r:.80}" if isinstance(value, str | float) else f"a {type(value).__name__}"
+        raise ValueError(f"{described(value)} cannot be cast to {to}") from None
 
 
 def _cast_to(to: Any) -> Callable[[Any], Any]:
     if isinstance(to, str) and is_decimal(to):
-        form = decimal_form(to)
-        return lambda value: shown(_units(form, value), form.scale)
+        return cast_to_decimal(to)
     make = _CASTS.get(to) if isinstance(to, str) else None
     if make is None:
         raise ValueError(f"a type is one of {', '.join(_CASTS)} and decimal(12, 2)")
     return make
-
-
-def _units(form: DecimalForm, value: Any) -> int:
-    return form.rounded(value if isinstance(value, str | Decimal) else _plain(value))
 
 
 def _to_int(value: Any) -> int:
@@ -111,7 +94,7 @@ def _to_int(value: Any) -> int:
         if len(text) > MAX_WHOLE_DIGITS or not _WHOLE.fullmatch(text):
             raise ValueError
         return int(text)
-    return int(_plain(value))
+    return int(number_of(value))
 
 
 def _to_float(value: Any) -> float:
@@ -120,7 +103,7 @@ def _to_float(value: Any) -> float:
         if len(text) > MAX_WHOLE_DIGITS or not _NUMBER.fullmatch(text):
             raise ValueError
         return float(text)
-    return float(_plain(value))
+    return float(number_of(value))
 
 
 def _to_text(value: Any) -> str:
@@ -128,7 +111,7 @@ def _to_text(value: Any) -> str:
         return value
     if isinstance(value, bool):
         return "true" if value else "false"
-    return str(_plain(value))
+    return str(number_of(value))
 
 
 def _to_bool(value: Any) -> bool:
@@ -137,15 +120,9 @@ def _to_bool(value: Any) -> bool:
         if found is None:
             raise ValueError
         return found
-    if isinstance(_plain(value), float) and math.isnan(value):
+    if isinstance(number_of(value), float) and math.isnan(value):
         raise ValueError
     return bool(value != 0)
-
-
-def _plain(value: Any) -> int | float:
-    if isinstance(value, (int, float)):
-        return value
-    raise ValueError
 
 
 _CASTS: Mapping[str, Callable[[Any], Any]] = {
@@ -186,77 +163,6 @@ def _size(value: Any, most: int) -> int:
         if size > most:
             break
     return size
-
-
-def _decimal_text(units: Any, digits: Any) -> str | None:
-    """Null stays null."""
-    if units is None:
-        return None
-    if not isinstance(units, int) or isinstance(units, bool):
-        raise TypeError(f"needs a whole number of units, not {type(units).__name__}")
-    _behind_the_point(digits)
-    text = str(abs(units)).rjust(digits + 1, "0")
-    sign = "-" if units < 0 else ""
-    return f"{sign}{text[:-digits]}.{text[-digits:]}" if digits else f"{sign}{text}"
-
-
-def _behind_the_point(digits: Any) -> None:
-    if not isinstance(digits, int) or not 0 <= digits <= MOST_DIGITS:
-        raise ValueError(f"the digits behind the point are 0 to {MOST_DIGITS}")
-
-
-def _decimal_text_columns(terms: Sequence[Term]) -> Term:
-    """One text for each different number."""
-    kinds(terms, "int", "int")
-    [units, _], digits = terms, constant_of(terms[1])
-    if units.constant is not None:
-        raise NoColumns
-    made = by_steps(lambda numbers: _decimal_texts(numbers, digits), units.column, 1, "str")
-    return Term(made, "str", exact=units.exact)
-
-
-def _decimal_texts(numbers: Sequence[int], digits: int) -> Sequence[Any]:
-    return [_decimal_text(each, digits) for each in numbers]
-
-
-def _decimal_units(value: Any, digits: Any, behind: Any, *otherwise: Any) -> Any:
-    """As :func:`_cast`, in whole units."""
-    form = _form(digits, behind)
-    if value is None:
-        return None
-    try:
-        return _units(form, value)
-    except ValueError:
-        if otherwise:
-            return otherwise[0]
-        raise ValueError(f"{_described(value)} cannot be cast to {form.kind}") from None
-
-
-def _form(digits: Any, behind: Any) -> DecimalForm:
-    for each in (digits, behind):
-        if type(each) is not int or abs(each) > MOST_DIGITS:
-            raise ValueError(f"digits are whole numbers up to {MOST_DIGITS}")
-    return decimal_form(f"decimal({digits}, {behind})")
-
-
-def _decimal_units_columns(terms: Sequence[Term]) -> Term:
-    """What has no room goes by rows."""
-    value, form = terms[0], _form(constant_of(terms[1]), constant_of(terms[2]))
-    if value.constant is not None or value.kind not in ("int", "float", "str"):
-        raise NoColumns
-    if any(term.kind not in (NULL, "int") for term in terms[3:]):
-        raise NoColumns
-    made = value.column.map_batches(
-        lambda values: _units_of(form, values), pl.Int64, is_elementwise=True
-    )
-    return Term(made, "int", exact=(*value.exact, made.is_not_null()))
-
-
-def _units_of(form: DecimalForm, values: pl.Series) -> pl.Series:
-    """Those of each different value, null where it has none."""
-    different = values.unique()
-    found = {each: _decimal_units(each, form.precision, form.scale, None) for each in different}
-    return pl.Series(values.name, [found[each] for each in values], pl.Int64)
 
 
 def _json(value: Any, *steps: Any) -> Any:
@@ -430,30 +336,6 @@ FUNCTIONS = table(
         (("str(7)", "7"), ("str(0.5)", "0.5")),
         nulls=Nulls.TAKEN,
         columns=_text_columns,
-    ),
-    Function(
-        "decimal_text(units: int, digits: int) -> text",
-        _decimal_text,
-        "the text of a number of so many units, each one of the last of `digits` digits behind the"
-        " point, such as cents; null stays null",
-        (("decimal_text(1050, 2)", "10.50"), ("decimal_text(-5, 2)", "-0.05")),
-        nulls=Nulls.TAKEN,
-        checks={"digits": _behind_the_point},
-        columns=_decimal_text_columns,
-    ),
-    Function(
-        "decimal_units(value: any, digits: int, behind: int, otherwise?: any) -> any",
-        _decimal_units,
-        "the number, or the text of one, in units of the last of `behind` digits behind the point,"
-        " such as cents: the nearest, of at most so many `digits`. What has no room is an error, or"
-        " `otherwise` if it is given; null stays null",
-        (
-            ("decimal_units('10.5', 12, 2)", 1050),
-            ("decimal_units(2.345, 12, 2)", 234),
-            ("decimal_units('x', 12, 2, null)", None),
-        ),
-        nulls=Nulls.TAKEN,
-        columns=_decimal_units_columns,
     ),
     Function(
         "json(value: any, step...: any) -> any",

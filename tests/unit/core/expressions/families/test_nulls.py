@@ -55,14 +55,6 @@ def test_a_type_is_one_of_five() -> None:
         CAST("1", "decimal(19, 2)")
 
 
-def test_what_is_cast_to_a_decimal_has_its_digits() -> None:
-    assert str(CAST("1.5", "decimal(5, 2)")) == "1.50"
-    assert CAST("x", "decimal(5, 2)", 7) == 7
-    assert CAST(None, "decimal(5, 2)") is None
-    with pytest.raises(ValueError, match=r"a list cannot be cast to decimal\(5, 2\)"):
-        CAST([1], "decimal(5, 2)")
-
-
 def test_json_has_names_and_positions_and_null_for_all_else() -> None:
     text = '{"a": [{"b": null}, 7, "x"], "__class__": 1}'
     assert JSON(text, "a", -1) == "x"
