@@ -297,9 +297,11 @@ def _within(left: Term, right: ast.expr, scope: Scope) -> Term:
     if isinstance(right, ast.List | ast.Tuple):
         if left.constant is not None or left.kind not in ("int", "str"):
             raise NoColumns
-        values = [each.value for each in right.elts if isinstance(each, ast.Constant)]
-        same = all(_KIND_OF.get(type(value)) == left.kind for value in values)
-        if len(values) < len(right.elts) or not same or not _are_held(values):
+        parts = [_translate(each, scope) for each in right.elts]
+        values = [each.constant for each in parts]
+        if any(each.constant is None or each.kind != left.kind for each in parts):
+            raise NoColumns
+        if not _are_held(values):
             raise NoColumns
         found = left.column.is_in(pl.Series(values, dtype=dtype(left.kind)).implode())
         return Term(found, "bool", exact=left.exact)
