@@ -8,8 +8,11 @@ from enum import Enum
 from typing import Any
 
 from millwheel.connect.sinks.base import SinkRecord
-from millwheel.connect.sinks.rows import rows_of
-from millwheel.core.windows.panes import as_retraction
+from millwheel.connect.sinks.rows import frame_of, rows_of
+from millwheel.core.columns.batch import ColumnBatch
+from millwheel.core.columns.stateless.changes import are_retractions
+from millwheel.core.lazy_polars import pl
+from millwheel.core.windows.panes import RETRACTION_FIELD, as_retraction
 
 
 class Mode(str, Enum):
@@ -41,6 +44,23 @@ def change_rows(
         {mark: "+" if back is None else "-", **without(row, mark)}
         for row, back in zip(rows, backs, strict=True)
     ]
+
+
+def change_frames(
+    batches: Sequence[ColumnBatch], with_key: bool, with_timestamp: bool, mark: str
+) -> list[pl.DataFrame]:
+    """:func:`change_rows` for records in columns, a frame for each batch; none where a record has
+    to be looked at by itself."""
+    frames = []
+    for batch in batches:
+        back = are_retractions(batch)
+        if back is None:
+            return []
+        frame = frame_of(batch, with_key, with_timestamp)
+        rest = frame.drop(RETRACTION_FIELD, mark, strict=False)
+        marks = pl.Series(mark, ["-" if back else "+"]).new_from_index(0, len(batch))
+        frames.append(pl.DataFrame([marks, *rest.get_columns()]))
+    return frames
 
 
 def without(row: dict[str, Any], name: str) -> dict[str, Any]:

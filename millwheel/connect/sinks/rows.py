@@ -49,14 +49,19 @@ def frames_of(
 ) -> list[pl.DataFrame]:
     """:func:`rows_of` for records in columns, of one stream: those with the same columns together.
     Their keys must not be tuples, unless the keys are left out."""
-    frames = []
-    for batch in batches:
-        extra = [batch.keys.alias("key")] if with_key else []
-        extra += [pl.Series("timestamp", batch.timestamps)] if with_timestamp else []
-        own = batch.frame
-        frames.append(
-            pl.DataFrame([*(column for column in extra if column.name not in own.columns), *own])
-        )
+    return together([frame_of(batch, with_key, with_timestamp) for batch in batches])
+
+
+def frame_of(batch: ColumnBatch, with_key: bool, with_timestamp: bool) -> pl.DataFrame:
+    """The rows of one batch."""
+    extra = [batch.keys.alias("key")] if with_key else []
+    extra += [pl.Series("timestamp", batch.timestamps)] if with_timestamp else []
+    own = batch.frame
+    return pl.DataFrame([*(column for column in extra if column.name not in own.columns), *own])
+
+
+def together(frames: Sequence[pl.DataFrame]) -> list[pl.DataFrame]:
+    """Those with the same columns, one behind the other, as one."""
     return [pl.concat(list(alike)) for _, alike in groupby(frames, lambda frame: frame.schema)]
 
 

@@ -120,7 +120,7 @@ def retract_pane(key: Key, emitted: list[Any]) -> Pane:
 
 
 RETRACTION_FIELD = "__retraction__"
-_MARKED = 1  # Fixed: of the format of a retraction
+MARKED = 1  # Fixed: of the format of a retraction
 _WRAPPED = 2  # Fixed: of the format of a retraction
 
 
@@ -149,7 +149,7 @@ def as_retraction(value: Any) -> Retraction | None:
 
 def retracted(value: Any) -> Any:
     """The form in which a record that takes back ``value`` travels."""
-    return {**value, RETRACTION_FIELD: _MARKED} if type(value) is dict else Retraction(value)
+    return {**value, RETRACTION_FIELD: MARKED} if type(value) is dict else Retraction(value)
 
 
 def stated_window(row: Mapping[str, Any]) -> Window:
@@ -169,5 +169,5 @@ def pane_row(pane: Pane, head: Mapping[str, Any], bounded: bool = True) -> dict[
     else:
         row["result"] = pane.result
     if pane.retraction:
-        row[RETRACTION_FIELD] = _MARKED
+        row[RETRACTION_FIELD] = MARKED
     return row

@@ -10,8 +10,15 @@ from millwheel.connect.formats.avro.containers import ContainerRows
 from millwheel.connect.formats.csv_rows import CsvRows
 from millwheel.connect.formats.json_rows import json_lines, json_lines_of
 from millwheel.connect.sinks.base import Refused, SinkBatch, SinkRecord
-from millwheel.connect.sinks.changes import change_rows
-from millwheel.connect.sinks.rows import frames_of, has_tuple_keys, records_of, rows_of
+from millwheel.connect.sinks.changes import change_frames, change_rows
+from millwheel.connect.sinks.rows import (
+    frames_of,
+    has_tuple_keys,
+    records_of,
+    rows_of,
+    together,
+)
+from millwheel.core.columns.batch import ColumnBatch
 from millwheel.core.lazy_polars import pl
 from millwheel.errors import RecordError
 
@@ -54,17 +61,21 @@ class Content:
         """The content of a file with the records of a batch."""
         if not batch.columns:
             return self.encode(batch.records)
-        tuples = self._shape.with_key and any(map(has_tuple_keys, batch.columns))
-        frames = (
-            []
-            if tuples
-            else frames_of(batch.columns, self._shape.with_key, self._shape.with_timestamp)
-        )
+        frames = self._frames(batch.columns)
         if frames and self._shape.form == "jsonl":
             return json_lines_of(frames)
         if len(frames) == 1 and self._encode_frame is not None:
             return self._encode_frame(frames[0])
         return self.encode([record for columns in batch.columns for record in records_of(columns)])
+
+    def _frames(self, batches: Sequence[ColumnBatch]) -> list[pl.DataFrame]:
+        """The rows of records in columns; none where they are made one by one."""
+        shape = self._shape
+        if shape.with_key and any(map(has_tuple_keys, batches)):
+            return []
+        if shape.mark is None:
+            return frames_of(batches, shape.with_key, shape.with_timestamp)
+        return together(change_frames(batches, shape.with_key, shape.with_timestamp, shape.mark))
 
     def encode(self, records: Sequence[SinkRecord]) -> bytes:
         """The content of a file."""

@@ -215,7 +215,7 @@ def takes_columns(options: FilesSinkOptions) -> bool:
     """Whether records in columns become a file without becoming objects first."""
     levels = options.levels()
     return (
-        options.mode == Mode.APPEND
+        options.mode != Mode.UPSERT
         and options.form().name in ("jsonl", "parquet")
         and (not levels or Partitioning(levels).by_columns)
     )

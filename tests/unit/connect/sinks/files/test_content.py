@@ -17,6 +17,8 @@ from millwheel.connect.sinks.files.content import Content, Shape
 from millwheel.connect.sinks.files.sink import build_files
 from millwheel.connect.sinks.rows import records_of
 from millwheel.core.columns.batch import ColumnBatch, key_column
+from millwheel.core.columns.stateless.changes import retractions_of
+from millwheel.core.windows.panes import RETRACTION_FIELD
 
 SCHEMA = {"type": "record", "name": "R", "fields": [{"name": "n", "type": "long"}]}
 AVRO = {"avro": {"schema": SCHEMA}}
@@ -73,5 +75,20 @@ def test_records_in_columns_are_the_file_that_they_are_in_rows(form: str, with_k
     ]
     content, rows = (Content(Shape(form, with_key, True, {}, None)) for _ in range(2))
     for some in ([batches[0]], batches, [batches[1], batches[1]]):
+        whole = [record for batch in some for record in records_of(batch)]
+        assert content.of(SinkBatch(1, "1-1", [], some)) == rows.encode(whole)
+
+
+@pytest.mark.parametrize("with_key", [True, False])
+@pytest.mark.parametrize("form", ["jsonl", "parquet"])
+def test_changes_in_columns_are_the_file_that_they_are_in_rows(form: str, with_key: bool) -> None:
+    order = np.arange(2)
+    new = pl.DataFrame({"a": ["x", None], "change": [1, 2], "f": [1e16, -0.0]})
+    frames = [retractions_of(new), new, new.with_columns(pl.Series(RETRACTION_FIELD, [1, None]))]
+    back, brings, odd = (
+        ColumnBatch("s", order, order, pl.Series("key", ["k", "l"]), each) for each in frames
+    )
+    content, rows = (Content(Shape(form, with_key, True, {}, "change")) for _ in range(2))
+    for some in ([back, brings], [brings], [back], [brings, odd]):
         whole = [record for batch in some for record in records_of(batch)]
         assert content.of(SinkBatch(1, "1-1", [], some)) == rows.encode(whole)
