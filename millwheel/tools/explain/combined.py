@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from millwheel.connect.own_functions import language_of
-from millwheel.core.columns.forms import Plan, computation_form
+from millwheel.core.columns.forms.computations import Plan, computation_form
 from millwheel.core.columns.plan import ColumnPlan
 from millwheel.core.columns.state.inferred import PlansByType
 from millwheel.core.model.names import NodeName

@@ -7,14 +7,9 @@ from collections.abc import Callable, Mapping, Set
 from typing import Any
 
 from millwheel.connect.own_functions import language_of
-from millwheel.core.columns.forms import (
-    ComputationForm,
-    SourceForm,
-    computation_form,
-    joins_in_columns,
-    near_pairings,
-    source_form,
-)
+from millwheel.core.columns.forms.computations import ComputationForm, computation_form
+from millwheel.core.columns.forms.joins import near_pairings
+from millwheel.core.columns.forms.sources import SourceForm, joins_in_columns, source_form
 from millwheel.core.columns.plan import ColumnPlan
 from millwheel.core.columns.state.inferred import PlansByType
 from millwheel.core.columns.stateless.plans import StatelessPlans

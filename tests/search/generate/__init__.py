@@ -11,7 +11,8 @@ import random
 from collections.abc import Iterable
 
 from millwheel.connect.own_functions import language_of
-from millwheel.core.columns.forms import NO_LABELS, near_pairings
+from millwheel.core.columns.forms.computations import NO_LABELS
+from millwheel.core.columns.forms.joins import near_pairings
 from millwheel.core.order.chains import chains_of
 from millwheel.core.pipeline.graph import build_graph
 from millwheel.core.pipeline.work import IntervalJoinSpec, RegularJoinSpec, Work

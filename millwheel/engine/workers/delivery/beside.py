@@ -14,7 +14,7 @@ import numpy as np
 
 from millwheel.core.columns.batch import AnyBatch, ColumnBatch
 from millwheel.core.columns.clean import is_pattern
-from millwheel.core.columns.forms import MadeColumns
+from millwheel.core.columns.forms.sources import MadeColumns
 from millwheel.core.expressions.inner_fields import (
     as_records,
     inner_name,

@@ -20,14 +20,9 @@ from millwheel.connect.sinks.adapted import as_writer
 from millwheel.connect.sinks.base import Sink
 from millwheel.connect.sources.base import Partition, Source
 from millwheel.core.columns.declared_fields import example_frame
-from millwheel.core.columns.forms import (
-    AnyPlan,
-    Plan,
-    computation_form,
-    joins_in_columns,
-    near_pairings,
-    window_of_join,
-)
+from millwheel.core.columns.forms.computations import AnyPlan, Plan, computation_form
+from millwheel.core.columns.forms.joins import near_pairings, window_of_join
+from millwheel.core.columns.forms.sources import joins_in_columns
 from millwheel.core.columns.pairs import pairing_of
 from millwheel.core.columns.plan import ColumnPlan
 from millwheel.core.columns.state.inferred import PlansByType

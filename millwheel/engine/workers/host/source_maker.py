@@ -11,7 +11,8 @@ from typing import Any
 from millwheel.adapters.ports import StateStore
 from millwheel.adapters.waits import wait_for
 from millwheel.connect.sources.base import Partition, Source
-from millwheel.core.columns.forms import AnyPlan, MadeColumns, SourceForm, source_form
+from millwheel.core.columns.forms.computations import AnyPlan
+from millwheel.core.columns.forms.sources import MadeColumns, SourceForm, source_form
 from millwheel.core.expressions.language import Language
 from millwheel.core.model.keys import key_hash
 from millwheel.core.model.names import NodeName

@@ -9,7 +9,7 @@ from typing import Any
 from millwheel.adapters.ports import StoreView
 from millwheel.connect.own_functions import language_of
 from millwheel.connect.python_objects import load_object
-from millwheel.core.columns.forms import computation_form
+from millwheel.core.columns.forms.computations import computation_form
 from millwheel.core.columns.plan import ColumnPlan
 from millwheel.core.columns.stateless.plans import StatelessPlans
 from millwheel.core.columns.windows import results_of, windows_of_key

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from millwheel import agg
 from millwheel.core.aggregates.functions import FUNCTIONS
-from millwheel.core.columns.forms import computation_form
+from millwheel.core.columns.forms.computations import computation_form
 from millwheel.core.columns.plan import ColumnPlan
 from millwheel.core.expressions.language import compile_expression
 from millwheel.core.lazy_polars import pl

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from millwheel.core.columns.batch import ColumnBatch
-from millwheel.core.columns.forms import MadeColumns
+from millwheel.core.columns.forms.sources import MadeColumns
 from millwheel.core.expressions.inner_fields import inner_name
 from millwheel.core.model.names import NodeName
 from millwheel.core.model.records import Batch

@@ -13,15 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from millwheel.core.columns.forms import window_of_join
 from millwheel.core.columns.state import columns_to_rows
-from millwheel.core.pipeline.spec import ComputationSpec, PipelineSpec
 from millwheel.engine.workers.host.assembly import Assembly
 from millwheel.engine.workers.operators import joins
 from millwheel.engine.workers.operators.joins import JoinOperator
 from millwheel.engine.workers.operators.window_callback import WindowCallbackOperator
 from millwheel.engine.workers.sources.frames import ReadSize
-from millwheel.language.spec.pipelines import load_pipeline
 from millwheel.testing import PipelineHarness, assert_survives_crashes
 
 Row = dict[str, Any]
@@ -228,29 +225,6 @@ def test_windows_and_their_state_are_seen_while_they_are_open(folder: Path) -> N
         ]
         harness.finish()
         assert harness.open_windows("matched", 1) == []
-
-
-def spec_of(path: str) -> tuple[ComputationSpec, PipelineSpec]:
-    pipeline = load_pipeline(Path(path))
-    return pipeline.computations[0], pipeline
-
-
-@pytest.mark.parametrize(
-    ("more", "window", "whole"),
-    [
-        ("", "{tumbling: 10us}", True),
-        ("late: {side: behind}", "{tumbling: 1d, time_zone: Europe/Berlin}", True),
-        ("productions: weak", "{tumbling: 10us}", False),
-        ("", "{sliding: 10us, every: 5us}", False),
-        ("", "{session: 5us}", False),
-        ("", "{count: 3}", False),
-    ],
-)
-def test_joins_in_tumbling_windows_take_whole_bundles(
-    folder: Path, more: str, window: str, whole: bool
-) -> None:
-    found = window_of_join(*spec_of(written(folder / "plan", more=more, window=window)))
-    assert (found is not None) == whole
 
 
 # --- columns --------------------------------------------------------------------------------------

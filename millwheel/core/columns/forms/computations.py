@@ -1,0 +1,195 @@
+"""The form in which a computation takes records, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+from millwheel.core.columns.forms.joins import near_pairing, window_of_join
+from millwheel.core.columns.plan import ColumnPlan
+from millwheel.core.columns.slices import slice_plan_or_why
+from millwheel.core.columns.state.inferred import PlansByType
+from millwheel.core.columns.stateless.flow import types_of
+from millwheel.core.columns.stateless.plans import StatelessPlans, why_no_plan
+from millwheel.core.columns.stateless.results import why_results_in_rows
+from millwheel.core.columns.window_forms import (
+    WEAK_IN_ROWS,
+    plan_or_why,
+    plans_by_type,
+    why_state_in_rows,
+)
+from millwheel.core.machines.specs import windowing_from_spec
+from millwheel.core.order.labels import NO_USE, Labels
+from millwheel.core.pipeline.graph import takes_retractions
+from millwheel.core.pipeline.spec import (
+    ComputationSpec,
+    InputSpec,
+    KeyKind,
+    PipelineSpec,
+    Productions,
+    StreamSpec,
+)
+from millwheel.core.pipeline.work import (
+    AggregationSpec,
+    BranchesSpec,
+    CallbackSpec,
+    DeduplicateSpec,
+    DictionarySpec,
+    EnrichSpec,
+    IntervalJoinSpec,
+    JoinSpec,
+    LookupSpec,
+    OverSpec,
+    RegularJoinSpec,
+    SlicesSpec,
+    StepsSpec,
+    TableSpec,
+    TopSpec,
+    WindowCallbackSpec,
+    Work,
+)
+from millwheel.core.ranked.columns import first_rows_or_why
+
+Plan: TypeAlias = ColumnPlan | PlansByType
+AnyPlan: TypeAlias = Plan | StatelessPlans
+NO_LABELS = Labels()
+
+
+@dataclass(frozen=True, slots=True)
+class ComputationForm:
+    """How a computation takes columns, None for a computation that takes records one by one.
+    ``why`` it does so, or why its state is in rows all the same, as a phrase; "" for state in
+    columns. ``results``: why they leave the columns, "" where they need not."""
+
+    plan: AnyPlan | None
+    why: str = ""
+    results: str = ""
+
+
+_WHY_NOT: dict[type[Work], str] = {
+    CallbackSpec: "code of your own takes each record",
+    WindowCallbackSpec: "code of your own takes each record",
+    DictionarySpec: "a dictionary has no plan of its own",
+    EnrichSpec: "each record is enriched",
+    LookupSpec: "each record is enriched",
+    DeduplicateSpec: "each record is compared with earlier ones",
+    OverSpec: "each record is taken in its order",
+    TableSpec: "a table takes each change",
+}
+"""Why work other than aggregations, steps and branches has no column form."""
+
+
+def computation_form(
+    computation: ComputationSpec,
+    pipeline: PipelineSpec,
+    load: Callable[[str], Any],
+    compile_expression: Callable[[str], Any],
+    labels: Labels = NO_LABELS,
+) -> ComputationForm:
+    """The form of one computation. ``load`` gives the object that ``module:name`` names."""
+    form = _form_of(computation, pipeline, load, compile_expression, labels)
+    results = "" if form.why else why_results_in_rows(computation, compile_expression)
+    return replace(form, results=results)
+
+
+def _form_of(
+    computation: ComputationSpec,
+    pipeline: PipelineSpec,
+    load: Callable[[str], Any],
+    compile_expression: Callable[[str], Any],
+    labels: Labels,
+) -> ComputationForm:
+    if has_no_state(computation.work):
+        return _stateless_form(computation, pipeline, compile_expression, labels)
+    if isinstance(computation.work, SlicesSpec):
+        slices = slice_plan_or_why(computation, pipeline, compile_expression)
+        if isinstance(slices, str):
+            return ComputationForm(None, slices)
+        return ComputationForm(slices, "slices are merged in rows")
+    if isinstance(computation.work, TopSpec):
+        first = first_rows_or_why(computation, pipeline, compile_expression)
+        if isinstance(first, str):
+            return ComputationForm(None, first)
+        return ComputationForm(first, "the first rows of each key are kept in order")
+    if why := _why_no_aggregation(computation, pipeline, compile_expression, labels):
+        return ComputationForm(None, why)
+    windowing = windowing_from_spec(computation, load, takes_retractions(computation, pipeline))
+    plan = plan_or_why(computation, pipeline, windowing, compile_expression)
+    if isinstance(plan, ColumnPlan):
+        if computation.productions is Productions.WEAK and plan.fires_once:
+            return ComputationForm(None, WEAK_IN_ROWS)
+        return ComputationForm(plan, why_state_in_rows(computation, windowing, plan))
+    streams = [pipeline.stream(each.stream) for each in computation.inputs]
+    if any(stream.schema for stream in streams) or any(
+        types_of(stream.name, pipeline, compile_expression) for stream in streams
+    ):
+        return ComputationForm(None, plan)
+    plans = plans_by_type(computation, windowing, compile_expression, streams[0].timestamp)
+    if isinstance(plans, str):
+        return ComputationForm(None, plans)
+    if plans.whole and streams[0].source is not None:
+        return ComputationForm(None, "it keeps records with fields that nobody declares")
+    return ComputationForm(plans, plans.why_in_rows(None))
+
+
+def has_no_state(work: Work) -> bool:
+    """Whether work follows from each record alone, or from a table that is held whole."""
+    held = isinstance(work, EnrichSpec) and work.broadcast is not None
+    return held or isinstance(work, StepsSpec | BranchesSpec)
+
+
+def _stateless_form(
+    computation: ComputationSpec,
+    pipeline: PipelineSpec,
+    compile_expression: Callable[[str], Any],
+    labels: Labels,
+) -> ComputationForm:
+    """The form of a computation without state."""
+    why = why_no_plan(computation, compile_expression, takes_retractions(computation, pipeline))
+    if why:
+        return ComputationForm(None, why)
+    if labels.of(computation.name) != NO_USE:
+        return ComputationForm(None, "timers behind it go by the place of each record")
+    plans = StatelessPlans(computation, compile_expression)
+    for each in computation.inputs:
+        stream = pipeline.stream(each.stream)
+        if stream.schema:
+            return ComputationForm(None, "a schema makes an object of each record")
+        if why := _why_key_of_records(each, plans, stream):
+            return ComputationForm(None, why)
+        fields = types_of(each.stream, pipeline, compile_expression)
+        if fields and isinstance(without := plans.plan_or_why(fields), str):
+            return ComputationForm(None, without)
+    return ComputationForm(plans)
+
+
+def _why_key_of_records(given: InputSpec, plans: StatelessPlans, stream: StreamSpec) -> str:
+    """Why a key cannot be read from the columns that a source makes, "" where it can."""
+    if stream.source is None:
+        return ""
+    if given.key.kind is KeyKind.FUNCTION:
+        return "its key is code of your own, which takes each record"
+    undeclared = sorted(plans.key_fields - stream.fields.keys()) if stream.fields else []
+    return f"its key reads {undeclared[0]}, which is not declared" if undeclared else ""
+
+
+def _why_no_aggregation(
+    computation: ComputationSpec,
+    pipeline: PipelineSpec,
+    compile_expression: Callable[[str], Any],
+    labels: Labels,
+) -> str:
+    """Why a computation is no aggregation over windows; "" when it is."""
+    match computation.work:
+        case AggregationSpec():
+            return WEAK_IN_ROWS if computation.identified else ""
+        case JoinSpec():
+            in_columns = window_of_join(computation, pipeline) is not None
+            phrase = "keeps whole bundles of them" if in_columns else "has an entry for each window"
+            return f"a join passes on records as they came, and {phrase}"
+        case IntervalJoinSpec() | RegularJoinSpec():
+            found = near_pairing(computation, pipeline, compile_expression, labels)
+            return found if isinstance(found, str) else "one input comes record by record"
+        case work:
+            return _WHY_NOT[type(work)]

@@ -1,0 +1,43 @@
+"""Which computations take columns. The phrases are tested with what ``explain`` says
+(tests/unit/tools/explain/test_forms.py)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from millwheel.core.columns.forms.computations import computation_form
+from millwheel.core.columns.plan import ColumnPlan
+from millwheel.core.columns.state.inferred import PlansByType
+from millwheel.core.expressions.language import compile_expression
+from millwheel.language.spec import load_pipeline
+from tests.unit.core.columns.forms.pipelines import FIELDS, PIPELINE, STEPS, load
+
+
+def test_declared_fields_give_one_plan_and_undeclared_ones_a_plan_by_type(tmp_path: Path) -> None:
+    for fields, kind in ((FIELDS, ColumnPlan), ("", PlansByType)):
+        (tmp_path / "p.yaml").write_text(PIPELINE % (fields, "", ""))
+        spec = load_pipeline(tmp_path / "p.yaml")
+        for computation in spec.computations:
+            assert isinstance(
+                computation_form(computation, spec, load, compile_expression).plan, kind
+            )
+
+
+@pytest.mark.parametrize(
+    ("key", "fields", "why"),
+    [
+        ("own:key", "", "its key is code of your own, which takes each record"),
+        ("other", FIELDS, "its key reads other, which is not declared"),
+        ("{x: other + 1}", FIELDS, "its key reads other, which is not declared"),
+    ],
+)
+def test_steps_whose_key_may_read_other_fields_take_each_record(
+    tmp_path: Path, key: str, fields: str, why: str
+) -> None:
+    (tmp_path / "own.py").write_text("def key(value): return value['ad']\n")
+    (tmp_path / "p.yaml").write_text(STEPS % (fields, key))
+    spec = load_pipeline(tmp_path / "p.yaml")
+    form = computation_form(spec.computations[0], spec, load, compile_expression)
+    assert (form.plan, form.why) == (None, why)
