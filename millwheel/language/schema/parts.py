@@ -53,15 +53,16 @@ def pipeline_schema(more: Installed = Installed()) -> Schema:
 
 def _aggregate() -> Schema:
     own = {"type": "string", "pattern": _OBJECT}
-    by_name: Schema = {
-        "patternProperties": {_OBJECT: {}},
-        "minProperties": 1,
-        "propertyNames": {"pattern": ":|^where$"},
-    }
+    # one of its names is that of an object; its options are whatever its class takes
+    by_name: Schema = {"not": {"propertyNames": {"not": {"pattern": _OBJECT}}}}
+    calls = (
+        {"required": [name], "propertyNames": {"enum": sorted({name, "where", *function.options})}}
+        for name, function in FUNCTIONS.items()
+    )
     call: Schema = {
         "type": "object",
         "properties": {**dict.fromkeys(sorted(FUNCTIONS), w.ANY), "where": w.EXPRESSION},
-        "anyOf": [*({"required": [name]} for name in FUNCTIONS), by_name],
+        "anyOf": [*calls, by_name],
     }
     return w.either({"enum": sorted(FUNCTIONS)}, own, w.PARAMETER, call)
 

@@ -80,7 +80,7 @@ class Draft:
     ship: Sequence[str] = ()
     tracing: Mapping[str, float | bool] | None = None
     latency: str = ""
-    nulls: str = ""
+    nulls: str | None = None
     origin: str = ""
 
     # --- records of calls -------------------------------------------------------------------------

@@ -61,7 +61,7 @@ class Pipeline:
         tracing: Mapping[str, float | bool] | None = None,
         latency: str = "",
         functions: Mapping[str, str | Callable[..., Any] | Mapping[str, Any]] | None = None,
-        nulls: Literal["", "error", "sql"] = "",
+        nulls: Literal["error", "sql"] | None = None,
     ) -> None:
         self._draft = Draft(
             name,

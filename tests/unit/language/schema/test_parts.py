@@ -22,7 +22,7 @@ computations:
     input: {hits: {key: path}}
     window: {tumbling: 1m}
     trigger: {after_watermark: {early: {after_count: 2}}}
-    aggregate: {n: count, p: {quantile: size, q: 0.9}, own: {"mine:Own": size}}
+    aggregate: {n: count, p: {quantile: size, q: 0.9}, own: {"mine:Own": size, k: 3}}
     output: counts
 sinks: {counts: {files: {path: out, cut_records: "${cut}"}}}
 """
@@ -63,6 +63,8 @@ def test_every_example_of_the_page_is_valid(number: int) -> None:
         ("after_count", "after_counts"),
         ("n: count", "n: cuont"),
         ("quantile: size", "quantil: size"),
+        ("q: 0.9", "p: 0.9"),
+        ("{quantile: size, q: 0.9}", "{quantile: size, q: 0.9, sum: size}"),
         ("input: {hits: {key: path}}", "inputs: {hits: {key: path}}"),
         ('cut_records: "${cut}"', "cut_records: many"),
         ("path: out,", ""),
