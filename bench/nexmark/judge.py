@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,38 +16,77 @@ from bench.nexmark.events import TABLES
 from bench.nexmark.query import Query
 
 Row = tuple[Any, ...]
+_ROWS = 10_000  # at a time from DuckDB
+_EXAMPLES = 1_000  # of rows that may be surplus
 
 
 def judged(query: Query, events: Path, rows: Iterable[Mapping[str, Any]]) -> Check:
     """Each row once, no other; of a change log the last row of each key, or what is left of rows
-    that are brought and taken back."""
-    expected = Counter(tuple(map(_hashable, row)) for row in wanted(query, events))
-    actual: Counter[Row] = Counter()
+    that are brought and taken back. They are counted by their hashes, since ten million of them
+    take more memory than there is."""
+    missing: Counter[int] = Counter()
+    for number in map(_number, wanted(query, events)):
+        missing[number] += 1
+    expected, surplus = missing.total(), dict[int, Row]()
     for row in _folded(query, rows):
         brought = not query.marked or row["change"] == "+"
-        made = tuple(_hashable(_field(row, name)) for name in query.columns)
-        actual[made] += 1 if brought else -1
-    wrong = list(((expected - actual) + (actual - expected)).elements())
-    example = "" if not wrong else f"{'missing' if expected[wrong[0]] else 'surplus'}: {wrong[0]}"
-    return Check(expected.total(), len(wrong), example)
+        made = tuple(_field(row, name) for name in query.columns)
+        number = _number(made)
+        missing[number] -= 1 if brought else -1
+        if missing[number] < 0 and len(surplus) < _EXAMPLES:
+            surplus[number] = made
+    wrong = {number: count for number, count in missing.items() if count}
+    return Check(
+        expected,
+        sum(map(abs, wrong.values())),
+        _example(query, events, wrong, surplus) if wrong else "",
+    )
 
 
-def wanted(query: Query, events: Path) -> list[Row]:
+def _number(row: Row) -> int:
+    return hash(tuple(map(_hashable, row)))
+
+
+def _example(
+    query: Query, events: Path, wrong: Mapping[int, int], surplus: Mapping[int, Row]
+) -> str:
+    for row in wanted(query, events):
+        if wrong.get(_number(row), 0) > 0:
+            return f"missing: {row}"
+    rows = (row for number, row in surplus.items() if wrong.get(number, 0) < 0)
+    return f"surplus: {next(rows, 'one of many')}"
+
+
+def wanted(query: Query, events: Path) -> Iterator[Row]:
     """The rows by DuckDB."""
+    with _tables(events) as database:
+        found = database.execute(query.sql)
+        while rows := found.fetchmany(_ROWS):
+            yield from rows
+
+
+def number_wanted(query: Query, events: Path) -> int:
+    """How many rows DuckDB makes."""
+    with _tables(events) as database:
+        [[number]] = database.execute(f"select count(*) from ({query.sql})").fetchall()
+        return int(number)
+
+
+@contextmanager
+def _tables(events: Path) -> Iterator[duckdb.DuckDBPyConnection]:
     with duckdb.connect() as database:
         for kind in TABLES:
             files = str(events / f"{kind}-*.jsonl")
-            if not any(events.glob(f"{kind}-*.jsonl")):
-                continue
-            database.read_json(files, format="newline_delimited").create_view(kind)
-        return database.execute(query.sql).fetchall()
+            if any(events.glob(f"{kind}-*.jsonl")):
+                database.read_json(files, format="newline_delimited").create_view(kind)
+        yield database
 
 
 def rows_of(folder: Path) -> Iterator[dict[str, Any]]:
     """What a run has written: JSON lines below ``folder``."""
     for path in sorted(folder.rglob("*.jsonl")):
-        for line in path.read_bytes().splitlines():
-            yield msgspec.json.decode(line)
+        with path.open("rb") as lines:
+            yield from map(msgspec.json.decode, lines)
 
 
 def _field(row: Any, name: str) -> Any:

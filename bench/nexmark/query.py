@@ -49,6 +49,11 @@ class Query:
     added: str = ""
     arrival: bool = False
 
+    @property
+    def appends(self) -> bool:
+        """Whether each row is final, whenever the records arrive."""
+        return not (self.key or self.marked or self.added)
+
     def pipeline(self, name: str) -> str:
         """The file."""
         time = "arrival" if self.arrival else _OWN_TIME

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.nexmark.judge import judged, rows_of
+from bench.nexmark.judge import judged, number_wanted, rows_of
 from bench.nexmark.query import Query
 
 BIDS = [{"auction": 1, "price": 7}, {"auction": 1, "price": 7}, {"auction": 2, "price": 9}]
@@ -44,6 +44,10 @@ def test_each_row_counts_as_often_as_it_is_there(rows: list, wrong: int, events:
     check = judged(PLAIN, events, rows)
     assert (check.rows, check.wrong) == (3, wrong)
     assert bool(check.example) == bool(wrong)
+
+
+def test_rows_are_counted_without_being_made(events: Path) -> None:
+    assert number_wanted(PLAIN, events) == 3
 
 
 def test_counts_of_windows_that_nobody_can_know_are_added_up(events: Path) -> None:

@@ -1,6 +1,10 @@
 from __future__ import annotations
 
-from bench.nexmark.tool import table
+from pathlib import Path
+
+import pytest
+
+from bench.nexmark.tool import check_number, lines_in, table
 
 
 def test_the_table_has_medians_and_the_mean_of_ratios() -> None:
@@ -22,3 +26,15 @@ def test_a_query_that_another_system_does_not_have_stands_alone() -> None:
     assert q0.endswith("| 4 (4 to 4) | 2 (2 to 2) | 2.00 |")
     assert q6.endswith("| 3 (3 to 3) |  |  |")
     assert means.endswith("| 2.00 |")
+
+
+def test_the_rows_of_spark_are_counted(tmp_path: Path) -> None:
+    (tmp_path / "rows").mkdir()
+    (tmp_path / "rows" / "part-0.json").write_text("{}\n{}\n")
+    (tmp_path / "done").write_text("")
+    assert lines_in(tmp_path) == 2
+    check_number("q0", 2, 2)
+    check_number("q8", 1, 2)  # of windows the last stay open
+    for name, found in (("q0", 1), ("q8", 3), ("q8", 0)):
+        with pytest.raises(SystemExit, match=f"{found} rows in place of 2"):
+            check_number(name, found, 2)
