@@ -11,7 +11,7 @@ import typer
 from millwheel.adapters.terminal import Terminal
 from millwheel.core.model.times import duration_us
 from millwheel.errors import SetupError
-from millwheel.tools.cli.look.arguments import AsJson, RootArgument, RunningRoot
+from millwheel.tools.cli.look.arguments import AsJson, RootArgument, RunningRoot, the_root
 from millwheel.tools.cli.run_options import Timeout
 
 changing = typer.Typer()
@@ -86,6 +86,7 @@ def ranges_move(
 @changing.command()
 def scale(
     workers: Annotated[int, typer.Option(min=1, help="number of workers, without spares")],
+    folder: RootArgument = "",
     root: RunningRoot = "",
     timeout: Annotated[
         str, typer.Option(metavar="DURATION", help="how long to wait for the change")
@@ -96,7 +97,13 @@ def scale(
     first."""
     from millwheel.tools.cli.change.scale import scale as change
 
-    change(root, workers, seconds(timeout, "--timeout"), Terminal(stderr=True), as_json)
+    change(
+        the_root(folder, root),
+        workers,
+        seconds(timeout, "--timeout"),
+        Terminal(stderr=True),
+        as_json,
+    )
 
 
 @changing.command()
@@ -118,6 +125,7 @@ def savepoint(
 
 @changing.command()
 def stop(
+    folder: RootArgument = "",
     root: RunningRoot = "",
     drain: Annotated[
         bool,
@@ -145,6 +153,7 @@ def stop(
             " them. (To keep the state as well, take a savepoint first.)"
         )
     ending = Ending.DRAINED if drain else Ending.SAVED if savepoint else Ending.AT_ONCE
+    root = the_root(folder, root)
     end(root, ending, savepoint, seconds(timeout, "--timeout"), Terminal(stderr=True), as_json)
 
 
@@ -195,7 +204,8 @@ WithReason = Annotated[
 
 @changing.command()
 def letters(
-    root: RootArgument = "",
+    folder: RootArgument = "",
+    root: RunningRoot = "",
     computation: OfComputation = "",
     reason: WithReason = "",
     as_json: AsJson = False,
@@ -203,12 +213,19 @@ def letters(
     """Show the dead letters of a root by computation and reason: number, times, and an example."""
     from millwheel.tools.cli.change.letters import letters as show
 
-    show(root, computation, reason, as_json, Terminal(width=None if sys.stdout.isatty() else 200))
+    show(
+        the_root(folder, root),
+        computation,
+        reason,
+        as_json,
+        Terminal(width=None if sys.stdout.isatty() else 200),
+    )
 
 
 @changing.command()
 def replay(
-    root: RootArgument = "",
+    folder: RootArgument = "",
+    root: RunningRoot = "",
     computation: OfComputation = "",
     reason: WithReason = "",
     limit: Annotated[int | None, typer.Option(min=1, help="at most this many")] = None,
@@ -222,7 +239,7 @@ def replay(
     """
     from millwheel.tools.cli.change.letters import replay as again
 
-    again(root, computation, reason, limit, Terminal(stderr=True), as_json)
+    again(the_root(folder, root), computation, reason, limit, Terminal(stderr=True), as_json)
 
 
 def seconds(text: str, option: str) -> float:

@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from millwheel.errors import SetupError
+
 Pipeline = Annotated[
     str,
     typer.Argument(
@@ -30,3 +32,10 @@ AsJson = Annotated[
     bool,
     typer.Option("--json", help="as JSON, on standard output (docs/commands.md has its shape)"),
 ]
+
+
+def the_root(argument: str, option: str) -> str:
+    """The root that a command was given either way; "" for none. Raises SetupError for two."""
+    if argument and option and argument != option:
+        raise SetupError(f"{argument} and --root {option} are two roots: name one of them")
+    return argument or option

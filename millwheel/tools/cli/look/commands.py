@@ -9,7 +9,7 @@ import typer
 
 from millwheel.adapters.processes.address import LOOPBACK
 from millwheel.adapters.terminal import Terminal
-from millwheel.tools.cli.look.arguments import AsJson, RootArgument, RunningRoot
+from millwheel.tools.cli.look.arguments import AsJson, RootArgument, RunningRoot, the_root
 
 looking = typer.Typer()
 
@@ -27,12 +27,15 @@ def status(
     of ranges."""
     from millwheel.tools.cli.look.status import status as show
 
-    show(root or folder, Terminal(width=None if sys.stdout.isatty() else 200), as_json, watch)
+    show(
+        the_root(folder, root), Terminal(width=None if sys.stdout.isatty() else 200), as_json, watch
+    )
 
 
 @looking.command()
 def ui(
-    root: RootArgument = "",
+    folder: RootArgument = "",
+    root: RunningRoot = "",
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one")] = 8081,
     listen: Annotated[
         str,
@@ -62,38 +65,39 @@ def ui(
     """
     from millwheel.tools.cli.look.page import page
 
-    page(root, listen, port, security, writable, allow_host or [])
+    page(the_root(folder, root), listen, port, security, writable, allow_host or [])
 
 
 @looking.command()
-def summary(root: RootArgument = "", as_json: AsJson = False) -> None:
+def summary(folder: RootArgument = "", root: RunningRoot = "", as_json: AsJson = False) -> None:
     """Print the summary of a run so far: records, rate, latency, dead letters. The run may be
     over."""
     from millwheel.tools.cli.look.summary import summary as printed
 
-    printed(root, Terminal(width=None if sys.stdout.isatty() else 200), as_json)
+    printed(the_root(folder, root), Terminal(width=None if sys.stdout.isatty() else 200), as_json)
 
 
 @looking.command()
-def token(root: RootArgument = "") -> None:
+def token(folder: RootArgument = "", root: RunningRoot = "") -> None:
     """Print the token of a run, for programs that ask it: redis-cli -a "$(millwheel token
     ROOT)"."""
     from millwheel.tools.cli.look.token import token as printed
 
-    printed(root)
+    printed(the_root(folder, root))
 
 
 @looking.command()
-def metrics(root: RootArgument = "") -> None:
+def metrics(folder: RootArgument = "", root: RunningRoot = "") -> None:
     """Print the metrics of all processes of a run, in Prometheus' format."""
     from millwheel.tools.cli.look.metrics import metrics as printed
 
-    printed(root)
+    printed(the_root(folder, root))
 
 
 @looking.command()
 def logs(
-    root: RootArgument = "",
+    folder: RootArgument = "",
+    root: RunningRoot = "",
     computation: Annotated[
         str, typer.Option(metavar="NAME", help="only entries about this computation")
     ] = "",
@@ -103,7 +107,7 @@ def logs(
     """Print the logs of all processes of a run in the order of time. The run may be over."""
     from millwheel.tools.cli.look.logs import logs as printed
 
-    printed(root, computation, level, as_json)
+    printed(the_root(folder, root), computation, level, as_json)
 
 
 @looking.command()
