@@ -90,6 +90,11 @@ TOOLS = dict(
             "q20 of Nexmark with as many kept auctions as one likes: rate and memory",
             "nexmark.kept",
         ),
+        _tool(
+            "nexmark-picture",
+            "the picture of Nexmark in docs/performance.md, from its table",
+            "nexmark.picture",
+        ),
         _tool("projections", "what steps cost a record, beside another version"),
         _tool("metrics_cost", "what metrics cost a worker"),
         _tool("tracing_cost", "what traces cost a worker"),
