@@ -15,24 +15,17 @@ from difflib import get_close_matches
 from typing import Any
 
 from millwheel.connect.own_functions import named_alone
-from millwheel.core.aggregates.families.rows import order_of
-from millwheel.core.aggregates.functions import FUNCTIONS, orders_of
+from millwheel.core.aggregates.functions import FUNCTIONS
 from millwheel.core.machines.specs import window_from_spec
 from millwheel.core.pipeline.spec import ComputationSpec, KeySpec, PipelineSpec, SinkSpec
-from millwheel.core.pipeline.work import (
-    BranchesSpec,
-    DeduplicateSpec,
-    IntervalJoinSpec,
-    LookupSpec,
-    StepsSpec,
-    TopSpec,
-)
+from millwheel.core.pipeline.work import DeduplicateSpec, IntervalJoinSpec
 from millwheel.core.windows.windows import OfInput
 from millwheel.language.spec.checks.field_flow import exact_fields
 from millwheel.language.spec.checks.topology import find
 from millwheel.language.spec.reading.nodes import YamlNode
 from millwheel.language.spec.reading.problems import did_you_mean
 from millwheel.language.spec.reading.reader import NodeReader
+from millwheel.language.spec.typed.expressions import Path, expressions_of
 
 _NEARLY = 0.75  # similar enough to be the same name, misspelt
 
@@ -90,7 +83,7 @@ def check_field_names(
 
 
 def _computed(name: str, field_names: Sequence[str]) -> str:
-    """The cure where a field of a field stands in place of a name."""
+    """The cure where a field of a field stands in inner of a name."""
     outer, _, inner = name.rpartition(".")
     if outer.partition(".")[0] not in field_names or not inner.isidentifier():
         return ""
@@ -113,17 +106,7 @@ def _uses(spec: PipelineSpec) -> Iterator[_Use]:
             yield from _of_key(compile_text, stream.table.key, stream.name, (*at, "key"))
             yield from _named(compile_text, text, (stream.name,), (*at, "delete"))
     for computation in spec.computations:
-        path = ("computations", computation.name)
-        for node_input in computation.inputs:
-            yield from _of_key(
-                compile_text,
-                node_input.key,
-                node_input.stream,
-                (*path, "input", node_input.stream, "key"),
-            )
-        streams = tuple(each.stream for each in computation.inputs)
-        yield from _of_aggregates(compile_text, computation, streams)
-        yield from _of_expressions(compile_text, computation, streams)
+        yield from _of_computation(compile_text, computation)
         yield from _of_window(computation)
     for sink in spec.sinks:
         yield from _of_key(
@@ -142,57 +125,39 @@ def _of_key(
         yield from _named(compile_text, text, (stream,), (*path, name))
 
 
-def _of_aggregates(
-    compile_text: Compile, computation: ComputationSpec, streams: tuple[str, ...]
-) -> Iterator[_Use]:
-    """Arguments that are the name of a field are sure; expressions are not."""
-    for aggregate in computation.aggregates:
-        path = ("computations", computation.name, "aggregate", aggregate.name)
-        if aggregate.function in FUNCTIONS and aggregate.argument.isidentifier():
-            yield _Use(aggregate.argument, streams, path)
+def _of_computation(compile_text: Compile, computation: ComputationSpec) -> Iterator[_Use]:
+    path: Path = ("computations", computation.name)
+    where: Path
+    streams = tuple(each.stream for each in computation.inputs)
+    for each in computation.inputs:
+        if each.key.plain:
+            where = (*path, "input", each.stream, "key")
+            yield from (_Use(name, (each.stream,), where) for name in each.key.names)
+    for text, inner in expressions_of(computation):
+        of = (inner[1],) if inner[0] == "input" else streams
+        if text.isidentifier() and _names_a_field(inner):
+            yield _Use(text, of, (*path, *inner))
         else:
-            yield from _named(compile_text, aggregate.argument, streams, path)
-        for text in orders_of(aggregate):
-            plain = text.isidentifier()
-            yield from (
-                [_Use(text, streams, path)] if plain else _named(compile_text, text, streams, path)
-            )
-        yield from _named(compile_text, aggregate.condition, streams, path)
-
-
-def _of_expressions(
-    compile_text: Compile, computation: ComputationSpec, streams: tuple[str, ...]
-) -> Iterator[_Use]:
-    path = ("computations", computation.name)
-    yield from _named(compile_text, computation.condition, streams, (*path, "where"))
+            yield from _named(compile_text, text, of, (*path, *inner))
+    for aggregate in computation.aggregates:
+        if aggregate.function not in FUNCTIONS:
+            where = (*path, "aggregate", aggregate.name)
+            yield from _named(compile_text, aggregate.argument, streams, where)
     match computation.work:
         case DeduplicateSpec(fields=fields):
             yield from (_Use(name, streams, (*path, "deduplicate")) for name in fields)
-        case TopSpec(by=by):
-            for text in (order_of(each).text for each in by):
-                plain, where = text.isidentifier(), (*path, "top", "by")
-                yield from (
-                    [_Use(text, streams, where)]
-                    if plain
-                    else _named(compile_text, text, streams, where)
-                )
         case IntervalJoinSpec(froms=froms, untils=untils):
             for bound in (*froms, *untils):
                 for node in ast.walk(compile_text(bound.expression).tree):
                     if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
                         where = (*path, "join", "within")
                         yield _Use(node.attr, (bound.stream,), where, sure=False)
-        case BranchesSpec(branches=branches):
-            for branch in branches:
-                yield from _named(
-                    compile_text, branch.condition, streams, (*path, "branch", branch.stream)
-                )
-        case LookupSpec(by=by):
-            for text in by:
-                yield from _named(compile_text, text, streams, (*path, "enrich", "by"))
-        case StepsSpec(steps=(step, *_)):  # the next one gets what this one makes
-            for text in (step.expression, *step.fields.values()):
-                yield from _named(compile_text, text, streams, (*path, step.kind.value))
+
+
+def _names_a_field(inner: Path) -> bool:
+    """Whether what stands there is computed with, rather than asked for: an argument of an
+    aggregate, or an order. A name there is one that each record must have."""
+    return inner[0] == "top" or (inner[0] == "aggregate" and len(inner) == 2)
 
 
 def _of_window(computation: ComputationSpec) -> Iterator[_Use]:

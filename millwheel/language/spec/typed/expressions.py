@@ -112,7 +112,7 @@ def _of_aggregate(aggregate: AggregateSpec, of: Callable[..., str]) -> Aggregate
         by = options["by"]
         made = [_of_order(text, of, *path) for text in ([by] if isinstance(by, str) else by)]
         options = {**options, "by": made}
-    condition = of(aggregate.condition, *path)
+    condition = of(aggregate.condition, *path, "where")
     return replace(aggregate, argument=argument, condition=condition, options=options)
 
 

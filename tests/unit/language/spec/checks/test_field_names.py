@@ -130,6 +130,8 @@ def more(folder: Path, right: str, wrong: str) -> str:
         "the stream 'pairs' has no field 'pge'"),
         ("of: input", "of: input, start: window_starts",
         "error .*computations.tops.window: the stream 'sums' has no field 'window_starts'"),
+        ("sum: size", "sum: size, where: sise",
+        "^[^ ]+ computations.sums.aggregate.total.where: the stream 'once' has no field 'sise'"),
         ("others: {key: page}}, window", "others: {key: paeg}}, window",
         "error .*pairs.input.others.key: .*'paeg'"),
         ("others: {key: page}}, enrich", "others: {key: paeg}}, enrich",
