@@ -5,8 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import date, datetime
-from decimal import Decimal
+from datetime import date
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -17,11 +16,9 @@ from millwheel.core.instants import formats
 from millwheel.core.instants.local import shown, zone_of
 from millwheel.core.instants.numbers import (
     are_plain,
-    date_us,
-    datetime_us,
     digits_us,
     lacks_unit,
-    number_us,
+    object_us,
 )
 from millwheel.core.instants.text_columns import texts_us
 from millwheel.core.instants.texts import says_offset, text_us
@@ -65,18 +62,23 @@ class TimeForm:
         form."""
         if isinstance(value, str):
             return self._of_text(value)
-        if isinstance(value, date):
-            return datetime_us(value) if isinstance(value, datetime) else date_us(value)
-        if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
-            raise RecordError(f"{_described(value)}, and a timestamp is a number or a text")
-        if self.format:
+        if self.format and not isinstance(value, date):
             raise RecordError(f"{_described(value)}, and not a text as {self.format!r} says")
-        return self._of_number(value)
+        stamp = object_us(value, self._unit_us)
+        if stamp is None:
+            raise RecordError(f"{_described(value)}, and a timestamp is a number or a text")
+        number = not isinstance(value, date)
+        if number and not self.unit and (unit := lacks_unit(value)):
+            raise RecordError(
+                f"{_described(value)}; as µs it lies in 1970, as {unit} it does not: declare it as"
+                f" {{type: timestamp, unit: {unit}}}, or unit: us if it is meant to be µs"
+            )
+        return stamp
 
     def inside_of_text(self, text: str) -> int:
         """:meth:`inside` of a text in a file without types, in which a number is digits."""
         digits = not self.format and text.strip().lstrip("+-").isdigit()
-        return self._of_number(int(text)) if digits and text.isascii() else self._of_text(text)
+        return self.inside(int(text)) if digits and text.isascii() else self._of_text(text)
 
     def column(self, values: Sequence[Any]) -> npt.NDArray[np.int64] | None:
         """:meth:`inside` of many values, of which none is null; None where each must be looked
@@ -117,14 +119,6 @@ class TimeForm:
     @cached_property
     def _unit_us(self) -> int:
         return UNITS.get(self.unit, 1)
-
-    def _of_number(self, number: int | float | Decimal) -> int:
-        if not self.unit and (unit := lacks_unit(number)):
-            raise RecordError(
-                f"{_described(number)}; as µs it lies in 1970, as {unit} it does not: declare it as"
-                f" {{type: timestamp, unit: {unit}}}, or unit: us if it is meant to be µs"
-            )
-        return number_us(number, self._unit_us)
 
     def _of_text(self, text: str) -> int:
         try:

@@ -90,6 +90,16 @@ def date_us(day: date) -> int:
     return (day.toordinal() - EPOCH_DAY) * DAY_US
 
 
+def object_us(value: object, unit_us: int) -> int | None:
+    """The µs of a date, a datetime or a number of a unit; None for any other object. Raises
+    RecordError as :func:`number_us`."""
+    if isinstance(value, date):
+        return datetime_us(value) if isinstance(value, datetime) else date_us(value)
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
+        return None
+    return number_us(value, unit_us)
+
+
 def may_lack_unit(lowest: int, highest: int) -> bool:
     """Whether some number between them may be one for which :func:`lacks_unit` gives a unit."""
     return any(lowest * us <= _TO_US and highest * us >= _FROM_US for us in _LIKELY.values())

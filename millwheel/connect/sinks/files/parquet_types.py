@@ -17,7 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from millwheel.core.instants.numbers import date_us, datetime_us
+from millwheel.core.instants.numbers import object_us
 from millwheel.core.instants.texts import text_us
 from millwheel.errors import RecordError
 
@@ -109,7 +109,7 @@ def _timestamp(value: Any) -> datetime | None:
         if isinstance(value, str):
             value = text_us(value)
         elif isinstance(value, date):
-            value = datetime_us(value) if isinstance(value, datetime) else date_us(value)
+            value = object_us(value, 1)
         return _EPOCH + timedelta(microseconds=value) if type(value) is int else None
     except (RecordError, OverflowError):
         return None

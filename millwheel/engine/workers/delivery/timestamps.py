@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import date, datetime
-from decimal import Decimal
+from datetime import date
 from typing import Any
 
 import numpy as np
@@ -13,11 +12,9 @@ import numpy.typing as npt
 from millwheel.core.aggregates.plain_data import copied
 from millwheel.core.instants.numbers import (
     are_plain,
-    date_us,
-    datetime_us,
     digits_us,
     lacks_unit,
-    number_us,
+    object_us,
     without_unit,
 )
 from millwheel.core.instants.texts import text_us
@@ -144,12 +141,11 @@ class Timestamps:
             raise RecordError(f"missing timestamp: the record has no field {self._field!r}")
         if isinstance(value, str):
             return self._from_text(value)
-        if isinstance(value, date):
-            return datetime_us(value) if isinstance(value, datetime) else date_us(value)
-        if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
+        stamp = object_us(value, self._unit)
+        if stamp is None:
             raise RecordError(f"the timestamp {value!r} is neither a number nor ISO 8601 text")
-        stamp = number_us(value, self._unit)
-        if not self._states_unit and (unit := lacks_unit(value)):
+        number = not isinstance(value, date)
+        if number and not self._states_unit and (unit := lacks_unit(value)):
             raise RecordError(without_unit(str(value), unit, self._name()))
         return stamp
 

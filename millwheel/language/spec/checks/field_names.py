@@ -83,7 +83,7 @@ def check_field_names(
 
 
 def _computed(name: str, field_names: Sequence[str]) -> str:
-    """The cure where a field of a field stands in inner of a name."""
+    """The cure where a field of a field stands in place of a name."""
     outer, _, inner = name.rpartition(".")
     if outer.partition(".")[0] not in field_names or not inner.isidentifier():
         return ""

@@ -76,6 +76,7 @@ def test_a_time_is_read(form: str, value: Any, time_us: int) -> None:
         ("plain", True, "it is bool True, and a timestamp is a number or a text"),
         ("plain", [1], "it is list [1], and a timestamp is a number or a text"),
         ("plain", float("nan"), "no time"),
+        *(("plain", Decimal(odd), "outside") for odd in ("NaN", "sNaN", "Infinity", "1e999999")),
         ("ms", 2**62, "outside the supported range"),
         ("own", "2026-01-01", "it is declared with the format '%d.%m.%Y %H:%M'"),
         ("own", 5, "it is int 5, and not a text as '%d.%m.%Y %H:%M' says"),
