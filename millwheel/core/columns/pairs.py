@@ -9,10 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import isfinite
+from types import NoneType
 from typing import Any, Literal
 
 from millwheel.core.columns.arrays import Times, assign_array, stated_array
 from millwheel.core.columns.batch import ColumnBatch, key_column, key_list
+from millwheel.core.columns.clean import is_pattern
 from millwheel.core.columns.plan import END, KEY, START, key_parts
 from millwheel.core.formats.codec import decode_value, encode_value
 from millwheel.core.lazy_polars import dtype, pl
@@ -25,6 +28,8 @@ from millwheel.errors import RecordError
 INPUT, AT, LAST, VALUE = "input", "at", "last", "value"
 SIDES = ("0", "1")
 """The columns of the values of either input."""
+_KINDS = {int: "int", float: "float", str: "str", bool: "bool"}
+_ARRAY32 = b"\xdd"  # Fixed: how msgpack begins an array with a length of four bytes
 _FAR = 2**62  # Fixed: beyond, the bounds of a window may not fit into 64 bits
 _HOW: Mapping[JoinKind, Literal["inner", "left", "full"]] = {
     JoinKind.INNER: "inner",
@@ -226,3 +231,29 @@ def encoded(records: pl.DataFrame) -> pl.DataFrame:
     return pl.DataFrame(
         [pl.Series(KEY, keys, pl.Binary), *same, pl.Series(VALUE, values, pl.Binary)]
     )
+
+
+def decoded(values: Sequence[bytes], fields: Mapping[str, str]) -> pl.DataFrame | None:
+    """Encoded values as columns of these fields (none: of those that they have), which encoded are
+    the same again; None where there are no such columns."""
+    rows = decode_value(b"".join((_ARRAY32, len(values).to_bytes(4, "big"), *values)))
+    names = tuple(fields or rows[0]) if type(rows[0]) is dict else ()
+    if not names or any(map(is_pattern, names)):
+        return None
+    if set(map(type, rows)) != {dict} or set(map(tuple, rows)) != {names}:
+        return None
+    columns = []
+    for name in names:
+        column = [row[name] for row in rows]
+        types = set(map(type, column)) - {NoneType}
+        kind = _KINDS.get(next(iter(types)), "") if len(types) == 1 else ""
+        kind = fields.get(name, "") if not types else kind
+        if len(types) > 1 or not kind or (fields and kind != fields[name]):
+            return None
+        if kind == "float" and not all(isfinite(each) for each in column if each is not None):
+            return None
+        try:
+            columns.append(pl.Series(name, column, dtype(kind)))
+        except (OverflowError, TypeError):  # beyond 64 bits
+            return None
+    return pl.DataFrame(columns)

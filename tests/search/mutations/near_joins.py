@@ -9,8 +9,10 @@ from millwheel.core.columns.state.near_pairs import NearPairing, NearRows
 from millwheel.core.lazy_polars import pl
 from millwheel.core.model.keys import Key
 from millwheel.core.model.times import MAX_TIME, MIN_TIME
+from millwheel.engine.workers.operators.keyed_joins import regular
 from millwheel.engine.workers.operators.keyed_joins.interval import NearRow
-from millwheel.engine.workers.operators.keyed_joins.regular import RegularJoined
+from millwheel.engine.workers.operators.keyed_joins.lasting import LastingJoinOperator
+from millwheel.engine.workers.operators.keyed_joins.regular import RegularJoined, Side
 from millwheel.engine.workers.state.keyed_state import KeyedState
 from tests.search.mistakes import Context, mistake, replaced
 
@@ -51,7 +53,7 @@ def what_columns_keep_for_a_join_is_gone_with_the_worker() -> Context:
     return replaced(NearRows, "restore", wrong)
 
 
-@mistake(within=4, features="all_in_columns", first=3, variants="large large-crashes")
+@mistake(within=4, features="near_in_columns", first=3, variants="large large-crashes")
 def keys_that_rows_have_are_joined_in_columns_as_well() -> Context:
     """Nobody asks which keys are in rows. (Some have left the columns.)"""
 
@@ -62,11 +64,41 @@ def keys_that_rows_have_are_joined_in_columns_as_well() -> Context:
 
 
 @mistake(within=4, features="all_in_columns", first=3, variants="large large-crashes")
+def records_in_columns_do_not_meet_those_in_rows() -> Context:
+    """Nobody asks what rows keep. (Some has left the columns.)"""
+
+    def wrong(self: LastingJoinOperator, batches: Any, taken: Any) -> set[Key]:
+        return set()
+
+    return replaced(LastingJoinOperator, "_recall", wrong)
+
+
+@mistake(within=4, features="all_in_columns", first=3, variants="large large-crashes")
 def what_leaves_the_columns_forgets_equal_records() -> Context:
     """Of equal records of a key, rows keep one."""
-    right = RegularJoined.keep
+    right = regular._with_few
 
-    def wrong(self: RegularJoined, ctx: Context, side: int, rows: list[NearRow]) -> None:
-        right(self, ctx, side, list({row.data: row for row in rows}.values()))
+    def wrong(own: Side, rows: Sequence[NearRow]) -> Side | None:
+        return right(own, list({row.data: row for row in rows}.values()))
 
-    return replaced(RegularJoined, "keep", wrong)
+    return replaced(regular, "_with_few", wrong)
+
+
+@mistake(within=4, features="all_in_columns", first=16, variants="large large-crashes")
+def what_leaves_the_columns_replaces_what_rows_keep() -> Context:
+    """A key leaves for the second time, and what has left before is gone."""
+    right = regular._with_few
+    return replaced(regular, "_with_few", lambda own, rows: right(Side(), rows))
+
+
+@mistake(within=4, features="all_in_columns", first=3, variants="large large-crashes")
+def a_join_keeps_an_entry_for_a_stream_without_rows() -> Context:
+    """What was read is written, whether or not there is anything."""
+    right = RegularJoined._store
+
+    def wrong(self: RegularJoined, side: int) -> None:
+        right(self, side)
+        for each, own in enumerate(self._sides):
+            self._side(each).set(own)
+
+    return replaced(RegularJoined, "_store", wrong)

@@ -16,7 +16,7 @@ import numpy as np
 
 from millwheel.core.aggregates.columns import Unfit
 from millwheel.core.columns.arrays import Times
-from millwheel.core.columns.batch import ColumnBatch, Int64s, key_column
+from millwheel.core.columns.batch import ColumnBatch, Int64s, key_column, key_list
 from millwheel.core.columns.clean import is_clean, is_pattern
 from millwheel.core.columns.pairs import (
     AT,
@@ -25,6 +25,7 @@ from millwheel.core.columns.pairs import (
     SIDES,
     VALUE,
     KeptInputs,
+    decoded,
     encoded,
     encoded_schema,
 )
@@ -86,15 +87,26 @@ class NearPairing(KeptInputs):
             raise Unfit
         values = batch.frame.select(list(fields or schema))
         firsts, lasts = self._partners(side, batch.timestamps, values)
-        ends = np.minimum(np.maximum(batch.timestamps, lasts), LAST_TIME)
+        return self._frame(side, parts, batch.timestamps, firsts, lasts, values)
+
+    def _frame(
+        self,
+        side: int,
+        parts: Sequence[pl.Series],
+        at: Int64s,
+        firsts: Times,
+        lasts: Times,
+        values: pl.DataFrame,
+    ) -> pl.DataFrame:
+        ends = np.minimum(np.maximum(at, lasts), LAST_TIME)
         named = [part.alias(name) for part, name in zip(parts, self.key_names, strict=True)]
         return pl.DataFrame(
             [
                 key_column(named).alias(KEY),
                 pl.Series(START, firsts),
                 pl.Series(END, ends + 1),
-                pl.Series(INPUT, [side], pl.Int8).new_from_index(0, len(batch)),
-                pl.Series(AT, batch.timestamps),
+                pl.Series(INPUT, [side], pl.Int8).new_from_index(0, len(at)),
+                pl.Series(AT, at),
                 pl.Series(LAST, lasts),
                 values.to_struct(SIDES[side]),
             ]
@@ -111,6 +123,20 @@ class NearPairing(KeptInputs):
         ends = [min(max(pair), LAST_TIME) + 1 for pair in zip(at, until, strict=True)]
         whole = (list(map(key_bytes, keys)), starts, ends, sides, at, until, values)
         return pl.DataFrame(dict(zip(schema, whole, strict=True)), schema)
+
+    def recalled(
+        self, side: int, keys: pl.Series, times: Sequence[int], values: Sequence[bytes]
+    ) -> pl.DataFrame:
+        """Records of one input without bounds that were kept encoded: in columns where they fit."""
+        parts, at = key_parts(keys), np.array(times, np.int64)
+        columns = None
+        if len(parts) == len(self.key_names) and keys.dtype != pl.Binary:
+            columns = decoded(values, self.fields[side])
+        if columns is None or not -_FAR < int(at.min()) <= int(at.max()) < _FAR:
+            rows = zip(key_list(keys), times, values, strict=True)
+            return self.encoded([(side, key, at, MIN_TIME, MAX_TIME, of) for key, at, of in rows])
+        firsts, lasts = self._partners(side, at, columns)
+        return self._frame(side, parts, at, firsts, lasts, columns)
 
     def _partners(self, side: int, at: Int64s, values: pl.DataFrame) -> tuple[Times, Times]:
         """The first and the last time of a partner of each record."""

@@ -82,7 +82,7 @@ from millwheel.engine.workers.operators.columns import ColumnOperator, warm_up
 from millwheel.engine.workers.operators.grouped import GroupedOperator
 from millwheel.engine.workers.operators.joins import JoinOperator
 from millwheel.engine.workers.operators.keyed_joins.firing_again import FiringAgainOperator
-from millwheel.engine.workers.operators.keyed_joins.in_columns import column_join, has_column_form
+from millwheel.engine.workers.operators.keyed_joins.lasting import column_join, has_column_form
 from millwheel.engine.workers.operators.lookups import (
     NO_ANSWER,
     LookupLine,

@@ -89,6 +89,7 @@ class Typed:
         self.exact = self.stored.exact
         self.encode = self.stored.encode
         self.name = state.name
+        self.kind = state.type
         self.ttl_us = state.ttl_us
         self.held = 0
         """About how many bytes the cached cells have in the store."""

@@ -14,7 +14,7 @@ write moves no timer.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -142,6 +142,29 @@ class ValueCells(Typed):
         for key, store_key, data in zip(fresh, store_keys, values, strict=True):
             owner.key = key  # for a message about a damaged value
             cells[key] = self.cell_from(store_key, data)
+
+    def values_of(self, keys: Sequence[Key]) -> Iterator[tuple[int, Any]]:
+        """The values that some keys have as a bundle begins, by the number of the key: to look at,
+        so they are not kept in memory."""
+        owner = self._owner
+        store_keys = [STATE + store_key + self._name for store_key in map(stored_key, keys)]
+        for number, data in enumerate(owner.overlay.get_many(store_keys)):
+            if data is not None:
+                owner.key = keys[number]  # for a message about a damaged value
+                yield number, self.decode(data)
+
+    def put(self, values: Mapping[Key, Any]) -> list[Key]:
+        """Write values of keys that are not cached, and which nobody else has: they are not cached
+        either. The keys whose value is over the limit: they keep theirs."""
+        changes: dict[bytes, bytes | None] = {}
+        refused = []
+        for key, value in values.items():
+            try:
+                changes[STATE + stored_key(key) + self._name] = self.encode(value)
+            except RecordError:
+                refused.append(key)
+        self._owner.overlay.update(changes)
+        return refused
 
     def _fresh(self, cell: Cell) -> Any:
         """The default, which is the value from now on if it can be changed in place; with a time to

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millwheel.core.columns.batch import ColumnBatch, key_column, key_list
-from millwheel.core.columns.pairs import INPUT, VALUE, Pairing, encoded
+from millwheel.core.columns.pairs import INPUT, VALUE, Pairing, decoded, encoded
 from millwheel.core.columns.plan import END, KEY, START
-from millwheel.core.formats.codec import decode_value
+from millwheel.core.formats.codec import decode_value, encode_value
 from millwheel.core.model.keys import key_from_bytes
 from millwheel.core.pipeline.joins import combinations
 from millwheel.core.pipeline.work import JoinKind
@@ -195,3 +195,45 @@ def test_what_is_missing_has_the_declared_type_or_is_made_record_by_record() -> 
     made = plan.pairs(taken(plan, [row], []))
     assert made is not None
     assert made.schema["clicked"] == made.schema["shown"]
+
+
+values = st.fixed_dictionaries(
+    {
+        "ad": st.one_of(st.none(), st.integers(-(2**63), 2**64 - 1)),
+        "who": st.one_of(st.none(), st.text(max_size=3)),
+        "cost": st.one_of(st.none(), st.integers(0, 3), st.floats()),
+        "first": st.one_of(st.none(), st.booleans()),
+    },
+    optional={"more": st.just([1])},
+)
+
+
+@given(st.lists(values, min_size=1, max_size=4), st.booleans())
+@settings(max_examples=200)
+def test_encoded_values_are_columns_where_these_encode_to_the_same(
+    records: list[Row], declared: bool
+) -> None:
+    kinds = {"ad": "int", "who": "str", "cost": "float", "first": "bool"}
+    data = [encode_value(record) for record in records]
+    frame = decoded(data, kinds if declared else {})
+    if frame is not None:
+        assert [encode_value(record) for record in frame.to_dicts()] == data
+        assert {*frame.columns} == {*kinds}
+
+
+def test_declared_fields_of_nulls_alone_are_columns() -> None:
+    data = [encode_value({"ad": None, "cost": 0.5})]
+    frame = decoded(data, {"ad": "int", "cost": "float"})
+    assert frame is not None
+    assert frame.schema == {"ad": pl.Int64, "cost": pl.Float64}
+    assert decoded(data, {}) is None
+
+
+@pytest.mark.parametrize("odd", [{"cost": 1}, {"cost": float("nan")}, {"ad": 2**63}, {"^a$": 1}])
+def test_what_no_column_holds_stays_encoded(odd: Row) -> None:
+    fields = {"ad": "int", "cost": "float"}
+    plain = {"ad": 1, "cost": 0.5}
+    assert decoded([encode_value(plain)] * 2, fields) is not None
+    assert decoded([encode_value(plain), encode_value({**plain, **odd})], fields) is None
+    assert decoded([encode_value({**plain, **odd})], {}) is None or "cost" in odd
+    assert decoded([encode_value([1])], {}) is None

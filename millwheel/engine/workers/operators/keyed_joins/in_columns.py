@@ -15,7 +15,7 @@ and so does all that only small bundles come for: some keys in each bundle, as i
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -31,10 +31,8 @@ from millwheel.core.columns.plan import END, KEY, START
 from millwheel.core.columns.state.columns_to_rows import (
     Leaving,
     Left,
-    encoded_keys,
     is_among,
     keys_like,
-    keys_of,
     where,
 )
 from millwheel.core.columns.state.near_pairs import (
@@ -43,7 +41,6 @@ from millwheel.core.columns.state.near_pairs import (
     at_of,
     kept_rows,
     other,
-    pairing_in_rows,
 )
 from millwheel.core.formats.codec import decode_value
 from millwheel.core.formats.store_layout import STATE, key_in
@@ -52,10 +49,7 @@ from millwheel.core.model.keys import Key, key_from_bytes
 from millwheel.core.model.names import ChannelName
 from millwheel.core.model.records import DeadLetter, Record
 from millwheel.core.model.times import MIN_TIME
-from millwheel.core.pipeline.spec import ComputationSpec
-from millwheel.core.pipeline.work import IntervalJoinSpec, JoinKind, RegularJoinSpec
 from millwheel.core.windows.lateness import still_open
-from millwheel.core.windows.panes import as_retraction
 from millwheel.engine.workers.boundaries import ColumnBoundary
 from millwheel.engine.workers.bundle.bundle import Bundle
 from millwheel.engine.workers.bundle.operator import Validated
@@ -79,6 +73,7 @@ _SMALL_BUNDLES = 32
 _LOOKS = 64
 """Bundles between two looks whether any key is still in rows."""
 Mask = npt.NDArray[np.bool_]
+SidesOfKey = tuple[list[NearRow], list[NearRow]]
 _encode = msgspec.msgpack.Encoder(order="deterministic").encode
 
 
@@ -124,6 +119,8 @@ class ColumnJoinOperator(CallbackOperator, Validated):
         """Whether some keys may be in rows, while others are in columns."""
         self._in_rows = True
         """All keys are, or leave the columns."""
+        self._recalled: list[pl.DataFrame] = []
+        """Records that rows keep, and those of the bundle meet."""
         restore_segments(self._kept, shard)
 
     def due_at(self) -> int:
@@ -221,36 +218,11 @@ class ColumnJoinOperator(CallbackOperator, Validated):
         """Which records of each batch have a key that is, or goes, in columns."""
         if self._in_rows and not self._kept:
             return [np.zeros(len(batch), np.bool_) for batch in batches]
-        back = self._retracted(batches)
-        if back:  # the row form knows what of their keys they take back
-            of_back = [encoded_keys(back)]
-            self._hand_over(self._leaving.taken_out(of_back), bundle)
-            self._some_in_rows = True
         if self._in_rows:
-            taken = self._leaving.stays(batches)
-        elif self._some_in_rows:
-            taken = [~self._stored(batch) for batch in batches]
-        else:
-            taken = [np.ones(len(batch), np.bool_) for batch in batches]
-        if back:
-            taken = [
-                mask & ~is_among(keys_of(batch), of_back)
-                for mask, batch in zip(taken, batches, strict=True)
-            ]
-        return taken
-
-    def _retracted(self, batches: Sequence[AnyBatch]) -> set[Key]:
-        """The keys of records that take back others. Sources alone can bring some here, as records
-        with the field that marks them."""
-        if not self._pairing.lasting:
-            return set()
-        return {
-            record.key
-            for batch in batches
-            if not isinstance(batch, ColumnBatch)
-            for record in self._records(batch, ChannelName(""))
-            if as_retraction(record.value) is not None
-        }
+            return self._leaving.stays(batches)
+        if self._some_in_rows:
+            return [~self._stored(batch) for batch in batches]
+        return [np.ones(len(batch), np.bool_) for batch in batches]
 
     def _stored(self, batch: AnyBatch) -> Mask:
         """Which records of a batch have a key that is in rows."""
@@ -320,7 +292,7 @@ class ColumnJoinOperator(CallbackOperator, Validated):
         """The pairs of new records, which are kept then."""
         if not new:
             return
-        kept = [segment.groups for segment in self._kept.segments()]
+        kept = [*(segment.groups for segment in self._kept.segments()), *self._recalled]
         pairs = self._pairing.pairs(new, kept, bundle.watermark if late else None)
         if pairs is not None:
             self._produce(pairs, bundle)
@@ -351,28 +323,47 @@ class ColumnJoinOperator(CallbackOperator, Validated):
     def _hand_over(self, segments: Sequence[Left], bundle: Bundle) -> None:
         """Records that were held in columns go on in rows."""
         self._some_in_rows |= bool(segments)
-        by_key: dict[Key, tuple[list[NearRow], list[NearRow]]] = {}
+        by_key = self._left_by_key(segments)
+        self._context.begin(bundle)
+        self._state.read_ahead(list(by_key))
+        try:
+            for key, sides in by_key.items():
+                self._go_on(key, sides, bundle)
+            changes = self._state.encoded()
+        except RecordError:
+            self._state.forget()
+            self._hand_over_carefully(by_key, bundle)
+        else:
+            self._state.write(changes)
+
+    def _left_by_key(self, segments: Sequence[Left]) -> dict[Key, SidesOfKey]:
+        by_key: dict[Key, SidesOfKey] = {}
         for segment in segments:
             whole = encoded(segment.groups).select(KEY, INPUT, AT, START, LAST, END, VALUE)
             for key, side, at, first, last, end, value in whole.iter_rows():
                 sides = by_key.setdefault(key_from_bytes(key), ([], []))
                 sides[side].append(NearRow(at, first, last, end - 1, value))
-        self._context.begin(bundle)
-        self._state.read_ahead(list(by_key))
+        return by_key
+
+    def _hand_over_carefully(self, by_key: Mapping[Key, SidesOfKey], bundle: Bundle) -> None:
+        """Some key has more than limits.state, which columns do not have: it alone is refused."""
         for key, sides in by_key.items():
-            self._context.point(key, bundle.watermark)
             try:
-                for side, rows in enumerate(sides):
-                    if rows:
-                        self._join.keep(self._context, side, rows)
+                self._go_on(key, sides, bundle)
                 changes = self._state.encoded()
-            except RecordError as ex:  # they are more than limits.state, which columns do not have
+            except RecordError as ex:
                 self._state.forget()
                 for side, rows in enumerate(sides):
                     for row in rows:
                         self._refuse(bundle, side, row.data, row.at, ex)
             else:
                 self._state.write(changes)
+
+    def _go_on(self, key: Key, sides: SidesOfKey, bundle: Bundle) -> None:
+        self._context.point(key, bundle.watermark)
+        for side, rows in enumerate(sides):
+            if rows:
+                self._join.keep(self._context, side, rows)
 
     def _refuse(self, bundle: Bundle, side: int, data: bytes, at: int, ex: RecordError) -> None:
         """A record of the current key that cannot be joined is a dead letter."""
@@ -393,27 +384,6 @@ class ColumnJoinOperator(CallbackOperator, Validated):
 
 class ColumnJoinOfBatches(ColumnJoinOperator, BatchOperator):
     """The same where the row form takes the records of a key together."""
-
-
-def has_column_form(spec: ComputationSpec) -> bool:
-    """Whether a computation is such a join, declared or not."""
-    match spec.work:
-        case IntervalJoinSpec(kind=JoinKind.INNER):
-            return True
-        case RegularJoinSpec(kind=JoinKind.INNER, ttls_us=ttls):
-            return ttls == (None, None)
-    return False
-
-
-def column_join(
-    pairing: NearPairing | None, shard: ColumnShard, few: int, spec: ComputationSpec, *rest: Any
-) -> ColumnJoinOperator:
-    """The operator of an inner join of two streams; no ``pairing``: it takes no records in
-    columns."""
-    make = ColumnJoinOfBatches if isinstance(spec.work, IntervalJoinSpec) else ColumnJoinOperator
-    if pairing is None:
-        return make(pairing_in_rows(spec), shard, None, spec, *rest)
-    return make(pairing, shard, few, spec, *rest)
 
 
 def _numbers(first: int, count: int) -> pl.Series:

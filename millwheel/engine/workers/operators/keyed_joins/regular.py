@@ -10,14 +10,15 @@ ways. Until that comes, the row counts minus one: so the rows, folded, are the s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 import xxhash
 
-from millwheel.api import Computation, Context, MapHandle, MapState, ValueState
+from millwheel.api import Computation, Context, MapHandle, MapState, ValueHandle, ValueState
 from millwheel.core.formats.codec import decode_value, encode_value
+from millwheel.core.model.keys import Key
 from millwheel.core.model.records import Record
 from millwheel.core.model.times import LAST_TIME, MAX_TIME, MIN_TIME
 from millwheel.core.pipeline.spec import ComputationSpec, InputSpec
@@ -141,6 +142,7 @@ class RegularJoined(Computation):
             self._keep(ctx, side, identity, row or Row(data, [], [], sign < 0), at)
         if sign < 0:
             self._count(ctx, side, sign, at)
+        self._store(side)
 
     def row_of(self, side: int, record: Record) -> NearRow:
         """The row of a record for columns, which no retraction is."""
@@ -149,14 +151,44 @@ class RegularJoined(Computation):
 
     def keep(self, ctx: Context, side: int, rows: list[NearRow]) -> None:
         """Rows of an inner join that were kept elsewhere, where they have met their partners."""
-        self._sides = self._stored_sides()
-        self._sides[side].count += len(rows)
+        own = self._side(side).get() or Side()
+        self._sides = (own, Side()) if side == _LEFT else (Side(), own)
+        own.count += len(rows)
         for each in rows:
             identity = identity_of(decode_value(each.data))
             row = self._found(side, identity) or Row(each.data, [], [])
+            if row.owed:
+                self._settle(ctx, side, identity, row, each.at)
+                continue
             row.times.append(each.at)
             row.alone.append(False)
             self._put(side, identity, row)
+        self._store(side)
+
+    def keep_few(self, side: int, by_key: Mapping[Key, list[NearRow]]) -> list[Key]:
+        """Keep rows of keys that have few, as :meth:`keep` does; the other keys. What is cached of
+        them must have been forgotten."""
+        keys, others = list(by_key), []
+        state: Any = self._side(side)  # its handle knows more than the API says
+        found = dict(state.values_of(keys))
+        kept: dict[Key, Side] = {}
+        for number, (key, rows) in enumerate(by_key.items()):
+            own = _with_few(found.get(number) or Side(), rows)
+            if own is None:
+                others.append(key)
+            else:
+                kept[key] = own
+        return [*others, *state.put(kept)]
+
+    def rows_of(self, ctx: Any, side: int, keys: Sequence[Key]) -> Iterator[tuple[int, list[Row]]]:
+        """The rows of a side of some keys, by the number of the key."""
+        state: Any = self._side(side)  # its handle knows more than the API says
+        for number, own in state.values_of(keys):
+            rows = [*own.few.values()]
+            if own.entries:
+                ctx.point(keys[number], MIN_TIME)
+                rows += (row for _, row in self._rows(side).items())
+            yield number, rows
 
     def kept(self) -> Iterator[tuple[int, int, bytes]]:
         """Side, time and encoded value of each row of the current key. For tests."""
@@ -212,10 +244,8 @@ class RegularJoined(Computation):
         own = self._sides[side]
         before = own.count
         own.count = before + change
-        if self._forgets[side]:
-            if change < 0:  # rows may have been forgotten since they were counted
-                own.count = sum(len(row.times) for _, row in self._all(side))
-            self._set(side, own)
+        if self._forgets[side] and change < 0:  # rows may have been forgotten since
+            own.count = sum(len(row.times) for _, row in self._all(side))
         shows = self._shows[1 - side]
         if shows is _never or (before > 0) == (own.count > 0):
             return
@@ -255,7 +285,16 @@ class RegularJoined(Computation):
     # --- what is kept -----------------------------------------------------------------------------
 
     def _stored_sides(self) -> tuple[Side, ...]:
-        return self.left.get(), self.right.get()
+        """A key of which no stream has rows has no entry: what is read is not written."""
+        return tuple(self._side(side).get() or Side() for side in range(len(self._names)))
+
+    def _store(self, side: int) -> None:
+        """Write what a key has of a stream. That lengthens its life."""
+        own = self._sides[side]
+        if own.count or own.few or own.entries:
+            self._side(side).set(own)
+        else:
+            self._side(side).clear()
 
     def _found(self, side: int, identity: bytes) -> Row | None:
         own = self._sides[side]
@@ -293,12 +332,31 @@ class RegularJoined(Computation):
             del self._rows(side)[identity]
             own.entries -= not self._forgets[side]
 
-    def _set(self, side: int, own: Side) -> None:
-        """Writing lengthens its life."""
-        (self.left if side == _LEFT else self.right).set(own)
+    def _side(self, side: int) -> ValueHandle[Side]:
+        return self.left if side == _LEFT else self.right
 
     def _rows(self, side: int) -> MapHandle[bytes, Row]:
         return self.lefts if side == _LEFT else self.rights
+
+
+def _with_few(own: Side, rows: Sequence[NearRow]) -> Side | None:
+    """What a key has of a stream with some rows more; None where these are not all in one entry, or
+    settle retractions."""
+    if own.entries:
+        return None
+    for each in rows:
+        identity = identity_of(decode_value(each.data))
+        row = own.few.get(identity)
+        if row is None:
+            if len(own.few) >= _FEW or len(each.data) > _SHORT:
+                return None
+            row = own.few[identity] = Row(each.data, [], [])
+        if row.owed:
+            return None
+        row.times.append(each.at)
+        row.alone.append(False)
+    own.count += len(rows)
+    return own
 
 
 def regular_join(
@@ -309,7 +367,7 @@ def regular_join(
     states: dict[str, Any] = {}
     for side, ttl in zip(("left", "right"), work.ttls_us, strict=True):
         states[f"{side}s"] = MapState(bytes, Row, ttl=ttl)
-        states[side] = ValueState(Side, Side, ttl=ttl)
+        states[side] = ValueState(Side, ttl=ttl)
     kind = type("RegularJoined", (RegularJoined,), states)
     computation: RegularJoined = kind(work, spec.inputs, spec.outputs, fields)
     return computation

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from millwheel.api import Context, MapHandle, MapState, ValueState
+from millwheel.api import Context, MapHandle, MapState, ValueHandle, ValueState
 from millwheel.core.model.records import Record
 from millwheel.core.model.times import MIN_TIME
 from millwheel.core.pipeline.spec import ComputationSpec, InputSpec
@@ -67,6 +67,7 @@ class SeveralJoined(RegularJoined):
             row.times.append(record.timestamp)
             row.alone.append(False)
             self._put(side, identity, row)
+        self._store(side)
 
     def _combine(self, ctx: Context, side: int, change: Factor) -> None:
         """Say what one row more or less of a side changes; what goes before what comes."""
@@ -109,8 +110,9 @@ class SeveralJoined(RegularJoined):
         at = max(part.at for part in parts)
         self._produce(ctx, row, at, prod(part.weight for part in parts))
 
-    def _stored_sides(self) -> tuple[Side, ...]:
-        return tuple(getattr(self, f"side_{side}").get() for side in range(len(self._names)))
+    def _side(self, side: int) -> ValueHandle[Side]:
+        state: ValueHandle[Side] = getattr(self, f"side_{side}")
+        return state
 
     def _rows(self, side: int) -> MapHandle[bytes, Row]:
         rows: MapHandle[bytes, Row] = getattr(self, f"rows_{side}")
@@ -123,7 +125,7 @@ def several_join(spec: ComputationSpec, fields: Sequence[Sequence[str]]) -> Seve
     states: dict[str, Any] = {}
     for side, ttl in enumerate(work.ttls_us):
         states[f"rows_{side}"] = MapState(bytes, Row, ttl=ttl)
-        states[f"side_{side}"] = ValueState(Side, Side, ttl=ttl)
+        states[f"side_{side}"] = ValueState(Side, ttl=ttl)
     kind = type("SeveralJoined", (SeveralJoined,), states)
     computation: SeveralJoined = kind(work, spec.inputs, spec.outputs, fields)
     return computation

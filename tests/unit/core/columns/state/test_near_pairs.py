@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from millwheel.core.columns.pairs import AT, VALUE
 from millwheel.core.columns.plan import END, START
 from millwheel.core.columns.state.near_pairs import (
     NUMBER,
+    Bounds,
     NearPairing,
     NearRows,
     at_of,
@@ -213,3 +215,28 @@ def test_a_join_without_columns_has_a_reason(tmp_path: Path, parts: Any, why: st
     found = pairing_or_why(tmp_path, **parts)
     assert isinstance(found, str)
     assert why in found
+
+
+def lasting(pairing: NearPairing) -> NearPairing:
+    return replace(pairing, bounds=(Bounds(None, None), Bounds(None, None)), lasting=True)
+
+
+@pytest.mark.parametrize("key", ["ad", "[ad, what]"])
+def test_records_that_rows_kept_are_columns_again(tmp_path: Path, key: str) -> None:
+    pairing = lasting(pairing_of(tmp_path, key=key))
+    names = ("ad",) if key == "ad" else ("ad", "what")
+    taken = batch("shown", [row(1), row(2, ad=2)], names)
+    kept = [encode_value(value) for value in taken.frame.to_dicts()]
+    frame = pairing.recalled(0, taken.keys, [1, 2], kept)
+    assert frame.equals(pairing.taken(taken))
+
+
+@pytest.mark.parametrize("at", [1, 2**62])
+def test_records_that_rows_kept_and_columns_cannot_hold_stay_encoded(
+    tmp_path: Path, at: int
+) -> None:
+    keys = pl.Series([1])
+    value = encode_value(row(1) if at > 1 else {**row(1), "cost": 3})
+    frame = lasting(pairing_of(tmp_path)).recalled(0, keys, [at], [value])
+    assert frame[VALUE].to_list() == [value]
+    assert frame[AT].to_list() == [at]

@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 from millwheel.core.columns.state import columns_to_rows
 from millwheel.core.formats import nesting
 from millwheel.core.tracing.contexts import TraceContext
-from millwheel.core.windows.panes import RETRACTION_FIELD
 from millwheel.engine.workers.bundle import bundle
 from millwheel.engine.workers.host import assembly
 from millwheel.engine.workers.operators.keyed_joins import in_columns
 from millwheel.engine.workers.operators.keyed_joins.in_columns import ColumnJoinOperator
+from millwheel.engine.workers.operators.keyed_joins.lasting import LastingJoinOperator
 from millwheel.engine.workers.shard.bundle_sizes import ShardLimits
 from millwheel.engine.workers.sources.frames import ReadSize
 from millwheel.engine.workers.tracing.table import Arrived
@@ -159,11 +159,14 @@ ODD = {
 }
 
 
+@pytest.mark.parametrize("most", [32 << 20, 150], ids=["in memory", "too large"])
 @pytest.mark.parametrize("within", [NAMED, ALL])
 @pytest.mark.parametrize("odd", ODD.values(), ids=ODD)
 def test_odd_records_are_joined_as_in_rows_and_nothing_is_lost(
-    folder: Path, odd: Row, within: str
+    folder: Path, odd: Row, within: str, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(in_columns, "_MOST_BYTES", most)
+    monkeypatch.setattr(columns_to_rows, "PART_RECORDS", 2)
     path = written(folder / f"odd{len(within)}", within)
     first, second = records(30, 1), records(30, 2)
     story = [
@@ -269,10 +272,11 @@ def test_no_bundle_hands_over_more_than_a_part_of_what_is_too_large(
         handed.append(sum(each.groups.height for each in segments))
         right(self, segments, bundle)
 
-    right = ColumnJoinOperator._hand_over
+    kind = ColumnJoinOperator if within else LastingJoinOperator
+    right = kind._hand_over
     monkeypatch.setattr(in_columns, "_MOST_BYTES", 10_000)
     monkeypatch.setattr(columns_to_rows, "PART_RECORDS", 40)
-    monkeypatch.setattr(ColumnJoinOperator, "_hand_over", counted)
+    monkeypatch.setattr(kind, "_hand_over", counted)
     path = written(folder / f"large{len(within)}", within)
     story = [
         (stream, [row(number * 10 + at, ad=at * 7 + number) for at in range(10)])
@@ -364,22 +368,6 @@ def test_no_watermark_removes_what_a_join_of_all_records_keeps(folder: Path) -> 
         [shard] = harness._cluster.shards_of("matched")
         assert isinstance(shard.operator, ColumnJoinOperator)
         assert sum(each.groups.height for each in shard.operator._kept.segments()) == 50
-
-
-def test_a_record_that_takes_back_another_sends_its_key_to_rows(folder: Path) -> None:
-    """Only a source that nobody calls one of changes can bring one here."""
-    path = written(folder / "taken back", ALL)
-    back = {**row(5), RETRACTION_FIELD: True}
-    story = [
-        ("shown", [row(5), row(5), row(5, ad=2)]),
-        ("clicked", [row(6), row(6, ad=2)]),
-        ("shown", [back, {**row(9, ad=3), RETRACTION_FIELD: True}]),
-        ("clicked", [row(8), row(8, ad=2), row(8, ad=3)]),
-        ("shown", [row(9, ad=3)]),
-    ]
-    found = said(path, story, False)
-    assert found == said(path, story, True)
-    assert sum(RETRACTION_FIELD in pair for pair in found["pairs"]) == 2
 
 
 def test_a_traced_record_is_the_cause_of_its_pairs(

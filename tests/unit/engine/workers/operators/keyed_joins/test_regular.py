@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from millwheel.core.formats.store_layout import STATE
 from millwheel.testing import PipelineHarness, assert_survives_crashes
 
 HEAD = """
@@ -209,3 +210,26 @@ def test_what_was_forgotten_is_not_taken_back(tmp_path: Path) -> None:
 def test_a_join_without_a_window_survives_crashes(tmp_path: Path, kind: str) -> None:
     records = {"shown": [row(1), row(12), row(3, ad=2)], "clicked": [row(2), row(25), row(14)]}
     assert assert_survives_crashes(joined(tmp_path, kind), records, every=13) > 2
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_stream_without_rows_has_no_entry(tmp_path: Path, kind: str) -> None:
+    """Neither one that nothing has come by, nor one of which all was taken back."""
+    with PipelineHarness(joined(tmp_path, kind)) as harness:
+        harness.push("shown", row(1))
+        assert stored(harness) == 1
+        harness.push("clicked", row(2))
+        assert stored(harness) == 2
+        harness.push("clicked", {**row(2), "__retraction__": True})
+        harness.push("shown", {**row(1), "__retraction__": True})
+        assert stored(harness) == 0
+        harness.push("shown", {**row(3), "__retraction__": True})  # it waits for its record
+        assert stored(harness) == 1
+        harness.push("shown", row(3))
+        assert stored(harness) == 0
+
+
+def stored(harness: PipelineHarness) -> int:
+    """The entries that the join has."""
+    shards = harness._cluster.shards_of("matched")
+    return sum(len([*shard.store.scan(STATE)]) for shard in shards)

@@ -1,0 +1,185 @@
+"""Runs an inner join of records that come at any time on whole bundles.
+
+What rows keep of a key is there for ever, so its new records are not joined in rows for that: they
+are kept in columns, and meet what rows keep of the other stream, which is read for all keys of a
+bundle together. A record goes on in rows, beside those that have gone there before, only when its
+key leaves. So a key is in both forms, or in one, and what comes for it looks at both.
+
+Where one takes back another, and where retractions wait for their records, the row form decides:
+all that columns hold of such a key leaves before.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from millwheel.core.columns.batch import AnyBatch, ColumnBatch, key_list
+from millwheel.core.columns.state.columns_to_rows import (
+    Left,
+    encoded_keys,
+    is_among,
+    keys_of,
+    where,
+)
+from millwheel.core.columns.state.near_pairs import NearPairing, pairing_in_rows
+from millwheel.core.formats.store_layout import STATE, key_in
+from millwheel.core.model.keys import Key
+from millwheel.core.model.names import ChannelName
+from millwheel.core.model.times import MIN_TIME
+from millwheel.core.pipeline.spec import ComputationSpec
+from millwheel.core.pipeline.work import IntervalJoinSpec, JoinKind, RegularJoinSpec
+from millwheel.core.windows.panes import as_retraction
+from millwheel.engine.workers.bundle.bundle import Bundle
+from millwheel.engine.workers.operators.keyed_joins.in_columns import (
+    ColumnJoinOfBatches,
+    ColumnJoinOperator,
+    Mask,
+    SidesOfKey,
+)
+from millwheel.engine.workers.operators.keyed_joins.interval import NearRow
+from millwheel.engine.workers.operators.keyed_joins.regular import Row
+from millwheel.engine.workers.state.column_segments import ColumnShard
+
+
+class RowsOfKeys(Protocol):
+    """What such a join needs of its row form, too."""
+
+    def rows_of(self, ctx: Any, side: int, keys: Sequence[Key]) -> Iterator[tuple[int, list[Row]]]:
+        """The rows of a side of some keys, by the number of the key."""
+
+    def keep_few(self, side: int, by_key: Mapping[Key, list[NearRow]]) -> list[Key]:
+        """Keep rows of keys that have few, as it is for :meth:`JoinInRows.keep`; the other keys."""
+
+
+class LastingJoinOperator(ColumnJoinOperator):
+    """See the head of this file."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        instance: Any = self._instance
+        self._rows: RowsOfKeys = instance
+
+    def kept(self) -> Counter[tuple[Key, int, int, bytes]]:
+        """As rows would have it if all had left."""
+        kept: Counter[tuple[Key, int, int, bytes]] = Counter()
+        by_key = self._left_by_key([Left(each.groups, 0) for each in self._kept.segments()])
+        stored = {key_in(entry) for entry, _ in self._shard.store.scan(STATE)}
+        for key in {*by_key, *stored}:
+            self._context.point(key, MIN_TIME)
+            for side, rows in enumerate(by_key.get(key, ())):
+                self._join.keep(self._context, side, rows)
+            kept.update((key, *each) for each in self._join.kept())
+        self._state.forget()
+        return kept
+
+    def _in_columns(self, batches: Sequence[AnyBatch], bundle: Bundle) -> list[Mask]:
+        self._recalled.clear()
+        if self._in_rows and not self._kept:
+            return [np.zeros(len(batch), np.bool_) for batch in batches]
+        back = self._retracted(batches)
+        self._let_go(back, bundle)
+        if self._in_rows:
+            taken = self._leaving.stays(batches)
+        else:
+            taken = [np.ones(len(batch), np.bool_) for batch in batches]
+        taken = _without(back, taken, batches)
+        if self._some_in_rows:
+            owed = self._recall(batches, taken)
+            self._let_go(owed, bundle)
+            taken = _without(owed, taken, batches)
+        return taken
+
+    def _hand_over(self, segments: Sequence[Left], bundle: Bundle) -> None:
+        """Most keys have few rows, and one entry for a stream: it is written without a look at
+        anything else of the key."""
+        by_key = self._left_by_key(segments)
+        if not by_key:
+            return
+        self._some_in_rows = True
+        self._context.begin(bundle)
+        self._state.forget()  # no record of these keys has come for the longest time
+        others: dict[Key, SidesOfKey] = {}
+        for side in range(len(self._pairing.streams)):
+            of_side = {key: sides[side] for key, sides in by_key.items() if sides[side]}
+            for key in self._rows.keep_few(side, of_side):
+                others.setdefault(key, ([], []))[side].extend(of_side[key])
+        self._hand_over_carefully(others, bundle)
+
+    def _let_go(self, keys: set[Key], bundle: Bundle) -> None:
+        """All that columns hold of some keys goes on in rows."""
+        if keys:
+            self._hand_over(self._leaving.taken_out([encoded_keys(keys)]), bundle)
+            self._some_in_rows = True
+
+    def _retracted(self, batches: Sequence[AnyBatch]) -> set[Key]:
+        """The keys of records that take back others. Sources alone can bring some here, as records
+        with the field that marks them."""
+        return {
+            record.key
+            for batch in batches
+            if not isinstance(batch, ColumnBatch)
+            for record in self._records(batch, ChannelName(""))
+            if as_retraction(record.value) is not None
+        }
+
+    def _recall(self, batches: Sequence[AnyBatch], taken: Sequence[Mask]) -> set[Key]:
+        """Read what rows keep for the records of a bundle to meet; the keys for which retractions
+        wait there."""
+        owed: set[Key] = set()
+        for side, stream in enumerate(self._pairing.streams):
+            read: set[Key] = set()
+            for batch, mask in zip(batches, taken, strict=True):
+                if batch.stream != stream or not mask.any():
+                    continue
+                keys = keys_of(where(batch, mask)).unique()
+                names = key_list(keys)
+                numbers, times, values = [], [], []
+                for number, rows in self._rows.rows_of(self._context, 1 - side, names):
+                    if names[number] in read:
+                        continue
+                    if any(row.owed for row in rows):
+                        owed.add(names[number])
+                        continue
+                    for row in rows:
+                        numbers += [number] * len(row.times)
+                        times += row.times
+                        values += [row.data] * len(row.times)
+                read.update(names)
+                if numbers:
+                    found = self._pairing.recalled(1 - side, keys.gather(numbers), times, values)
+                    self._recalled.append(found)
+        return owed
+
+
+def has_column_form(spec: ComputationSpec) -> bool:
+    """Whether a computation is such a join, declared or not."""
+    match spec.work:
+        case IntervalJoinSpec(kind=JoinKind.INNER):
+            return True
+        case RegularJoinSpec(kind=JoinKind.INNER, ttls_us=ttls):
+            return ttls == (None, None)
+    return False
+
+
+def column_join(
+    pairing: NearPairing | None, shard: ColumnShard, few: int, spec: ComputationSpec, *rest: Any
+) -> ColumnJoinOperator:
+    """The operator of an inner join of two streams; no ``pairing``: it takes no records in
+    columns."""
+    make = ColumnJoinOfBatches if isinstance(spec.work, IntervalJoinSpec) else LastingJoinOperator
+    if pairing is None:
+        return make(pairing_in_rows(spec), shard, None, spec, *rest)
+    return make(pairing, shard, few, spec, *rest)
+
+
+def _without(keys: set[Key], taken: Sequence[Mask], batches: Iterable[AnyBatch]) -> list[Mask]:
+    """The records that are taken, but for those of some keys."""
+    if not keys:
+        return [*taken]
+    of_keys = [encoded_keys(keys)]
+    pairs = zip(taken, batches, strict=True)
+    return [mask & ~is_among(keys_of(batch), of_keys) for mask, batch in pairs]
