@@ -205,6 +205,11 @@ class NodeState:
         self._touched = False
         lowest = self.index.lowest_above(self.published)
         if lowest is not None:
+            # Workers have acted on what was published: windows have fired, state is gone.
+            invariant(
+                self.published is None or lowest > self.published,
+                f"the watermark would fall from {self.published} to {lowest}",
+            )
             self.published = lowest
         return lowest
 

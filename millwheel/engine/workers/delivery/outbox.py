@@ -19,7 +19,7 @@ from millwheel.core.formats.codec import deliveries
 from millwheel.core.model.names import ChannelName, NodeName, ShardName, Token
 from millwheel.core.model.times import MAX_TIME
 from millwheel.engine.workers.delivery.lane_times import LaneTimes
-from millwheel.errors import invariant
+from millwheel.errors import InvariantError, invariant
 
 _COUNT_BITS = 64
 """An epoch is a pair as one number: the owner's token, and below it how many epochs this owner
@@ -218,6 +218,12 @@ class Outbox:
         lane = self._lanes.get((channel, target))
         if lane is None or lane.epoch != epoch:
             return
+        # What this epoch sends later would count as applied, and be lost with its chunk.
+        if index >= lane.next_index:
+            raise InvariantError(
+                f"{target} acks index {index} of {channel}; the next to be sent is"
+                f" {lane.next_index}"
+            )
         if self.times is not None:
             self.times.acked(channel, target, epoch, index, now_us)
         while lane.unacked and lane.unacked[0][0] <= index:

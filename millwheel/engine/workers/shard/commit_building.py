@@ -32,6 +32,7 @@ from millwheel.engine.workers.shard.productions import ShardIdentity
 from millwheel.engine.workers.shard.watermark import ShardWatermark
 from millwheel.engine.workers.state.overlay import Overlay
 from millwheel.engine.workers.state.waiting_records import ORDER_TAG
+from millwheel.errors import InvariantError
 
 if TYPE_CHECKING:
     from millwheel.engine.workers.shard.shard import Shard
@@ -121,6 +122,13 @@ class CommitBuilding:
         # made would lose them, and state without the mark would count them twice (mutation
         # applied_records_not_cut_off).
         self.commits.made += 1
+        # Recovery replays commits without a gap, and a window that has fired must not open again:
+        # whoever reads this commit back relies on both.
+        if self.commits.made != self.meta.number + 1 or bundle.watermark < self.meta.watermark:
+            raise InvariantError(
+                f"{self.identity.shard}: commit {self.commits.made} at {bundle.watermark} follows"
+                f" {self.meta.number} at {self.meta.watermark}"
+            )
         self.meta.number = self.commits.made
         self.meta.watermark, self.meta.closed = bundle.watermark, None
         self.overlay.put(META, encode_meta(self.meta))

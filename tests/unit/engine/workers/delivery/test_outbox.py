@@ -4,6 +4,7 @@ import random
 from collections import defaultdict, deque
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,6 +18,7 @@ from millwheel.engine.workers.delivery.outbox import (
     joined_epoch,
     split_epoch,
 )
+from millwheel.errors import InvariantError
 
 TARGETS = ("t-0", "t-1")
 
@@ -61,6 +63,14 @@ def test_deliveries_of_a_lane_are_numbered_from_zero_under_the_tokens_epoch() ->
     assert positions(sends) == [(0, [1, 2]), (1, [3])]
     assert {send.epoch for send in sends} == {joined_epoch(3, 0)}
     assert list(outbox.sends()) == []
+
+
+def test_an_ack_of_what_was_never_sent_is_refused() -> None:
+    outbox = Outbox(3, 2)
+    released(outbox, chunk(1, 1, 2), chunk(2, 3))
+    [sent] = outbox.sends()
+    with pytest.raises(InvariantError, match="t-0 acks index 1 of c; the next to be sent is 1"):
+        outbox.ack("c", "t-0", sent.epoch, 1)
 
 
 @given(st.integers(0, 2**64 - 1), st.integers(0, 2**64 - 1))
