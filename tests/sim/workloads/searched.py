@@ -71,7 +71,9 @@ class Searched(Workload):
     def assembly(self, clock: Clock) -> Assembly:
         super().assembly(clock)  # writes the list of the partitions
         spec = self.spec()
-        fields = {stream.name: stream.fields for stream in spec.streams}
+        fields = {
+            each.name: {**each.fields, **each.times, **each.decimals} for each in spec.streams
+        }
         sources = {
             name: _Typed(rows, self._released, self.stride, FieldTypes(fields[name]))
             for name, rows in self.rows.items()
@@ -183,11 +185,13 @@ class _TypedReader(MemoryReader):
 
     def read(self, position: int, max_records: int) -> Chunk:
         chunk = super().read(position, max_records)
-        problems: dict[int, str] = self._types.check(chunk.values) if self._types else {}
+        # Copies: times are converted in place, and the rows will be read again.
+        values = [dict(value) for value in chunk.values]
+        problems: dict[int, str] = self._types.check(values) if self._types else {}
         return replace(
             chunk,
             positions=_without(chunk.positions, problems),
-            values=_without(chunk.values, problems),
+            values=_without(values, problems),
             rejects=[
                 Reject(chunk.positions[at], chunk.values[at], why)
                 for at, why in sorted(problems.items())
