@@ -45,7 +45,10 @@ class RowCandidates(ColumnAggregate):
             exact += [term.column.is_finite()] if term.kind == "float" else []
         super().__init__(column, Argument(pl.col(NUMBER), "int", condition, tuple(exact)))
         self._aggregator = aggregator
-        self._terms = tuple(terms)
+        self.terms = tuple(terms)
+        self.descending = aggregator.descending
+        self.exact = tuple(exact)
+        """Each is False for the records for which some term has not the value of the row form."""
         self.dtypes = {column: pl.List(pl.Int64)}
 
     def prepared(self) -> list[pl.Expr]:
@@ -90,10 +93,10 @@ class RowCandidates(ColumnAggregate):
         """The place of each record among all of the bundle; those that only their bytes tell apart
         have the same."""
         count = pl.len().cast(pl.Int64) + 1
-        descending = self._aggregator.descending
+        descending = self.descending
         columns = [
             (zero_without_sign(term.column) if term.kind == "float" else term.column, down)
-            for term, down in zip(self._terms, descending, strict=True)
+            for term, down in zip(self.terms, descending, strict=True)
         ]
         standing: pl.Expr | None = None
         for column, down in (*columns, (pl.col(AT), self._aggregator.latest)):
@@ -104,7 +107,7 @@ class RowCandidates(ColumnAggregate):
 
     def _entries(self, batch: ColumnBatch, numbers: Any) -> list[Entry]:
         chosen = batch.frame[numbers]
-        terms = [term.column.alias(str(at)) for at, term in enumerate(self._terms)]
+        terms = [term.column.alias(str(at)) for at, term in enumerate(self.terms)]
         columns = [column.to_list() for column in chosen.select(terms).get_columns()]
         values = map(list, zip(*columns, strict=True)) if terms else repeat([])
         outer = [name for name in chosen.columns if not name.startswith("\0")]

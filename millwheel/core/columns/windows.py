@@ -53,7 +53,7 @@ class GroupsKind(IntEnum):
     KEPT = 3
     """As windows, and they stay after they have fired."""
     LASTING = 4
-    """Records of a join that no watermark removes."""
+    """Records that no watermark removes."""
 
 
 @dataclass(slots=True, eq=False)

@@ -6,12 +6,18 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from millwheel.core.aggregates.candidates import RowCandidates
+from millwheel.core.columns.clean import is_pattern
 from millwheel.core.columns.from_spec import typed_plan
 from millwheel.core.columns.plan import ColumnPlan
-from millwheel.core.columns.stateless.flow import types_of
+from millwheel.core.columns.stateless.flow import expected_types_of, types_of
+from millwheel.core.lazy_polars import kind_of
+from millwheel.core.order.labels import NO_USE, LabelUse
 from millwheel.core.pipeline.graph import takes_retractions
 from millwheel.core.pipeline.spec import ComputationSpec, KeyKind, PipelineSpec
 from millwheel.core.pipeline.work import AggregateSpec, AggregationSpec, TopSpec, WindowSpec
+from millwheel.core.ranked.segments import FLAT_KINDS, FirstColumns
+from millwheel.core.windows.panes import RETRACTION_FIELD
 from millwheel.core.windows.windows import Forever
 
 
@@ -38,6 +44,26 @@ def first_rows_or_why(
     same = replace(spec, work=aggregation)
     plan = typed_plan(same, Forever(), fields, compile_expression, stream.timestamp)
     return plan if isinstance(plan, str) else replace(plan, fires_once=False)
+
+
+def first_columns(
+    spec: ComputationSpec,
+    pipeline: PipelineSpec,
+    plan: ColumnPlan | None,
+    labels: LabelUse,
+    compile_expression: Callable[[str], Any],
+) -> FirstColumns | None:
+    """How columns keep the rows that a plan chooses; None where they are kept in rows."""
+    if plan is None or labels != NO_USE:
+        return None
+    (order,) = plan.aggregates
+    assert isinstance(order, RowCandidates)
+    fields = expected_types_of(spec.inputs[0].stream, pipeline, compile_expression)
+    flat = bool(fields) and {*fields.values()} <= FLAT_KINDS and not any(map(is_pattern, fields))
+    kinds = {kind_of(kind) for kind in plan.key_types.values()}
+    if not flat or not kinds <= {"int", "str"} or RETRACTION_FIELD in fields:
+        return None
+    return FirstColumns(spec.work_as(TopSpec), plan, order, fields, pipeline.limits.state)
 
 
 def _as_aggregate(work: TopSpec) -> AggregateSpec | None:

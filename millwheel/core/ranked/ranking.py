@@ -47,7 +47,7 @@ class Ranking:
             if kept and self._is_beyond(at, kept[0][1]):
                 return kept
             if len(records) == 1 and (not kept or at != kept[0][1]):
-                return [self._entry(records[0].value, at)]
+                return [self.entry(records[0].value, at)]
         entries = self._entries(records, kept[-1] if len(kept) == self._k else None)
         if not entries:
             return kept
@@ -70,7 +70,7 @@ class Ranking:
         """Those of some records; some may be missing that come behind ``last``."""
         columns = self._columns(records)
         if columns is None:
-            return [self._entry(record.value, record.timestamp) for record in records]
+            return [self.entry(record.value, record.timestamp) for record in records]
         every = range(len(records))
         some = every if last is None else self._rows.may_precede(columns[0], last[0][0])
         return [
@@ -97,7 +97,7 @@ class Ranking:
         kept, owed = [*kept], [*owed]
         for record in records:
             back = as_retraction(record.value)
-            entry = self._entry(record.value if back is None else back.value, 0)
+            entry = self.entry(record.value if back is None else back.value, 0)
             if not self._leave(owed if back is None else kept, entry):
                 insort(kept if back is None else owed, entry, key=self._rows.sort_key)
         return kept, owed
@@ -139,7 +139,8 @@ class Ranking:
     def _placed(self, entry: Entry, index: int) -> dict[str, Any]:
         return {**entry[2], self._rank: index + 1}
 
-    def _entry(self, value: Any, timestamp: int) -> Entry:
+    def entry(self, value: Any, timestamp: int) -> Entry:
+        """The entry of a row. Raises RecordError for one without a place in the order."""
         if self._anything:
             return [[], timestamp, value]
         checked, row = self._rows.check([[read(value) for read in self._reads], value], "")

@@ -23,6 +23,7 @@ from millwheel.core.model.records import Domain
 from millwheel.core.model.timers import TimerQueue
 from millwheel.engine.workers.bundle.record_order import ASIDE_TAG
 from millwheel.engine.workers.operators.keyed_joins.in_columns import ColumnJoinOperator
+from millwheel.engine.workers.operators.ranked.columns import FirstRowsOperator
 from millwheel.engine.workers.operators.window_callback import CALLBACK_TAG
 from millwheel.engine.workers.shard.opening import read_timers
 from millwheel.engine.workers.shard.shard import Shard
@@ -73,6 +74,9 @@ def remembered(shards: Iterable[Shard]) -> dict[bytes, bytes]:
         if isinstance(operator, ColumnJoinOperator):
             # record by record: which of them are in columns depends on how they were bundled
             entries.update((pack(row), pack(count)) for row, count in operator.kept().items())
+            continue
+        if isinstance(operator, FirstRowsOperator) and operator.in_columns:
+            entries.update((pack(key), pack(rows)) for key, rows in operator.kept().items())
             continue
         for family in (STATE, WINDOW, WINDOW_SET, TIMER):
             entries.update(store.scan(family))

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from millwheel.core.aggregates.families.rows import ChosenRows
 from millwheel.core.model.records import Record
+from millwheel.core.ranked import segments
 from millwheel.core.ranked.ranking import Ranking
+from millwheel.core.ranked.segments import Changed, FirstColumns, FirstRowSegments
 from tests.search.mistakes import Context, mistake, replaced
 
 
@@ -66,3 +69,37 @@ def rows_as_good_as_the_last_are_left_out() -> Context:
         return [index for index in right(self, values, last) if values[index] != last]
 
     return replaced(ChosenRows, "may_precede", wrong)
+
+
+@mistake(within=30, features="keep", variants="together pairs", first=10)
+def rows_that_leave_the_first_in_columns_stay() -> Context:
+    """What has left is not taken back."""
+    right = FirstColumns.changed
+
+    def wrong(self: FirstColumns, *parts: Any) -> Changed | None:
+        changed = right(self, *parts)
+        return changed and replace(changed, gone=changed.gone.part(0, 0))
+
+    return replaced(FirstColumns, "changed", wrong)
+
+
+@mistake(within=30, features="keep", variants="crashes", first=10)
+def first_rows_in_columns_are_gone_with_the_worker() -> Context:
+    """The next owner begins with nothing."""
+
+    def wrong(self: FirstRowSegments, number: int, *parts: Any) -> None:
+        self._changes.gone.append(number)
+        self._next_number = max(self._next_number, number + 1)
+
+    return replaced(FirstRowSegments, "restore", wrong)
+
+
+@mistake(within=30, features="keep", variants="together pairs", first=10)
+def rows_in_older_segments_are_first_rows_still() -> Context:
+    """What a newer segment has of a key replaces nothing."""
+    right = segments._newest
+
+    def wrong(keys: Any, kept: Any) -> Any:
+        return right(keys, kept[::-1])
+
+    return replaced(segments, "_newest", wrong)

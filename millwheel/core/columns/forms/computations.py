@@ -49,7 +49,7 @@ from millwheel.core.pipeline.work import (
     WindowCallbackSpec,
     Work,
 )
-from millwheel.core.ranked.columns import first_rows_or_why
+from millwheel.core.ranked.columns import first_columns, first_rows_or_why
 
 Plan: TypeAlias = ColumnPlan | PlansByType
 AnyPlan: TypeAlias = Plan | StatelessPlans
@@ -111,7 +111,10 @@ def _form_of(
         first = first_rows_or_why(computation, pipeline, compile_expression)
         if isinstance(first, str):
             return ComputationForm(None, first)
-        return ComputationForm(first, "the first rows of each key are kept in order")
+        use = labels.of(computation.name)
+        held = first_columns(computation, pipeline, first, use, compile_expression)
+        why = "" if held else "the first rows of each key are kept in order"
+        return ComputationForm(first, why)
     if why := _why_no_aggregation(computation, pipeline, compile_expression, labels):
         return ComputationForm(None, why)
     windowing = windowing_from_spec(computation, load, takes_retractions(computation, pipeline))

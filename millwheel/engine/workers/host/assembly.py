@@ -63,6 +63,7 @@ from millwheel.core.pipeline.work import (
     WindowCallbackSpec,
     WindowedSpec,
 )
+from millwheel.core.ranked.columns import first_columns
 from millwheel.core.windows.trees import trigger_from_tree
 from millwheel.engine.workers.bundle.hangs import Hangs
 from millwheel.engine.workers.bundle.operator import Operator
@@ -401,8 +402,11 @@ class Assembly:
             operator: CallbackOperator = column_join(
                 pairing, shard, self._limits.rows_below, *parts, use
             )
-        elif isinstance(spec.work, TopSpec) and (plan := self._plans.get(spec.name)) is not None:
-            operator = FirstRowsOperator(plan, self._limits.rows_below, *parts, use)
+        elif isinstance(spec.work, TopSpec) and not spec.work.upserts:
+            plan, shard = self._plans.get(spec.name), self._column_shard(shard_parts)
+            columns = first_columns(spec, self.spec, plan, use, self._language.compile)
+            few = self._limits.rows_below
+            operator = FirstRowsOperator(plan, columns, shard, few, *parts, use)
         else:
             operator = kind(*parts, use)
         operator.first = ReadFirst(self.graph.read_first(spec.name))

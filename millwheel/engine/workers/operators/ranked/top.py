@@ -13,7 +13,7 @@ from millwheel.core.aggregates.families.rows import Entry
 from millwheel.core.formats.codec import decode_value, encode_value
 from millwheel.core.model.records import Record
 from millwheel.core.ranked.latest import LatestRow
-from millwheel.core.ranked.ranking import Ranking
+from millwheel.core.ranked.ranking import Ranking, Row
 from millwheel.core.windows.panes import retracted
 from millwheel.engine.workers.state.stored_types import Certain
 
@@ -57,6 +57,15 @@ class FirstRows(Computation):
         before = _entries(self.first)
         after = self._ranking.with_entries(before, entries)
         self._tell(ctx, before, after, earliest, latest)
+
+    def keep(self, rows: Sequence[Row]) -> None:
+        """Keep the first rows of the current key, which have been told."""
+        assert isinstance(self._ranking, Ranking)
+        _keep(self.first, [self._ranking.entry(*row) for row in rows])
+
+    def kept(self) -> list[Row]:
+        """The first rows of the current key. For tests."""
+        return [(entry[-1], entry[1]) for entry in _entries(self.first)]
 
     def _tell(
         self, ctx: Context, before: list[Entry], after: list[Entry], earliest: int, latest: int

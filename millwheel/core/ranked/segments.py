@@ -1,0 +1,440 @@
+"""The first rows of the keys of a shard, in columns: how they are kept, and how a bundle changes
+them.
+
+A bundle adds a columnar segment with all rows of the keys that it has changed, which replace those
+of these keys in older segments. What has been replaced goes when segments are put together.
+
+Only what the columns hold exactly is here: fields of declared kinds, and floats that are numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import isfinite
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from millwheel.core.aggregates.candidates import RowCandidates
+from millwheel.core.aggregates.columns import Unfit
+from millwheel.core.aggregates.families.rows import content
+from millwheel.core.columns.batch import (
+    ColumnBatch,
+    Int64s,
+    fits_key,
+    frame_bytes,
+    frame_from,
+    key_list,
+)
+from millwheel.core.columns.clean import clean_rows, is_pattern
+from millwheel.core.columns.few import Groups
+from millwheel.core.columns.plan import KEY, ColumnPlan, key_parts
+from millwheel.core.columns.state.columns_to_rows import keys_like
+from millwheel.core.columns.stateless.changes import retractions_of
+from millwheel.core.columns.windows import ColumnWindows, GroupsKind
+from millwheel.core.expressions.columns import zero_without_sign
+from millwheel.core.lazy_polars import dtype, kind_of, pl
+from millwheel.core.model.keys import Key
+from millwheel.core.model.times import MAX_TIME, MIN_TIME
+from millwheel.core.pipeline.work import TopSpec
+from millwheel.core.ranked.codes import KeyCodes
+from millwheel.core.windows.panes import RETRACTION_FIELD
+
+AT, ROW = "at", "row"
+_INT64 = 2**63  # Fixed: integers from here on are no int64
+_TYPES = {"int": int, "float": float, "str": str, "bool": bool}
+FLAT_KINDS = frozenset(_TYPES)
+"""The kinds of fields that may be kept in columns."""
+_VALUE_BYTES = 9  # Fixed: the most that msgpack takes for a number, or for the size of a text
+_ROW_BYTES = 100
+"""More than msgpack takes for the rest of an entry: its time, and its lists."""
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """What becomes of the keys that some records change: all rows that they have now, the rows that
+    are taken back, with the mark, and the new ones."""
+
+    rows: pl.DataFrame
+    gone: ColumnBatch
+    new: ColumnBatch
+
+
+@dataclass(frozen=True, slots=True)
+class FirstColumns:
+    """The ``order`` of a :class:`TopSpec` over records with these ``fields``, all alike. ``plan``
+    has their keys. Rows of a key take at most so many bytes."""
+
+    spec: TopSpec
+    plan: ColumnPlan
+    order: RowCandidates
+    fields: Mapping[str, str]
+    most: int
+
+    def fitting(self, batch: ColumnBatch, like: Any) -> Mask:
+        """Which records columns hold, and have a place in the order. Raises Unfit where none does.
+        ``like``: the type of the rows that are held (None: of none)."""
+        frame = batch.frame
+        kinds = {name: kind_of(kind) for name, kind in frame.schema.items()}
+        own = pl.Struct(dict(frame.schema))
+        if not self.holds(own, batch.keys.dtype) or (like is not None and own != like):
+            raise Unfit
+        floats = {name: kind for name, kind in kinds.items() if kind == "float"}
+        finite, there = clean_rows(frame, floats, True), clean_rows(frame, dict(self.plan.kinds))
+        if finite is None or there is None:
+            raise Unfit
+        mask = finite & there
+        for part in key_parts(batch.keys):
+            mask &= part.is_not_null().to_numpy()
+        mask &= self._sizes(frame) <= self.most // self.spec.k
+        exact = self.order.exact
+        if exact:  # some of it fails for what does not fit
+            checks = frame.filter(pl.Series(mask)).select(pl.all_horizontal(exact).alias(""))
+            mask[mask] = checks.to_series().to_numpy()
+        return mask
+
+    def in_columns(
+        self, stream: str, keys: Sequence[Key], values: Sequence[Any], times: Sequence[int]
+    ) -> tuple[ColumnBatch, Mask]:
+        """Records that have come in rows: those that columns can have, and which these are."""
+        types = {name: _TYPES[kind] for name, kind in self.fields.items()}
+        names, kinds = list(types), [*self.plan.key_types.values()]
+        mask = np.array(
+            [
+                type(value) is dict
+                and list(value) == names
+                and all(map(_is_of, value.values(), types.values()))
+                and _fits(key, kinds)
+                for key, value in zip(keys, values, strict=True)
+            ],
+            np.bool_,
+        )
+        numbers = np.flatnonzero(mask).tolist()
+        schema = {name: dtype(kind) for name, kind in self.fields.items()}
+        try:
+            frame = pl.DataFrame([values[number] for number in numbers], schema)
+            own = keys_like([keys[number] for number in numbers], self.plan.key_dtype)
+        except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError):
+            raise Unfit from None
+        at = np.array(times, np.int64)[mask]
+        return ColumnBatch(stream, np.array([], np.int64), at, own, frame), mask
+
+    def _sizes(self, frame: pl.DataFrame) -> Int64s:
+        """At least as many bytes as each record takes in rows, with what the orders read."""
+        sizes = np.full(frame.height, _ROW_BYTES + sum(map(len, frame.columns)) * 4, np.int64)
+        for column in frame.get_columns():
+            if column.dtype == pl.String:
+                sizes += 2 * column.str.len_bytes().fill_null(0).to_numpy().astype(np.int64)
+            sizes += 2 * _VALUE_BYTES
+        return sizes
+
+    def taken(self, batch: ColumnBatch) -> pl.DataFrame:
+        """Records that fit, as they are kept."""
+        rows = batch.frame.to_struct(ROW)
+        return pl.DataFrame([batch.keys.alias(KEY), pl.Series(AT, batch.timestamps), rows])
+
+    def holds(self, rows: Any, keys: Any) -> bool:
+        """Whether rows of this type, of keys of that one, may be held: they have all fields,
+        perhaps more."""
+        kinds = {field.name: kind_of(field.dtype) for field in rows.fields}
+        known = self.fields.items() <= kinds.items() and {*kinds.values()} <= FLAT_KINDS
+        odd = RETRACTION_FIELD in kinds or any(map(is_pattern, kinds))
+        return bool(known and not odd and keys == self.plan.key_dtype)
+
+    def changed(self, new: pl.DataFrame, kept: Sequence[pl.DataFrame]) -> Changed | None:
+        """What some records change, given the kept segments; None for nothing."""
+        keys = KeyCodes(new[KEY])
+        hits, hit_codes = _newest(keys, kept)
+        whole = pl.concat([*hits, new], rechunk=True)
+        codes = np.concatenate([*hit_codes, keys.of_records])
+        old = whole.height - new.height
+        order, ranks = self._ordered(whole, codes)
+        stays = order[ranks < self.spec.k]
+        changes = np.zeros(keys.count, np.bool_)
+        changes[codes[stays[stays >= old]]] = True
+        if not changes.any():
+            return None
+        after = stays[changes[codes[stays]]]
+        was = order[order < old]
+        before = was[changes[codes[was]]]
+        differences = _Differences(self, whole, codes, before, after)
+        gone, come = differences.of_ranks() if self.spec.rank else differences.of_rows()
+        first, last = _spans(keys, new[AT].to_numpy())
+        at = whole[AT].to_numpy()
+        own = at[come[0]]
+        times = np.where(own >= first[codes[come[0]]], own, last[codes[come[0]]])
+        return Changed(
+            _compact(whole, after),
+            self._batch(whole, *gone, last[codes[gone[0]]], back=True),
+            self._batch(whole, *come, times),
+        )
+
+    # --- the order --------------------------------------------------------------------------------
+
+    def _ordered(self, whole: pl.DataFrame, codes: Int64s) -> tuple[Int64s, Int64s]:
+        """The indexes of the records, key by key and in order, and the place of each, from 0."""
+        columns = [codes, *self._orders(whole)]
+        order = np.lexsort(columns[::-1])
+        alike = np.ones(len(order), np.bool_)
+        for column in columns:
+            inorder = column[order]
+            alike[1:] &= inorder[1:] == inorder[:-1]
+        alike[:1] = False
+        ranks = _ranks(codes[order])
+        if alike.any():
+            order = self._by_bytes(whole, order, alike, ranks)
+        return order, ranks
+
+    def _orders(self, whole: pl.DataFrame) -> list[npt.NDArray[Any]]:
+        """What is less the earlier a record of a key comes, but for its bytes."""
+        fields = whole[ROW].struct.unnest()
+        columns = []
+        for term, down in zip(self.order.terms, self.order.descending, strict=True):
+            column = fields.select(term.column.alias("")).to_series()
+            if len(column) != whole.height:  # of a constant
+                column = column.new_from_index(0, whole.height)
+            if term.kind == "float":
+                values = column.to_frame().select(zero_without_sign(pl.col(""))).to_series()
+                columns.append(-values.to_numpy() if down else values.to_numpy())
+                continue
+            if term.kind != "int":
+                column = column.rank("dense").cast(pl.Int64)
+            columns.append(~column.to_numpy() if down else column.to_numpy())
+        at = whole[AT].to_numpy()
+        return [*columns, ~at if self.spec.latest else at]
+
+    def _by_bytes(self, whole: pl.DataFrame, order: Int64s, alike: Mask, ranks: Int64s) -> Int64s:
+        """The order where nothing but their bytes tells some apart that may be among the first."""
+        groups = np.cumsum(~alike) - 1
+        first = ranks[~alike][groups] < self.spec.k
+        tied = np.flatnonzero((alike | np.append(alike[1:], False)) & first)
+        rows = whole[order[tied]][ROW].struct.unnest().to_dicts()
+        pairs = zip(groups[tied].tolist(), map(content, rows), range(len(rows)), strict=True)
+        told: Int64s = order.copy()
+        told[tied] = order[tied[[number for _, _, number in sorted(pairs)]]]
+        return told
+
+    def _batch(
+        self,
+        whole: pl.DataFrame,
+        indexes: Int64s,
+        ranks: Int64s,
+        times: Int64s,
+        back: bool = False,
+    ) -> ColumnBatch:
+        """Productions: records with their places."""
+        chosen = whole[indexes]
+        rows = chosen[ROW].struct.unnest()
+        if self.spec.rank:
+            rows = rows.with_columns(pl.Series(self.spec.rank, ranks + 1, pl.Int64))
+        keys = chosen[KEY]
+        if not isinstance(keys.dtype, pl.Struct):
+            keys = keys.alias(self.plan.key_names[0])
+        return ColumnBatch(
+            "", np.array([], np.int64), times, keys, retractions_of(rows) if back else rows
+        )
+
+
+class _Differences:
+    """What is told where the rows ``before`` become those ``after``, each by its index: which are
+    gone and which come, with their places. A row whose content stays, in its place if it has one,
+    is in neither."""
+
+    def __init__(
+        self,
+        columns: FirstColumns,
+        whole: pl.DataFrame,
+        codes: Int64s,
+        before: Int64s,
+        after: Int64s,
+    ) -> None:
+        self._whole = whole
+        self._codes = codes
+        self._before, self._after = before, after
+        self._were, self._are = _ranks(codes[before]), _ranks(codes[after])
+        self._k = columns.spec.k
+
+    def of_ranks(self) -> tuple[tuple[Int64s, Int64s], tuple[Int64s, Int64s]]:
+        """Where places are told."""
+        before = self._codes[self._before] * self._k + self._were
+        after = self._codes[self._after] * self._k + self._are
+        _, ones, others = np.intersect1d(before, after, True, True)
+        return self._without(ones, others, self._alike(self._before[ones], self._after[others]))
+
+    def of_rows(self) -> tuple[tuple[Int64s, Int64s], tuple[Int64s, Int64s]]:
+        """Where they are not."""
+        _, ones, others = np.intersect1d(self._before, self._after, True, True)
+        goes, comes = np.ones(len(self._before), np.bool_), np.ones(len(self._after), np.bool_)
+        goes[ones] = comes[others] = False
+        gone, come = np.flatnonzero(goes), np.flatnonzero(comes)
+        if self._k == 1:
+            pairs = np.intersect1d(
+                self._codes[self._before[gone]], self._codes[self._after[come]], True, True
+            )
+            left, right = gone[pairs[1]], come[pairs[2]]
+        else:
+            left, right = self._same_content(gone, come)
+        alike = self._alike(self._before[left], self._after[right])
+        return self._without(
+            np.concatenate([ones, left]),
+            np.concatenate([others, right]),
+            np.concatenate([np.ones(len(ones), np.bool_), alike]),
+        )
+
+    def _same_content(self, gone: Int64s, come: Int64s) -> tuple[Int64s, Int64s]:
+        """Pairs of rows that leave and rows of the same key that come which may have one content,
+        each row in one pair."""
+        fields = self._whole[ROW].struct.unnest()
+        codes = pl.Series(RETRACTION_FIELD, self._codes)
+        of = fields.with_columns(codes)
+        left, right = (
+            of[indexes].hash_rows().to_numpy()
+            for indexes in (self._before[gone], self._after[come])
+        )
+        maybe = np.flatnonzero(np.isin(left, right))
+        rows = self._texts(self._before[gone[maybe]])
+        by_content: dict[tuple[int, bytes], list[int]] = {}
+        for number, row in zip(gone[maybe].tolist(), rows, strict=True):
+            by_content.setdefault(row, []).append(number)
+        ones, others = [], []
+        for number in come[np.isin(right, left)].tolist():
+            [row] = self._texts(self._after[[number]])
+            if found := by_content.get(row):
+                ones.append(found.pop())
+                others.append(number)
+        return np.array(ones, np.int64), np.array(others, np.int64)
+
+    def _texts(self, indexes: Int64s) -> list[tuple[int, bytes]]:
+        rows = self._whole[indexes][ROW].struct.unnest().to_dicts()
+        return list(zip(self._codes[indexes].tolist(), map(content, rows), strict=True))
+
+    def _alike(self, ones: Int64s, others: Int64s) -> Mask:
+        """Whether the contents of rows are the same."""
+        alike: Mask = ones == others
+        unsure = np.flatnonzero(~alike)
+        left, right = (
+            self._whole[indexes[unsure]][ROW].struct.unnest() for indexes in (ones, others)
+        )
+        same = np.ones(len(unsure), np.bool_)
+        for one, other in zip(left.get_columns(), right.get_columns(), strict=True):
+            same &= one.eq_missing(other).to_numpy()
+            if one.dtype == pl.Float64:  # -0.0 is another content than 0.0
+                signs = (np.signbit(each.fill_null(0.0).to_numpy()) for each in (one, other))
+                same &= next(signs) == next(signs)
+        alike[unsure] = same
+        return alike
+
+    def _without(
+        self, ones: Int64s, others: Int64s, alike: Mask
+    ) -> tuple[tuple[Int64s, Int64s], tuple[Int64s, Int64s]]:
+        goes, comes = np.ones(len(self._before), np.bool_), np.ones(len(self._after), np.bool_)
+        goes[ones[alike]] = comes[others[alike]] = False
+        return (self._before[goes], self._were[goes]), (self._after[comes], self._are[comes])
+
+
+class _Newest:
+    """How segments are put together."""
+
+    def merge(self, groups: Sequence[pl.DataFrame]) -> pl.DataFrame:
+        """Those of a key are in the newest segment that has some of it."""
+        if len(groups) == 1:
+            return groups[0]
+        whole = pl.concat(groups, rechunk=True)
+        codes = KeyCodes(whole[KEY]).of_records
+        numbers = np.repeat(np.arange(len(groups)), [frame.height for frame in groups])
+        newest = np.zeros(whole.height, np.int64)
+        np.maximum.at(newest, codes, numbers)
+        return _compact(whole, numbers == newest[codes])
+
+
+class FirstRowSegments(ColumnWindows):
+    """The kept rows of a shard. No watermark removes any. ``fan`` segments of one size become
+    one."""
+
+    kind = GroupsKind.LASTING
+    apart = 1
+
+    def __init__(self, fan: int) -> None:
+        super().__init__(_Newest(), fan=fan)
+
+    def due_at(self) -> int:
+        return MAX_TIME
+
+    def restore(
+        self, number: int, level: int, groups: pl.DataFrame, watermark: int, fired: int = MIN_TIME
+    ) -> None:
+        self._next_number = max(self._next_number, number + 1)
+        self._found(number, level, groups, fired)
+
+    @property
+    def row_type(self) -> Any:
+        """The type of the rows that are held; None for none."""
+        return self._segments[0].groups.schema[ROW] if self._segments else None
+
+    def _bounds(self, groups: Groups, fired: int) -> tuple[int, int]:
+        return MAX_TIME, MAX_TIME
+
+
+def rows_by_key(segments: Sequence[pl.DataFrame]) -> dict[Key, list[tuple[Any, int]]]:
+    """The rows of each key in some segments, each with its time."""
+    found: dict[Key, list[tuple[Any, int]]] = {}
+    for frame in segments:
+        of_segment: dict[Key, list[tuple[Any, int]]] = {}
+        rows = zip(frame[ROW].struct.unnest().to_dicts(), frame[AT].to_list(), strict=True)
+        for key, row in zip(key_list(frame[KEY]), rows, strict=True):
+            of_segment.setdefault(key, []).append(row)
+        found |= of_segment
+    return found
+
+
+def _ranks(codes: Int64s) -> Int64s:
+    """The place of each among those with its code, which lie together; from 0."""
+    count = len(codes)
+    begins = np.flatnonzero(np.diff(codes, prepend=-1))
+    return np.arange(count) - np.repeat(begins, np.diff(begins, append=count))
+
+
+def _newest(
+    keys: KeyCodes, kept: Sequence[pl.DataFrame]
+) -> tuple[list[pl.DataFrame], list[Int64s]]:
+    """The kept rows of some keys, and their codes."""
+    frames, codes = [], []
+    found = np.zeros(keys.count, np.bool_)
+    for frame in reversed(kept):
+        rows, own = keys.among(frame[KEY])
+        fresh = ~found[own]
+        if fresh.any():
+            found[own] = True
+            frames.append(frame[rows[fresh]])
+            codes.append(own[fresh])
+    return frames, codes
+
+
+def _spans(keys: KeyCodes, at: Int64s) -> tuple[Int64s, Int64s]:
+    """The earliest and the latest of the records of each key."""
+    order = np.argsort(keys.of_records, kind="stable")
+    begins = np.flatnonzero(np.diff(keys.of_records[order], prepend=-1))
+    return np.minimum.reduceat(at[order], begins), np.maximum.reduceat(at[order], begins)
+
+
+def _compact(whole: pl.DataFrame, chosen: npt.NDArray[Any]) -> pl.DataFrame:
+    """Some of the records, without the text of the others: columns of text share it."""
+    some = whole.filter(pl.Series(chosen)) if chosen.dtype == np.bool_ else whole[chosen]
+    return frame_from(frame_bytes(some)) if 2 * some.height < whole.height else some
+
+
+def _is_of(value: Any, kind: Any) -> bool:
+    """Whether a column of a kind can have this value."""
+    if type(value) is not kind:
+        return value is None
+    if kind is int:
+        return bool(-_INT64 <= value < _INT64)
+    return kind is not float or isfinite(value)
+
+
+def _fits(key: Key, kinds: Sequence[Any]) -> bool:
+    parts = key if type(key) is tuple else (key,)
+    return len(parts) == len(kinds) and all(map(fits_key, parts, kinds))
