@@ -22,6 +22,7 @@ from millwheel.engine.workers.host.assembly import Assembly, Factories
 from millwheel.engine.workers.operators import joins
 from millwheel.engine.workers.operators.callbacks import CallbackOperator
 from millwheel.engine.workers.operators.keyed_joins import in_columns
+from millwheel.engine.workers.operators.windows import change_log
 from millwheel.engine.workers.shard.bundle_sizes import ShardLimits
 from millwheel.language.spec.key_extractors import load_extractor
 from millwheel.testing import PipelineHarness
@@ -412,7 +413,7 @@ def _paths(way: Way) -> Iterator[None]:
         if not way.cached:
             stack.enter_context(replaced(assembly_module, "_CACHE_ENTRIES", 0))
         if way.large:
-            for module in (joins, in_columns):
+            for module in (joins, in_columns, change_log):
                 stack.enter_context(replaced(module, "_MOST_BYTES", _LARGE_BYTES))
             stack.enter_context(replaced(columns_to_rows, "PART_RECORDS", _PART))
         yield

@@ -45,6 +45,7 @@ SELDOM = (
     "chained",
     "near_in_columns",
     "all_in_columns",
+    "versions_in_columns",
     "chained columns",
 )
 """What few seeds draw by themselves."""

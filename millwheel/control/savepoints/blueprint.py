@@ -15,8 +15,10 @@ from typing import Any
 import msgspec
 
 from millwheel.api import Computation, ListState, MapState, State
+from millwheel.connect.own_functions import language_of
 from millwheel.connect.python_objects import load_object
 from millwheel.control.savepoints.comparing.stored_forms import stored_form
+from millwheel.core.columns.stateless.flow import follows_types, types_of
 from millwheel.core.pipeline.graph import Node, NodeKind, build_graph, takes_retractions
 from millwheel.core.pipeline.spec import (
     DEAD_LETTERS,
@@ -156,7 +158,10 @@ def _facets(spec: ComputationSpec, pipeline: PipelineSpec) -> dict[str, Any]:
                 "window": {"kind": work.window.kind, **work.window.options},
                 "aggregates": aggregates,
                 "speaking": _firing(work),
-                "columns": {each.stream: _columns(each, pipeline) for each in spec.inputs},
+                "columns": {
+                    each.stream: _columns(each, pipeline, spec.is_change_log)
+                    for each in spec.inputs
+                },
             }
         case SlicesSpec() as work:
             options = {
@@ -241,10 +246,15 @@ _FORMS: Mapping[type[Work], str] = {
 """The words for kinds of work in blueprints."""
 
 
-def _columns(node_input: InputSpec, pipeline: PipelineSpec) -> dict[str, Any]:
-    """The facets of an input that decide whether open windows are stored in rows or in columns."""
+def _columns(node_input: InputSpec, pipeline: PipelineSpec, lasts: bool) -> dict[str, Any]:
+    """The facets of an input that decide whether open windows, or groups that ``lasts``, are stored
+    in rows or in columns, and in which."""
     stream = pipeline.stream(node_input.stream)
-    return {"fields": dict(stream.fields), "id": stream.id, "schema": stream.schema}
+    facets = {"fields": dict(stream.fields), "id": stream.id, "schema": stream.schema}
+    if lasts and follows_types(stream.name, pipeline):
+        # Groups without an end are there when the steps before them are changed.
+        facets["follows"] = dict(types_of(stream.name, pipeline, language_of(pipeline).compile))
+    return facets
 
 
 def key_words(key: KeySpec) -> str:

@@ -67,12 +67,14 @@ class ColumnPlan:
     NaN nor infinities.
     ``fires_once``: a window fires once, as the watermark passes its end (a key window: once at each
     of its steps), and columns hold its state. Otherwise the state is in rows, and the columns only
-    group the records. ``steps`` are key windows; their records are grouped by ``window``, the steps
-    of the slide. ``inferred`` are the types of the fields that nobody declared, by name. Windows
-    stay for ``lateness_us`` after they have fired. ``drops``: late records are counted, and nothing
-    else; ``empties``: a window that has fired is empty. ``follows``: the types of the fields are
-    those of the expressions that have made them. ``key_names`` are the parts of a key, of which
-    results have those ``shown``; ``key_fields`` are the fields that it is read from.
+    group the records. ``versions``: its groups have no end, columns hold them, and each bundle
+    emits those that it has changed. ``steps`` are key windows; their records are grouped by
+    ``window``, the steps of the slide. ``inferred`` are the types of the fields that nobody
+    declared, by name. Windows stay for ``lateness_us`` after they have fired. ``drops``: late
+    records are counted, and nothing else; ``empties``: a window that has fired is empty.
+    ``follows``: the types of the fields are those of the expressions that have made them.
+    ``key_names`` are the parts of a key, of which results have those ``shown``; ``key_fields`` are
+    the fields that it is read from.
     """
 
     window: WindowFunction
@@ -93,6 +95,7 @@ class ColumnPlan:
     key_fields: tuple[str, ...] = ()
     shown: tuple[str, ...] = ()
     takes_nulls: bool = False
+    versions: bool = False
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -107,7 +110,7 @@ class ColumnPlan:
     @property
     def held(self) -> bool:
         """Whether columns hold its state."""
-        return self.fires_once
+        return self.fires_once or self.versions
 
     @property
     def grows(self) -> bool:
@@ -167,8 +170,10 @@ class ColumnPlan:
             return self._by_count(
                 keys, stamps, bundle, count_windows(keys, self.window.count, filled)
             )
+        count = pl.len().cast(pl.Int64).alias(COUNT)
         if isinstance(self.window, Forever):
-            return self._of_keys(keys, stamps, bundle)
+            spans = [pl.Series(START, stamps), pl.Series(END, stamps + 1)]
+            return self._of_keys(keys, [*spans, *bundle.get_columns()], [count, *self._grouped()])
         assigned = self._assign(keys, stamps, frame)
         if len(assigned.rows) != len(stamps) or isinstance(self.window, Sliding):
             keys, bundle = keys[assigned.rows], bundle[assigned.rows]
@@ -178,23 +183,19 @@ class ColumnPlan:
             pl.Series(END, assigned.ends),
         ]
         whole = pl.DataFrame([*columns, *bundle.get_columns()])
-        return self._together(whole, pl.len().cast(pl.Int64).alias(COUNT), self._grouped())
+        return self._together(whole, count, self._grouped())
 
-    def _of_keys(self, keys: pl.Series, stamps: Int64s, bundle: pl.DataFrame) -> pl.DataFrame:
+    def _of_keys(
+        self, keys: pl.Series, columns: list[pl.Series], together: Sequence[pl.Expr]
+    ) -> pl.DataFrame:
         """One row for each key, which spans the timestamps of its records."""
         parts = [part.alias(f"{KEY}{at}") for at, part in enumerate(key_parts(keys))]
-        spans = [pl.Series(START, stamps), pl.Series(END, stamps + 1)]
-        whole = pl.DataFrame([*parts, *spans, *bundle.get_columns()])
         names = [part.name for part in parts]
         grouped = (
-            whole.lazy()
+            pl.DataFrame([*parts, *columns])
+            .lazy()
             .group_by(names, maintain_order=True)
-            .agg(
-                pl.col(START).min(),
-                pl.col(END).max(),
-                pl.len().cast(pl.Int64).alias(COUNT),
-                *self._grouped(),
-            )
+            .agg(pl.col(START).min(), pl.col(END).max(), *together)
             .collect(engine="in-memory")
         )
         made = [
@@ -305,7 +306,11 @@ class ColumnPlan:
 
     def merge(self, groups: Sequence[pl.DataFrame]) -> pl.DataFrame:
         """Several groups frames as one, with one row per (key, window)."""
-        return self._together(pl.concat(groups), pl.col(COUNT).sum(), self._merged())
+        whole, count = pl.concat(groups), pl.col(COUNT).sum()
+        if isinstance(self.window, Forever):
+            columns = whole.drop(KEY).get_columns()
+            return self._of_keys(whole[KEY], columns, [count, *self._merged()])
+        return self._together(whole, count, self._merged())
 
     def merge_numbered(self, groups: pl.DataFrame, numbers: Int64s) -> pl.DataFrame:
         """One row for each of the ``numbers``: groups of one key, whose windows become the one that
@@ -392,7 +397,8 @@ class ColumnPlan:
             raise Unfit
         results = {aggregate: aggregate.result(groups) for aggregate in self.aggregates}
         columns = dict(zip(self.shown, key_parts(groups[KEY]), strict=False))
-        columns |= {"window_start": groups[START], "window_end": groups[END]}
+        if not isinstance(self.window, Forever):
+            columns |= {"window_start": groups[START], "window_end": groups[END]}
         for name, aggregate in zip(self.names, self.aggregates, strict=True):
             columns[name] = results[aggregate]
         return pl.DataFrame([column.alias(name) for name, column in columns.items()])

@@ -22,6 +22,7 @@ from millwheel.core.pipeline.spec import (
     Productions,
 )
 from millwheel.core.pipeline.work import AggregationSpec
+from millwheel.core.windows.combinations import EACH_BUNDLE
 from millwheel.core.windows.contract import LatePolicy, Windowing
 from millwheel.core.windows.panes import Accumulation, OutputTime
 from millwheel.core.windows.triggers import AfterWatermark, Default
@@ -64,13 +65,16 @@ def plan_or_why(
     if follows_types(stream.name, pipeline):
         # Nobody has declared that a sum is one of floats, so that of none is a whole 0, as in rows.
         plan = replace(plan, floats=(), follows=True)
-    return replace(plan, fires_once=not why_state_in_rows(spec, windowing, plan))
+    held = not why_state_in_rows(spec, windowing, plan)
+    versions = isinstance(windowing.window, Forever)
+    return replace(plan, fires_once=held and not versions, versions=held and versions)
 
 
 def why_state_in_rows(spec: ComputationSpec, windowing: Windowing, plan: ColumnPlan | None) -> str:
     """Why columns do not hold the state of a plan's windows, as a phrase; "" when they do. None for
     the plans of all types."""
-    if why := _fires_again(windowing):
+    changes = isinstance(windowing.window, Forever)
+    if why := _why_versions_apart(spec, windowing) if changes else _fires_again(windowing):
         return why
     if any(map(keeps_records, spec.aggregates)):
         return "whole records are kept in rows"
@@ -80,15 +84,19 @@ def why_state_in_rows(spec: ComputationSpec, windowing: Windowing, plan: ColumnP
         return "results are kept one by one to be asked"
     if plan is None:
         window = windowing.window
-        changing = isinstance(window, Sessions) or (isinstance(window, Sliding) and window.changes)
+        changing = isinstance(window, Sessions | Forever)
+        changing = changing or (isinstance(window, Sliding) and window.changes)
         without = [each.name for each in spec.aggregates if ":" in each.function]
         if changing:
             return "types that are not declared may change"
         return f"no column holds the aggregate {without[0]}" if without else ""
     if spec.stage is not AggregationStage.WHOLE and (
-        plan.steps is not None or isinstance(plan.window, Sessions)
+        plan.steps is not None or isinstance(plan.window, Sessions | Forever)
     ):
         return "its key is divided"
+    growing = [name for name, each in zip(plan.names, plan.aggregates, strict=True) if each.grows]
+    if changes and growing:
+        return f"the state of {growing[0]} grows, and a part of it changes at a time"
     parts = zip(plan.names, plan.aggregates, strict=True) if plan.steps is not None else ()
     without = [name for name, each in parts if each.over_ranges is OverRanges.UNKNOWN]
     return f"no column holds the aggregate {without[0]}" if without else ""
@@ -134,6 +142,19 @@ def _why_no_columns(spec: ComputationSpec, windowing: Windowing) -> str:
     if isinstance(windowing.window, Sessions) and any(map(keeps_records, spec.aggregates)):
         return "sessions look at each record where whole records are kept"
     return _why_no_groups(windowing)
+
+
+def _why_versions_apart(spec: ComputationSpec, windowing: Windowing) -> str:
+    """Why the groups of a change log are looked at one by one, "" where they are not."""
+    if spec.productions is Productions.WEAK:
+        return WEAK_IN_ROWS
+    if isinstance(windowing.window, Forever) and windowing.window.ttl is not None:
+        return "each group is forgotten by itself"
+    if windowing.trigger != EACH_BUNDLE:
+        return "its trigger decides when versions are emitted"
+    if windowing.accumulation is Accumulation.RETRACTING:
+        return "versions are taken back"
+    return ""
 
 
 def _fires_again(windowing: Windowing) -> str:

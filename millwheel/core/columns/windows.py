@@ -53,7 +53,7 @@ class GroupsKind(IntEnum):
     KEPT = 3
     """As windows, and they stay after they have fired."""
     LASTING = 4
-    """Records that no watermark removes."""
+    """Records, or parts of the groups of a change log, that no watermark removes."""
 
 
 @dataclass(slots=True, eq=False)

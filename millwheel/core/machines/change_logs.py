@@ -18,7 +18,7 @@ from millwheel.core.model.keys import Key
 from millwheel.core.model.records import Domain
 from millwheel.core.model.times import MAX_TIME
 from millwheel.core.windows.calls import Call, Group, Taken
-from millwheel.core.windows.combinations import Repeat
+from millwheel.core.windows.combinations import EACH_BUNDLE
 from millwheel.core.windows.contract import (
     Effects,
     HoldEffect,
@@ -32,12 +32,8 @@ from millwheel.core.windows.contract import (
 from millwheel.core.windows.lateness import is_behind
 from millwheel.core.windows.state import WindowState, as_state
 from millwheel.core.windows.tags import tag_of, window_of
-from millwheel.core.windows.triggers import AfterCount
 from millwheel.core.windows.windows import GLOBAL_WINDOW, Forever, Window
 from millwheel.errors import RecordError
-
-_EACH_BUNDLE = Repeat(AfterCount(1))
-"""It is asked nothing, as it always says yes."""
 
 
 class ChangeLogMachine(AlignedMachine):
@@ -46,7 +42,7 @@ class ChangeLogMachine(AlignedMachine):
     def __init__(self, windowing: Windowing, aggregation: Aggregation, window: Forever) -> None:
         super().__init__(windowing, aggregation)
         self._ttl_us = window.ttl
-        self._plain = windowing.trigger == _EACH_BUNDLE
+        self._plain = windowing.trigger == EACH_BUNDLE
         self._simple = self._plain and not self._undoes and self._stated_in is None
         """A record is of its group, or refused: nothing else is asked."""
 
@@ -116,6 +112,17 @@ class ChangeLogMachine(AlignedMachine):
             own = as_state(state.get(GLOBAL_WINDOW)) or self._born(GLOBAL_WINDOW, times.watermark)
             self._take_group(own, group, call)
             self._settle(GLOBAL_WINDOW, own, GLOBAL_WINDOW, call)
+
+    def on_fired(
+        self, state: KeyState, key: Key, groups: Sequence[Group], times: Times, effects: Effects
+    ) -> None:
+        """Take groups over whose last version has been emitted elsewhere. Only where each bundle
+        emits one, and groups are not forgotten: then nothing is asked of the runtime."""
+        for group in groups:
+            own = self._born(GLOBAL_WINDOW, times.watermark)
+            own.acc = self.aggregation.merge(own.acc, group.acc)
+            own.count, own.output_at_us = group.count, group.latest
+            state[GLOBAL_WINDOW] = own
 
     def spans_lives(self, state: KeyState, group: Group) -> bool:
         """Whether some of a bundle's records of a key may be of the group as it is, and others of

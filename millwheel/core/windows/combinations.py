@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from millwheel.core.model.times import MAX_TIME
-from millwheel.core.windows.triggers import Moment, State, Trigger
+from millwheel.core.windows.triggers import AfterCount, Moment, State, Trigger
 
 
 def _check(name: str, parts: Sequence[object], minimum: int) -> None:
@@ -264,6 +264,10 @@ class Repeat(_Around):
         present = [state for state in states if state is not None]
         merged = self.trigger.merge(present, moment) if present else None
         return self.trigger.start() if merged is None else merged
+
+
+EACH_BUNDLE = Repeat(AfterCount(1))
+"""The trigger of change logs. It is asked nothing, as it always says yes."""
 
 
 @dataclass(frozen=True, slots=True)

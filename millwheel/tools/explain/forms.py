@@ -86,7 +86,7 @@ def _source(form: SourceForm) -> str:
 
 
 def _holds(form: ComputationForm) -> bool:
-    return isinstance(form.plan, ColumnPlan) and form.plan.fires_once
+    return isinstance(form.plan, ColumnPlan) and form.plan.held
 
 
 class _Arriving:

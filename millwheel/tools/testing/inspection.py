@@ -24,7 +24,8 @@ from millwheel.core.model.timers import TimerQueue
 from millwheel.engine.workers.bundle.record_order import ASIDE_TAG
 from millwheel.engine.workers.operators.keyed_joins.in_columns import ColumnJoinOperator
 from millwheel.engine.workers.operators.ranked.columns import FirstRowsOperator
-from millwheel.engine.workers.operators.window_callback import CALLBACK_TAG
+from millwheel.engine.workers.operators.windows.change_log import ChangeLogOperator
+from millwheel.engine.workers.operators.windows.window_callback import CALLBACK_TAG
 from millwheel.engine.workers.shard.opening import read_timers
 from millwheel.engine.workers.shard.shard import Shard
 from millwheel.engine.workers.state.cells import TTL_TAG
@@ -71,8 +72,8 @@ def remembered(shards: Iterable[Shard]) -> dict[bytes, bytes]:
     entries: dict[bytes, bytes] = {}
     for shard in shards:
         store, operator = shard.store, shard.operator
-        if isinstance(operator, ColumnJoinOperator):
-            # record by record: which of them are in columns depends on how they were bundled
+        if isinstance(operator, ColumnJoinOperator | ChangeLogOperator):
+            # one by one: which of them are in columns depends on how they were bundled
             entries.update((pack(row), pack(count)) for row, count in operator.kept().items())
             continue
         if isinstance(operator, FirstRowsOperator) and operator.in_columns:

@@ -39,8 +39,8 @@ from millwheel.engine.letters.letters import replayable
 from millwheel.engine.letters.replays import Binding
 from millwheel.engine.queries.model import Answer
 from millwheel.engine.workers.host.assembly import Assembly, Factories
-from millwheel.engine.workers.operators.columns import ColumnOperator
-from millwheel.engine.workers.operators.windowed import WindowedOperator
+from millwheel.engine.workers.operators.windows.columns import ColumnOperator
+from millwheel.engine.workers.operators.windows.windowed import WindowedOperator
 from millwheel.engine.workers.shard.bundle_sizes import ShardLimits
 from millwheel.engine.workers.shard.shard import Shard
 from millwheel.engine.workers.state.keyed_state import callback_state

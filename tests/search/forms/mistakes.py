@@ -23,7 +23,7 @@ from millwheel.core.expressions.terms import exact_of
 from millwheel.core.lazy_polars import pl
 from millwheel.core.ranked.ranking import Ranking
 from millwheel.engine.workers.delivery import beside
-from millwheel.engine.workers.operators.held_columns import KeysInRows
+from millwheel.engine.workers.operators.windows.held_columns import KeysInRows
 from tests.search.mistakes import Context, replaced
 
 MISTAKES: dict[str, tuple[Any, range]] = {}

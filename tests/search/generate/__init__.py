@@ -11,8 +11,10 @@ import random
 from collections.abc import Iterable
 
 from millwheel.connect.own_functions import language_of
-from millwheel.core.columns.forms.computations import NO_LABELS
+from millwheel.connect.python_objects import load_object
+from millwheel.core.columns.forms.computations import NO_LABELS, computation_form
 from millwheel.core.columns.forms.joins import near_pairings
+from millwheel.core.columns.plan import ColumnPlan
 from millwheel.core.order.chains import chains_of
 from millwheel.core.pipeline.graph import build_graph
 from millwheel.core.pipeline.work import IntervalJoinSpec, RegularJoinSpec, Work
@@ -41,7 +43,9 @@ __all__ = ["Unlucky", "case"]
 
 _DRAWS = 400
 _STREAMS = ("hits", "clicks")
-_COLUMNS = frozenset({"columns", "steps_in_columns", "near_in_columns", "all_in_columns"})
+_COLUMNS = frozenset(
+    {"columns", "steps_in_columns", "near_in_columns", "all_in_columns", "versions_in_columns"}
+)
 
 _WHOLE_JOINS: dict[str, type[Work]] = {
     "near_in_columns": IntervalJoinSpec,
@@ -78,6 +82,18 @@ def _joins_in_columns(draft: Draft, work: type[Work]) -> bool:
     spec = load_tree(draft.tree)
     pairings = near_pairings(spec, language_of(spec).compile, NO_LABELS)
     return any(type(each.work) is work for each in spec.computations if each.name in pairings)
+
+
+def _versions_in_columns(draft: Draft) -> bool:
+    """Whether columns hold the groups of some change log."""
+    spec = load_tree(draft.tree)
+    compiled = language_of(spec).compile
+    return any(
+        isinstance(form.plan, ColumnPlan) and form.plan.versions
+        for each in spec.computations
+        if each.is_change_log
+        for form in [computation_form(each, spec, load_object, compiled)]
+    )
 
 
 def _draw(seed: int, number: int, wanted: frozenset[str], racing: bool) -> Case:
@@ -127,6 +143,8 @@ def _draw(seed: int, number: int, wanted: frozenset[str], racing: bool) -> Case:
     for name, work in _WHOLE_JOINS.items():
         if name in wanted and not refused and _joins_in_columns(draft, work):
             draft.features.add(name)
+    if "versions_in_columns" in wanted and not refused and _versions_in_columns(draft):
+        draft.features.add("versions_in_columns")
     script = with_late_arrivals(draft, seed, pushes.draw(draft, now), now)
     script = change_types(draft, seed, own_orders(draft, seed, script))
     script = with_large_numbers(draft, seed, script)

@@ -81,6 +81,10 @@ _ELSEWHERE = frozenset({"count", "variance", "quantile", "quantiles", "approx_co
 """Drawn in other ways; ``variance`` is the square of what is drawn."""
 
 
+OF_ONE_SIZE = frozenset({"count", "sum", "mean", "min", "max", "stddev"})
+"""Aggregates of which columns hold the groups of a change log."""
+
+
 def functions() -> frozenset[str]:
     """What is drawn among the aggregate functions: whatever a family registers is."""
     apart = {name for name, function in FUNCTIONS.items() if function.of_rows}
@@ -140,9 +144,10 @@ def _aggregate(draft: Draft, pushed: bool) -> dict[str, Any]:
             "a1": {draft.pick(["first", "last", "min", "collect"]): "n"},
         }
     made: dict[str, Any] = {"n": draft.pick(["count", {"sum": "n"}])}
-    wanted = draft.wanted & functions()
+    drawn = functions() & OF_ONE_SIZE if "versions_in_columns" in draft.wanted else functions()
+    wanted = draft.wanted & drawn
     for index in range(draft.rng.choice([1, 2] if wanted else [0, 1, 1, 2])):
-        function = draft.pick(sorted(wanted) if index == 0 and wanted else sorted(functions()))
+        function = draft.pick(sorted(wanted) if index == 0 and wanted else sorted(drawn))
         draft.features.add(function)
         function = function.removesuffix("_of_field")
         if function == "stddev" and _coin(draft):
@@ -172,6 +177,8 @@ def windowed(draft: Draft, name: str) -> Any:
     if any(flow.versions for flow in flows):
         kinds = {"global"}
         draft.features.add("behind_change_log")
+    if "versions_in_columns" in draft.wanted and not retracts:
+        kinds = {"global"}
     window = draw_window(draft, kinds, changes=not retracts)
     window = of_input(draft, flows, window)
     tree: dict[str, Any] = {"input": given, "window": window}
@@ -213,10 +220,14 @@ def _without_window(draft: Draft, tree: dict[str, Any]) -> None:
     """Half of the aggregations in one window for all of time become change logs. Drawn apart, so
     that other seeds give the pipelines that they gave before."""
     own = Random(repr(("change log", tree)))
-    if own.random() >= (0.9 if "change_log" in draft.wanted else 0.5):
+    in_columns = "versions_in_columns" in draft.wanted
+    if own.random() >= (0.9 if in_columns or "change_log" in draft.wanted else 0.5):
         return
     for word in ("window", "trigger", "allowed_lateness", "late", "output_time", "accumulation"):
         tree.pop(word, None)
+    draft.features.add("change_log")
+    if in_columns:
+        return
     if own.random() < 0.4:
         tree["trigger"] = {"every": own.choice(["5s", "10s"])}
         draft.features.add("processing_time_trigger")
@@ -224,7 +235,6 @@ def _without_window(draft: Draft, tree: dict[str, Any]) -> None:
         tree["accumulation"] = "retracting"
     if own.random() < 0.3:
         tree["ttl"] = "1d"
-    draft.features.add("change_log")
 
 
 def _results(draft: Draft, tree: dict[str, Any]) -> dict[str, str]:

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+from millwheel.core.columns.plan import ColumnPlan
+from millwheel.core.columns.state.change_logs import LastingGroups
+from millwheel.core.lazy_polars import pl
 from millwheel.core.machines.change_logs import ChangeLogMachine
 from millwheel.core.machines.fixed import AlignedMachine
 from millwheel.core.machines.triggered import TriggeredMachine
+from millwheel.core.model.keys import Key
 from millwheel.core.windows.calls import Call, Gone
 from millwheel.core.windows.panes import RETRACTION_FIELD
 from millwheel.core.windows.state import WindowState
 from millwheel.core.windows.windows import GLOBAL_WINDOW, Window
-from millwheel.engine.workers.operators.windowed import WindowedOperator
+from millwheel.engine.workers.operators.windows.change_log import ChangeLogOperator
+from millwheel.engine.workers.operators.windows.window_state import WindowCells
+from millwheel.engine.workers.operators.windows.windowed import WindowedOperator
 from tests.search.mistakes import Context, mistake, replaced
 
 
@@ -63,3 +70,49 @@ def rows_are_taken_back_at_their_own_time_alone() -> Context:
         return right(self, own, gone, call)
 
     return replaced(TriggeredMachine, "_drop_kept", wrong)
+
+
+@mistake(within=4, features="versions_in_columns")
+def versions_are_those_of_a_bundle_alone() -> Context:
+    """What columns have of its keys is not looked at."""
+
+    def wrong(self: LastingGroups, plan: ColumnPlan, new: pl.DataFrame) -> pl.DataFrame:
+        return new
+
+    return replaced(LastingGroups, "with_groups", wrong)
+
+
+@mistake(within=4, features="versions_in_columns", variants="crashes")
+def groups_in_columns_are_gone_with_the_worker() -> Context:
+    """The next owner begins with nothing."""
+
+    def wrong(self: LastingGroups, number: int, *parts: Any) -> None:
+        self._changes.gone.append(number)
+        self._next_number = max(self._next_number, number + 1)
+
+    return replaced(LastingGroups, "restore", wrong)
+
+
+@mistake(within=4, features="versions_in_columns", variants="large large-crashes")
+def keys_in_rows_begin_anew_in_columns() -> Context:
+    """Nobody asks which keys are in rows. (Some have left the columns.)"""
+
+    def wrong(self: WindowCells, keys: Sequence[Key], slot: Any) -> list[Key]:
+        return []
+
+    return replaced(WindowCells, "among", wrong)
+
+
+@mistake(within=4, features="versions_in_columns", variants="large large-crashes")
+def keys_that_come_back_stay_in_rows() -> Context:
+    """What rows had of them is merged into what columns have, and is found once more."""
+    right = ChangeLogOperator._taken_back
+
+    def wrong(self: ChangeLogOperator, keys: Sequence[Key]) -> set[Key]:
+        save, self._cells.save = self._cells.save, lambda *parts: None  # type: ignore[method-assign]
+        try:
+            return right(self, keys)
+        finally:
+            self._cells.save = save  # type: ignore[method-assign]
+
+    return replaced(ChangeLogOperator, "_taken_back", wrong)

@@ -50,8 +50,9 @@ from millwheel.core.windows.windows import (
 )
 from millwheel.engine.workers.bundle.bundle import Bundle
 from millwheel.engine.workers.delivery.beside import BesideColumns
-from millwheel.engine.workers.operators import callbacks, joins, windowed
+from millwheel.engine.workers.operators import callbacks, joins
 from millwheel.engine.workers.operators.joins import JoinOperator
+from millwheel.engine.workers.operators.windows import windowed
 from millwheel.engine.workers.sources.partition import Part
 from millwheel.engine.workers.sources.source_parts import SourceParts
 from millwheel.language.spec.parts import computations

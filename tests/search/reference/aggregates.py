@@ -151,7 +151,11 @@ def _sum(values: list[Any]) -> int | float:
 
 def _mean(pairs: Pairs, options: Any) -> Any:
     values = [value for value, _ in pairs]
-    return float(sum((Fraction(v) for v in values), Fraction(0)) / len(values)) if values else None
+    total = sum((Fraction(value) for value in values), Fraction(0))
+    if not values:
+        return None
+    # the exact sum becomes a float, unless it is whole, and is divided then
+    return float(total / len(values)) if total.denominator == 1 else float(total) / len(values)
 
 
 def _variance(pairs: Pairs, options: Any) -> Any:

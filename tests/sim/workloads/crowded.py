@@ -10,7 +10,7 @@ from typing import Any
 
 from millwheel.core.columns.state import columns_to_rows
 from millwheel.core.pipeline.spec import PipelineSpec
-from millwheel.engine.workers.operators import columns, held_columns
+from millwheel.engine.workers.operators.windows import columns, held_columns
 from tests.sim.replacing import replaced
 from tests.sim.workloads.base import SECOND, START_US, equal
 from tests.sim.workloads.windows import FIELDS, Windows

@@ -25,7 +25,7 @@ from millwheel.core.model.records import Batch
 from millwheel.core.windows.calls import Group
 from millwheel.core.windows.contract import RejectedRecord, rejected
 from millwheel.core.windows.lateness import is_complete, open_windows, still_open
-from millwheel.core.windows.windows import OfInput, Sessions, Window
+from millwheel.core.windows.windows import Forever, OfInput, Sessions, Window
 from millwheel.engine.workers.bundle.bundle import Bundle
 from millwheel.engine.workers.delivery.inbox import Arrival
 from millwheel.engine.workers.delivery.row_groups import Decode
@@ -144,6 +144,8 @@ class RecordGroups:
         groups = []
         for (key, window), (ready, stamps) in prepared.items():
             acc = self._aggregation.add_many(self._aggregation.create(), ready, stamps)
+            if isinstance(plan.window, Forever):
+                window = Window(min(stamps), max(stamps) + 1)
             groups.append((key, Group(window, acc, len(stamps), None, None)))
         return groups
 

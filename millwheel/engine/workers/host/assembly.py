@@ -79,8 +79,6 @@ from millwheel.engine.workers.operators.batch_callbacks import BatchOperator
 from millwheel.engine.workers.operators.broadcast.enrichment import BroadcastOperator, EnrichedWhole
 from millwheel.engine.workers.operators.broadcast.table import HeldTable, key_bytes_of
 from millwheel.engine.workers.operators.callbacks import CallbackOperator
-from millwheel.engine.workers.operators.columns import ColumnOperator, warm_up
-from millwheel.engine.workers.operators.grouped import GroupedOperator
 from millwheel.engine.workers.operators.joins import JoinOperator
 from millwheel.engine.workers.operators.keyed_joins.firing_again import FiringAgainOperator
 from millwheel.engine.workers.operators.keyed_joins.lasting import column_join, has_column_form
@@ -94,8 +92,11 @@ from millwheel.engine.workers.operators.ranked.columns import FirstRowsOperator
 from millwheel.engine.workers.operators.slices.sliced import SlicesOperator
 from millwheel.engine.workers.operators.stateless.chained import chain_of
 from millwheel.engine.workers.operators.stateless.columns import StatelessOperator
-from millwheel.engine.workers.operators.window_callback import WindowCallbackOperator
-from millwheel.engine.workers.operators.windowed import WindowedOperator
+from millwheel.engine.workers.operators.windows.change_log import ChangeLogOperator
+from millwheel.engine.workers.operators.windows.columns import ColumnOperator, warm_up
+from millwheel.engine.workers.operators.windows.grouped import GroupedOperator
+from millwheel.engine.workers.operators.windows.window_callback import WindowCallbackOperator
+from millwheel.engine.workers.operators.windows.windowed import WindowedOperator
 from millwheel.engine.workers.ports import BackgroundTask
 from millwheel.engine.workers.recovery.write_behind import WriteBehindStore
 from millwheel.engine.workers.shard.bundle_sizes import ShardLimits
@@ -461,9 +462,10 @@ class Assembly:
         few = self._limits.rows_below
         groups: Plan | None = self._undeclared.get(spec.name) if plan is None else plan
         if groups is not None:
-            rows: WindowedOperator = GroupedOperator(
-                spec, self.spec, groups, overlay, self._decode, _CACHE_ENTRIES, few
-            )
+            parts = (spec, self.spec, groups, overlay, self._decode, _CACHE_ENTRIES, few)
+            if isinstance(groups, ColumnPlan) and groups.versions:
+                return ChangeLogOperator(self._column_shard(shard_parts), self._language, *parts)
+            rows: WindowedOperator = GroupedOperator(*parts)
         else:
             rows = WindowedOperator(spec, self.spec, overlay, self._decode, _CACHE_ENTRIES)
         rows.share_timers.passed = shard_parts.shard.input_shares

@@ -51,7 +51,7 @@ from millwheel.engine.workers.bundle.bundle import WINDOW as CALL_OF_WINDOW
 from millwheel.engine.workers.bundle.bundle import Bundle, Hold
 from millwheel.engine.workers.operators.callbacks import Decode
 from millwheel.engine.workers.operators.joined import Joined
-from millwheel.engine.workers.operators.window_callback import WindowCallbackOperator
+from millwheel.engine.workers.operators.windows.window_callback import WindowCallbackOperator
 from millwheel.engine.workers.state.column_segments import (
     ColumnShard,
     restore_segments,

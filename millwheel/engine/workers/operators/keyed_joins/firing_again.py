@@ -27,7 +27,7 @@ from millwheel.core.windows.contract import Effects
 from millwheel.core.windows.panes import Pane
 from millwheel.engine.workers.bundle.bundle import Bundle
 from millwheel.engine.workers.operators.joined import Joined
-from millwheel.engine.workers.operators.window_callback import WindowCallbackOperator
+from millwheel.engine.workers.operators.windows.window_callback import WindowCallbackOperator
 
 
 class FiringAgainOperator(WindowCallbackOperator):

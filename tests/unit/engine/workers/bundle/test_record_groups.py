@@ -8,13 +8,20 @@ from typing import Any, cast
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.unit.engine.workers.operators.test_grouped import (
+    columnar,
+    in_rows,
+    mixed,
+    produced,
+    same_state_in_columns,
+)
 
 from millwheel.core.formats.store_layout import COLUMNS
 from millwheel.core.model.ranges import KeyRange
 from millwheel.core.pipeline.spec import PipelineSpec, StreamSpec
 from millwheel.core.pipeline.work import WindowSpec
-from millwheel.engine.workers.operators.columns import ColumnOperator
-from millwheel.engine.workers.operators.windowed import WindowedOperator
+from millwheel.engine.workers.operators.windows.columns import ColumnOperator
+from millwheel.engine.workers.operators.windows.windowed import WindowedOperator
 from millwheel.engine.workers.state.column_segments import (
     ColumnShard,
     segment_entry,
@@ -28,13 +35,6 @@ from tests.unit.core.columns.test_windows import (
     plan_of,
     rows,
     spec_of,
-)
-from tests.unit.engine.workers.operators.test_grouped import (
-    columnar,
-    in_rows,
-    mixed,
-    produced,
-    same_state_in_columns,
 )
 
 STAYING: dict[str, dict[str, Any]] = {

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from millwheel.engine.workers.host.assembly import Assembly
-from millwheel.engine.workers.operators.columns import ColumnOperator
-from millwheel.engine.workers.operators.windowed import WindowedOperator
+from millwheel.engine.workers.operators.windows.columns import ColumnOperator
+from millwheel.engine.workers.operators.windows.windowed import WindowedOperator
 from millwheel.testing import PipelineHarness
 
 PIPELINE = """

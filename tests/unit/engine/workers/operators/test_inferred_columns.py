@@ -23,8 +23,8 @@ from millwheel.core.windows.windows import Window
 from millwheel.engine.workers.bundle.bundle import Bundle
 from millwheel.engine.workers.delivery.combining import ConsumerGroups
 from millwheel.engine.workers.delivery.inbox import Arrival
-from millwheel.engine.workers.operators.columns import ColumnOperator
-from millwheel.engine.workers.operators.grouped import GroupedOperator
+from millwheel.engine.workers.operators.windows.columns import ColumnOperator
+from millwheel.engine.workers.operators.windows.grouped import GroupedOperator
 from millwheel.engine.workers.state.column_segments import (
     ColumnShard,
     segment_entry,

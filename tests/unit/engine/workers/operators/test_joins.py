@@ -17,7 +17,7 @@ from millwheel.core.columns.state import columns_to_rows
 from millwheel.engine.workers.host.assembly import Assembly
 from millwheel.engine.workers.operators import joins
 from millwheel.engine.workers.operators.joins import JoinOperator
-from millwheel.engine.workers.operators.window_callback import WindowCallbackOperator
+from millwheel.engine.workers.operators.windows.window_callback import WindowCallbackOperator
 from millwheel.engine.workers.sources.frames import ReadSize
 from millwheel.testing import PipelineHarness, assert_survives_crashes
 

@@ -21,9 +21,9 @@ from millwheel.core.pipeline.spec import AggregateSpec, ComputationSpec, Pipelin
 from millwheel.core.windows.panes import RETRACTION_FIELD
 from millwheel.engine.workers.bundle.bundle import Bundle
 from millwheel.engine.workers.delivery.inbox import Arrival
-from millwheel.engine.workers.operators.columns import ColumnOperator
-from millwheel.engine.workers.operators.grouped import GroupedOperator
-from millwheel.engine.workers.operators.windowed import WindowedOperator
+from millwheel.engine.workers.operators.windows.columns import ColumnOperator
+from millwheel.engine.workers.operators.windows.grouped import GroupedOperator
+from millwheel.engine.workers.operators.windows.windowed import WindowedOperator
 from millwheel.engine.workers.state.column_segments import ColumnShard
 from millwheel.engine.workers.state.overlay import Overlay
 from tests.fakes.plain_storage import SimStore

@@ -10,7 +10,7 @@ import pytest
 
 from millwheel.core.model.times import MIN_TIME
 from millwheel.engine.queries.model import Finding, Mode, Query, QueryError
-from millwheel.engine.workers.operators.columns import ColumnOperator
+from millwheel.engine.workers.operators.windows.columns import ColumnOperator
 from millwheel.engine.workers.queries.store_answers import StoreAnswers
 from millwheel.engine.workers.state.window_results import KeptWindow, of_windows
 from millwheel.language.spec import load_pipeline

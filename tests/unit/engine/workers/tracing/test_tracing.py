@@ -15,8 +15,8 @@ from millwheel.core.model.keys import key_hash
 from millwheel.core.model.records import Batch
 from millwheel.core.tracing.contexts import TraceContext
 from millwheel.engine.workers import events as ev
-from millwheel.engine.workers.operators.grouped import GroupedOperator
-from millwheel.engine.workers.operators.windowed import WindowedOperator
+from millwheel.engine.workers.operators.windows.grouped import GroupedOperator
+from millwheel.engine.workers.operators.windows.windowed import WindowedOperator
 from millwheel.engine.workers.ports import WorkerPorts
 from millwheel.engine.workers.tracing import traced
 from millwheel.engine.workers.tracing import tracing as module

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from millwheel.engine.workers.dictionaries.dictionary import DictionaryOperator
-from millwheel.engine.workers.operators.grouped import GroupedOperator
+from millwheel.engine.workers.operators.windows.grouped import GroupedOperator
 from millwheel.errors import PipelineError
 from millwheel.language.spec import load_pipeline
 from millwheel.testing import PipelineHarness, assert_survives_crashes

@@ -53,13 +53,13 @@ from millwheel.engine.workers.bundle.bundle import RECORD, Bundle, Hold
 from millwheel.engine.workers.bundle.operator import Operator, Validated
 from millwheel.engine.workers.bundle.record_groups import RecordGroups, Told
 from millwheel.engine.workers.operators.callbacks import Decode
-from millwheel.engine.workers.operators.held_columns import (
+from millwheel.engine.workers.operators.windows.held_columns import (
     MOST_KEYS,
     HeldColumns,
     odd_groups,
     odd_keys,
 )
-from millwheel.engine.workers.operators.windowed import WindowedOperator
+from millwheel.engine.workers.operators.windows.windowed import WindowedOperator
 from millwheel.engine.workers.state.column_segments import ColumnShard
 
 MOST_BYTES = 32 << 20

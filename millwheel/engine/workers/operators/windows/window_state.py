@@ -5,7 +5,7 @@ the output watermark at; and their timers at percentile watermarks.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any
 
 import msgspec
@@ -78,6 +78,14 @@ class WindowCells:
                     self._sets[cell].loaded()
             self._cells[cell] = value
         return value
+
+    def among(self, keys: Sequence[Key], slot: Any) -> list[Key]:
+        """Those of the keys that have a value in a slot, as a bundle begins. One call asks the
+        store; the values are likely to be read."""
+        new = [key for key in keys if (key, slot) not in self._cells]
+        stored = self._overlay.get_many([self._store_key(key, slot) for key in new])
+        held = {key for key, data in zip(new, stored, strict=True) if data is not None}
+        return [key for key in keys if key in held or self._cells.get((key, slot)) is not None]
 
     def _sets_here(self) -> WindowSets:
         """The entries of the sets of the value that is being encoded or decoded."""

@@ -29,7 +29,7 @@ from millwheel.core.windows.windows import Count, Forever
 from millwheel.engine.workers.boundaries import ColumnBoundary
 from millwheel.engine.workers.bundle.bundle import Bundle
 from millwheel.engine.workers.operators.callbacks import Decode
-from millwheel.engine.workers.operators.windowed import WindowedOperator
+from millwheel.engine.workers.operators.windows.windowed import WindowedOperator
 from millwheel.engine.workers.state.overlay import Overlay
 
 

@@ -12,7 +12,11 @@ from millwheel.core.model.keys import key_hash
 from millwheel.core.model.ranges import tile
 from millwheel.core.windows.contract import Effects, HoldEffect, RejectedRecord
 from millwheel.core.windows.panes import Retraction
-from millwheel.engine.workers.operators.window_state import KeyRecords, WindowCells, WindowHolds
+from millwheel.engine.workers.operators.windows.window_state import (
+    KeyRecords,
+    WindowCells,
+    WindowHolds,
+)
 from millwheel.engine.workers.state.overlay import Overlay
 from millwheel.testing import PipelineHarness
 from millwheel.tools.testing.pushed import DEFAULT_PARTITION, _Row

@@ -28,9 +28,9 @@ from millwheel.core.pipeline.spec import ComputationSpec, InputSpec, KeyKind, Ke
 from millwheel.core.pipeline.work import WindowSpec
 from millwheel.engine.workers.bundle.bundle import Bundle
 from millwheel.engine.workers.delivery.inbox import Arrival
-from millwheel.engine.workers.operators.columns import ColumnOperator
-from millwheel.engine.workers.operators.grouped import GroupedOperator
-from millwheel.engine.workers.operators.windowed import WindowedOperator
+from millwheel.engine.workers.operators.windows.columns import ColumnOperator
+from millwheel.engine.workers.operators.windows.grouped import GroupedOperator
+from millwheel.engine.workers.operators.windows.windowed import WindowedOperator
 from millwheel.engine.workers.shard.bundle_sizes import ShardLimits
 from millwheel.engine.workers.state.column_segments import ColumnShard
 from millwheel.engine.workers.state.overlay import Overlay

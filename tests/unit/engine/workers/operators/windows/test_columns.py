@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from millwheel.connect.sources.files.lines import LineReader
-from millwheel.engine.workers.operators import columns
-from millwheel.engine.workers.operators.columns import ColumnOperator
-from millwheel.engine.workers.operators.grouped import GroupedOperator
-from millwheel.engine.workers.operators.windowed import WindowedOperator
+from millwheel.engine.workers.operators.windows import columns
+from millwheel.engine.workers.operators.windows.columns import ColumnOperator
+from millwheel.engine.workers.operators.windows.grouped import GroupedOperator
+from millwheel.engine.workers.operators.windows.windowed import WindowedOperator
 from millwheel.engine.workers.shard.bundle_sizes import ShardLimits
 from millwheel.engine.workers.sources.frames import ReadSize
 from millwheel.engine.workers.sources.source import SourceOperator

@@ -52,7 +52,7 @@ from millwheel.engine.workers.bundle.bundle import RECORD, TIMER, UNCARRIABLE, B
 from millwheel.engine.workers.bundle.operator import Operator, Validated
 from millwheel.engine.workers.delivery.row_groups import are_groups, received
 from millwheel.engine.workers.operators.callbacks import Decode
-from millwheel.engine.workers.operators.window_state import (
+from millwheel.engine.workers.operators.windows.window_state import (
     KeyRecords,
     ShareTimers,
     WindowCells,

@@ -1,0 +1,45 @@
+"""The groups of a change log in columns: those of bundles, which are parts of the groups of their
+keys.
+
+A bundle adds a columnar segment, as in windows. What a key has as a whole is put together when the
+bundle has records of it: that is what its next version is made of.
+"""
+
+from __future__ import annotations
+
+from millwheel.core.columns.plan import END, KEY, ColumnPlan
+from millwheel.core.columns.windows import ColumnWindows, GroupsKind
+from millwheel.core.lazy_polars import pl
+from millwheel.core.model.times import MAX_TIME, MIN_TIME
+
+
+class LastingGroups(ColumnWindows):
+    """Groups without an end: no watermark removes any, not even the last one."""
+
+    kind = GroupsKind.LASTING
+    apart = 1
+
+    def due_at(self) -> int:
+        return MAX_TIME
+
+    def fires_at(self) -> int:
+        return MAX_TIME
+
+    def restore(
+        self, number: int, level: int, groups: pl.DataFrame, watermark: int, fired: int = MIN_TIME
+    ) -> None:
+        super().restore(number, level, groups, MIN_TIME)
+
+    def undivided(self) -> list[tuple[int, pl.DataFrame]]:
+        """All groups, those first whose newest record is the oldest."""
+        return [(fired, groups.sort(END)) for fired, groups in super().undivided()]
+
+    def with_groups(self, plan: ColumnPlan, new: pl.DataFrame) -> pl.DataFrame:
+        """The whole groups of the keys that a bundle has groups of, which are not added."""
+        keys = new.select(KEY)
+        parts = [
+            segment.groups.join(keys, on=KEY, how="semi", maintain_order="left")
+            for segment in self.segments()
+        ]
+        held = [part for part in parts if part.height]
+        return plan.merge([*held, new]) if held else new

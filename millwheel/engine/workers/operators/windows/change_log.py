@@ -1,0 +1,326 @@
+"""Runs a change log on columns: the groups of a shard are in columnar segments, a bundle is put
+together with what its keys have in one operation, and their new versions leave as columns.
+
+Every key is either in columns or in rows. Few records are as quick in rows, so a shard takes whole
+bundles from the first that is worth it. Of more than ``_MOST_BYTES`` the keys without a new record
+for the longest time go on in rows, and so does all that only small bundles come for: some keys in
+each bundle (:mod:`millwheel.core.columns.state.columns_to_rows`). While there is room, the keys of
+a bundle come back. A key of which columns cannot hold a record stays in rows.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from millwheel.adapters.ports import StoreView
+from millwheel.core.aggregates.columns import Unfit
+from millwheel.core.aggregates.specs import compile_aggregation
+from millwheel.core.columns.batch import AnyBatch, ColumnBatch, key_list
+from millwheel.core.columns.few import frame_of
+from millwheel.core.columns.plan import END, KEY, ColumnPlan
+from millwheel.core.columns.state.change_logs import LastingGroups
+from millwheel.core.columns.state.columns_to_rows import (
+    Leaving,
+    Left,
+    encoded_keys,
+    is_among,
+    keys_of,
+    where,
+)
+from millwheel.core.columns.stateless.results import ResultColumns
+from millwheel.core.columns.windows import results_of, windows_of_key
+from millwheel.core.expressions.language import Language
+from millwheel.core.formats.store_layout import WINDOW, key_in, pack
+from millwheel.core.lazy_polars import pl
+from millwheel.core.model.keys import Key
+from millwheel.core.model.times import MIN_TIME
+from millwheel.core.pipeline.skew import slots_of_keys
+from millwheel.core.pipeline.spec import ComputationSpec
+from millwheel.core.windows.calls import Group
+from millwheel.core.windows.contract import Times
+from millwheel.core.windows.panes import Timing, pane_of
+from millwheel.core.windows.state import as_state
+from millwheel.core.windows.tags import tag_of
+from millwheel.core.windows.windows import GLOBAL_WINDOW, Window
+from millwheel.engine.queries.model import Finding, Query
+from millwheel.engine.workers.boundaries import passes
+from millwheel.engine.workers.bundle.bundle import Bundle
+from millwheel.engine.workers.bundle.record_groups import RecordGroups, Told
+from millwheel.engine.workers.delivery.inbox import Arrival
+from millwheel.engine.workers.operators.windows.grouped import GroupedOperator
+from millwheel.engine.workers.operators.windows.held_columns import MOST_KEYS, odd_groups, odd_keys
+from millwheel.engine.workers.state.column_segments import (
+    ColumnShard,
+    restore_segments,
+    validate_segments,
+    write_segments,
+)
+from millwheel.errors import invariant
+
+_MOST_BYTES = 32 << 20
+"""Bytes of the groups of a shard; once there are more, half of them go by rows."""
+_SMALL_BUNDLES = 32
+"""After so many small bundles in a row, what columns hold goes on in rows."""
+_LOOKS = 64
+"""Bundles between two looks whether any key is still in rows."""
+Mask = npt.NDArray[np.bool_]
+
+
+class ChangeLogOperator(GroupedOperator):
+    """A :class:`GroupedOperator` whose groups columns hold where they can."""
+
+    def __init__(
+        self, shard: ColumnShard, language: Language, spec: ComputationSpec, *arguments: Any
+    ) -> None:
+        super().__init__(spec, *arguments)
+        _, plan, _, decode, *_ = arguments
+        assert isinstance(plan, ColumnPlan)
+        self._plan = plan
+        self._shard = shard
+        self._slots = slots_of_keys(spec)
+        self._aggregation = compile_aggregation(
+            spec.aggregates, language.compile, None, spec.condition, spec.stage
+        )
+        self._records = RecordGroups(self._aggregation, self.refuse, decode, True, 0)
+        self._shown_columns = ResultColumns(spec, language.compile)
+        self._groups = LastingGroups(plan)
+        self._leaving = Leaving(self._groups)
+        self._small = 0
+        """Bundles one behind the other with fewer records."""
+        self._looks_in = _LOOKS
+        self._some_in_rows = self._has_rows()
+        """Whether some keys may be in rows, while others are in columns."""
+        self._in_rows = True
+        """All keys are, or leave the columns."""
+        self._odd: set[Key] = set()
+        restore_segments(self._groups, shard)
+
+    def validate(self, state: StoreView) -> None:
+        super().validate(state)
+        validate_segments([self._groups], self._shard.name, state)
+        keys = [key for each in self._groups.segments() for key in key_list(each.groups[KEY])]
+        twice = self._cells.among(list(dict.fromkeys(keys)), GLOBAL_WINDOW)
+        invariant(not twice, f"{self._shard.name} has {twice} in columns and in rows")
+
+    def kept(self) -> Counter[tuple[Key, int, int | None, bytes]]:
+        """Each key, its number of records, its newest time and its encoded result. They are the
+        same in either form. For tests, between bundles."""
+        kept: Counter[tuple[Key, int, int | None, bytes]] = Counter()
+        if self._groups:
+            for key, group in self._plan.row_groups(self._groups.all_groups()):
+                kept[key, group.count, group.latest, self._encoded_result(group.acc)] += 1
+        for key in [key_in(entry) for entry, _ in self._shard.store.scan(WINDOW)]:
+            own = as_state(self._cells.load(key, GLOBAL_WINDOW))
+            assert own is not None
+            kept[key, own.count, own.output_at_us, self._encoded_result(own.acc)] += 1
+        return kept
+
+    def _encoded_result(self, acc: Any) -> bytes:
+        return pack(self.finish_row(dict(self._aggregation.result(acc))))
+
+    def open_windows(self, key: Key) -> list[Window]:
+        held = [GLOBAL_WINDOW] if self._held_of(key) else []
+        return held or super().open_windows(key)
+
+    def answer(self, query: Query, state: StoreView, watermark_us: int) -> Finding:
+        return self.answer_with(query, self._held_of(query.key), state, watermark_us)
+
+    def _held_of(self, key: Key) -> list[tuple[Window, Any]]:
+        """The result of a key that columns hold."""
+        segments = [segment.groups for segment in self._groups.segments()]
+        groups = windows_of_key(self._plan, segments, key)
+        results = results_of(self._plan, groups, self._aggregation, MIN_TIME)
+        return [(GLOBAL_WINDOW, result) for _, result in results]
+
+    # --- a bundle ---------------------------------------------------------------------------------
+
+    def _take(self, bundle: Bundle, times: Times) -> None:
+        count = sum(len(arrival.batch) for arrival in bundle.arrivals)
+        self._choose(count)
+        if count and (self._groups or not self._in_rows):
+            bundle.arrivals = self._take_in_columns(bundle)
+        super()._take(bundle, times)
+        self._some_in_rows |= any(len(arrival.batch) for arrival in bundle.arrivals)
+        if self._in_rows:
+            self._hand_over(self._leaving.next_part(), bundle)
+        else:
+            self._leave_room(count, bundle)
+        write_segments(self._groups, self._shard.name, bundle.overlay, self._slots)
+
+    def _choose(self, count: int) -> None:
+        """The form of a bundle of so many records."""
+        if not count:
+            return
+        self._small = 0 if count >= self._few else self._small + 1
+        if self._small > _SMALL_BUNDLES or (self._small and not self._groups):
+            self._in_rows = True
+        elif not self._small:
+            self._in_rows = False
+        self._looks_in -= 1
+        if self._looks_in < 0:
+            self._looks_in = _LOOKS
+            self._some_in_rows = self._has_rows()
+
+    def _take_in_columns(self, bundle: Bundle) -> list[Arrival]:
+        """Take the records of a bundle whose keys are, or go, in columns. The others are left."""
+        batches = [arrival.batch for arrival in bundle.arrivals]
+        chosen = self._chosen(batches, bundle)
+        if not self._grouped_and_emitted(bundle, chosen):
+            odd = set().union(
+                *(
+                    odd_keys(where(batch, mask), self._plan)
+                    for batch, mask in zip(batches, chosen, strict=True)
+                    if mask.any()
+                )
+            )
+            self._set_apart(odd, bundle)
+            columns = [encoded_keys(odd)]
+            chosen = [
+                mask & ~is_among(keys_of(batch), columns)
+                for batch, mask in zip(batches, chosen, strict=True)
+            ]
+            if not odd or not self._grouped_and_emitted(bundle, chosen):
+                self._set_apart({key for batch in batches for key in _keys(batch)}, bundle)
+                return bundle.arrivals
+        return [
+            replace(arrival, batch=where(arrival.batch, ~mask))
+            for arrival, mask in zip(bundle.arrivals, chosen, strict=True)
+            if not mask.all()
+        ]
+
+    def _chosen(self, batches: Sequence[AnyBatch], bundle: Bundle) -> list[Mask]:
+        """Which records of each batch have a key that is, or goes, in columns."""
+        if self._in_rows:
+            return self._leaving.stays(batches)
+        if not self._some_in_rows:
+            return [np.ones(len(batch), np.bool_) for batch in batches]
+        keys = list(dict.fromkeys(key for batch in batches for key in _keys(batch)))
+        in_rows = set(self._cells.among(keys, GLOBAL_WINDOW))
+        if self._groups.size() < _MOST_BYTES // 2:
+            in_rows -= self._taken_back([key for key in keys if key in in_rows - self._odd])
+        columns = [encoded_keys(in_rows)]
+        return [~is_among(keys_of(batch), columns) for batch in batches]
+
+    def _grouped_and_emitted(self, bundle: Bundle, chosen: Sequence[Mask]) -> bool:
+        """Take records for which a mask is true, and emit the new versions of their keys. False
+        where columns cannot hold all of them: then nothing has been done."""
+        reports: Told = []
+        arrivals = [
+            replace(arrival, batch=where(arrival.batch, mask))
+            for arrival, mask in zip(bundle.arrivals, chosen, strict=True)
+            if mask.any()
+        ]
+        if not arrivals:
+            return True
+        try:
+            with self._boundary.inside(bundle.count):
+                parts = [
+                    groups
+                    for arrival in arrivals
+                    for groups in self._records.of(
+                        arrival.batch, self._plan, self._groups, bundle, reports
+                    )
+                    if groups.height
+                ]
+                new = self._plan.merge([frame_of(groups) for groups in parts]) if parts else None
+                versions = None if new is None else self._groups.with_groups(self._plan, new)
+        except Unfit:
+            return False
+        for tell in reports:
+            tell()
+        if new is not None and versions is not None:
+            self._groups.add(new)
+            self.bundles_grouped += 1
+            self._emit_versions(versions, bundle)
+        return True
+
+    def _leave_room(self, count: int, bundle: Bundle) -> None:
+        """Of more than there is room for, some keys go on in rows: in the long run as many as the
+        bundles bring records, which are ``count`` in this one."""
+        left = 0
+        while left <= count and (self._leaving.begun or self._groups.size() > _MOST_BYTES):
+            segments = self._leaving.next_oldest(_MOST_BYTES // 2)
+            left += sum(segment.groups.height for segment in segments)
+            self._hand_over(segments, bundle)
+
+    # --- versions ---------------------------------------------------------------------------------
+
+    def _emit_versions(self, groups: pl.DataFrame, bundle: Bundle) -> None:
+        stamps, none = groups[END].to_numpy() - 1, np.array([], np.int64)
+        try:
+            with self._boundary.inside(bundle.count):
+                whole = ColumnBatch("", none, stamps, groups[KEY], self._plan.results(groups))
+                parts, unfit = self._shown_columns.shown(whole)
+        except Unfit:
+            self._emit_in_rows(groups, bundle)
+            return
+        if len(unfit):
+            self._emit_in_rows(groups[unfit], bundle)
+        for part in parts:
+            bundle.outputs.produce_columns(part)
+
+    def _emit_in_rows(self, groups: pl.DataFrame, bundle: Bundle) -> None:
+        """Versions of which no column can hold all: a sum beyond 64 bits, say."""
+        for key, group in self._plan.row_groups(groups):
+            assert group.latest is not None
+            try:
+                result = self._aggregation.result(group.acc)
+            except BaseException as ex:  # this key has no version, the others have
+                if passes(ex):
+                    raise
+                self.could_not_fire(bundle, key, tag_of(GLOBAL_WINDOW), group.latest, ex)
+                continue
+            pane = pane_of(key, GLOBAL_WINDOW, result, Timing.EARLY, last=False, at=group.latest)
+            self._emit(pane, None, bundle)
+
+    # --- rows -------------------------------------------------------------------------------------
+
+    def _hand_over(self, segments: Sequence[Left], bundle: Bundle) -> None:
+        """Groups that were held in columns go on in rows."""
+        if not segments:
+            return
+        self._some_in_rows = True
+        whole = self._plan.merge([segment.groups for segment in segments])
+        self.take_groups(self._plan.row_groups(whole), bundle, MIN_TIME)
+
+    def _set_apart(self, keys: set[Key], bundle: Bundle) -> None:
+        """Keys that columns cannot hold go on in rows, and do not come back."""
+        self._some_in_rows = True
+        if len(self._odd) + len(keys) > MOST_KEYS:
+            self._odd.clear()  # they would only be tried again
+        self._odd |= keys
+        self._hand_over(self._leaving.taken_out([encoded_keys(keys)]), bundle)
+
+    def _taken_back(self, keys: Sequence[Key]) -> set[Key]:
+        """Keys that have left the rows, of those that rows have."""
+        groups = []
+        for key in keys:
+            own = as_state(self._cells.load(key, GLOBAL_WINDOW))
+            assert own is not None
+            at = own.output_at_us
+            if at is not None:
+                groups.append((key, Group(Window(at, at + 1), own.acc, own.count, at, at)))
+        odd = odd_groups(groups, self._plan)
+        self._odd |= odd
+        groups = [each for each in groups if each[0] not in odd]
+        if groups:
+            self._groups.add(self._plan.from_row_groups(groups))
+        for key, _ in groups:
+            self._cells.save(key, GLOBAL_WINDOW, None)
+        return {key for key, _ in groups}
+
+    def _has_rows(self) -> bool:
+        return next(iter(self._shard.store.scan(WINDOW)), None) is not None
+
+
+def _keys(batch: AnyBatch) -> list[Key]:
+    """The different keys of a batch."""
+    if isinstance(batch, ColumnBatch):
+        return key_list(batch.keys.unique(maintain_order=True))
+    return list(dict.fromkeys(batch.keys))

@@ -1,0 +1,100 @@
+"""Groups without an end stay in parts, and are put together for the keys of a bundle."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from typing import Any
+
+import polars as pl
+import pytest
+
+from millwheel.core.columns.plan import COUNT, END, KEY, START, ColumnPlan
+from millwheel.core.columns.state import columns_to_rows
+from millwheel.core.columns.state.change_logs import LastingGroups
+from millwheel.core.columns.state.columns_to_rows import Leaving
+from millwheel.core.model.times import MAX_TIME
+from millwheel.core.pipeline.work import AggregateSpec
+from millwheel.core.windows.windows import Forever
+from tests.unit.core.columns.test_windows import TUMBLING, Row, batch_of, plan_of
+
+FEW = (AggregateSpec("n", "count"), AggregateSpec("most", "max", "size"))
+
+
+def forever() -> ColumnPlan:
+    plan = plan_of(TUMBLING, aggregates=FEW)
+    assert plan is not None
+    return replace(plan, window=Forever(), fires_once=False, versions=True)
+
+
+def bundles_of(seed: int, many: int) -> list[list[Row]]:
+    rng = random.Random(seed)
+    return [
+        [Row(rng.randrange(9), "x", 0.5, rng.randrange(99), rng.randrange(1000)) for _ in range(7)]
+        for _ in range(many)
+    ]
+
+
+def as_rows(groups: pl.DataFrame) -> dict[Any, tuple[Any, ...]]:
+    return {
+        row[KEY]: (row[START], row[END], row[COUNT], row["a1"])
+        for row in groups.iter_rows(named=True)
+    }
+
+
+def expected(records: list[Row]) -> dict[Any, tuple[Any, ...]]:
+    by_key: dict[int, list[Row]] = {}
+    for record in records:
+        by_key.setdefault(record.ad, []).append(record)
+    return {
+        key: (
+            min(row.at for row in own),
+            max(row.at for row in own) + 1,
+            len(own),
+            max(row.size for row in own),
+        )
+        for key, own in by_key.items()
+    }
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_groups_of_a_bundle_are_those_of_all_records_of_its_keys(seed: int) -> None:
+    plan, records = forever(), list[Row]()
+    held = LastingGroups(plan)
+    for bundle in bundles_of(seed, 40):
+        records += bundle
+        new = plan.group(batch_of(bundle))
+        whole = as_rows(held.with_groups(plan, new))
+        held.add(new)
+        all_keys = expected(records)
+        assert whole == {row.ad: all_keys[row.ad] for row in bundle}
+    assert as_rows(held.all_groups()) == expected(records)
+    assert len(held.segments()) < 20
+
+
+def test_no_watermark_ends_a_group() -> None:
+    plan = forever()
+    held = LastingGroups(plan)
+    held.add(plan.group(batch_of(bundles_of(1, 1)[0])))
+    assert (held.due_at(), held.fires_at()) == (MAX_TIME, MAX_TIME)
+    [segment] = held.segments()
+    again = LastingGroups(plan)
+    again.restore(segment.number, segment.level, segment.groups, MAX_TIME)
+    assert again.all_groups().equals(held.all_groups())
+
+
+def test_the_groups_whose_newest_record_is_the_oldest_leave_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    plan = forever()
+    held = LastingGroups(plan)
+    for ad in range(10):
+        held.add(plan.group(batch_of([Row(ad, "x", 0.5, 1, ad)])))
+    held.add(plan.group(batch_of([Row(0, "x", 0.5, 1, 99)])))
+    leaving = Leaving(held)
+    left: list[int] = []
+    monkeypatch.setattr(columns_to_rows, "PART_RECORDS", 2)
+    while leaving.begun or not left:
+        left += [key for each in leaving.next_oldest(held.size() // 2) for key in each.groups[KEY]]
+    assert sorted(left) == [1, 2, 3, 4, 5]
+    assert sorted(held.all_groups()[KEY]) == [0, 6, 7, 8, 9]

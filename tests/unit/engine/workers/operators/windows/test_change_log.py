@@ -1,0 +1,192 @@
+"""Change logs in columns say what they say in rows."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partialmethod
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from millwheel.core.columns import window_forms
+from millwheel.core.columns.state import columns_to_rows
+from millwheel.engine.workers.operators.windows import change_log
+from millwheel.engine.workers.operators.windows.change_log import ChangeLogOperator
+from millwheel.engine.workers.operators.windows.grouped import GroupedOperator
+from millwheel.engine.workers.shard.bundle_sizes import ShardLimits
+from millwheel.testing import PipelineHarness, assert_survives_crashes
+
+Row = dict[str, Any]
+PIPELINE = """
+pipeline: bids
+streams:
+  bids:
+    source: {{files: {{path: "{folder}/*.jsonl", format: jsonl}}}}
+    timestamp: {{field: at, unit: us}}
+    watermark: {{max_delay: 3us, max_future: null}}
+    fields: {{ad: int, who: str, cost: float, size: int, at: int}}
+computations:
+  totals:
+    input: {{bids: {{key: {key}}}}}
+    {option}
+    aggregate:
+      n: count
+      cheap: {{count: {{where: "size < 3"}}}}
+      spend: {{sum: cost}}
+      sizes: {{sum: size}}
+      most: {{max: size}}
+      mean: {{mean: cost}}
+    output: totals
+sinks:
+  totals: {{stdout: {{}}}}
+"""
+
+
+def written(folder: Path, option: str = "", key: str = "ad") -> str:
+    path = folder / "pipeline.yaml"
+    path.write_text(PIPELINE.format(folder=folder, option=option, key=key))
+    return str(path)
+
+
+@contextmanager
+def in_rows(wanted: bool) -> Iterator[None]:
+    """Within it the state of each group is in rows."""
+    with pytest.MonkeyPatch.context() as patch:
+        if wanted:
+            patch.setattr(window_forms, "_why_versions_apart", lambda *parts: "it is wanted")
+        yield
+
+
+@pytest.fixture
+def whole_bundles(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However few records a bundle has, it goes in columns."""
+    monkeypatch.setattr(ShardLimits, "__init__", partialmethod(ShardLimits.__init__, rows_below=0))
+
+
+def bids(count: int, seed: int, ads: int = 12) -> list[Row]:
+    rng = random.Random(seed)
+    return [
+        {
+            "ad": rng.randrange(ads),
+            "who": rng.choice("abc"),
+            "cost": rng.choice([0.0, 0.1, 2.5, -7.25]),
+            "size": rng.randrange(-2, 9),
+            "at": rng.randrange(1000),
+        }
+        for _ in range(count)
+    ]
+
+
+def newest(rows: list[Row], *key: str) -> dict[Any, Row]:
+    return {tuple(row[name] for name in key): row for row in rows}
+
+
+def said(path: str, bundles: list[list[Row]], by_record: bool, *key: str) -> dict[str, Any]:
+    with in_rows(by_record), PipelineHarness(path, shards=1) as harness:
+        [shard] = harness._cluster.shards_of("totals")
+        assert isinstance(shard.operator, GroupedOperator)
+        assert isinstance(shard.operator, ChangeLogOperator) != by_record
+        for bundle in bundles:
+            harness.push("bids", bundle)
+        harness.finish()
+        letters = [(each["stream"], each["reason"]) for each in harness.read("dead_letters")]
+        return {"rows": newest(harness.read("totals"), *key), "letters": sorted(letters)}
+
+
+def alike(path: str, bundles: list[list[Row]], *key: str) -> dict[str, Any]:
+    """What both forms say, which is the same."""
+    columns, rows = (said(path, bundles, form, *key) for form in (False, True))
+    assert columns == rows
+    assert json.dumps([*columns["rows"].values()]) == json.dumps(
+        [rows["rows"][each] for each in columns["rows"]]
+    )
+    return columns
+
+
+@pytest.mark.usefixtures("whole_bundles")
+@pytest.mark.parametrize(
+    ("option", "key"),
+    [
+        ("", "ad"),
+        ("", "[who, ad]"),
+        ('then: {share: "cheap / n"}', "ad"),
+        ('where: "cost >= 0"', "who"),
+    ],
+)
+def test_versions_are_those_of_the_row_form(tmp_path: Path, option: str, key: str) -> None:
+    names = {"ad": ["ad"], "[who, ad]": ["who", "ad"], "who": ["who"]}[key]
+    bundles = [bids(30, seed) for seed in range(12)]
+    found = alike(written(tmp_path, option, key), bundles, *names)
+    assert len(found["rows"]) > 2
+
+
+@pytest.mark.usefixtures("whole_bundles")
+def test_keys_of_what_columns_cannot_hold_go_on_in_rows(tmp_path: Path) -> None:
+    """A float of many digits, a sum beyond 64 bits, and a record that cannot be aggregated."""
+    bundles = [bids(30, seed, ads=90) for seed in range(9)]
+    bundles[2][7] |= {"cost": 1e-300, "ad": 3}
+    bundles[4][1] |= {"size": 2**62, "ad": 5}
+    bundles[4][2] |= {"size": 2**62, "ad": 5}
+    bundles[5][3] |= {"cost": None, "ad": 7}
+    path = written(tmp_path)
+    found = alike(path, bundles, "ad")
+    assert found["letters"]
+    with PipelineHarness(path, shards=1) as harness:
+        for bundle in bundles:
+            harness.push("bids", bundle)
+        [shard] = harness._cluster.shards_of("totals")
+        assert isinstance(shard.operator, ChangeLogOperator)
+        rows = shard.operator._cells.among(list(range(90)), change_log.GLOBAL_WINDOW)
+        assert 3 in rows
+        assert 3 < len(rows) < 60
+        assert shard.operator._groups.size()
+
+
+@pytest.mark.parametrize("most", [0, 2_000, 1 << 25])
+def test_groups_leave_the_columns_and_come_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    """Small bundles send all of them to rows, and too many bytes the oldest."""
+    monkeypatch.setattr(change_log, "_MOST_BYTES", most)
+    monkeypatch.setattr(change_log, "_SMALL_BUNDLES", 2)
+    monkeypatch.setattr(columns_to_rows, "PART_RECORDS", 5)
+    monkeypatch.setattr(ShardLimits, "__init__", partialmethod(ShardLimits.__init__, rows_below=20))
+    sizes = [40, 40, *[3] * 6, 40, 3, 40, *[2] * 9, 30]
+    bundles = [bids(size, seed, ads=40) for seed, size in enumerate(sizes)]
+    path = written(tmp_path)
+    alike(path, bundles, "ad")
+    with PipelineHarness(path, shards=1) as harness:
+        [shard] = harness._cluster.shards_of("totals")
+        operator = shard.operator
+        assert isinstance(operator, ChangeLogOperator)
+        held = []
+        for bundle in bundles:
+            harness.push("bids", bundle)
+            rows = operator._cells.among(list(range(40)), change_log.GLOBAL_WINDOW)
+            held.append((bool(operator._groups), bool(rows)))
+    if most == 1 << 25:
+        assert held[1] == (True, False)
+        assert (False, True) in held
+        assert held[-1][0]
+    elif most:
+        assert (True, True) in held
+
+
+@pytest.mark.usefixtures("whole_bundles")
+def test_versions_survive_crashes(tmp_path: Path) -> None:
+    story = {"bids": bids(60, 4)}
+    assert assert_survives_crashes(written(tmp_path), story, every=17) > 3
+
+
+@pytest.mark.usefixtures("whole_bundles")
+def test_an_open_group_can_be_asked_for(tmp_path: Path) -> None:
+    with PipelineHarness(written(tmp_path), shards=1) as harness:
+        harness.push("bids", bids(30, 1))
+        [shard] = harness._cluster.shards_of("totals")
+        assert isinstance(shard.operator, ChangeLogOperator)
+        assert shard.operator.open_windows(3) == [change_log.GLOBAL_WINDOW]
+        assert shard.operator.open_windows(77) == []
