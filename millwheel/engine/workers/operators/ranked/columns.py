@@ -49,6 +49,7 @@ from millwheel.engine.workers.bundle.operator import Validated
 from millwheel.engine.workers.operators.batch_callbacks import BatchOperator
 from millwheel.engine.workers.operators.callbacks import Together
 from millwheel.engine.workers.operators.ranked.top import FirstRows
+from millwheel.engine.workers.operators.windows.grouped import columns_of
 from millwheel.engine.workers.state.column_segments import (
     ColumnShard,
     restore_segments,
