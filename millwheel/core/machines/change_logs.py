@@ -104,8 +104,7 @@ class ChangeLogMachine(AlignedMachine):
         """Groups of a bundle: the records of one life of the group, see :meth:`spans_lives`."""
         call = Call(state, key, times, effects)
         for group in groups:
-            newest = self._newest(state)
-            if newest is not None and self._ttl_us is not None:
+            if self._ttl_us is not None and (newest := self._newest(state)) is not None:
                 assert group.earliest is not None
                 if group.earliest - newest > self._ttl_us:
                     self._end(call)
