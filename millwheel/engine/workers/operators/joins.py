@@ -60,7 +60,7 @@ from millwheel.engine.workers.state.column_segments import (
 )
 from millwheel.engine.workers.state.overlay import Overlay
 
-_MOST_BYTES = 32 << 20
+_MOST_BYTES = 128 << 20
 """Bytes of the records in the open windows of a shard; more of them go by rows."""
 _FAN = 32
 """Segments of one size that are merged into one; seldom, because that makes no fewer records of

@@ -29,7 +29,6 @@ from millwheel.core.columns.batch import AnyBatch, ColumnBatch, key_list
 from millwheel.core.columns.pairs import AT, INPUT, LAST, VALUE, encoded
 from millwheel.core.columns.plan import END, KEY, START
 from millwheel.core.columns.state.columns_to_rows import (
-    Leaving,
     Left,
     is_among,
     keys_like,
@@ -55,6 +54,7 @@ from millwheel.engine.workers.bundle.bundle import Bundle
 from millwheel.engine.workers.bundle.operator import Validated
 from millwheel.engine.workers.operators.batch_callbacks import BatchOperator
 from millwheel.engine.workers.operators.callbacks import CallbackOperator
+from millwheel.engine.workers.operators.form_choice import FormChoice
 from millwheel.engine.workers.operators.keyed_joins.interval import NearRow
 from millwheel.engine.workers.state.column_segments import (
     ColumnShard,
@@ -68,10 +68,6 @@ _MOST_BYTES = 32 << 20
 """Bytes of the kept records of a shard; once there are more, half of them go by rows."""
 _FAN = 16
 """Segments of one size that are merged into one: a bundle looks at all of them."""
-_SMALL_BUNDLES = 32
-"""After so many small bundles in a row, what columns hold goes on in rows."""
-_LOOKS = 64
-"""Bundles between two looks whether any key is still in rows."""
 Mask = npt.NDArray[np.bool_]
 SidesOfKey = tuple[list[NearRow], list[NearRow]]
 _encode = msgspec.msgpack.Encoder(order="deterministic").encode
@@ -110,15 +106,8 @@ class ColumnJoinOperator(CallbackOperator, Validated):
         self._name = arguments[0].name
         self._boundary = ColumnBoundary(self._name)
         self._kept = kept_rows(pairing, _FAN)
-        self._leaving = Leaving(self._kept)
+        self._form = FormChoice(self._kept, few or 0, _MOST_BYTES, self._has_rows)
         self._few = few
-        self._small = 0
-        """Bundles one behind the other with fewer records."""
-        self._looks_in = _LOOKS
-        self._some_in_rows = self._has_rows()
-        """Whether some keys may be in rows, while others are in columns."""
-        self._in_rows = True
-        """All keys are, or leave the columns."""
         self._recalled: list[pl.DataFrame] = []
         """Records that rows keep, and those of the bundle meet."""
         restore_segments(self._kept, shard)
@@ -150,41 +139,16 @@ class ColumnJoinOperator(CallbackOperator, Validated):
         count = sum(len(arrival.batch) for arrival in bundle.arrivals)
         if self._few is None:
             while self._kept:
-                self._hand_over(self._leaving.next_part(), bundle)
+                self._hand_over(self._form.leaving.next_part(), bundle)
         else:
-            self._choose(count, self._few)
+            self._form.choose(count)
         self._context.begin(bundle)
         self._take(bundle)
         super().run(bundle)
-        self._some_in_rows |= any(len(arrival.batch) for arrival in bundle.arrivals)
-        if self._in_rows:
-            self._hand_over(self._leaving.next_part(), bundle)
-        else:
-            self._leave_room(count, bundle)
-        write_segments(self._kept, self._shard.name, bundle.overlay)
-
-    def _leave_room(self, count: int, bundle: Bundle) -> None:
-        """Of more than there is room for, some keys go on in rows: in the long run as many records
-        as the bundles bring, which are ``count`` in this one."""
-        left = 0
-        while left <= count and (self._leaving.begun or self._kept.size() > _MOST_BYTES):
-            segments = self._leaving.next_oldest(_MOST_BYTES // 2)
-            left += sum(segment.groups.height for segment in segments)
+        self._form.took_in_rows(bundle.arrivals)
+        for segments in self._form.leave(count):
             self._hand_over(segments, bundle)
-
-    def _choose(self, count: int, few: int) -> None:
-        """The form of a bundle of so many records."""
-        if not count:
-            return
-        self._small = 0 if count >= few else self._small + 1
-        if self._small > _SMALL_BUNDLES or (self._small and not self._kept):
-            self._in_rows = True
-        elif not self._small:
-            self._in_rows = False
-        self._looks_in -= 1
-        if self._looks_in < 0:
-            self._looks_in = _LOOKS
-            self._some_in_rows = self._has_rows()
+        write_segments(self._kept, self._shard.name, bundle.overlay)
 
     # --- a bundle ---------------------------------------------------------------------------------
 
@@ -216,11 +180,11 @@ class ColumnJoinOperator(CallbackOperator, Validated):
 
     def _in_columns(self, batches: Sequence[AnyBatch], bundle: Bundle) -> list[Mask]:
         """Which records of each batch have a key that is, or goes, in columns."""
-        if self._in_rows and not self._kept:
+        if self._form.in_rows and not self._kept:
             return [np.zeros(len(batch), np.bool_) for batch in batches]
-        if self._in_rows:
-            return self._leaving.stays(batches)
-        if self._some_in_rows:
+        if self._form.in_rows:
+            return self._form.leaving.stays(batches)
+        if self._form.some_in_rows:
             return [~self._stored(batch) for batch in batches]
         return [np.ones(len(batch), np.bool_) for batch in batches]
 
@@ -322,7 +286,7 @@ class ColumnJoinOperator(CallbackOperator, Validated):
 
     def _hand_over(self, segments: Sequence[Left], bundle: Bundle) -> None:
         """Records that were held in columns go on in rows."""
-        self._some_in_rows |= bool(segments)
+        self._form.some_in_rows |= bool(segments)
         by_key = self._left_by_key(segments)
         self._context.begin(bundle)
         self._state.read_ahead(list(by_key))

@@ -78,16 +78,16 @@ class LastingJoinOperator(ColumnJoinOperator):
 
     def _in_columns(self, batches: Sequence[AnyBatch], bundle: Bundle) -> list[Mask]:
         self._recalled.clear()
-        if self._in_rows and not self._kept:
+        if self._form.in_rows and not self._kept:
             return [np.zeros(len(batch), np.bool_) for batch in batches]
         back = self._retracted(batches)
         self._let_go(back, bundle)
-        if self._in_rows:
-            taken = self._leaving.stays(batches)
+        if self._form.in_rows:
+            taken = self._form.leaving.stays(batches)
         else:
             taken = [np.ones(len(batch), np.bool_) for batch in batches]
         taken = _without(back, taken, batches)
-        if self._some_in_rows:
+        if self._form.some_in_rows:
             owed = self._recall(batches, taken)
             self._let_go(owed, bundle)
             taken = _without(owed, taken, batches)
@@ -99,7 +99,7 @@ class LastingJoinOperator(ColumnJoinOperator):
         by_key = self._left_by_key(segments)
         if not by_key:
             return
-        self._some_in_rows = True
+        self._form.some_in_rows = True
         self._context.begin(bundle)
         self._state.forget()  # no record of these keys has come for the longest time
         others: dict[Key, SidesOfKey] = {}
@@ -112,8 +112,8 @@ class LastingJoinOperator(ColumnJoinOperator):
     def _let_go(self, keys: set[Key], bundle: Bundle) -> None:
         """All that columns hold of some keys goes on in rows."""
         if keys:
-            self._hand_over(self._leaving.taken_out([encoded_keys(keys)]), bundle)
-            self._some_in_rows = True
+            self._hand_over(self._form.leaving.taken_out([encoded_keys(keys)]), bundle)
+            self._form.some_in_rows = True
 
     def _retracted(self, batches: Sequence[AnyBatch]) -> set[Key]:
         """The keys of records that take back others. Sources alone can bring some here, as records

@@ -24,7 +24,6 @@ from millwheel.core.aggregates.columns import Unfit
 from millwheel.core.columns.batch import AnyBatch, ColumnBatch, key_list
 from millwheel.core.columns.plan import KEY, ColumnPlan
 from millwheel.core.columns.state.columns_to_rows import (
-    Leaving,
     Left,
     is_among,
     keys_like,
@@ -48,6 +47,7 @@ from millwheel.engine.workers.bundle.bundle import Bundle
 from millwheel.engine.workers.bundle.operator import Validated
 from millwheel.engine.workers.operators.batch_callbacks import BatchOperator
 from millwheel.engine.workers.operators.callbacks import Together
+from millwheel.engine.workers.operators.form_choice import FormChoice
 from millwheel.engine.workers.operators.ranked.top import FirstRows
 from millwheel.engine.workers.operators.windows.grouped import columns_of
 from millwheel.engine.workers.state.column_segments import (
@@ -62,10 +62,6 @@ _MOST_BYTES = 64 << 20
 """Bytes of the kept rows of a shard; once there are more, half of them go by rows."""
 _FAN = 16
 """Segments of one size that are merged into one: a bundle looks at all of them."""
-_SMALL_BUNDLES = 32
-"""After so many small bundles in a row, what columns hold goes on in rows."""
-_LOOKS = 64
-"""Bundles between two looks whether any key is still in rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,14 +103,7 @@ class FirstRowsOperator(BatchOperator, Validated):
         self._boundary = ColumnBoundary(self._spec.name)
         self.bundles_grouped = self.bundles_held = 0
         self._kept = FirstRowSegments(_FAN)
-        self._leaving = Leaving(self._kept)
-        self._small = 0
-        """Bundles one behind the other with fewer records."""
-        self._looks_in = _LOOKS
-        self._some_in_rows = self._has_rows()
-        """Whether some keys may be in rows, while others are in columns."""
-        self._in_rows = True
-        """All keys are, or leave the columns."""
+        self._form = FormChoice(self._kept, self._few, _MOST_BYTES, self._has_rows)
         restore_segments(self._kept, shard)
         types = [(each.groups.schema[ROW], each.groups.schema[KEY]) for each in self._segments()]
         alike = all(each == types[0] for each in types)
@@ -144,39 +133,15 @@ class FirstRowsOperator(BatchOperator, Validated):
             self._hand_over([Left(each.groups, MIN_TIME) for each in self._segments()], bundle)
             self._kept.clear()
             self._of_others = False
-        self._choose(count)
-        if count and (self._kept or not self._in_rows):
+        if self._columns is not None:
+            self._form.choose(count)
+        if count and (self._kept or not self._form.in_rows):
             self._take_in_columns(bundle)
         super().run(bundle)
-        self._some_in_rows |= any(len(arrival.batch) for arrival in bundle.arrivals)
-        if self._in_rows:
-            self._hand_over(self._leaving.next_part(), bundle)
-        else:
-            self._leave_room(count, bundle)
-        write_segments(self._kept, self._shard.name, bundle.overlay)
-
-    def _choose(self, count: int) -> None:
-        """The form of a bundle of so many records."""
-        if not count or self._columns is None:
-            return
-        self._small = 0 if count >= self._few else self._small + 1
-        if self._small > _SMALL_BUNDLES or (self._small and not self._kept):
-            self._in_rows = True
-        elif not self._small:
-            self._in_rows = False
-        self._looks_in -= 1
-        if self._looks_in < 0:
-            self._looks_in = _LOOKS
-            self._some_in_rows = self._has_rows()
-
-    def _leave_room(self, count: int, bundle: Bundle) -> None:
-        """Of more than there is room for, some keys go on in rows: in the long run as many rows as
-        the bundles bring, which are ``count`` in this one."""
-        left = 0
-        while left <= count and (self._leaving.begun or self._kept.size() > _MOST_BYTES):
-            segments = self._leaving.next_oldest(_MOST_BYTES // 2)
-            left += sum(segment.groups.height for segment in segments)
+        self._form.took_in_rows(bundle.arrivals)
+        for segments in self._form.leave(count):
             self._hand_over(segments, bundle)
+        write_segments(self._kept, self._shard.name, bundle.overlay)
 
     # --- keys in columns --------------------------------------------------------------------------
 
@@ -230,14 +195,14 @@ class FirstRowsOperator(BatchOperator, Validated):
 
     def _let_go(self, keys: Sequence[pl.Series], bundle: Bundle) -> None:
         """All that columns hold of some keys goes on in rows."""
-        self._hand_over(self._leaving.taken_out(keys), bundle)
-        self._some_in_rows |= bool(keys)
+        self._hand_over(self._form.leaving.taken_out(keys), bundle)
+        self._form.some_in_rows |= bool(keys)
 
     def _among(self, batches: Sequence[AnyBatch]) -> list[Mask]:
         """Which records of each batch have a key that is, or goes, in columns."""
-        if self._in_rows:
-            return self._leaving.stays(batches)
-        if not self._some_in_rows:
+        if self._form.in_rows:
+            return self._form.leaving.stays(batches)
+        if not self._form.some_in_rows:
             return [np.ones(len(batch), np.bool_) for batch in batches]
         return [~self._stored(batch) for batch in batches]
 
@@ -318,7 +283,7 @@ class FirstRowsOperator(BatchOperator, Validated):
 
     def _hand_over(self, segments: Sequence[Left], bundle: Bundle) -> None:
         """Keys that were held in columns go on in rows."""
-        self._some_in_rows |= bool(segments)
+        self._form.some_in_rows |= bool(segments)
         by_key = rows_by_key([segment.groups for segment in segments])
         self._state.read_ahead(list(by_key))
         for key, rows in by_key.items():

@@ -26,7 +26,6 @@ from millwheel.core.columns.few import frame_of
 from millwheel.core.columns.plan import END, KEY, ColumnPlan
 from millwheel.core.columns.state.change_logs import LastingGroups
 from millwheel.core.columns.state.columns_to_rows import (
-    Leaving,
     Left,
     encoded_keys,
     is_among,
@@ -53,6 +52,7 @@ from millwheel.engine.workers.boundaries import passes
 from millwheel.engine.workers.bundle.bundle import Bundle
 from millwheel.engine.workers.bundle.record_groups import RecordGroups, Told
 from millwheel.engine.workers.delivery.inbox import Arrival
+from millwheel.engine.workers.operators.form_choice import FormChoice
 from millwheel.engine.workers.operators.windows.grouped import GroupedOperator
 from millwheel.engine.workers.operators.windows.held_columns import MOST_KEYS, odd_groups, odd_keys
 from millwheel.engine.workers.state.column_segments import (
@@ -65,10 +65,6 @@ from millwheel.errors import invariant
 
 _MOST_BYTES = 32 << 20
 """Bytes of the groups of a shard; once there are more, half of them go by rows."""
-_SMALL_BUNDLES = 32
-"""After so many small bundles in a row, what columns hold goes on in rows."""
-_LOOKS = 64
-"""Bundles between two looks whether any key is still in rows."""
 Mask = npt.NDArray[np.bool_]
 
 
@@ -90,14 +86,7 @@ class ChangeLogOperator(GroupedOperator):
         self._records = RecordGroups(self._aggregation, self.refuse, decode, True, 0)
         self._shown_columns = ResultColumns(spec, language.compile)
         self._groups = LastingGroups(plan)
-        self._leaving = Leaving(self._groups)
-        self._small = 0
-        """Bundles one behind the other with fewer records."""
-        self._looks_in = _LOOKS
-        self._some_in_rows = self._has_rows()
-        """Whether some keys may be in rows, while others are in columns."""
-        self._in_rows = True
-        """All keys are, or leave the columns."""
+        self._form = FormChoice(self._groups, self._few, _MOST_BYTES, self._has_rows)
         self._odd: set[Key] = set()
         restore_segments(self._groups, shard)
 
@@ -142,30 +131,14 @@ class ChangeLogOperator(GroupedOperator):
 
     def _take(self, bundle: Bundle, times: Times) -> None:
         count = sum(len(arrival.batch) for arrival in bundle.arrivals)
-        self._choose(count)
-        if count and (self._groups or not self._in_rows):
+        self._form.choose(count)
+        if count and (self._groups or not self._form.in_rows):
             bundle.arrivals = self._take_in_columns(bundle)
         super()._take(bundle, times)
-        self._some_in_rows |= any(len(arrival.batch) for arrival in bundle.arrivals)
-        if self._in_rows:
-            self._hand_over(self._leaving.next_part(), bundle)
-        else:
-            self._leave_room(count, bundle)
+        self._form.took_in_rows(bundle.arrivals)
+        for segments in self._form.leave(count):
+            self._hand_over(segments, bundle)
         write_segments(self._groups, self._shard.name, bundle.overlay, self._slots)
-
-    def _choose(self, count: int) -> None:
-        """The form of a bundle of so many records."""
-        if not count:
-            return
-        self._small = 0 if count >= self._few else self._small + 1
-        if self._small > _SMALL_BUNDLES or (self._small and not self._groups):
-            self._in_rows = True
-        elif not self._small:
-            self._in_rows = False
-        self._looks_in -= 1
-        if self._looks_in < 0:
-            self._looks_in = _LOOKS
-            self._some_in_rows = self._has_rows()
 
     def _take_in_columns(self, bundle: Bundle) -> list[Arrival]:
         """Take the records of a bundle whose keys are, or go, in columns. The others are left."""
@@ -196,13 +169,13 @@ class ChangeLogOperator(GroupedOperator):
 
     def _chosen(self, batches: Sequence[AnyBatch], bundle: Bundle) -> list[Mask]:
         """Which records of each batch have a key that is, or goes, in columns."""
-        if self._in_rows:
-            return self._leaving.stays(batches)
-        if not self._some_in_rows:
+        if self._form.in_rows:
+            return self._form.leaving.stays(batches)
+        if not self._form.some_in_rows:
             return [np.ones(len(batch), np.bool_) for batch in batches]
         keys = list(dict.fromkeys(key for batch in batches for key in _keys(batch)))
         in_rows = set(self._cells.among(keys, GLOBAL_WINDOW))
-        if self._groups.size() < _MOST_BYTES // 2:
+        if self._form.room:
             in_rows -= self._taken_back([key for key in keys if key in in_rows - self._odd])
         columns = [encoded_keys(in_rows)]
         return [~is_among(keys_of(batch), columns) for batch in batches]
@@ -240,15 +213,6 @@ class ChangeLogOperator(GroupedOperator):
             self._emit_versions(versions, bundle)
         return True
 
-    def _leave_room(self, count: int, bundle: Bundle) -> None:
-        """Of more than there is room for, some keys go on in rows: in the long run as many as the
-        bundles bring records, which are ``count`` in this one."""
-        left = 0
-        while left <= count and (self._leaving.begun or self._groups.size() > _MOST_BYTES):
-            segments = self._leaving.next_oldest(_MOST_BYTES // 2)
-            left += sum(segment.groups.height for segment in segments)
-            self._hand_over(segments, bundle)
-
     # --- versions ---------------------------------------------------------------------------------
 
     def _emit_versions(self, groups: pl.DataFrame, bundle: Bundle) -> None:
@@ -285,17 +249,17 @@ class ChangeLogOperator(GroupedOperator):
         """Groups that were held in columns go on in rows."""
         if not segments:
             return
-        self._some_in_rows = True
+        self._form.some_in_rows = True
         whole = self._plan.merge([segment.groups for segment in segments])
         self.take_groups(self._plan.row_groups(whole), bundle, MIN_TIME)
 
     def _set_apart(self, keys: set[Key], bundle: Bundle) -> None:
         """Keys that columns cannot hold go on in rows, and do not come back."""
-        self._some_in_rows = True
+        self._form.some_in_rows = True
         if len(self._odd) + len(keys) > MOST_KEYS:
             self._odd.clear()  # they would only be tried again
         self._odd |= keys
-        self._hand_over(self._leaving.taken_out([encoded_keys(keys)]), bundle)
+        self._hand_over(self._form.leaving.taken_out([encoded_keys(keys)]), bundle)
 
     def _taken_back(self, keys: Sequence[Key]) -> set[Key]:
         """Keys that have left the rows, of those that rows have."""

@@ -19,6 +19,7 @@ from millwheel.core.formats import nesting
 from millwheel.core.tracing.contexts import TraceContext
 from millwheel.engine.workers.bundle import bundle
 from millwheel.engine.workers.host import assembly
+from millwheel.engine.workers.operators import form_choice
 from millwheel.engine.workers.operators.keyed_joins import in_columns
 from millwheel.engine.workers.operators.keyed_joins.in_columns import ColumnJoinOperator
 from millwheel.engine.workers.operators.keyed_joins.lasting import LastingJoinOperator
@@ -302,8 +303,8 @@ def test_a_key_is_in_rows_or_in_columns_whatever_the_size_of_bundles(
     with pytest.MonkeyPatch.context() as patch:
         limits = partialmethod(ShardLimits.__init__, rows_below=4)
         patch.setattr(ShardLimits, "__init__", limits)
-        patch.setattr(in_columns, "_SMALL_BUNDLES", 1)
-        patch.setattr(in_columns, "_LOOKS", 1)
+        patch.setattr(form_choice, "_SMALL_BUNDLES", 1)
+        patch.setattr(form_choice, "_LOOKS", 1)
         patch.setattr(columns_to_rows, "PART_RECORDS", 2)
         found = said(path, story, False)
     assert found == said(path, story, True)

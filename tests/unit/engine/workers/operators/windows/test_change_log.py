@@ -14,6 +14,7 @@ import pytest
 
 from millwheel.core.columns import window_forms
 from millwheel.core.columns.state import columns_to_rows
+from millwheel.engine.workers.operators import form_choice
 from millwheel.engine.workers.operators.windows import change_log
 from millwheel.engine.workers.operators.windows.change_log import ChangeLogOperator
 from millwheel.engine.workers.operators.windows.grouped import GroupedOperator
@@ -152,7 +153,7 @@ def test_groups_leave_the_columns_and_come_back(
 ) -> None:
     """Small bundles send all of them to rows, and too many bytes the oldest."""
     monkeypatch.setattr(change_log, "_MOST_BYTES", most)
-    monkeypatch.setattr(change_log, "_SMALL_BUNDLES", 2)
+    monkeypatch.setattr(form_choice, "_SMALL_BUNDLES", 2)
     monkeypatch.setattr(columns_to_rows, "PART_RECORDS", 5)
     monkeypatch.setattr(ShardLimits, "__init__", partialmethod(ShardLimits.__init__, rows_below=20))
     sizes = [40, 40, *[3] * 6, 40, 3, 40, *[2] * 9, 30]
