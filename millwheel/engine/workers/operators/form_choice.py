@@ -35,7 +35,7 @@ class FormChoice:
         """Whether some keys may be in rows, while others are in columns."""
         self._kept = kept
         self._few = few
-        self._most_bytes = most_bytes
+        self.most_bytes = most_bytes
         self._has_rows = has_rows
         self._small = 0
         """Small bundles, one behind the other."""
@@ -44,7 +44,7 @@ class FormChoice:
     @property
     def room(self) -> bool:
         """Whether keys may come back from rows without others having to go."""
-        return self._kept.size() < self._most_bytes // 2
+        return self._kept.size() < self.most_bytes // 2
 
     def choose(self, count: int) -> None:
         """Choose the form of a bundle of so many records."""
@@ -71,7 +71,7 @@ class FormChoice:
             yield self.leaving.next_part()
             return
         left = 0
-        while left <= count and (self.leaving.begun or self._kept.size() > self._most_bytes):
-            segments = self.leaving.next_oldest(self._most_bytes // 2)
+        while left <= count and (self.leaving.begun or self._kept.size() > self.most_bytes):
+            segments = self.leaving.next_oldest(self.most_bytes // 2)
             left += sum(segment.groups.height for segment in segments)
             yield segments

@@ -407,7 +407,7 @@ def test_what_columns_hold_goes_on_in_rows_where_they_are_not_taken_any_more(
         assert isinstance(shard.operator, ColumnJoinOperator)
         assert shard.operator._kept
         patch.setattr(shard.operator, "_few", None)
-        patch.setattr(shard.operator, "_in_rows", True)  # as a shard opens
+        patch.setattr(shard.operator._form, "in_rows", True)  # as a shard opens
         harness.push("clicked", [row(7), row(8, ad=2)])
         assert not shard.operator._kept
         assert len(harness.read("matched")) == 2

@@ -47,7 +47,7 @@ def test_to_meet_what_rows_keep_writes_nothing(
         assert isinstance(shard.operator, LastingJoinOperator)
         harness.push("shown", [row(number, ad=number % 5) for number in range(40)])
         with monkeypatch.context() as patch:
-            patch.setattr(in_columns, "_MOST_BYTES", 1)
+            patch.setattr(shard.operator._form, "most_bytes", 1)
             harness.push("shown", [row(50, ad=9)])
         assert not shard.operator._kept
         before = dict(shard.store.scan(STATE))
@@ -81,7 +81,7 @@ def test_a_retraction_that_waits_in_rows_goes_with_its_record(
         [shard] = harness._cluster.shards_of("matched")
         assert isinstance(shard.operator, LastingJoinOperator)
         with monkeypatch.context() as patch:
-            patch.setattr(in_columns, "_MOST_BYTES", 32 << 20)
+            patch.setattr(shard.operator._form, "most_bytes", 32 << 20)
             for stream, values in story[:2]:
                 harness.push(stream, values)
         assert shard.operator._kept
