@@ -143,7 +143,7 @@ class ChangeLogOperator(GroupedOperator):
     def _take_in_columns(self, bundle: Bundle) -> list[Arrival]:
         """Take the records of a bundle whose keys are, or go, in columns. The others are left."""
         batches = [arrival.batch for arrival in bundle.arrivals]
-        chosen = self._chosen(batches, bundle)
+        chosen = self._chosen(batches)
         if not self._grouped_and_emitted(bundle, chosen):
             odd = set().union(
                 *(
@@ -167,7 +167,7 @@ class ChangeLogOperator(GroupedOperator):
             if not mask.all()
         ]
 
-    def _chosen(self, batches: Sequence[AnyBatch], bundle: Bundle) -> list[Mask]:
+    def _chosen(self, batches: Sequence[AnyBatch]) -> list[Mask]:
         """Which records of each batch have a key that is, or goes, in columns."""
         if self._form.in_rows:
             return self._form.leaving.stays(batches)
@@ -176,7 +176,8 @@ class ChangeLogOperator(GroupedOperator):
         keys = list(dict.fromkeys(key for batch in batches for key in _keys(batch)))
         in_rows = set(self._cells.among(keys, GLOBAL_WINDOW))
         if self._form.room:
-            in_rows -= self._taken_back([key for key in keys if key in in_rows - self._odd])
+            fitting = in_rows - self._odd
+            in_rows -= self._taken_back([key for key in keys if key in fitting])
         columns = [encoded_keys(in_rows)]
         return [~is_among(keys_of(batch), columns) for batch in batches]
 
