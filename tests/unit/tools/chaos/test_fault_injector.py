@@ -79,7 +79,11 @@ class Run:
 
     def _begin(self, lives: int) -> bool:
         """The injector asks whenever no fault is planned."""
-        self._idle_looks += len(self.said) == len(self._faults) and len(self.lives()) == lives
+        self._idle_looks += (
+            len(self.said) == len(self._faults)
+            and len(self.lives()) == lives
+            and _is_worker(self.lives()[-1])
+        )
         if self._idle_looks == 2:  # it has looked at the processes once since then
             self.end()
         return bool(self.lives())
@@ -95,6 +99,14 @@ class Run:
             if Path("lives").exists()
             else []
         )
+
+
+def _is_worker(pid: int) -> bool:
+    """Whether a process can be told to be one. It is a copy of its shell at first."""
+    try:
+        return b"millwheel.engine.workers" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except FileNotFoundError:
+        return False
 
 
 @pytest.fixture(autouse=True)
