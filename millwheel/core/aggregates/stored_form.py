@@ -25,7 +25,7 @@ class StoredForm:
     def _encoded(self, value: Any) -> msgspec.msgpack.Ext:
         if type(value) is not Distinct:
             raise TypeError(f"Encoding objects of type {type(value).__name__} is unsupported")
-        return msgspec.msgpack.Ext(_SET, value.stored(self._chunks()))
+        return msgspec.msgpack.Ext(_SET, value.stored(self._chunks))
 
     def decoded(self, code: int, data: memoryview) -> Any:
         """What an extension of msgpack stands for."""
@@ -33,7 +33,7 @@ class StoredForm:
             raise CorruptionError(
                 f"extension {code} of msgpack stands for nothing that is stored here"
             )
-        return Distinct.from_stored(bytes(data), self._chunks())
+        return Distinct.from_stored(data, self._chunks)
 
 
 WHOLE = StoredForm()

@@ -116,9 +116,10 @@ class Distincts(Listed):
         return lengths
 
     def to_acc(self, row: Mapping[str, Any]) -> Any:
-        values = row[self._column]
-        acc = self._aggregator.create()
-        return self._aggregator.add_many(acc, values, [0] * len(values)) if values else acc
+        acc = Distinct()
+        if values := row[self._column]:
+            acc.update(values)
+        return acc
 
     def from_acc(self, acc: Any) -> list[Any]:
         return [[self._typed(value) for value in Distinct.of(acc).values()]]

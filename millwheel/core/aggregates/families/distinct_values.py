@@ -1,4 +1,5 @@
-"""Sets of values that only grow, exactly: whole numbers in bitmaps, all other values in a dict.
+"""Sets of values that only grow, exactly: whole numbers in bitmaps, all other values in a dict. A
+few values lie in the dict whatever they are: a bitmap costs as much.
 
 The numbers lie in Roaring bitmaps, one per *part*: a stretch of numbers that is divided in two once
 it takes more than a quarter of a megabyte. A large set is not stored in one value. Each part has
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -22,6 +23,9 @@ from millwheel.core.aggregates.families.first_seen import among, first_seen
 from millwheel.core.model.damage import DAMAGE
 from millwheel.errors import CorruptionError
 
+_FEW = 48
+"""Up to so many values lie in the dict: to add one and to store it takes a quarter of what it takes
+with a bitmap, 0.5 in place of 1.8 µs. From here on a bitmap is read faster than a dict."""
 _INLINE = 1 << 10
 """Up to so many bytes a set lies in the window's own value: an entry of its own would not be
 cheaper."""
@@ -119,7 +123,7 @@ class Distinct:
     def __init__(self) -> None:
         self.others: dict[Any, None] = {}
         """The values that are no whole numbers from 0 to 2**64 - 1, in the order in which they
-        came."""
+        came. Of a set :attr:`few`, all values."""
         self._parts: list[_Part] = []
         self._lows: list[int] = []
         self._chunks: Chunks | None = None
@@ -133,7 +137,14 @@ class Distinct:
         result.update(list(acc))
         return result
 
+    @property
+    def few(self) -> bool:
+        """Whether all values lie in the dict, and no entry is beside it."""
+        return not self._parts and len(self.others) <= _FEW
+
     def __len__(self) -> int:
+        if not self._parts:
+            return len(self.others)
         return len(self.others) + sum(part.count for part in self._parts)
 
     def __eq__(self, other: object) -> bool:
@@ -147,6 +158,10 @@ class Distinct:
 
     def add(self, value: Any) -> None:
         """Add one value."""
+        if not self._parts and len(self.others) < _FEW:
+            self.others[value] = None
+            return
+        self._spill()
         number = _whole(value)
         if number is None:
             self.others[value] = None
@@ -157,24 +172,36 @@ class Distinct:
 
     def update(self, values: Iterable[Any]) -> None:
         """Add values."""
-        items = list(values)
+        items = values if type(values) is list else list(values)
+        if not self._parts and len(self.others) + len(items) <= _FEW:
+            self.others.update(dict.fromkeys(items))
+            return
+        self._spill()
         if set(map(type, items)) == {int}:
             try:
                 self._take(BitMap64(items))
                 return
             except OverflowError:  # some are negative
                 pass
-        numbers = []
-        for value in items:
-            whole = _whole(value)
-            if whole is None:
-                self.others[value] = None
-            else:
-                numbers.append(whole)
+        others, numbers = _divided(items)
+        self.others.update(others)
         self._take(BitMap64(numbers))
+
+    def _spill(self) -> None:
+        """Let whole numbers lie in bitmaps."""
+        if self.few:
+            self.others, numbers = _divided(self.others)
+            self._take(BitMap64(numbers))
 
     def merge(self, other: Distinct) -> None:
         """Add the values of another set, which is neither changed nor kept."""
+        if not other._parts:
+            if not self._parts and len(self.others) + len(other.others) <= _FEW:
+                self.others.update(other.others)
+            else:
+                self.update(other.others)
+            return
+        self._spill()
         self.others.update(other.others)
         for part in other._parts:
             self._take(part.load(other._chunks))
@@ -183,15 +210,14 @@ class Distinct:
         """Merge other sets one after the other; how many values there are after each of them."""
         firsts = None
         if len(others) >= _TOGETHER:
-            firsts = first_seen(
-                [[part.load(each._chunks).to_array() for part in each._parts] for each in others]
-            )
+            firsts = first_seen([each._arrays() for each in others])
         counts: list[int] = []
         if firsts is None:
             for other in others:
                 self.merge(other)
                 counts.append(len(self))
             return counts
+        self._spill()
         numbers, first = firsts
         fresh, before = BitMap64(array("Q", numbers.tobytes())), len(self) - len(self.others)
         for part in self._parts:
@@ -200,9 +226,15 @@ class Distinct:
         so_far = before + np.cumsum(np.bincount(added, minlength=len(others)))
         self._take(fresh)
         for other, count in zip(others, so_far.tolist(), strict=True):
-            self.others.update(other.others)
+            self.others.update(_divided(other.others)[0] if other.few else other.others)
             counts.append(len(self.others) + count)
         return counts
+
+    def _arrays(self) -> list[array[int]]:
+        """The whole numbers, ascending."""
+        if self.few:
+            return [BitMap64(_divided(self.others)[1]).to_array()]
+        return [part.load(self._chunks).to_array() for part in self._parts]
 
     def _take(self, numbers: BitMap64) -> None:
         if not numbers:
@@ -223,7 +255,7 @@ class Distinct:
 
     def __contains__(self, value: Any) -> bool:
         number = _whole(value)
-        if number is None:
+        if number is None or self.few:
             return value in self.others
         index = bisect_right(self._lows, number) - 1
         return index >= 0 and number in self._parts[index].load(self._chunks)
@@ -234,6 +266,9 @@ class Distinct:
         return [*others, *numbers]
 
     def _values(self) -> tuple[set[Any], BitMap64]:
+        if self.few:
+            others, whole = _divided(self.others)
+            return set(others), BitMap64(whole)
         numbers = BitMap64()
         for part in self._parts:
             numbers |= part.load(self._chunks)
@@ -241,8 +276,12 @@ class Distinct:
 
     # --- the stored form --------------------------------------------------------------------------
 
-    def stored(self, chunks: Chunks | None) -> bytes:
-        """The stored form: with ``chunks`` a head that names entries, else all of it."""
+    def stored(self, chunks_of: Callable[[], Chunks | None] = lambda: None) -> bytes:
+        """The stored form: with chunks a head that names entries, else all of it. They are asked
+        for only where there may be some."""
+        if not self._parts:
+            return _encode((self.others, ()))
+        chunks = chunks_of()
         if chunks is None:
             return self._whole_form()
         if chunks is not self._chunks:
@@ -275,12 +314,16 @@ class Distinct:
         self._chunks = chunks
 
     @staticmethod
-    def from_stored(data: bytes | memoryview, chunks: Chunks | None) -> Distinct:
+    def from_stored(
+        data: bytes | memoryview, chunks_of: Callable[[], Chunks | None] = lambda: None
+    ) -> Distinct:
         """The inverse of :meth:`stored`. CorruptionError when the bytes are no set."""
         result = Distinct()
         try:
             result.others, parts = _decode(data)
-            result._chunks = chunks
+            if not parts:
+                return result
+            chunks = result._chunks = chunks_of()
             result._set_parts(
                 [
                     _Part(low, None if numbers is None else _bitmap(numbers), count, entries)
@@ -319,6 +362,19 @@ def _written(part: _Part, chunks: Chunks) -> Sequence[_Part]:
         return [each for half in part.halves() for each in _written(half, chunks)]
     part.entries, part.fresh = [(chunks.write(data), len(data))], None
     return [part]
+
+
+def _divided(values: Iterable[Any]) -> tuple[dict[Any, None], list[int]]:
+    """The values that no bitmap has, and the numbers of the others."""
+    others: dict[Any, None] = {}
+    numbers = []
+    for value in values:
+        number = _whole(value)
+        if number is None:
+            others[value] = None
+        else:
+            numbers.append(number)
+    return others, numbers
 
 
 def _whole(value: Any) -> int | None:

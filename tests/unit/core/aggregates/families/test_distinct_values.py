@@ -68,9 +68,9 @@ def test_what_is_stored_again_is_what_has_come_since(
             found.add(value)
         if not one_by_one:
             found.update(added)
-        stored = found.stored(entries)
-        assert found.stored(entries) == stored
-        assert Distinct.from_stored(stored, entries) == found
+        stored = found.stored(lambda: entries)
+        assert found.stored(lambda: entries) == stored
+        assert Distinct.from_stored(stored, lambda: entries) == found
 
 
 @given(st.lists(st.lists(values, max_size=12), max_size=6), st.booleans())
@@ -89,7 +89,7 @@ def test_it_counts_what_a_set_counts_however_the_values_come(
         else:
             for value in cut:
                 made.add(value)
-        made = Distinct.from_stored(made.stored(None), None)
+        made = Distinct.from_stored(made.stored())
         assert len(made) == len(expected)
     assert all(value in made for value in expected)
     assert "never there" not in made
@@ -98,26 +98,26 @@ def test_it_counts_what_a_set_counts_however_the_values_come(
 
 def test_a_large_set_is_stored_in_entries_and_a_change_writes_about_what_it_adds() -> None:
     entries, made = Entries(), _set_of(range(0, 4_000_000, 2))
-    head = made.stored(entries)
+    head = made.stored(lambda: entries)
     entries.sweep()
     assert len(head) < 1_000
     assert len(entries.stored) > 1
     assert max(map(len, entries.stored.values())) < 1 << 18
     whole, entries.written = entries.written, 0
     made.update(range(1, 200, 2))
-    made.stored(entries)
+    made.stored(lambda: entries)
     entries.sweep()
     assert 0 < entries.written < whole / 100
     entries.written = 0
-    made.stored(entries)
+    made.stored(lambda: entries)
     assert entries.written == 0
 
 
 def test_only_the_parts_that_are_touched_are_read_and_counting_reads_nothing() -> None:
     entries, made = Entries(), _set_of(range(0, 16_000_000, 2))
-    head = made.stored(entries)
+    head = made.stored(lambda: entries)
     parts = len(entries.stored)
-    later = Distinct.from_stored(head, Entries(entries.stored))
+    later = Distinct.from_stored(head, lambda: Entries(entries.stored))
     reader: Any = later._chunks
     assert (len(later), reader.reads) == (8_000_000, 0)
     later.add(3)
@@ -133,10 +133,10 @@ def test_many_small_changes_leave_few_entries_and_write_each_number_a_few_times(
         some = rng.integers(0, 300_000, 700).tolist()
         expected |= set(some)
         made.update(some)
-        head = made.stored(entries)
+        head = made.stored(lambda: entries)
         entries.sweep()
     assert len(entries.stored) <= 64
-    again = Distinct.from_stored(head, entries)
+    again = Distinct.from_stored(head, lambda: entries)
     assert len(again) == len(made) == len(expected)
     assert set(again._values()[1]) == expected
     assert entries.written < 25 * len(expected)
@@ -149,7 +149,7 @@ def test_sets_that_are_divided_many_times_keep_every_number(spread: int) -> None
     entries, made = Entries(), Distinct()
     for start in range(0, len(numbers), 30_000):
         made.update(numbers[start : start + 30_000])
-        made = Distinct.from_stored(made.stored(entries), entries)
+        made = Distinct.from_stored(made.stored(lambda: entries), lambda: entries)
     assert len(made) == len(set(numbers))
     made.update(numbers[:1_000])
     made.add(numbers[5])
@@ -158,9 +158,9 @@ def test_sets_that_are_divided_many_times_keep_every_number(spread: int) -> None
 
 def test_a_set_that_moves_to_another_value_takes_its_entries_along() -> None:
     before, after = Entries(), Entries()
-    head = _set_of(range(0, 3_000_000, 3)).stored(before)
-    made = Distinct.from_stored(head, before)
-    moved = Distinct.from_stored(made.stored(after), after)
+    head = _set_of(range(0, 3_000_000, 3)).stored(lambda: before)
+    made = Distinct.from_stored(head, lambda: before)
+    moved = Distinct.from_stored(made.stored(lambda: after), lambda: after)
     before.stored.clear()
     moved.update([1])
     assert len(moved) == 1_000_001
@@ -171,12 +171,12 @@ def test_the_dicts_of_earlier_versions_are_sets_of_their_keys() -> None:
 
 
 def test_damage_is_corruption() -> None:
-    good = _set_of(range(50)).stored(None)
+    good = _set_of(range(50)).stored()
     for bad in (b"", b"\xc1", good[:-9], b"\x92\x80\x91\x94\x00\x01\xc4\x03abc\x90"):
         with pytest.raises(CorruptionError):
-            Distinct.from_stored(bad, None)
+            Distinct.from_stored(bad)
     with pytest.raises(CorruptionError, match="entries of its own"):
-        Distinct.from_stored(_set_of(range(0, 90_000, 7)).stored(Entries()), None)
+        Distinct.from_stored(_set_of(range(0, 90_000, 7)).stored(Entries))
 
 
 @given(
@@ -190,7 +190,7 @@ def test_sets_that_are_merged_together_count_as_one_after_the_other(
     entries = Entries()
     found, expected = _set_of(start), _set_of(start)
     if stored:
-        found = Distinct.from_stored(found.stored(entries), entries)
+        found = Distinct.from_stored(found.stored(lambda: entries), lambda: entries)
     counts = []
     for each in added:
         expected.merge(_set_of(each))
@@ -202,7 +202,7 @@ def test_sets_that_are_merged_together_count_as_one_after_the_other(
 def test_a_large_set_in_parts_counts_what_each_of_many_sets_brings() -> None:
     rng, entries = np.random.default_rng(5), Entries()
     found = _set_of(rng.integers(0, 6_000_000, 500_000).tolist())
-    found.stored(entries)
+    found.stored(lambda: entries)
     expected = set(found.values())
     counts = []
     added = [rng.integers(0, 6_000_000, 500).tolist() for _ in range(40)]
@@ -210,4 +210,7 @@ def test_a_large_set_in_parts_counts_what_each_of_many_sets_brings() -> None:
         expected |= set(each)
         counts.append(len(expected))
     assert found.merge_each([_set_of(each) for each in added]) == counts
-    assert set(Distinct.from_stored(found.stored(entries), entries).values()) == expected
+    assert (
+        set(Distinct.from_stored(found.stored(lambda: entries), lambda: entries).values())
+        == expected
+    )
