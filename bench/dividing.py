@@ -23,8 +23,8 @@ from millwheel.core.grouping.epochs import KeyEpochs
 from millwheel.core.model.records import Batch
 from millwheel.core.pipeline.graph import Graph, Node, NodeKind
 from millwheel.core.pipeline.spec import ComputationSpec, Divided, InputSpec, KeyKind, KeySpec
+from millwheel.engine.workers.delivery.fanout import Fanout
 from millwheel.engine.workers.delivery.instances import ChosenInstances
-from millwheel.engine.workers.delivery.routing import Fanout
 from millwheel.language.spec.key_extractors import load_extractor
 
 RECORDS, KEYS, EXPONENT, TURNS = 50_000, 10_000, 1.4, 5

@@ -17,7 +17,8 @@ import numpy.typing as npt
 from millwheel.core.aggregates.aggregation import Aggregation
 from millwheel.core.aggregates.columns import Unfit
 from millwheel.core.columns.batch import fits_key
-from millwheel.core.columns.plan import END, KEY, START, ColumnPlan
+from millwheel.core.columns.groups_frame import END, KEY, START
+from millwheel.core.columns.plan import ColumnPlan
 from millwheel.core.lazy_polars import pl
 from millwheel.core.model.keys import Key
 from millwheel.core.windows.calls import Group

@@ -16,7 +16,7 @@ from typing import Any, Literal
 from millwheel.core.columns.arrays import Times, assign_array, stated_array
 from millwheel.core.columns.batch import ColumnBatch, key_column, key_list
 from millwheel.core.columns.clean import is_pattern
-from millwheel.core.columns.plan import END, KEY, START, key_parts
+from millwheel.core.columns.groups_frame import END, KEY, START, key_parts
 from millwheel.core.formats.codec import decode_value, encode_value
 from millwheel.core.lazy_polars import dtype, pl
 from millwheel.core.model.keys import key_bytes

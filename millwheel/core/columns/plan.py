@@ -33,6 +33,16 @@ from millwheel.core.columns.batch import (
     key_list,
 )
 from millwheel.core.columns.clean import clean_rows, is_clean
+from millwheel.core.columns.groups_frame import (
+    COUNT,
+    END,
+    KEY,
+    START,
+    by_key,
+    by_number,
+    by_window,
+    key_parts,
+)
 from millwheel.core.expressions.inner_fields import with_inner_fields
 from millwheel.core.lazy_polars import pl
 from millwheel.core.model.keys import Key
@@ -53,16 +63,13 @@ from millwheel.core.windows.windows import (
 )
 from millwheel.errors import RecordError
 
-KEY, START, END, COUNT = "key", "start", "end", "count"
-_GROUP, _INT64 = "group", 2**63
-
 
 @dataclass(frozen=True, slots=True)
 class ColumnPlan:
     """The parts of an aggregation that are known before the first record arrives.
 
-    A *groups* frame has one row per (key, window): ``key``, ``start``, ``end``, ``count``
-    (records), and the columns of the ``aggregates``, named after their index: ``a0``, ``a0f``,
+    Its groups frames have, beside ``key``, ``start``, ``end`` and ``count``, the columns of the
+    ``aggregates``, named after their index: ``a0``, ``a0f``,
     ``a1``, … ``needs`` are the fields that must hold neither nulls (but for ``takes_nulls``) nor
     NaN nor infinities.
     ``fires_once``: a window fires once, as the watermark passes its end (a key window: once at each
@@ -173,7 +180,9 @@ class ColumnPlan:
         count = pl.len().cast(pl.Int64).alias(COUNT)
         if isinstance(self.window, Forever):
             spans = [pl.Series(START, stamps), pl.Series(END, stamps + 1)]
-            return self._of_keys(keys, [*spans, *bundle.get_columns()], [count, *self._grouped()])
+            return by_key(
+                keys, [*spans, *bundle.get_columns()], [count, *self._grouped()], self.schema
+            )
         assigned = self._assign(keys, stamps, frame)
         if len(assigned.rows) != len(stamps) or isinstance(self.window, Sliding):
             keys, bundle = keys[assigned.rows], bundle[assigned.rows]
@@ -183,25 +192,7 @@ class ColumnPlan:
             pl.Series(END, assigned.ends),
         ]
         whole = pl.DataFrame([*columns, *bundle.get_columns()])
-        return self._together(whole, count, self._grouped())
-
-    def _of_keys(
-        self, keys: pl.Series, columns: list[pl.Series], together: Sequence[pl.Expr]
-    ) -> pl.DataFrame:
-        """One row for each key, which spans the timestamps of its records."""
-        parts = [part.alias(f"{KEY}{at}") for at, part in enumerate(key_parts(keys))]
-        names = [part.name for part in parts]
-        grouped = (
-            pl.DataFrame([*parts, *columns])
-            .lazy()
-            .group_by(names, maintain_order=True)
-            .agg(pl.col(START).min(), pl.col(END).max(), *together)
-            .collect(engine="in-memory")
-        )
-        made = [
-            grouped[name].alias(field) for name, field in zip(names, self.key_types, strict=True)
-        ]
-        return grouped.with_columns(key_column(made).alias(KEY)).select(list(self.schema))
+        return by_window(whole, [count, *self._grouped()], self.schema)
 
     def _by_count(
         self, keys: pl.Series, stamps: Int64s, bundle: pl.DataFrame, counted: CountedRows
@@ -213,9 +204,8 @@ class ColumnPlan:
             pl.Series(END, stamps + 1),
         ]
         whole = pl.DataFrame([*columns, *bundle.get_columns()])
-        return self._numbered(
-            whole, counted.windows, pl.len().cast(pl.Int64).alias(COUNT), self._grouped()
-        )
+        count = pl.len().cast(pl.Int64).alias(COUNT)
+        return by_number(whole, counted.windows, [count, *self._grouped()], self.schema)
 
     def _counting(self, batch: ColumnBatch) -> tuple[pl.Series, Int64s, pl.DataFrame]:
         """The keys, the timestamps and the fields of the records that count."""
@@ -309,45 +299,19 @@ class ColumnPlan:
         whole, count = pl.concat(groups), pl.col(COUNT).sum()
         if isinstance(self.window, Forever):
             columns = whole.drop(KEY).get_columns()
-            return self._of_keys(whole[KEY], columns, [count, *self._merged()])
-        return self._together(whole, count, self._merged())
+            return by_key(whole[KEY], columns, [count, *self._merged()], self.schema)
+        return by_window(whole, [count, *self._merged()], self.schema)
 
     def merge_numbered(self, groups: pl.DataFrame, numbers: Int64s) -> pl.DataFrame:
         """One row for each of the ``numbers``: groups of one key, whose windows become the one that
         spans them."""
-        return self._numbered(groups, numbers, pl.col(COUNT).sum(), self._merged())
+        return by_number(groups, numbers, [pl.col(COUNT).sum(), *self._merged()], self.schema)
 
     def _grouped(self) -> list[pl.Expr]:
         return [column for aggregate in self.aggregates for column in aggregate.grouped()]
 
     def _merged(self) -> list[pl.Expr]:
         return [column for aggregate in self.aggregates for column in aggregate.merged()]
-
-    def _numbered(
-        self, frame: pl.DataFrame, numbers: Int64s, count: pl.Expr, merged: Sequence[pl.Expr]
-    ) -> pl.DataFrame:
-        bounds = [pl.col(KEY).first(), pl.col(START).min(), pl.col(END).max(), count]
-        grouped = (
-            frame.lazy()
-            .group_by(pl.Series(_GROUP, numbers), maintain_order=True)
-            .agg(*bounds, *merged)
-        )
-        return grouped.select(list(self.schema)).collect(engine="in-memory")
-
-    def _together(
-        self, frame: pl.DataFrame, count: pl.Expr, merged: Sequence[pl.Expr]
-    ) -> pl.DataFrame:
-        """One row per (key, window), in the order in which they come. Any other order is a new one
-        each time, and packs into another number of bytes."""
-        group = _group(frame)
-        if group is None:
-            grouped = (
-                frame.lazy().group_by(KEY, START, END, maintain_order=True).agg(count, *merged)
-            )
-        else:
-            same = [pl.col(name).first() for name in (KEY, START, END)]
-            grouped = frame.lazy().group_by(group, maintain_order=True).agg(*same, count, *merged)
-        return grouped.select(list(self.schema)).collect(engine="in-memory")
 
     def check(self, batch: ColumnBatch) -> None:
         """Raises Unfit unless all records have what the plan reads: nothing may be computed over
@@ -471,29 +435,3 @@ class ColumnPlan:
         for name in self.floats:
             row[name] = float(row[name])
         return row
-
-
-def _group(frame: pl.DataFrame) -> pl.Series | None:
-    """One whole number for each (key, window); grouping by it takes three quarters of the time of
-    grouping by all three. None for text keys, for numbers too far apart, and where the start of a
-    window does not determine its end."""
-    parts = key_parts(frame[KEY])
-    if not frame.height or any(part.dtype != pl.Int64 for part in parts):
-        return None
-    starts = frame[START].to_numpy()
-    if np.ptp(frame[END].to_numpy() - starts):
-        return None
-    group, size = np.zeros(frame.height, np.int64), 1
-    for numbers in (*(part.to_numpy() for part in parts), starts):
-        first = int(numbers.min())
-        width = int(numbers.max()) - first + 1
-        size *= width
-        if size >= _INT64:
-            return None
-        group = group * width + (numbers - first)
-    return pl.Series(_GROUP, group)
-
-
-def key_parts(keys: pl.Series) -> list[pl.Series]:
-    """The fields that keys were read from, as columns."""
-    return keys.struct.unnest().get_columns() if isinstance(keys.dtype, pl.Struct) else [keys]

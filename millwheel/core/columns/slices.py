@@ -19,7 +19,8 @@ from millwheel.core.aggregates.families.choice import Extremal
 from millwheel.core.columns.arrays import Assigned, Filled, none_filled
 from millwheel.core.columns.batch import ID_TYPES, ColumnBatch, key_list
 from millwheel.core.columns.from_spec import typed_plan
-from millwheel.core.columns.plan import KEY, START, ColumnPlan
+from millwheel.core.columns.groups_frame import KEY, START
+from millwheel.core.columns.plan import ColumnPlan
 from millwheel.core.columns.stateless.flow import types_of
 from millwheel.core.lazy_polars import pl
 from millwheel.core.model.keys import Key

@@ -25,7 +25,8 @@ from millwheel.core.columns.few import (
     frame_of,
     merged_rows,
 )
-from millwheel.core.columns.plan import END, START, ColumnPlan
+from millwheel.core.columns.groups_frame import END, START
+from millwheel.core.columns.plan import ColumnPlan
 from millwheel.core.lazy_polars import pl
 from millwheel.core.model.keys import Key
 from millwheel.core.model.times import MAX_TIME, MIN_TIME

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from millwheel.core.columns.batch import Int64s
-from millwheel.core.columns.plan import key_parts
+from millwheel.core.columns.groups_frame import key_parts
 from millwheel.core.lazy_polars import pl
 
 _INT64 = 2**63  # Fixed: integers from here on are no int64

@@ -30,7 +30,8 @@ from millwheel.core.columns.batch import (
 )
 from millwheel.core.columns.clean import clean_rows, is_pattern
 from millwheel.core.columns.few import Groups
-from millwheel.core.columns.plan import KEY, ColumnPlan, key_parts
+from millwheel.core.columns.groups_frame import KEY, key_parts
+from millwheel.core.columns.plan import ColumnPlan
 from millwheel.core.columns.state.columns_to_rows import keys_like
 from millwheel.core.columns.stateless.changes import retractions_of
 from millwheel.core.columns.windows import ColumnWindows, GroupsKind

@@ -35,8 +35,8 @@ from millwheel.core.pipeline.replays import (
 )
 from millwheel.core.pipeline.spec import PipelineSpec
 from millwheel.engine.letters.letters import Letter
+from millwheel.engine.workers.delivery.fanout import Fanout
 from millwheel.engine.workers.delivery.instances import AnyInstances
-from millwheel.engine.workers.delivery.routing import Fanout
 from millwheel.engine.workers.delivery.timestamps import TimesOf, Timestamps
 from millwheel.engine.workers.sources.sorting import Sorting
 from millwheel.engine.workers.sources.source_parts import SourceParts

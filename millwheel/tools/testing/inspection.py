@@ -7,7 +7,7 @@ from typing import Any
 
 from millwheel.adapters.ports import StateStore
 from millwheel.core.columns.batch import key_list
-from millwheel.core.columns.plan import END, KEY, START
+from millwheel.core.columns.groups_frame import END, KEY, START
 from millwheel.core.formats.store_layout import (
     STATE,
     TIMER,

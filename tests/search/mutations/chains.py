@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from millwheel.engine.workers.bundle.bundle import Bundle
-from millwheel.engine.workers.delivery import routing
+from millwheel.engine.workers.delivery import fanout
 from millwheel.engine.workers.delivery.combining import whole
 from millwheel.engine.workers.operators.stateless import chained
 from millwheel.engine.workers.operators.stateless.chained import ChainLink
@@ -19,7 +19,7 @@ from tests.search.mistakes import Context, mistake, replaced
 def a_chain_leaves_its_records_to_its_own_shards_too() -> Context:
     """What a computation has taken where it was made is sent to its shards as well, so that it
     counts twice."""
-    return replaced(routing, "left_out", lambda stream: frozenset())
+    return replaced(fanout, "left_out", lambda stream: frozenset())
 
 
 @mistake(within=4, features="chained", variants="crash crashes crash-bundles restart")

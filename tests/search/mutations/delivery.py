@@ -16,7 +16,7 @@ from millwheel.core.model.times import MIN_TIME
 from millwheel.core.pipeline import skew
 from millwheel.engine.workers.bundle.bundle import Bundle, Hold
 from millwheel.engine.workers.bundle.record_order import OrderBuffer
-from millwheel.engine.workers.delivery import routing
+from millwheel.engine.workers.delivery import fanout
 from millwheel.engine.workers.delivery.instances import StoredInstances
 from millwheel.engine.workers.shard.commit_building import CommitBuilding
 from millwheel.engine.workers.shard.shard import Shard
@@ -42,7 +42,7 @@ def productions_need_no_commit() -> Context:
 def records_without_a_key_are_counted_without_late_ones() -> Context:
     """Of a bundle in columns with late records and some without a key, others are dead letters.
     (Once the product's own.)"""
-    return replaced(routing, "_among_all", lambda missing, late: list(missing))
+    return replaced(fanout, "_among_all", lambda missing, late: list(missing))
 
 
 @mistake(within=120, features="loose_order order_by weak few_times", variants="reference", first=37)

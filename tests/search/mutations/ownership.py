@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from millwheel.engine.workers.delivery.routing import Fanout
+from millwheel.engine.workers.delivery.fanout import Fanout
 from millwheel.engine.workers.state.cells import Cell, Typed
 from tests.search.mistakes import Context, mistake, replaced
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from millwheel.core.columns.plan import KEY
+from millwheel.core.columns.groups_frame import KEY
 from millwheel.core.columns.state.columns_to_rows import Leaving, Left
 from millwheel.core.formats.id_runs import MARK, Marks, Words, marks_from
 from millwheel.core.formats.store_layout import RUNS

@@ -7,18 +7,18 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from millwheel.core.columns.forms.joins import near_pairing, window_of_join
+from millwheel.core.columns.forms.windows import (
+    WEAK_IN_ROWS,
+    plan_or_why,
+    plans_by_type,
+    why_state_in_rows,
+)
 from millwheel.core.columns.plan import ColumnPlan
 from millwheel.core.columns.slices import slice_plan_or_why
 from millwheel.core.columns.state.inferred import PlansByType
 from millwheel.core.columns.stateless.flow import types_of
 from millwheel.core.columns.stateless.plans import StatelessPlans, why_no_plan
 from millwheel.core.columns.stateless.results import why_results_in_rows
-from millwheel.core.columns.window_forms import (
-    WEAK_IN_ROWS,
-    plan_or_why,
-    plans_by_type,
-    why_state_in_rows,
-)
 from millwheel.core.machines.specs import windowing_from_spec
 from millwheel.core.order.labels import NO_USE, Labels
 from millwheel.core.pipeline.graph import takes_retractions

@@ -7,7 +7,8 @@ bundle has records of it: that is what its next version is made of.
 
 from __future__ import annotations
 
-from millwheel.core.columns.plan import END, KEY, ColumnPlan
+from millwheel.core.columns.groups_frame import END, KEY
+from millwheel.core.columns.plan import ColumnPlan
 from millwheel.core.columns.windows import ColumnWindows, GroupsKind
 from millwheel.core.lazy_polars import pl
 from millwheel.core.model.times import MAX_TIME, MIN_TIME

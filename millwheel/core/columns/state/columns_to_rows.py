@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from millwheel.core.columns.batch import AnyBatch, ColumnBatch, fits_key, key_list
-from millwheel.core.columns.plan import KEY
+from millwheel.core.columns.groups_frame import KEY
 from millwheel.core.columns.windows import ColumnarSegment, ColumnWindows
 from millwheel.core.lazy_polars import pl
 from millwheel.core.model.keys import Key, key_bytes

@@ -7,8 +7,8 @@ order of arrival. So what closes is cut off, without a copy, and what stays is n
 from __future__ import annotations
 
 from millwheel.core.columns.few import Groups, frame_of
+from millwheel.core.columns.groups_frame import END
 from millwheel.core.columns.pairs import by_end
-from millwheel.core.columns.plan import END
 from millwheel.core.columns.windows import ColumnWindows, MergesGroups
 from millwheel.core.lazy_polars import pl
 from millwheel.core.model.times import MIN_TIME

@@ -16,7 +16,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from millwheel.core.columns.few import Groups, ending_after, ending_by, ends_of, frame_of
-from millwheel.core.columns.plan import END, KEY, START, ColumnPlan
+from millwheel.core.columns.groups_frame import END, KEY, START
+from millwheel.core.columns.plan import ColumnPlan
 from millwheel.core.columns.windows import (
     ColumnWindows,
     GroupsKind,

@@ -18,6 +18,7 @@ from millwheel.core.aggregates.columns import Unfit
 from millwheel.core.columns.arrays import Times
 from millwheel.core.columns.batch import ColumnBatch, Int64s, key_column, key_list
 from millwheel.core.columns.clean import is_clean, is_pattern
+from millwheel.core.columns.groups_frame import END, KEY, START, key_parts
 from millwheel.core.columns.pairs import (
     AT,
     INPUT,
@@ -29,7 +30,6 @@ from millwheel.core.columns.pairs import (
     encoded,
     encoded_schema,
 )
-from millwheel.core.columns.plan import END, KEY, START, key_parts
 from millwheel.core.columns.state.columns_to_rows import is_among
 from millwheel.core.columns.state.join_windows import JoinWindows
 from millwheel.core.columns.stateless.flow import expected_types_of

@@ -17,7 +17,8 @@ from millwheel.core.aggregates.aggregation import FILTERED, Aggregation
 from millwheel.core.aggregates.columns import Unfit
 from millwheel.core.columns.batch import AnyBatch, ColumnBatch
 from millwheel.core.columns.few import Groups, RowForm
-from millwheel.core.columns.plan import END, ColumnPlan
+from millwheel.core.columns.groups_frame import END
+from millwheel.core.columns.plan import ColumnPlan
 from millwheel.core.columns.windows import ColumnWindows
 from millwheel.core.lazy_polars import pl
 from millwheel.core.model.keys import Key

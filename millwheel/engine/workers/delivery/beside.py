@@ -27,7 +27,7 @@ from millwheel.core.model.names import NodeName
 from millwheel.core.model.records import Batch, Values, taken
 from millwheel.core.windows.panes import RETRACTION_FIELD
 from millwheel.engine.workers.delivery.consumer_keys import Dividing, Keyless
-from millwheel.engine.workers.delivery.routing import Fanout
+from millwheel.engine.workers.delivery.fanout import Fanout
 from millwheel.engine.workers.delivery.timestamps import plain_column
 
 KINDS: Mapping[type, str] = {int: "int", float: "float", str: "str", bool: "bool"}

@@ -16,7 +16,8 @@ import numpy as np
 
 from millwheel.core.aggregates.columns import Unfit
 from millwheel.core.columns.batch import AnyBatch, ColumnBatch
-from millwheel.core.columns.plan import END, KEY, ColumnPlan
+from millwheel.core.columns.groups_frame import END, KEY
+from millwheel.core.columns.plan import ColumnPlan
 from millwheel.core.columns.state.inferred import PlansByType, with_types
 from millwheel.core.model.names import NodeName, groups_of, whole_of
 from millwheel.core.model.records import Batch

@@ -69,8 +69,9 @@ from millwheel.engine.workers.bundle.hangs import Hangs
 from millwheel.engine.workers.bundle.operator import Operator
 from millwheel.engine.workers.delivery.combining import combinings_of
 from millwheel.engine.workers.delivery.consumer_keys import Extractor
+from millwheel.engine.workers.delivery.fanout import Fanout
 from millwheel.engine.workers.delivery.instances import InstanceCounts
-from millwheel.engine.workers.delivery.routing import Fanout, TableRouter
+from millwheel.engine.workers.delivery.routing import TableRouter
 from millwheel.engine.workers.dictionaries.dictionary import DictionaryOperator
 from millwheel.engine.workers.host.computation_objects import computation_of
 from millwheel.engine.workers.host.grouping import groupings_of
@@ -448,7 +449,7 @@ class Assembly:
             self._decode,
             _CACHE_ENTRIES,
         )
-        if (window := self._joined_by_bundle(spec)) is not None:
+        if (window := window_of_join(spec, self.spec)) is not None:
             return JoinOperator(
                 *arguments, pairing_of(spec, self.spec, window), self._column_shard(shard_parts)
             )
@@ -473,9 +474,6 @@ class Assembly:
             return rows
         shard = self._column_shard(shard_parts)
         return ColumnOperator(spec, groups, shard, rows, self._decode, few, self._language)
-
-    def _joined_by_bundle(self, spec: ComputationSpec) -> Any:
-        return window_of_join(spec, self.spec)
 
     def _column_shard(self, shard_parts: _ShardParts) -> ColumnShard:
         meta = shard_parts.shard.meta

@@ -23,7 +23,8 @@ from millwheel.core.pipeline.spec import ComputationSpec, PipelineSpec, StreamSp
 from millwheel.core.pipeline.work import EnrichSpec
 from millwheel.engine.workers.bundle.operator import Operator
 from millwheel.engine.workers.delivery.beside import BesideColumns
-from millwheel.engine.workers.delivery.routing import Fanout, TableRouter
+from millwheel.engine.workers.delivery.fanout import Fanout
+from millwheel.engine.workers.delivery.routing import TableRouter
 from millwheel.engine.workers.delivery.timestamps import Timestamps
 from millwheel.engine.workers.operators.broadcast.rows import (
     decode_rows,

@@ -21,6 +21,7 @@ from millwheel.core.model.keys import key_from_bytes
 from millwheel.core.model.names import ChannelName, NodeName
 from millwheel.core.model.records import Domain
 from millwheel.core.model.timers import TimerQueue
+from millwheel.engine.workers.delivery.fanout import Fanout
 from millwheel.engine.workers.delivery.high_water_marks import (
     HighWaterMarks,
     decode_high_water_marks,
@@ -28,7 +29,6 @@ from millwheel.engine.workers.delivery.high_water_marks import (
 from millwheel.engine.workers.delivery.inbox import Inbox
 from millwheel.engine.workers.delivery.instances import StoredInstances
 from millwheel.engine.workers.delivery.outbox import Outbox, OutputChunk
-from millwheel.engine.workers.delivery.routing import Fanout
 from millwheel.engine.workers.shard.productions import earliest_of
 from millwheel.engine.workers.state.waiting_records import waiting_records
 from millwheel.engine.workers.store_read import Pending

@@ -35,6 +35,7 @@ from millwheel.engine.workers.boundaries import ColumnBoundary
 from millwheel.engine.workers.bundle.bundle import Bundle, Produced, beginning, keys_of
 from millwheel.engine.workers.delivery.combining import Worth
 from millwheel.engine.workers.delivery.consumer_keys import Keyless
+from millwheel.engine.workers.delivery.fanout import Fanout
 from millwheel.engine.workers.delivery.instances import (
     AnyInstances,
     ChosenInstances,
@@ -42,7 +43,6 @@ from millwheel.engine.workers.delivery.instances import (
     ProductionInstances,
 )
 from millwheel.engine.workers.delivery.outbox import OutputChunk
-from millwheel.engine.workers.delivery.routing import Fanout
 from millwheel.engine.workers.state.overlay import Overlay
 
 _HEAD_BYTES = 10  # Fixed: msgpack's heads of a field's name and of its value, at most

@@ -32,11 +32,11 @@ from millwheel.engine.workers.bundle.hangs import Avoided
 from millwheel.engine.workers.bundle.lone import count_of, noted, put_aside
 from millwheel.engine.workers.bundle.operator import Operator, Validated
 from millwheel.engine.workers.bundle.replayed import take_replayed
+from millwheel.engine.workers.delivery.fanout import Fanout
 from millwheel.engine.workers.delivery.high_water_marks import AppliedHighWaterMarks
 from millwheel.engine.workers.delivery.inbox import Arrival, DeliveryOutcome, Inbox
 from millwheel.engine.workers.delivery.instances import InstanceCounts
 from millwheel.engine.workers.delivery.outbox import Outbox, Route
-from millwheel.engine.workers.delivery.routing import Fanout
 from millwheel.engine.workers.shard.admission import Admission
 from millwheel.engine.workers.shard.bundle_sizes import BundleSize, ShardLimits
 from millwheel.engine.workers.shard.commit_building import CommitBuilding

@@ -20,7 +20,7 @@ from millwheel.core.tables.planning import declared_name
 from millwheel.engine.workers.bundle.bundle import Bundle
 from millwheel.engine.workers.delivery.beside import BesideColumns
 from millwheel.engine.workers.delivery.combining import Combining
-from millwheel.engine.workers.delivery.routing import Fanout
+from millwheel.engine.workers.delivery.fanout import Fanout
 from millwheel.engine.workers.delivery.timestamps import Timestamps
 from millwheel.engine.workers.sources.completion import CompletionTimes
 from millwheel.engine.workers.sources.inferred_types import GuessedTypes, WholeRecords

@@ -12,7 +12,7 @@ import msgspec
 from millwheel.adapters.ports import StateStore, StoreView
 from millwheel.core.columns.batch import frame_bytes, frame_from, key_list
 from millwheel.core.columns.few import FewGroups, Groups, frame_of, restored_rows, stored_rows
-from millwheel.core.columns.plan import END, KEY
+from millwheel.core.columns.groups_frame import END, KEY
 from millwheel.core.columns.state.sessions import without_replaced
 from millwheel.core.columns.state.steps import entered
 from millwheel.core.columns.windows import ColumnWindows, GroupsKind, Types

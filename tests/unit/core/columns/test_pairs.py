@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millwheel.core.columns.batch import ColumnBatch, key_column, key_list
+from millwheel.core.columns.groups_frame import END, KEY, START
 from millwheel.core.columns.pairs import INPUT, VALUE, Pairing, decoded, encoded
-from millwheel.core.columns.plan import END, KEY, START
 from millwheel.core.formats.codec import decode_value, encode_value
 from millwheel.core.model.keys import key_from_bytes
 from millwheel.core.pipeline.joins import combinations

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import polars as pl
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from millwheel.core.aggregates.columns import Unfit
-from millwheel.core.columns import plan as column_plans
 from millwheel.core.columns.batch import key_column
-from millwheel.core.columns.plan import KEY
+from millwheel.core.columns.groups_frame import KEY
 from millwheel.core.model.keys import NULL
 from millwheel.core.pipeline.spec import InputSpec, KeyKind, KeySpec
 from millwheel.core.pipeline.work import AggregateSpec, WindowSpec
-from tests.unit.core.columns.test_windows import SLIDING, TUMBLING, Row, batch_of, plan_of
+from tests.unit.core.columns.test_windows import Row, batch_of, plan_of
 
 
 def test_groups_are_in_order_of_arrival_so_the_same_records_give_the_same_bytes() -> None:
@@ -26,37 +22,6 @@ def test_groups_are_in_order_of_arrival_so_the_same_records_give_the_same_bytes(
     groups = plan.group(batch_of([Row(ad, "click", 1.0, 1, 5) for ad in ads] * 2))
     assert groups[KEY].to_list() == ads
     assert plan.merge([groups[50:], groups[:60]])[KEY].to_list() == ads[50:] + ads[:50]
-
-
-FAR = st.sampled_from([0, 1, 7, -5, 2**40, -(2**63), 2**63 - 1])
-
-
-@given(
-    st.lists(
-        st.builds(Row, FAR, st.just("click"), st.just(0.5), st.integers(0, 9), st.integers(0, 60)),
-        max_size=30,
-    )
-)
-@pytest.mark.parametrize("window", [TUMBLING, SLIDING])
-def test_one_number_for_each_window_groups_as_key_start_and_end_do(
-    window: WindowSpec, made: list[Row]
-) -> None:
-    plan = plan_of(window)
-    assert plan is not None
-    batch = batch_of(made)
-    found = plan.group(batch)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(column_plans, "_group", lambda frame: None)
-        by_three = plan.group(batch)
-    assert found.equals(by_three)
-
-
-def test_windows_that_begin_together_and_end_apart_stay_apart() -> None:
-    plan = plan_of()
-    assert plan is not None
-    groups = plan.group(batch_of([Row(1, "click", 0.5, 1, 3), Row(1, "click", 0.5, 1, 4)]))
-    longer = groups.with_columns(pl.col("end") + 10)
-    assert plan.merge([groups, longer, groups])["end"].to_list() == [10, 20]
 
 
 def test_only_records_that_count_are_checked_and_there_may_be_none() -> None:

@@ -16,8 +16,9 @@ from millwheel.core.aggregates.aggregation import Aggregation
 from millwheel.core.aggregates.specs import compile_aggregation
 from millwheel.core.columns.batch import ColumnBatch
 from millwheel.core.columns.few import FewGroups, Groups, RowForm, restored_rows, stored_rows
-from millwheel.core.columns.plan import KEY, ColumnPlan
-from millwheel.core.columns.window_forms import plan_or_why
+from millwheel.core.columns.forms.windows import plan_or_why
+from millwheel.core.columns.groups_frame import KEY
+from millwheel.core.columns.plan import ColumnPlan
 from millwheel.core.columns.windows import ColumnWindows
 from millwheel.core.expressions.language import compile_expression
 from millwheel.core.formats.store_layout import pack, unpack

@@ -26,8 +26,8 @@ import numpy.typing as npt
 from millwheel.adapters.ports import StoreView
 from millwheel.core.aggregates.columns import Unfit
 from millwheel.core.columns.batch import AnyBatch, ColumnBatch, key_list
+from millwheel.core.columns.groups_frame import END, KEY, START
 from millwheel.core.columns.pairs import AT, INPUT, LAST, VALUE, encoded
-from millwheel.core.columns.plan import END, KEY, START
 from millwheel.core.columns.state.columns_to_rows import (
     Left,
     is_among,

@@ -22,7 +22,8 @@ import numpy as np
 from millwheel.adapters.ports import StoreView
 from millwheel.core.aggregates.columns import Unfit
 from millwheel.core.columns.batch import AnyBatch, ColumnBatch, key_list
-from millwheel.core.columns.plan import KEY, ColumnPlan
+from millwheel.core.columns.groups_frame import KEY
+from millwheel.core.columns.plan import ColumnPlan
 from millwheel.core.columns.state.columns_to_rows import (
     Left,
     is_among,

@@ -23,7 +23,8 @@ from millwheel.core.aggregates.columns import Unfit
 from millwheel.core.aggregates.specs import compile_aggregation
 from millwheel.core.columns.batch import AnyBatch, ColumnBatch, key_list
 from millwheel.core.columns.few import frame_of
-from millwheel.core.columns.plan import END, KEY, ColumnPlan
+from millwheel.core.columns.groups_frame import END, KEY
+from millwheel.core.columns.plan import ColumnPlan
 from millwheel.core.columns.state.change_logs import LastingGroups
 from millwheel.core.columns.state.columns_to_rows import (
     Left,

@@ -30,7 +30,8 @@ from millwheel.core.columns.batch import (
 )
 from millwheel.core.columns.declared_fields import example_frame
 from millwheel.core.columns.few import Groups, frame_of
-from millwheel.core.columns.plan import COUNT, END, KEY, ColumnPlan
+from millwheel.core.columns.groups_frame import COUNT, END, KEY
+from millwheel.core.columns.plan import ColumnPlan
 from millwheel.core.columns.state.columns_to_rows import Leaving, Left, keys_like
 from millwheel.core.columns.state.inferred import PlansByType, types_told
 from millwheel.core.columns.state.steps import StepColumns

@@ -13,7 +13,8 @@ from dataclasses import replace
 
 from millwheel.core.aggregates.columns import Unfit
 from millwheel.core.columns.batch import ColumnBatch, joined
-from millwheel.core.columns.plan import END, ColumnPlan
+from millwheel.core.columns.groups_frame import END
+from millwheel.core.columns.plan import ColumnPlan
 from millwheel.core.columns.state.inferred import PlansByType
 from millwheel.core.lazy_polars import pl
 from millwheel.core.machines.change_logs import ChangeLogMachine

@@ -14,7 +14,8 @@ import numpy.typing as npt
 from millwheel.adapters.ports import StoreView
 from millwheel.core.aggregates.aggregation import Aggregation
 from millwheel.core.columns.batch import AnyBatch, ColumnBatch, key_list
-from millwheel.core.columns.plan import KEY, ColumnPlan
+from millwheel.core.columns.groups_frame import KEY
+from millwheel.core.columns.plan import ColumnPlan
 from millwheel.core.columns.state.columns_to_rows import is_among, keys_like, where
 from millwheel.core.columns.state.inferred import PlansByType
 from millwheel.core.columns.state.late_windows import KeptColumns

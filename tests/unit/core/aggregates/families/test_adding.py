@@ -16,7 +16,8 @@ from millwheel.core.aggregates.families.adding import Cells, Unadded, cells
 from millwheel.core.aggregates.families.exact_sums import SCALE_BITS
 from millwheel.core.columns import plan as column_plans
 from millwheel.core.columns.batch import key_column
-from millwheel.core.columns.plan import COUNT, END, KEY, START, ColumnPlan
+from millwheel.core.columns.groups_frame import COUNT, END, KEY, START
+from millwheel.core.columns.plan import ColumnPlan
 from millwheel.core.model.times import MAX_TIME
 from millwheel.core.pipeline.spec import InputSpec, KeyKind, KeySpec
 from millwheel.core.pipeline.work import AggregateSpec

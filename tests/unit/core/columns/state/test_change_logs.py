@@ -9,7 +9,8 @@ from typing import Any
 import polars as pl
 import pytest
 
-from millwheel.core.columns.plan import COUNT, END, KEY, START, ColumnPlan
+from millwheel.core.columns.groups_frame import COUNT, END, KEY, START
+from millwheel.core.columns.plan import ColumnPlan
 from millwheel.core.columns.state import columns_to_rows
 from millwheel.core.columns.state.change_logs import LastingGroups
 from millwheel.core.columns.state.columns_to_rows import Leaving

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millwheel.core.columns.batch import ColumnBatch, decode_columns, encode_columns
+from millwheel.core.columns.forms.windows import plans_by_type
 from millwheel.core.columns.state.inferred import PlansByType, types_told, with_types
-from millwheel.core.columns.window_forms import plans_by_type
 from millwheel.core.expressions.language import compile_expression
 from millwheel.core.machines.specs import windowing_from_spec
 from millwheel.core.pipeline.work import AggregateSpec

@@ -9,7 +9,7 @@ import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millwheel.core.columns.plan import END
+from millwheel.core.columns.groups_frame import END
 from millwheel.core.columns.state.join_windows import JoinWindows
 
 bundles = st.lists(st.lists(st.integers(1, 9), min_size=1, max_size=9), max_size=12)

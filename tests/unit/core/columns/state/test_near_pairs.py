@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from millwheel.connect.own_functions import language_of
 from millwheel.core.aggregates.columns import Unfit
 from millwheel.core.columns.batch import ColumnBatch, key_column
+from millwheel.core.columns.groups_frame import END, START
 from millwheel.core.columns.pairs import AT, VALUE
-from millwheel.core.columns.plan import END, START
 from millwheel.core.columns.state.near_pairs import (
     NUMBER,
     Bounds,

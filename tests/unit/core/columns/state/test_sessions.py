@@ -6,7 +6,7 @@ import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millwheel.core.columns.plan import END, KEY, START
+from millwheel.core.columns.groups_frame import END, KEY, START
 from millwheel.core.columns.state.sessions import SessionColumns, sessions_among, without_replaced
 from millwheel.core.windows.windows import Sessions, Window
 from tests.unit.core.columns.test_windows import SESSION, Row, batch_of, plan_of

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millwheel.core.aggregates.columns import Unfit
-from millwheel.core.columns.plan import KEY
+from millwheel.core.columns.groups_frame import KEY
 from millwheel.core.columns.state.steps import StepColumns, _lowest, entered
 from millwheel.core.model.times import MAX_TIME, MIN_TIME
 from tests.unit.core.columns.test_windows import CHANGES, Row, batch_of, plan_of, rows

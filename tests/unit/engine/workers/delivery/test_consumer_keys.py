@@ -18,9 +18,10 @@ from millwheel.core.model.keys import fitting_key
 from millwheel.core.model.names import NodeName
 from millwheel.core.pipeline.spec import Divided, KeyKind, KeySpec
 from millwheel.engine.workers.delivery.consumer_keys import Consumer, keyed
-from millwheel.engine.workers.delivery.routing import Fanout
+from millwheel.engine.workers.delivery.fanout import Fanout
 from millwheel.errors import InvariantError, RecordError
-from tests.unit.engine.workers.delivery.test_routing import batch, fanout
+from tests.unit.engine.workers.delivery.test_fanout import fanout
+from tests.unit.engine.workers.delivery.test_routing import batch
 
 
 def grouped(rule: str = "pkg", *fields: str) -> tuple[Fanout, KeyEpochs]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from millwheel.core.columns.plan import KEY
+from millwheel.core.columns.groups_frame import KEY
 from millwheel.core.columns.state import columns_to_rows
 from millwheel.core.columns.state.change_logs import LastingGroups
 from millwheel.engine.workers.operators import form_choice

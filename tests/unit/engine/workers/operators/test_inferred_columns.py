@@ -10,8 +10,8 @@ import polars as pl
 import pytest
 
 from millwheel.core.columns.batch import ColumnBatch
+from millwheel.core.columns.forms.windows import plans_by_type
 from millwheel.core.columns.state.inferred import PlansByType
-from millwheel.core.columns.window_forms import plans_by_type
 from millwheel.core.expressions.language import compile_expression
 from millwheel.core.machines.specs import windowing_from_spec
 from millwheel.core.model.names import ChannelName, NodeName

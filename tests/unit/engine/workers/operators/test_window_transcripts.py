@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from millwheel.core.columns.forms.windows import plan_or_why
 from millwheel.core.columns.plan import ColumnPlan
-from millwheel.core.columns.window_forms import plan_or_why
 from millwheel.core.expressions.language import compile_expression
 from millwheel.core.machines.specs import windowing_from_spec
 from millwheel.core.model.names import ChannelName

@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from millwheel.core.columns.batch import key_list
-from millwheel.core.columns.plan import END, KEY
+from millwheel.core.columns.groups_frame import END, KEY
 from millwheel.core.formats.id_runs import marks_from, marks_of, run_key
 from millwheel.core.formats.store_layout import (
     CHANNEL,

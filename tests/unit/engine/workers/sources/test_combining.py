@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 
 from millwheel.core.columns.batch import AnyBatch, ColumnBatch
-from millwheel.core.columns.plan import COUNT, END, KEY, START, ColumnPlan
+from millwheel.core.columns.groups_frame import COUNT, END, KEY, START
+from millwheel.core.columns.plan import ColumnPlan
 from millwheel.core.lazy_polars import pl
 from millwheel.core.model.names import NodeName, groups_of
 from millwheel.engine.workers.bundle.bundle import Bundle

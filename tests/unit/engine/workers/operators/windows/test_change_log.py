@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from millwheel.core.columns import window_forms
+from millwheel.core.columns.forms import windows as window_forms
 from millwheel.core.columns.state import columns_to_rows
 from millwheel.engine.workers.operators import form_choice
 from millwheel.engine.workers.operators.windows import change_log

@@ -10,7 +10,7 @@ import pytest
 from millwheel.core.aggregates.columns import Unfit
 from millwheel.core.aggregates.specs import compile_aggregation
 from millwheel.core.columns.batch import AnyBatch
-from millwheel.core.columns.plan import KEY
+from millwheel.core.columns.groups_frame import KEY
 from millwheel.core.expressions.language import compile_expression
 from millwheel.core.formats.store_layout import WINDOW, key_prefix, pack
 from millwheel.core.model.keys import key_hash
