@@ -47,7 +47,6 @@ from millwheel.core.pipeline.spec import (
     PipelineSpec,
     Productions,
     SinkSpec,
-    StreamSpec,
 )
 from millwheel.core.pipeline.work import (
     AggregationSpec,
@@ -193,7 +192,7 @@ class Assembly:
         }
         self._near = near_pairings(spec, self._language.compile, self._labels)
         joins = joins_in_columns(spec, self.graph, plans, self._near.keys())
-        self._schemas = {s.name: self._schema(s) for s in spec.streams if s.schema}
+        self._schemas = {s.name: self._load(s.schema) for s in spec.streams if s.schema}
         self._decode = stream_decoder(self._schemas)
         self._groups = groupings_of(
             spec, {**self._plans, **self._undeclared}, self._load, self._decode
@@ -449,7 +448,7 @@ class Assembly:
             self._decode,
             _CACHE_ENTRIES,
         )
-        if (window := window_of_join(spec, self.spec)) is not None:
+        if (window := self._joined_by_bundle(spec)) is not None:
             return JoinOperator(
                 *arguments, pairing_of(spec, self.spec, window), self._column_shard(shard_parts)
             )
@@ -474,6 +473,9 @@ class Assembly:
             return rows
         shard = self._column_shard(shard_parts)
         return ColumnOperator(spec, groups, shard, rows, self._decode, few, self._language)
+
+    def _joined_by_bundle(self, spec: ComputationSpec) -> Any:
+        return window_of_join(spec, self.spec)
 
     def _column_shard(self, shard_parts: _ShardParts) -> ColumnShard:
         meta = shard_parts.shard.meta
@@ -504,9 +506,6 @@ class Assembly:
         entry, store = shard_parts.entry, shard_parts.store
         shard, router = shard_parts.shard, shard_parts.router
         return self._sources.operator(node, entry, store, shard, router, self._clock.now_us())
-
-    def _schema(self, stream: StreamSpec) -> Any:
-        return self._outside.load(stream.schema, self.spec.folder)
 
     # --- sinks ------------------------------------------------------------------------------------
 
