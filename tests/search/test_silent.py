@@ -14,6 +14,8 @@ from millwheel.core.model.times import MIN_TIME
 from millwheel.core.model.watermark import Fellows
 from millwheel.testing import PipelineHarness
 from tests.search.mistakes import replaced
+from tests.search.script import Case, Clock, Push
+from tests.search.variants import VARIANTS, examine
 
 SECOND = 1_000_000
 SEEDS = 6
@@ -78,3 +80,31 @@ def test_a_stream_that_never_has_a_record_holds_as_little_as_one_that_has_ended(
 def test_a_silent_stream_that_holds_the_others_is_found(tmp_path: Path) -> None:
     with replaced(Fellows, "reached_us", lambda self, now_us: MIN_TIME):
         assert any(differs(tmp_path, seed) for seed in range(3))
+
+
+ELSEWHERE = Case(
+    1,
+    """\
+pipeline: p
+streams:
+  hits: {source: {injection: {}}, timestamp: {field: at}}
+  clicks: {source: {injection: {}}, timestamp: {field: at}}
+computations:
+  c: {input: {clicks: {key: k}, hits: {key: k}}, window: {tumbling: 10s}, aggregate: {n: count},
+    output: c}
+sinks: {c: {stdout: {}}}
+""",
+    (Push("clicks", ({"at": 991_000, "k": "b"},), "other"), Clock(1230 * SECOND)),
+    stated=False,
+    now=1200 * SECOND,
+    features=frozenset(),
+)
+"""``hits`` has nothing to look at, and nobody looks in the worker that has it."""
+
+
+def test_a_silent_stream_of_a_worker_that_only_hears_of_others_holds_no_window() -> None:
+    assert not examine(ELSEWHERE, [VARIANTS["spread"]])
+    right = Fellows.hear
+    with replaced(Fellows, "hear", lambda self, known, now_us: right(self, known, now_us) and False):
+        [found] = examine(ELSEWHERE, [VARIANTS["spread"]])
+    assert "stream c: missing" in str(found)

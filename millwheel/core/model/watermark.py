@@ -114,12 +114,14 @@ class Fellows:
     _at_us: int = MIN_TIME
     _alone_since_us: int | None = None
 
-    def hear(self, watermarks: Watermarks, now_us: int) -> None:
-        """Some watermarks may have risen."""
+    def hear(self, watermarks: Watermarks, now_us: int) -> bool:
+        """Some watermarks may have risen. True if this one may have, too, should it be silent."""
+        known = self._at_us, self._alone_since_us
         if self.names:
             others = watermarks.furthest_of(self.names)
             own = watermarks.furthest_of((self.node,))
             self.told(max(others, own), others == MIN_TIME, now_us)
+        return (self._at_us, self._alone_since_us) != known
 
     def told(self, at_us: int, alone: bool, now_us: int) -> None:
         """The furthest published watermark, this stream's own included, is ``at_us``. ``alone``: no

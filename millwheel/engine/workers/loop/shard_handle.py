@@ -245,13 +245,14 @@ class Served:
         )
 
     def follow(self, watermarks: Watermarks, graph: Graph, now_us: int) -> bool:
-        """Pass published watermarks to the shard; True if its input watermark has risen."""
+        """Pass published watermarks to the shard; True if its own may have risen with them."""
         shard, feeders = self.shard, graph.feeders[self.node]
+        rose = False
         if shard.operator.fellows is not None:
-            shard.operator.fellows.hear(watermarks, now_us)
+            # A silent source that is polled seldom, or never, runs no bundle that would tell it.
+            rose = shard.operator.fellows.hear(watermarks, now_us)
         if shard.operator.first is not None:
             shard.operator.first.hear(watermarks)
-        rose = False
         self.stir()
         self.heard_us = fresh = watermarks.lowest_of(feeders)
         if fresh > shard.watermark.input:

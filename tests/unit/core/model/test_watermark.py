@@ -70,10 +70,11 @@ def test_streams_that_have_ended_or_have_no_time_yet_are_not_the_furthest() -> N
     known = Watermarks()
     known.rise({"source.a": MAX_TIME, "source.b": 7 * SECOND, "source.me": 3 * SECOND})
     fellows = Fellows("source.me", frozenset({"source.a", "source.b", "source.c"}))
-    fellows.hear(known, 0)
+    assert fellows.hear(known, 0)
+    assert not fellows.hear(known, 0), "nothing new"
     assert fellows.reached_us(60 * SECOND) == 7 * SECOND
     known.rise({"source.b": MAX_TIME})
-    fellows.hear(known, 60 * SECOND)
+    assert fellows.hear(known, 60 * SECOND)
     assert fellows.reached_us(65 * SECOND) == 12 * SECOND
 
 
