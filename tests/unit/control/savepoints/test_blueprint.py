@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import msgspec
 import pytest
 
 from millwheel.control.savepoints import blueprint
 from millwheel.control.savepoints.blueprint import Blueprint, blueprint_of
+from millwheel.control.savepoints.compatibility import Compatibility, compare, worst
+from millwheel.language.spec import load_pipeline
 from tests.unit.control.savepoints.test_compatibility import CLASSES, SPEC
 
 
@@ -14,3 +18,42 @@ def test_a_blueprint_is_the_same_after_it_was_stored(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(blueprint, "load_object", lambda name, folder: CLASSES[name])
     made = blueprint_of(SPEC)
     assert msgspec.json.decode(msgspec.json.encode(made), type=Blueprint) == made
+
+
+BEFORE_GROUPS = """
+pipeline: p
+streams:
+  bids:
+    source: {files: {path: in, format: jsonl}}
+    timestamp: {field: at, unit: us}
+    fields: {at: int, auction: int, price: int}
+computations:
+  made: {input: bids, map: {auction: auction, price: "%s"}, output: made}
+  sums: {input: {made: {key: auction}}, %s aggregate: {total: {sum: price}}, output: sums}
+"""
+
+
+def computed(price: str, window: str, folder: Path) -> Blueprint:
+    (folder / "p.yaml").write_text(BEFORE_GROUPS % (price, window))
+    return blueprint_of(load_pipeline(folder / "p.yaml"))
+
+
+@pytest.mark.parametrize(
+    ("window", "price", "verdict"),
+    [
+        ("", "price * 3", Compatibility.FREE),
+        ("", "price / 2", Compatibility.REFUSED),
+        ("", "cast(price, 'text')", Compatibility.REFUSED),
+        ("window: {tumbling: 10s},", "price / 2", Compatibility.FREE),
+    ],
+)
+def test_groups_without_an_end_are_taken_over_if_what_is_computed_before_them_has_its_types(
+    window: str, price: str, verdict: Compatibility, tmp_path: Path
+) -> None:
+    """They lie in columns of these types. Windows in columns know the types that are declared
+    alone."""
+    before, after = (computed(each, window, tmp_path) for each in ("price * 2", price))
+    changes = compare(before, after)
+    assert worst(changes) is verdict
+    about = {change.node for change in changes if change.verdict is Compatibility.REFUSED}
+    assert about == ({"sums"} if verdict is Compatibility.REFUSED else set())
