@@ -10,9 +10,10 @@ from typing import Any
 
 from millwheel.core.model.names import WorkerName
 from millwheel.engine.queries.cluster import ClusterMap
-from millwheel.engine.queries.commands import Gather, QueryService, Session
+from millwheel.engine.queries.commands import QueryService, Session
+from millwheel.engine.queries.model import AskedQueries, Found
 from millwheel.engine.queries.names import Catalog
-from millwheel.engine.queries.query_queue import AskedQueries, Found
+from millwheel.engine.queries.replies import Gather
 from millwheel.engine.workers.delivery.routing import TableRouter
 from millwheel.engine.workers.effects import AnswerQueries, Gathering
 from millwheel.engine.workers.queries.answering import Answering

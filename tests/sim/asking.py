@@ -16,8 +16,15 @@ from millwheel.core.model.range_table import Parent, RangeTable
 from millwheel.core.model.times import MAX_TIME
 from millwheel.core.pipeline.work import SlicesSpec
 from millwheel.core.slices.slots import slot_hash
-from millwheel.engine.queries.model import Answer, Consistency, Mode, Query
-from millwheel.engine.queries.query_queue import AskedQueries, Elsewhere, Found
+from millwheel.engine.queries.model import (
+    Answer,
+    AskedQueries,
+    Consistency,
+    Elsewhere,
+    Found,
+    Mode,
+    Query,
+)
 from millwheel.engine.queries.server import LEASE_S
 from millwheel.engine.workers import events as ev
 from millwheel.engine.workers.shard.shard import Shard

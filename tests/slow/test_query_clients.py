@@ -20,10 +20,9 @@ from millwheel.core.model.range_table import RangeTable, ShardEntry
 from millwheel.core.model.ranges import tile
 from millwheel.engine.queries.cluster import ClusterMap
 from millwheel.engine.queries.commands import QueryService
-from millwheel.engine.queries.model import Answer
+from millwheel.engine.queries.model import Answer, AskedQueries
 from millwheel.engine.queries.named_queries import NamedQueries
 from millwheel.engine.queries.names import Catalog
-from millwheel.engine.queries.query_queue import AskedQueries
 from millwheel.engine.queries.server import QueryServer
 from millwheel.launch.certificates import make_set
 from tests.servers.redis import command

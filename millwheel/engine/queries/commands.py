@@ -14,21 +14,11 @@ from msgspec.structs import replace
 from millwheel.core.slices.slots import slot_of
 from millwheel.engine.queries import resp
 from millwheel.engine.queries.cluster import ClusterMap, node_id
-from millwheel.engine.queries.model import Answer, Consistency, Query, QueryError
+from millwheel.engine.queries.model import Answer, Consistency, Found, Query, QueryError
 from millwheel.engine.queries.names import Catalog, QueryPlan
 from millwheel.engine.queries.peers.health import ErrorShare, Health
-from millwheel.engine.queries.query_queue import Elsewhere, Found
-from millwheel.engine.queries.rendering import (
-    AskedElsewhere,
-    Form,
-    Formed,
-    Gather,
-    Pending,
-    error_reply,
-    get_reply,
-    hash_reply,
-    json_reply,
-)
+from millwheel.engine.queries.rendering import error_reply, get_reply, hash_reply, json_reply
+from millwheel.engine.queries.replies import Form, Formed, Gather, Pending, Replies
 
 MAX_KEYS = 10_000
 """The most names in one MGET or EXISTS; ask for more in further commands."""
@@ -69,6 +59,7 @@ class Session:
 
     def __init__(self, service: QueryService) -> None:
         self._service = service
+        self._replies = Replies(service.cluster, service.errors)
         self.admitted = service.admits is None
         self._id = next(_ids)
         self.protocol = 2
@@ -131,7 +122,7 @@ class Session:
         if type(answer := outcomes[0]) is Answer:
             self._service.errors.replied()
             return get_reply(answer, self.protocol)
-        return self._reply(
+        return self._replies.of(
             Form([name], [plan], lambda answers: get_reply(answers[0], self.protocol)),
             queries,
             outcomes,
@@ -189,64 +180,7 @@ class Session:
         queries = [query.asked_at(now_us) for plan in form.plans for query in plan.questions]
         if self._consistency is Consistency.STANDBY and form.follows:
             queries = [replace(query, consistency=Consistency.STANDBY) for query in queries]
-        return Formed(queries, lambda outcomes: self._reply(form, queries, outcomes))
-
-    def _reply(
-        self, form: Form, queries: Sequence[Query], outcomes: Sequence[Found]
-    ) -> bytes | Gather:
-        errors = self._service.errors
-        if set(map(type, outcomes)) <= {Answer}:
-            errors.replied()
-            return form.reply(outcomes)
-        failure = next((each for each in outcomes if isinstance(each, QueryError)), None)
-        errors.replied(failure is not None and failure.failed)
-        if failure is not None:
-            return error_reply(failure)
-        firsts = form.firsts(outcomes)
-        if any(isinstance(each, Elsewhere) for each in firsts):
-            return self._refusal(form.names, firsts)
-        return self._gather(form, queries, outcomes)
-
-    def _gather(
-        self, form: Form, queries: Sequence[Query], outcomes: Sequence[Found]
-    ) -> bytes | Gather:
-        """The owner of a formula's first computation asks the other workers for theirs."""
-        addresses = self._service.cluster.addresses
-        others = {
-            index: _asked_elsewhere(queries[index], each, addresses)
-            for index, each in enumerate(outcomes)
-            if isinstance(each, Elsewhere)
-        }
-        if not all(each.owner for each in others.values()):
-            return _UNKNOWN
-
-        def reply(answers: Sequence[Answer | QueryError]) -> bytes:
-            whole = list(outcomes)
-            for index, answer in zip(others, answers, strict=True):
-                if isinstance(answer, QueryError):
-                    return error_reply(answer)
-                whole[index] = answer
-            return form.reply(whole)
-
-        return Gather(list(others.values()), reply)
-
-    def _refusal(self, names: Sequence[bytes], outcomes: Sequence[Found]) -> bytes:
-        """The redirection for names that other workers own."""
-        owners = {each.owner if isinstance(each, Elsewhere) else "" for each in outcomes}
-        if len(owners) > 1:
-            return resp.error(
-                "the keys are with more than one worker: ask by slots, or one by one", "CROSSSLOT"
-            )
-        moved = outcomes[0]
-        address = (
-            self._service.cluster.addresses.get(moved.owner)
-            if isinstance(moved, Elsewhere)
-            else None
-        )
-        if address is None:
-            return _UNKNOWN
-        kind = "ASK" if isinstance(moved, Elsewhere) and moved.for_now else "MOVED"
-        return f"-{kind} {slot_of(names[0])} {address}\r\n".encode()
+        return Formed(queries, lambda outcomes: self._replies.of(form, queries, outcomes))
 
     # --- the connection
 
@@ -366,16 +300,6 @@ def _fine(session: Session, words: Sequence[bytes]) -> Reply:
     return resp.OK
 
 
-def _asked_elsewhere(
-    query: Query, elsewhere: Elsewhere, addresses: Mapping[str, str]
-) -> AskedElsewhere:
-    """The worker to ask; its address is "" when it is not known."""
-    owner = addresses.get(elsewhere.owner, "")
-    stale = query.consistency in (Consistency.STANDBY, Consistency.SNAPSHOT)
-    standby = addresses.get(elsewhere.standby, "") if stale else ""
-    return AskedElsewhere(query, owner or standby, standby)
-
-
 def _is_http(words: Sequence[bytes]) -> bool:
     """Whether it is a line of a request that a web page sends: commands may follow in its body."""
     return words[0].upper() in (b"POST", b"HOST:") or _HTTP_VERSION.fullmatch(words[-1]) is not None
@@ -385,7 +309,6 @@ _HTTP_VERSION = re.compile(rb"HTTP/[0-9.]{1,8}", re.IGNORECASE)
 _NO_HTTP = resp.error(
     "this server speaks the Redis protocol, no HTTP; the gateway does: `millwheel serve`"
 )
-_UNKNOWN = resp.error("the key's worker is not known yet; ask again", "TRYAGAIN")
 _WRONG = resp.error(
     "invalid username-password pair: the password is the token of the pipeline", "WRONGPASS"
 )

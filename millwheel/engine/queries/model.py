@@ -1,4 +1,5 @@
-"""A question to a running pipeline, its answer, and the error that replaces an answer.
+"""A question to a running pipeline, its answer, what replaces an answer, and questions on their way
+between a server and the loop that answers them.
 
 All times are µs UTC. Everything here is plain data: it crosses threads and connections. Questions
 and answers are msgspec structs, because some are made for every name that is asked: a frozen
@@ -7,13 +8,15 @@ dataclass takes five times as long.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
 
 import msgspec
 
 from millwheel.core.model.keys import Key
+from millwheel.core.model.names import NOBODY, WorkerName
 
 
 class QueryMode(Enum):
@@ -157,3 +160,27 @@ class QueryError(Exception):
         self.code = code
         self.sentence = sentence
         self.failed = failed
+
+
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """The key belongs to the worker ``owner``. ``for_now``: that worker is still taking the shard
+    over, and can answer this question already. ``standby`` is the worker that follows the shard, or
+    ""."""
+
+    owner: WorkerName
+    for_now: bool = False
+    standby: WorkerName = NOBODY
+
+
+Found = Answer | QueryError | Elsewhere
+"""The outcome of a query."""
+
+
+@dataclass(frozen=True, slots=True)
+class AskedQueries:
+    """Queries that arrived together. ``reply`` is called with their outcomes, in order, once the
+    state that they need is durable. Any thread may call it."""
+
+    queries: Sequence[Query]
+    reply: Callable[[Sequence[Found]], None]

@@ -1,19 +1,14 @@
-"""Answers as replies of the Redis protocol, and as JSON; and replies that wait for answers.
-Pure."""
+"""Answers as replies of the Redis protocol, and as JSON. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from decimal import Decimal
-from itertools import accumulate, islice
-from typing import Any, Protocol, cast, runtime_checkable
+from typing import Any
 
 import msgspec
 
-from millwheel.engine.queries.model import Answer, Consistency, Query, QueryError
-from millwheel.engine.queries.names import QueryPlan
-from millwheel.engine.queries.query_queue import Found
+from millwheel.engine.queries.model import Answer, Consistency, QueryError
 from millwheel.engine.queries.resp import bulk, error, mapping, null
 
 _json = msgspec.json.Encoder(enc_hook=repr).encode
@@ -120,79 +115,6 @@ def answer_from(fields: Mapping[str, Any]) -> Answer:
 def json_reply(answer: Answer) -> bytes:
     """MW.QUERY: :func:`document` as JSON."""
     return bulk(_json(document(answer)))
-
-
-@runtime_checkable
-class Pending(Protocol):
-    """A reply that needs answers first."""
-
-    queries: Sequence[Query]
-
-    def reply(self, outcomes: Sequence[Found]) -> bytes | Gather:
-        """The reply, from the outcomes of :attr:`queries` in order."""
-
-
-class Formed(msgspec.Struct):
-    """A reply that ``write`` makes of the outcomes."""
-
-    queries: Sequence[Query]
-    write: Callable[[Sequence[Found]], bytes | Gather]
-
-    def reply(self, outcomes: Sequence[Found]) -> bytes | Gather:
-        return self.write(outcomes)
-
-
-@dataclass(frozen=True, slots=True)
-class AskedElsewhere:
-    """A question for another worker. ``standby`` is the address of the worker that may answer in
-    its place, "" for none."""
-
-    query: Query
-    owner: str
-    standby: str = ""
-
-    def others(self) -> Sequence[str]:
-        """The addresses of other workers that may answer."""
-        return (self.standby,) if self.standby else ()
-
-
-@dataclass(frozen=True, slots=True)
-class Gather:
-    """A reply that also needs answers from other workers."""
-
-    questions: Sequence[AskedElsewhere]
-    reply: Callable[[Sequence[Answer | QueryError]], bytes]
-
-
-class Form(msgspec.Struct):
-    """How the answers to ``names`` become a reply: each of the ``plans`` computes an answer, and
-    ``write`` formats them."""
-
-    names: Sequence[bytes]
-    plans: Sequence[QueryPlan]
-    write: Callable[[Sequence[Answer]], bytes]
-    follows: bool = True
-    """Whether READONLY on the connection selects the state that is read."""
-
-    def reply(self, outcomes: Sequence[Found]) -> bytes:
-        """The reply, from the answers to all questions of the plans in their order. An error where
-        a formula has no value."""
-        answers = cast(Sequence[Answer], outcomes)
-        if all(plan.plain for plan in self.plans):
-            return self.write(answers)
-        start, plan_answers = 0, []
-        try:
-            for plan in self.plans:
-                plan_answers.append(plan.answer(answers[start : start + len(plan.questions)]))
-                start += len(plan.questions)
-        except QueryError as ex:
-            return error_reply(ex)
-        return self.write(plan_answers)
-
-    def firsts(self, outcomes: Sequence[Found]) -> list[Found]:
-        """The outcome of the first question of each plan."""
-        starts = accumulate((len(plan.questions) for plan in self.plans), initial=0)
-        return [outcomes[start] for start in islice(starts, len(self.plans))]
 
 
 def error_reply(ex: QueryError) -> bytes:

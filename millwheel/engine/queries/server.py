@@ -25,11 +25,11 @@ from millwheel.adapters.front.listening import Front, listening
 from millwheel.adapters.front.visitors import Visitor, VisitPhase
 from millwheel.engine.queries.clients.connection import Connection, Slot, failed_reply
 from millwheel.engine.queries.commands import QueryService, Session
-from millwheel.engine.queries.model import Query, QueryError
+from millwheel.engine.queries.model import AskedQueries, Found, Query, QueryError
 from millwheel.engine.queries.peers.link import Links
 from millwheel.engine.queries.peers.peer_client import Asking, Workers, command_of
-from millwheel.engine.queries.query_queue import AskedQueries, Found
-from millwheel.engine.queries.rendering import Gather, answer_of
+from millwheel.engine.queries.rendering import answer_of
+from millwheel.engine.queries.replies import Gather
 from millwheel.engine.queries.resp import hiredis_reader
 
 GATHER_S = 1.0

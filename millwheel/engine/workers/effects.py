@@ -24,7 +24,7 @@ from millwheel.control.savepoints.orders import OrderAnswer, SavepointOrder, Sta
 from millwheel.core.model.names import ChannelName, NodeName, ShardName, Token
 from millwheel.core.model.range_table import ShardEntry
 from millwheel.core.model.watermark import ShardReport
-from millwheel.engine.queries.query_queue import Found
+from millwheel.engine.queries.model import Found
 from millwheel.engine.workers.delivery.inbox import Arrival
 from millwheel.engine.workers.delivery.outbox import OutputChunk, Send
 from millwheel.engine.workers.ports import Savepoints, Segments, ShardWork, SnapshotQueue

@@ -14,7 +14,7 @@ from millwheel.core.model.failures import CallKind, Tally
 from millwheel.core.model.names import ChannelName, NodeName, ShardName, Token
 from millwheel.core.model.range_table import RangeTable, ShardEntry
 from millwheel.core.pipeline.replays import ReplayOrder
-from millwheel.engine.queries.query_queue import AskedQueries
+from millwheel.engine.queries.model import AskedQueries
 from millwheel.engine.workers.store_read import StoreRead
 
 

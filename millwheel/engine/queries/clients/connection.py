@@ -16,9 +16,8 @@ from typing import Any, Protocol
 
 from millwheel.engine.queries import resp
 from millwheel.engine.queries.commands import Session
-from millwheel.engine.queries.model import Query
-from millwheel.engine.queries.query_queue import Found
-from millwheel.engine.queries.rendering import Gather, Pending
+from millwheel.engine.queries.model import Found, Query
+from millwheel.engine.queries.replies import Gather, Pending
 
 MAX_WAITING = 20_000
 """The most unanswered queries of one connection: nothing more is executed or read from it

@@ -20,8 +20,16 @@ from typing import TYPE_CHECKING, Protocol
 from millwheel.core.model.names import NOBODY, NodeName, ShardName, WorkerName
 from millwheel.core.model.range_table import ShardEntry
 from millwheel.core.model.times import MIN_TIME
-from millwheel.engine.queries.model import Answer, Consistency, Finding, Query, QueryError
-from millwheel.engine.queries.query_queue import AskedQueries, Elsewhere, Found
+from millwheel.engine.queries.model import (
+    Answer,
+    AskedQueries,
+    Consistency,
+    Elsewhere,
+    Finding,
+    Found,
+    Query,
+    QueryError,
+)
 from millwheel.engine.workers.delivery.routing import TableRouter
 from millwheel.engine.workers.effects import AnswerQueries, Gathering
 from millwheel.engine.workers.ports import Copies, NoCopies

@@ -15,9 +15,9 @@ from millwheel.core.model.names import WorkerName
 from millwheel.core.pipeline.spec import QuerySpec
 from millwheel.engine.queries.cluster import ClusterMap
 from millwheel.engine.queries.commands import QueryService
+from millwheel.engine.queries.model import AskedQueries, Elsewhere
 from millwheel.engine.queries.named_queries import NamedQueries
 from millwheel.engine.queries.names import Catalog
-from millwheel.engine.queries.query_queue import AskedQueries, Elsewhere
 from millwheel.engine.queries.server import QueryServer
 from millwheel.errors import FencedError, SetupError
 from tests.unit.engine.queries.test_commands import ONE

@@ -18,7 +18,7 @@ from millwheel.engine.queries.cluster import ClusterMap
 from millwheel.engine.queries.commands import QueryService, Session
 from millwheel.engine.queries.model import Query
 from millwheel.engine.queries.names import Catalog
-from millwheel.engine.queries.rendering import Gather
+from millwheel.engine.queries.replies import Gather
 from tests.unit.engine.queries.test_commands import ONE
 
 REQUEST = (

@@ -10,6 +10,7 @@ from queue import SimpleQueue
 import pytest
 
 from millwheel.adapters.grpc.security import Security, load_security
+from millwheel.engine.queries.model import AskedQueries
 from millwheel.engine.queries.peers.link import (
     MAX_ABANDONED,
     LinkClosed,
@@ -17,7 +18,6 @@ from millwheel.engine.queries.peers.link import (
     packed,
     secured_links,
 )
-from millwheel.engine.queries.query_queue import AskedQueries
 from millwheel.engine.queries.server import QueryServer
 from millwheel.launch.certificates import make_set
 from tests.unit.engine.queries.test_commands import ONE

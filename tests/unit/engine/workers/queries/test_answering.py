@@ -15,8 +15,16 @@ from millwheel.core.model.keys import key_hash
 from millwheel.core.model.names import WorkerName
 from millwheel.core.model.range_table import RangeTable, ShardEntry
 from millwheel.core.model.ranges import tile
-from millwheel.engine.queries.model import Answer, Consistency, Finding, Query, QueryError
-from millwheel.engine.queries.query_queue import AskedQueries, Elsewhere, Found
+from millwheel.engine.queries.model import (
+    Answer,
+    AskedQueries,
+    Consistency,
+    Elsewhere,
+    Finding,
+    Found,
+    Query,
+    QueryError,
+)
 from millwheel.engine.workers.delivery.routing import TableRouter
 from millwheel.engine.workers.effects import AnswerQueries, Gathering
 from millwheel.engine.workers.host.assembly import Assembly
