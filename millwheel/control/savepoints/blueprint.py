@@ -158,10 +158,7 @@ def _facets(spec: ComputationSpec, pipeline: PipelineSpec) -> dict[str, Any]:
                 "window": {"kind": work.window.kind, **work.window.options},
                 "aggregates": aggregates,
                 "speaking": _firing(work),
-                "columns": {
-                    each.stream: _columns(each, pipeline, spec.is_change_log)
-                    for each in spec.inputs
-                },
+                "columns": {each.stream: _columns(each, pipeline) for each in spec.inputs},
             }
         case SlicesSpec() as work:
             options = {
@@ -246,13 +243,13 @@ _FORMS: Mapping[type[Work], str] = {
 """The words for kinds of work in blueprints."""
 
 
-def _columns(node_input: InputSpec, pipeline: PipelineSpec, lasts: bool) -> dict[str, Any]:
-    """The facets of an input that decide whether open windows, or groups that ``lasts``, are stored
-    in rows or in columns, and in which."""
+def _columns(node_input: InputSpec, pipeline: PipelineSpec) -> dict[str, Any]:
+    """The facets of an input that decide whether open windows are stored in rows or in columns, and
+    in which."""
     stream = pipeline.stream(node_input.stream)
     facets = {"fields": dict(stream.fields), "id": stream.id, "schema": stream.schema}
-    if lasts and follows_types(stream.name, pipeline):
-        # Groups without an end are there when the steps before them are changed.
+    if follows_types(stream.name, pipeline):
+        # Windows are open when the steps before them are changed. Left out by older versions.
         facets["follows"] = dict(types_of(stream.name, pipeline, language_of(pipeline).compile))
     return facets
 

@@ -335,6 +335,27 @@ def _windows(what: str) -> Callable[[Any, Any, NodeBlueprint], Found]:
     return rule
 
 
+def _columns(
+    before: Mapping[str, Any] | None, after: Mapping[str, Any] | None, node: NodeBlueprint
+) -> Found:
+    old, new = dict(before or {}), dict(after or {})
+    for stream in old.keys() & new.keys():
+        if _FOLLOWS not in old[stream]:  # an older version did not note it
+            new[stream] = {name: each for name, each in new[stream].items() if name != _FOLLOWS}
+    changed = {facet for name in _changed(old, new) for facet in _facets_changed(name, old, new)}
+    if changed:
+        made = changed == {_FOLLOWS}
+        what = "what steps make of the types" if made else "the declared fields"
+        yield from _windows(f"{what} of its input")(old, new, node)
+
+
+def _facets_changed(stream: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    return _changed(old.get(stream, {}), new.get(stream, {}))
+
+
+_FOLLOWS = "follows"
+
+
 def _slices(before: list[Any], after: list[Any], node: NodeBlueprint) -> Found:
     (old, *old_rest), (new, *new_rest) = before, after
     names = [name for name in _changed(old, new) if name != "keep_us"]
@@ -444,7 +465,7 @@ _RULES: dict[str, Callable[[Any, Any, NodeBlueprint], Found]] = {
     "speaking": _windows("when it fires, or on which records,"),
     "slices": _slices,
     "dictionary": _dictionary,
-    "columns": _windows("the declared fields of its input"),
+    "columns": _columns,
     "pairing": lambda before, after, node: iter(
         [
             (
