@@ -139,6 +139,8 @@ def fields_computed_with(tree: ast.expr) -> set[str]:
     with null."""
     if isinstance(tree, ast.Name) or inner_path(tree):
         return set()
+    if isinstance(tree, ast.List | ast.Tuple):
+        return {name for each in tree.elts for name in fields_computed_with(each)}
     if isinstance(tree, ast.Compare) and len(tree.ops) == 1 and _is_null(tree.comparators[0]):
         return fields_computed_with(tree.left)
     return _read(tree)

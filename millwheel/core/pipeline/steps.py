@@ -9,7 +9,10 @@ that record.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from copy import deepcopy
 from typing import Any
+
+import msgspec
 
 from millwheel.core.expressions.language import BUILT_IN, Language
 from millwheel.core.pipeline.work import BranchSpec, StepKind, StepSpec
@@ -30,8 +33,10 @@ def compile_steps(steps: Sequence[StepSpec], load: Load, language: Language = BU
     step cannot use; a user's function may raise anything. ValueError for text that is not an
     expression."""
     run: Apply = _itself
+    changed = False
     for step in reversed(steps):
-        run = _joined(step, load, language, run)
+        run = _joined(step, load, language, run, changed)
+        changed |= bool(step.function)
 
     def apply(value: Any) -> Iterable[Any]:
         back = as_retraction(value)
@@ -50,9 +55,12 @@ def step_text(step: StepSpec) -> str:
     return f"{step.kind.value} {what}"
 
 
-def _joined(step: StepSpec, load: Load, language: Language, rest: Apply) -> Apply:
+def _joined(step: StepSpec, load: Load, language: Language, rest: Apply, changed: bool) -> Apply:
     """The results of this step and all later ones. The calls are nested, because this runs for
-    every record."""
+    every record. ``changed``: a later one may change what it gets."""
+    if step.kind is StepKind.FLAT_MAP and step.fields:
+        each_with = _each_with(step, language, changed)
+        return lambda value: (result for each in each_with(value) for result in rest(each))
     call = _fields(step, language) if step.fields else _function(step, load, language)
     if step.kind is StepKind.FILTER:
         return lambda value: rest(value) if call(value) else ()
@@ -72,6 +80,25 @@ def _function(step: StepSpec, load: Load, language: Language) -> Callable[[Any],
 def _fields(step: StepSpec, language: Language) -> Callable[[Any], Any]:
     parts = [(name, language.compile(text).evaluate) for name, text in step.fields.items()]
     return lambda value: {name: evaluate(value) for name, evaluate in parts}
+
+
+def _each_with(step: StepSpec, language: Language, changed: bool) -> Apply:
+    """A value once for each entry of a list, which is one more field of it."""
+    [(name, text)] = step.fields.items()
+    entries = language.compile(text).evaluate
+
+    def apply(value: Any) -> Iterable[Any]:
+        given = _several(entries(value), step)
+        fields = msgspec.structs.asdict(value) if isinstance(value, msgspec.Struct) else value
+        if not isinstance(fields, dict):
+            raise RecordError(
+                f"`{step_text(step)}` adds a field, and a {type(value).__name__} has no fields"
+            )
+        for entry in given:
+            made = {**fields, name: entry}
+            yield deepcopy(made) if changed else made  # what results share, none may change
+
+    return apply
 
 
 def _several(result: Any, step: StepSpec) -> Iterable[Any]:

@@ -36,13 +36,20 @@ class StepKind(Enum):
 @dataclass(frozen=True, slots=True)
 class StepSpec:
     """One step from a record's value to others. Exactly one of ``function`` (``module:function``),
-    ``expression`` and ``fields`` (the fields of the new value, each an expression; only for
-    ``map``) is given."""
+    ``expression`` and ``fields`` is given: of ``map`` the fields of the new value, each an
+    expression; of ``flat_map`` one field that is added, with a list of its values."""
 
     kind: StepKind
     function: str = ""
     expression: str = ""
     fields: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def passes_on(self) -> bool:
+        """Whether results have all fields of the value."""
+        return self.kind is StepKind.FILTER or (
+            self.kind is StepKind.FLAT_MAP and bool(self.fields)
+        )
 
 
 @dataclass(frozen=True, slots=True)

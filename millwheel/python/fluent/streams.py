@@ -52,6 +52,7 @@ else:
 
 Row = dict[str, Any]
 """A value that is a map of fields."""
+Texts = Mapping[str, str] | str
 
 
 class Flow(GroupedStreams, RankedStreams[T], Generic[T]):
@@ -109,18 +110,18 @@ class Flow(GroupedStreams, RankedStreams[T], Generic[T]):
     ) -> Stream[U]: ...
     @overload
     def flat_map(
-        self, function: str, *, name: str = "", output: str = "", **dials: Unpack[DialOptions]
+        self, function: Texts, *, name: str = "", output: str = "", **dials: Unpack[DialOptions]
     ) -> Stream: ...
     def flat_map(
         self,
-        function: Callable[[T], Iterable[Any]] | str,
+        function: Callable[[T], Iterable[Any]] | Texts,
         *,
         name: str = "",
         output: str = "",
         **dials: Unpack[DialOptions],
     ) -> Stream:
         """Replace each record by any number of values: ``function(value)`` returns an iterable of
-        them."""
+        them. ``{"word": "split(text, ' ')"}`` adds a field, with each entry of a list in turn."""
         return self._step("flat_map", function, name, output, dials)
 
     def filter(

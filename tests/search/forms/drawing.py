@@ -118,6 +118,9 @@ def case(seed: int) -> Case:
         features |= {"held"}
     if declared:
         _first_rows(draft, Random(f"first rows {seed}"))
+    free = declared and not features & {"times", "decimals"}
+    if free and steps.multiplied(Random(f"lists {seed}"), draft.tree, draft.fields):
+        features |= {"lists"}
     text = emit(draft.tree)
     if Random(f"nulls {seed}").random() < 0.4:
         text = "nulls: sql\n" + text.replace("!= null", "is not null")

@@ -12,7 +12,7 @@ from millwheel.connect.array_functions import ArrayFunction
 from millwheel.core.aggregates.candidates import RowCandidates
 from millwheel.core.columns import arrays
 from millwheel.core.columns.plan import ColumnPlan
-from millwheel.core.columns.stateless import results, tables
+from millwheel.core.columns.stateless import lists, results, stages, tables
 from millwheel.core.columns.stateless.plans import _Draft
 from millwheel.core.columns.stateless.stages import ColumnStep
 from millwheel.core.columns.stateless.tables import TableColumns
@@ -210,3 +210,28 @@ def columns_choose_rows_by_their_orders_alone() -> Context:
 def what_columns_choose_is_all_that_is_kept() -> Context:
     """The first rows of a bundle take the place of those that were kept before."""
     return replaced(Ranking, "with_entries", lambda self, kept, entries: [*entries])
+
+
+@mistake(within=1, first=43)
+def entries_are_of_the_records_in_turn() -> Context:
+    """The entries of all lists are given to the records one by one, so they have the keys and times
+    of others."""
+    right = stages._each_entry
+
+    def wrong(frame: Any, indexes: Any, name: str, lists: Any) -> Any:
+        made, _ = right(frame, indexes, name, lists)
+        return made, np.sort(np.resize(indexes, made.height))
+
+    return replaced(stages, "_each_entry", wrong)
+
+
+@mistake(within=1, first=43)
+def columns_leave_out_parts_without_text() -> Context:
+    """What lies between two separators that follow each other is no part in columns."""
+    right = lists._parts
+
+    def wrong(*given: Any) -> Any:
+        term, part = right(*given), pl.element()
+        return replace(term, column=term.column.list.eval(part.filter(part != "")))
+
+    return replaced(lists, "_parts", wrong)

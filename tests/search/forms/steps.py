@@ -1,9 +1,11 @@
-"""Draws the expressions of steps: values of each kind, and tests, over fields of known types."""
+"""Draws the expressions of steps: values of each kind, tests, and lists, over fields of known
+types."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from random import Random
+from typing import Any
 
 _WHOLE = ("1", "-3", "7", "4611686018427387904")
 _REAL = ("0.5", "-2.0", "1e300")
@@ -73,3 +75,34 @@ def _constant(rng: Random, kind: str) -> str:
     if kind == "bool":
         return "1 > 2"
     return rng.choice({"int": _WHOLE, "float": _REAL, "str": _TEXTS}[kind])
+
+
+def multiplied(rng: Random, tree: dict[str, Any], fields: Mapping[str, Mapping[str, str]]) -> bool:
+    """Adds what makes several records of one, sometimes, and what is made of them."""
+    if rng.random() < 0.5:
+        return False
+    known = {name: kind for name, kind in fields["one"].items() if kind}
+    made: list[dict[str, Any]] = []
+    for _ in range(rng.choice([1, 1, 2])):
+        if rng.random() < 0.4:
+            made.append({"filter": test(rng, known)})
+        entries, kind = _entries(rng, known)
+        name = rng.choice(["entry", "other", *sorted(known)])
+        made.append({"flat_map": {name: entries}})
+        known = {**known, name: kind}
+    if rng.random() < 0.6:
+        drawn = {f"m{place}": value(rng, known)[0] for place in range(2)}
+        made.append({"map": {**drawn, "entry": rng.choice(sorted(known))}})
+    tree["computations"]["many"] = {"input": "one", "steps": made, "output": "many"}
+    tree["sinks"]["many"] = {"stdout": {}}
+    return True
+
+
+def _entries(rng: Random, fields: Mapping[str, str]) -> tuple[str, str]:
+    """A list, and the kind of its entries."""
+    if rng.random() < 0.4:
+        text = _of(rng, "str", fields)
+        return f"split({rng.choice([text, f'upper({text})'])}, {rng.choice(_TEXTS[:2])})", "str"
+    first, kind = value(rng, fields)
+    others = [_of(rng, kind, fields) for _ in range(rng.choice([0, 1, 2]))]
+    return f"[{', '.join([first, *others])}]", kind

@@ -23,7 +23,7 @@ from tests.search.facts import Free
 from tests.search.generate import pushes
 from tests.search.generate.computations import draw_computation
 from tests.search.generate.draft import Draft
-from tests.search.generate.kinds import add_batches, add_owners, own_orders
+from tests.search.generate.kinds import add_batches, add_lists, add_owners, own_orders
 from tests.search.generate.late_arrivals import with_late_arrivals
 from tests.search.generate.named_keys import name_keys, with_nulls
 from tests.search.generate.refused import spoil
@@ -135,6 +135,7 @@ def _draw(seed: int, number: int, wanted: frozenset[str], racing: bool) -> Case:
     add_ids(draft, seed)
     add_batches(draft, seed)
     add_owners(draft, seed)
+    add_lists(draft, seed)
     named = name_keys(draft, seed)
     draw_sinks(draft)
     refused = not racing and spoil(draft, "refused")

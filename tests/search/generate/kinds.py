@@ -76,6 +76,17 @@ def add_owners(draft: Draft, seed: int) -> None:
             draft.features.add("owning")
 
 
+def add_lists(draft: Draft, seed: int) -> None:
+    """Steps that make several records of one by a list, with a random generator of their own."""
+    wanted = "lists" in draft.wanted
+    if not wanted and (seed < _OWN_FROM or random.Random(f"lists {seed}").random() < 0.5):
+        return
+    for tree in draft.tree["computations"].values():
+        if tree.get("flat_map") == "callbacks:doubled":
+            tree["flat_map"] = {"n": "[n, n + 10] if n != 3 else []"}
+            draft.features.add("lists")
+
+
 def own_orders(draft: Draft, seed: int, script: Sequence[Action]) -> list[Action]:
     """The same script; in a case with such callbacks, records tell them what to change."""
     if "owning" not in draft.features:

@@ -90,6 +90,9 @@ class Steps(Computation):
             return [value] if made else []
         if step.kind is StepKind.MAP:
             return [made]
+        if step.fields:
+            [(name, entries)] = made.items()
+            return [{**value, name: entry} for entry in entries]
         if not isinstance(made, Iterable) or isinstance(made, str | bytes | dict):
             raise RecordError(
                 f"gave {made!r:.80}; it must give a list (or another iterable) of values"

@@ -3,7 +3,7 @@ to its column form, or why there is none."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
@@ -12,11 +12,12 @@ from typing import Any
 from millwheel.core.columns.batch import ColumnBatch
 from millwheel.core.columns.clean import is_pattern
 from millwheel.core.columns.key_columns import fields_read, kinds_of_key
+from millwheel.core.columns.stateless.lists import entries_over_columns
 from millwheel.core.columns.stateless.stages import (
     ColumnStep,
     StatelessPlan,
     Way,
-    constant_column,
+    column_of,
 )
 from millwheel.core.expressions.columns import (
     fields_computed_with,
@@ -30,11 +31,12 @@ from millwheel.core.expressions.inner_fields import (
     is_inner,
     is_within,
     kind_with_inner,
+    path_of,
     plainly_named,
     with_inner_fields,
 )
 from millwheel.core.expressions.terms import NoColumns, Term, exact_of
-from millwheel.core.lazy_polars import dtype, pl
+from millwheel.core.lazy_polars import pl
 from millwheel.core.pipeline.spec import ComputationSpec, KeyKind, KeySpec, Productions
 from millwheel.core.pipeline.steps import step_text
 from millwheel.core.pipeline.work import (
@@ -52,7 +54,6 @@ _KINDS = ("int", "float", "str", "bool")
 _MOST_FIELDS = 4
 """Of an expression with more fields it is not asked whether any types of them have a column
 form."""
-_INT64 = 2**63  # Fixed: integers from here on are no int64
 
 
 @dataclass(slots=True)
@@ -72,11 +73,24 @@ class _Draft:
             translate = truth_over_columns if truth else value_over_columns
             term: Term = translate(compiled.tree, self.fields, compiled.dialect)
         except NoColumns:
-            unknown = sorted({*columns_read(compiled)} - self.fields.keys())
-            what = plainly_named(unknown[0]) if unknown else ""
-            why = f": the type of {what} is not known" if unknown else ""
-            raise NoColumns(f"`{text[:60]}` has no column form{why}") from None
+            raise self.without(text) from None
         return term
+
+    def entries(self, text: str) -> Term:
+        """The list that the expression gives, likewise."""
+        compiled = self.compile_expression(text)
+        self.takes_nulls |= compiled.dialect.nulls is NullLogic.SQL
+        try:
+            return entries_over_columns(compiled.tree, self.fields, compiled.dialect)
+        except NoColumns:
+            raise self.without(text) from None
+
+    def without(self, text: str) -> NoColumns:
+        """Why an expression has no column form."""
+        unknown = sorted({*columns_read(self.compile_expression(text))} - self.fields.keys())
+        what = plainly_named(unknown[0]) if unknown else ""
+        why = f": the type of {what} is not known" if unknown else ""
+        return NoColumns(f"`{text[:60]}` has no column form{why}")
 
     def read(self, texts: Iterable[str], truth: bool) -> tuple[dict[str, str], dict[str, str]]:
         """The types of the fields that expressions compute with, and of others that they read. A
@@ -114,29 +128,38 @@ class _Draft:
                 kinds,
                 same,
                 (*self.within(same), *exact_of([*terms.values()])),
-                makes=tuple(_column(term).alias(name) for name, term in terms.items()),
+                makes=tuple(column_of(term).alias(name) for name, term in terms.items()),
                 takes_nulls=self.takes_nulls,
             )
         )
         self.fields = {name: term.kind for name, term in terms.items()}
 
+    def multiply(self, name: str, text: str) -> None:
+        """A record for each entry of a list."""
+        if any(path_of(each)[0] == name for each in filter(is_inner, self.fields)):
+            raise NoColumns(f"`{text[:60]}` takes the place of {name}, of which fields are read")
+        term = self.entries(text)
+        kinds, same = self.read([text], truth=False)
+        self.stages.append(
+            ColumnStep(
+                kinds,
+                same,
+                (*self.within(same), *term.exact),
+                lists=(name, term.column),
+                takes_nulls=self.takes_nulls,
+            )
+        )
+        self.fields = {**self.fields, name: term.kind}
+
     def add(self, name: str, text: str) -> None:
         """A field behind the others."""
         term = self.term(text, truth=False)
         kinds, same = self.read([text], truth=False)
-        exact, makes = (*self.within(same), *term.exact), (pl.all(), _column(term).alias(name))
+        exact, makes = (*self.within(same), *term.exact), (pl.all(), column_of(term).alias(name))
         self.stages.append(
             ColumnStep(kinds, same, exact, makes=makes, takes_nulls=self.takes_nulls)
         )
         self.fields = {**self.fields, name: term.kind}
-
-
-def _column(term: Term) -> Any:
-    if term.constant is None:
-        return term.column
-    if type(term.constant) is int and not -_INT64 <= term.constant < _INT64:
-        raise NoColumns("a constant does not fit into 64 bits")
-    return constant_column(term.constant, dtype(term.kind))
 
 
 def stateless_plan(
@@ -156,6 +179,8 @@ def stateless_plan(
         for step in spec.work_as(StepsSpec).steps:
             if step.kind is StepKind.FILTER:
                 draft.keep(step.expression)
+            elif step.kind is StepKind.FLAT_MAP:
+                draft.multiply(*next(iter(step.fields.items())))
             else:
                 draft.make(step.fields)
     except NoColumns as ex:
@@ -253,40 +278,58 @@ def _why_not_enriched(work: EnrichSpec) -> str:
 def _why_not(step: StepSpec, compile_expression: Compile) -> str:
     if step.function:
         return "code of your own takes each record"
-    if step.kind is StepKind.FLAT_MAP or (step.kind is StepKind.MAP and not step.fields):
+    if step.kind is not StepKind.FILTER and not step.fields:
         return f"`{step_text(step)[:60]}` makes values without fields"
     if RETRACTION_FIELD in step.fields or any(map(is_pattern, step.fields)):
         return f"`{step_text(step)[:60]}` makes a field that columns cannot have"
+    if step.kind is StepKind.FLAT_MAP:
+        asked: list[tuple[str, Ask]] = [(text, _Draft.entries) for text in step.fields.values()]
+        return _why_never_asked(asked, compile_expression)
     tests = [step.expression] if step.kind is StepKind.FILTER else []
     return why_never(tests, list(step.fields.values()), compile_expression)
 
 
 def why_never(tests: list[str], values: list[str], compile_expression: Compile) -> str:
     """Which expression has no column form for any types of its fields, as a phrase; "" for none."""
-    for text, truth in [*((text, True) for text in tests), *((text, False) for text in values)]:
-        if not text:
-            continue
+    asked = [*((text, _truth) for text in tests), *((text, _value) for text in values)]
+    return _why_never_asked([each for each in asked if each[0]], compile_expression)
+
+
+Ask = Callable[[_Draft, str], object]
+"""What a step wants of an expression. Raises NoColumns."""
+
+
+def _truth(draft: _Draft, text: str) -> object:
+    return draft.term(text, truth=True)
+
+
+def _value(draft: _Draft, text: str) -> object:
+    return draft.term(text, truth=False)
+
+
+def _why_never_asked(asked: Sequence[tuple[str, Ask]], compile_expression: Compile) -> str:
+    for text, ask in asked:
         names = columns_read(compile_expression(text))
         if patterns := sorted(filter(is_pattern, names)):
             return f"the library of columns takes the name of the field {patterns[0]} for a pattern"
-        if len(names) <= _MOST_FIELDS and not _possible(text, truth, compile_expression):
+        if len(names) <= _MOST_FIELDS and not _possible(text, ask, compile_expression):
             return f"`{text[:60]}` has no column form"
     return ""
 
 
 @lru_cache(maxsize=1_000)  # it depends on nothing else
-def _possible(text: str, truth: bool, compile_expression: Compile) -> bool:
+def _possible(text: str, ask: Ask, compile_expression: Compile) -> bool:
     """Whether an expression has a column form for some types of its fields."""
     names = columns_read(compile_expression(text))
     return any(
-        _fits(text, truth, dict(zip(names, kinds, strict=True)), compile_expression)
+        _fits(text, ask, dict(zip(names, kinds, strict=True)), compile_expression)
         for kinds in product(_KINDS, repeat=len(names))
     )
 
 
-def _fits(text: str, truth: bool, fields: Mapping[str, str], compile_expression: Compile) -> bool:
+def _fits(text: str, ask: Ask, fields: Mapping[str, str], compile_expression: Compile) -> bool:
     try:
-        _Draft(fields, compile_expression, []).term(text, truth)
+        ask(_Draft(fields, compile_expression, []), text)
     except NoColumns:
         return False
     return True
@@ -335,11 +378,15 @@ def _read(spec: ComputationSpec, compile_expression: Compile) -> tuple[frozenset
     if isinstance(spec.work, EnrichSpec):
         return frozenset(fields_read(_by(spec.work), compile_expression)), False
     needs: frozenset[str] = frozenset()
+    made: set[str] = set()
     for step in spec.work_as(StepsSpec).steps:
         if step.kind is StepKind.FILTER:
-            needs |= _names([step.expression], compile_expression)
-            continue
-        return needs | _names(step.fields.values(), compile_expression), True
+            needs |= _names([step.expression], compile_expression) - made
+        else:
+            needs |= _names(step.fields.values(), compile_expression) - made
+        if not step.passes_on:
+            return needs, True
+        made |= {*step.fields}
     return needs, False
 
 

@@ -13,9 +13,11 @@ import numpy.typing as npt
 from millwheel.core.columns.batch import ColumnBatch
 from millwheel.core.columns.clean import clean_rows, is_clean
 from millwheel.core.expressions.inner_fields import kind_with_inner, with_inner_fields
-from millwheel.core.lazy_polars import pl
+from millwheel.core.expressions.terms import NoColumns, Term
+from millwheel.core.lazy_polars import dtype, pl
 
 Mask = npt.NDArray[np.bool_]
+_INT64 = 2**63  # Fixed: integers from here on are no int64
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,13 +26,15 @@ class ColumnStep:
     neither nulls (but for ``takes_nulls``) nor NaN; ``same`` those of fields that it passes on,
     which may. ``exact`` are
     true for the records for which columns have the values of the row form. Then comes a
-    filter (``keeps``) or a projection (``makes``)."""
+    filter (``keeps``), a projection (``makes``), or the ``lists`` of a field, of which each record
+    goes on with every entry."""
 
     kinds: Mapping[str, str]
     same: Mapping[str, str]
     exact: tuple[pl.Expr, ...] = ()
     keeps: pl.Expr | None = None
     makes: tuple[pl.Expr, ...] = ()
+    lists: tuple[str, pl.Expr] | None = None
     takes_nulls: bool = False
 
     def fitting(self, frame: pl.DataFrame) -> Mask:
@@ -90,7 +94,8 @@ class StatelessPlan:
         for stage in self.stages:
             fits = stage.fitting(frame)
             if not fits.all():
-                unfit.append(indexes[~fits])
+                unfit.append(np.unique(indexes[~fits]))
+                fits = _of_others(indexes, fits)
                 frame, indexes = frame.filter(pl.Series(fits)), indexes[fits]
             if stage.keeps is not None:
                 mask = _mask(frame, stage.keeps)
@@ -98,6 +103,8 @@ class StatelessPlan:
                     frame, indexes = frame.filter(pl.Series(mask)), indexes[mask]
             elif stage.makes:
                 frame = frame.select(stage.makes)
+            elif stage.lists is not None:
+                frame, indexes = _each_entry(frame, indexes, *stage.lists)
         parts: list[ColumnBatch] = []
         taken = np.zeros(len(indexes), np.bool_)
         masks = list(self._masks(frame))
@@ -127,6 +134,20 @@ class StatelessPlan:
             yield way, mask
 
 
+def _of_others(indexes: npt.NDArray[np.int64], fits: Mask) -> Mask:
+    """What is of records all of which fits: several may have become of one."""
+    return ~np.isin(indexes, indexes[~fits])
+
+
+def _each_entry(
+    frame: pl.DataFrame, indexes: npt.NDArray[np.int64], name: str, lists: pl.Expr
+) -> tuple[pl.DataFrame, npt.NDArray[np.int64]]:
+    """The records, each once for every entry of its list."""
+    frame = frame.with_columns(lists.alias(name))
+    counts = frame[name].list.len().to_numpy()
+    return frame.explode(name), np.repeat(indexes, counts)
+
+
 def _mask(frame: pl.DataFrame, condition: pl.Expr) -> Mask:
     mask: Mask = frame.select(condition).to_series().to_numpy()
     # a condition that reads no field is one value, whatever the frame has
@@ -143,7 +164,7 @@ def part_of(
     """The records of the mask, unnumbered, with the keys and times that they came with."""
     if not mask.all():
         frame, indexes = frame.filter(pl.Series(mask)), indexes[mask]
-    whole = len(indexes) == len(batch)
+    whole = len(indexes) == len(batch) and np.array_equal(indexes, np.arange(len(batch)))
     return ColumnBatch(
         stream,
         np.array([], np.int64),
@@ -152,6 +173,15 @@ def part_of(
         frame,
         batch.born_us,
     )
+
+
+def column_of(term: Term) -> pl.Expr:
+    """The column of a term, which may be a constant. Raises NoColumns."""
+    if term.constant is None:
+        return term.column
+    if type(term.constant) is int and not -_INT64 <= term.constant < _INT64:
+        raise NoColumns("a constant does not fit into 64 bits")
+    return constant_column(term.constant, dtype(term.kind))
 
 
 def constant_column(value: Any, kind: Any) -> pl.Expr:

@@ -21,7 +21,6 @@ from millwheel.core.pipeline.work import (
     IntervalJoinSpec,
     OverSpec,
     RegularJoinSpec,
-    StepKind,
     StepsSpec,
     TableSpec,
     TopSpec,
@@ -67,8 +66,8 @@ def computation_of(
             choose = compile_branches(branches, match_all, language_of(pipeline))
             return Branched(choose, _declared(spec, pipeline))
         case StepsSpec(steps=steps):
-            filters = all(each.kind is StepKind.FILTER for each in steps)
-            passed_on = _declared(spec, pipeline) if filters else {}
+            whole = all(each.passes_on for each in steps)
+            passed_on = _declared(spec, pipeline) if whole else {}
             apply = compile_steps(steps, load, language_of(pipeline))
             return Stepped(apply, spec.outputs, passed_on)
         case RegularJoinSpec():

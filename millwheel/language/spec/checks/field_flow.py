@@ -19,7 +19,6 @@ from millwheel.core.pipeline.work import (
     OverSpec,
     RegularJoinSpec,
     SlicesSpec,
-    StepKind,
     StepSpec,
     StepsSpec,
     WindowCallbackSpec,
@@ -125,8 +124,10 @@ def _stepped(
     steps: Sequence[StepSpec], input_fields: tuple[str, ...] | None
 ) -> tuple[str, ...] | None:
     for step in steps:
-        if step.kind is not StepKind.FILTER:
+        if not step.passes_on:
             input_fields = tuple(step.fields) if step.fields else None
+        elif step.fields and input_fields is not None:
+            input_fields = tuple(dict.fromkeys((*input_fields, *step.fields)))
     return input_fields
 
 

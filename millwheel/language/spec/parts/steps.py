@@ -3,11 +3,11 @@ written.
 
     filter: "status < 500"
     map: {path: path, kb: size / 1000}
-    flat_map: words:split
+    flat_map: {word: "split(text, ' ')"}
 
 Each is a function of a record's value (``module:function``) or an expression; ``map`` may also name
-the fields of the new value, each with an expression. To use one kind twice, ``steps:`` takes a
-list.
+the fields of the new value, each with an expression, and ``flat_map`` one more field, with a list
+of its values. To use one kind twice, ``steps:`` takes a list.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from millwheel.language.spec.reading.reader import NodeReader
 
 _EXAMPLES = {
     StepKind.MAP: "shapes:visit, or {path: path, kb: size / 1000}",
-    StepKind.FLAT_MAP: "words:split",
+    StepKind.FLAT_MAP: "words:split, or {word: \"split(text, ' ')\"}",
     StepKind.FILTER: "status < 500",
 }
 _FUNCTION = (ObjectName("words:split"), ExpressionText("status < 500"))
@@ -43,7 +43,14 @@ STEP = FilePart(
             "another value; a map gives the [fields of the new one](pipeline.md#steps), each an"
             " expression",
         ),
-        "flat_map": Field("", Own(_FUNCTION), "a list of values: none, one or several"),
+        "flat_map": Field(
+            "",
+            Own(
+                (*_FUNCTION, Entries(ExpressionText("split(text, ' ')"), "{side: [buyer, seller]}"))
+            ),
+            "a list of values: none, one or several; a map of one field gives the value once for"
+            " [each entry of a list](pipeline.md#steps), with the entry as this field",
+        ),
         "filter": Field("", Own(_FUNCTION), "the same value, or nothing"),
     },
 )
@@ -114,7 +121,7 @@ def _step(reader: NodeReader, kind: StepKind, node: YamlNode) -> StepSpec | None
 
 
 def _fields(reader: NodeReader, kind: StepKind, node: YamlNode) -> StepSpec | None:
-    if kind is not StepKind.MAP:
+    if kind is StepKind.FILTER:
         reader.bad(
             node,
             f"must be a function or an expression, not a map; write for example {_EXAMPLES[kind]}",
@@ -123,8 +130,16 @@ def _fields(reader: NodeReader, kind: StepKind, node: YamlNode) -> StepSpec | No
     if not node.value:
         reader.bad(node, f"names no fields; write for example {_EXAMPLES[kind]}")
         return None
+    if kind is StepKind.FLAT_MAP and len(node.value) > 1:
+        reader.bad(
+            node,
+            f"adds one field, not {len(node.value)}, with each entry of one list in turn; for all"
+            " combinations of two lists write steps: [{flat_map: …}, {flat_map: …}]",
+        )
+        return None
     for name, child in node.value.items():
         if child.value is None:
             reader.bad(child, f"has no value; write for example {{{name}: {name}}}")
-    texts = {name: reader.expression(child, "size / 1000") for name, child in node.value.items()}
+    example = "size / 1000" if kind is StepKind.MAP else "split(text, ' ')"
+    texts = {name: reader.expression(child, example) for name, child in node.value.items()}
     return StepSpec(kind, fields=texts) if all(texts.values()) else None

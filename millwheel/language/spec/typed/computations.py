@@ -233,6 +233,12 @@ class DecimalWork:
         )
         if step.kind is StepKind.FILTER:
             return changed_step, fields
+        if step.kind is StepKind.FLAT_MAP and made:
+            entries = {
+                name: each[0] if isinstance(each, list) and each else ""
+                for name, (_, each) in made.items()
+            }
+            return changed_step, {**fields, **entries}
         if step.kind is StepKind.FLAT_MAP and isinstance(whole, list):
             whole = whole[0]
         if not made and isinstance(whole, Mapping):

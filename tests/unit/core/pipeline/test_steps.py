@@ -18,6 +18,7 @@ FUNCTIONS: dict[str, Any] = {
     "m:double": lambda value: value * 2,
     "m:upto": lambda value: (n for n in range(value)),
     "m:odd": lambda value: value % 2,
+    "m:longer": lambda value: [value["tags"].append(value["n"]), value][1],
     "m:text": lambda value: "abc",
     "m:words": lambda value: [{"word": word} for word in value["text"].split()],
 }
@@ -94,6 +95,39 @@ def test_a_value_that_an_expression_cannot_use_is_a_record_error(value: Any) -> 
 def test_a_text_is_no_list_of_results() -> None:
     with pytest.raises(RecordError, match=r"`flat_map m:text` gave 'abc'; it must give a list"):
         run(step(StepKind.FLAT_MAP, "m:text"))(1)
+
+
+def test_a_field_has_each_entry_of_a_list_in_turn() -> None:
+    steps = [
+        step(StepKind.FLAT_MAP, fields={"w": "split(t, ' ')"}),
+        step(StepKind.FLAT_MAP, fields={"n": "[n, n * 2] if n > 1 else []"}),
+    ]
+    apply, value = run(*steps), {"n": 2, "t": "a b"}
+    made = [{"n": n, "t": "a b", "w": word} for word in "ab" for n in (2, 4)]
+    assert apply(value) == made
+    assert apply({"n": 1, "t": "a b"}) == []
+    assert [as_retraction(each) for each in apply(retracted(value))] == [
+        Retraction(each) for each in made
+    ]
+
+
+def test_what_the_results_of_a_list_share_is_not_changed_by_a_later_step() -> None:
+    apply = run(step(StepKind.FLAT_MAP, fields={"n": "[1, 2]"}), step(StepKind.MAP, "m:longer"))
+    assert apply({"tags": ["a"]}) == [{"tags": ["a", n], "n": n} for n in (1, 2)]
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [({"t": None}, "it must give a list"), ({"t": "ab"}, "gave 'ab'"), ({}, "no field 't'")],
+)
+def test_what_is_no_list_has_no_entries(value: Any, words: str) -> None:
+    with pytest.raises(RecordError, match=words):
+        run(step(StepKind.FLAT_MAP, fields={"w": "t"}))(value)
+
+
+def test_a_value_without_fields_gets_none() -> None:
+    with pytest.raises(RecordError, match="adds a field, and a int has no fields"):
+        run(step(StepKind.FLAT_MAP, fields={"w": "[1]"}))(1)
 
 
 def test_a_step_is_told_as_it_is_written() -> None:

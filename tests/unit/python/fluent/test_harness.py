@@ -185,3 +185,14 @@ def test_several_streams_are_joined_exactly(window: Tumbling | None) -> None:
             harness.push(stream, {"at": 1, "who": "w", "price": price})
         harness.finish()
         assert harness.read("sums") == [{"who": "w", "sum": Decimal("0.35")}]
+
+
+def test_a_record_is_there_for_each_entry_of_a_list() -> None:
+    pipeline = Pipeline("words")
+    lines = pipeline.read("lines", InjectionSource(), timestamp="at", timestamp_unit="us")
+    words = lines.flat_map({"word": "split(text, ' ')"}).map({"word": "upper(word)"}, name="words")
+    words.write(StdoutSink())
+    with PipelineHarness(pipeline) as harness:
+        harness.push("lines", {"at": 1, "text": "so it"})
+        harness.finish()
+        assert harness.read("words") == [{"word": "SO"}, {"word": "IT"}]

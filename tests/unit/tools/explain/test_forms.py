@@ -253,6 +253,11 @@ def test_a_consumer_that_takes_records_makes_the_source_read_records_for_all(
     assert said["all"] == "taken record by record: `flat_map [cost]` makes values without fields"
 
 
+def test_each_entry_of_a_list_is_taken_in_columns(tmp_path: Path) -> None:
+    more = "  all: {input: events, flat_map: {c: '[cost, cost]'}, output: all}\nsinks:"
+    assert _said(tmp_path, WINDOWS.replace("sinks:", more, 1))["all"] == "taken in columns"
+
+
 def test_records_that_are_passed_on_are_read_with_all_of_their_fields(tmp_path: Path) -> None:
     more = "  all: {input: events, filter: cost > 3, output: all}\nsinks:"
     said = _said(tmp_path, WINDOWS.replace("sinks:", more, 1))

@@ -43,6 +43,10 @@ def make(fields: Mapping[str, str]) -> StepSpec:
     return StepSpec(StepKind.MAP, fields=fields)
 
 
+def split(name: str, text: str) -> StepSpec:
+    return StepSpec(StepKind.FLAT_MAP, fields={name: text})
+
+
 def why(computation: ComputationSpec) -> str:
     return why_no_plan(computation, compile_expression, False)
 
@@ -131,6 +135,12 @@ def test_records_that_an_expression_fails_for_do_not_fit() -> None:
         (spec(StepSpec(StepKind.MAP, function="a:b")), "code of your own takes each record"),
         (spec(StepSpec(StepKind.MAP, expression="i")), "makes values without fields"),
         (spec(StepSpec(StepKind.FLAT_MAP, expression="(i, i)")), "makes values without fields"),
+        (spec(split("w", "split(s, 'a')")), ""),
+        (spec(split("w", "[i, i + 1]"), keep("w > 1")), ""),
+        (spec(split("w", "split(s, s)")), "`split(s, s)` has no column form"),
+        (spec(split("w", "[]")), "`[]` has no column form"),
+        (spec(split("w", "tags")), "`tags` has no column form"),
+        (spec(split("*", "[i]")), "a field that columns cannot have"),
         (spec(make({"__retraction__": "i"})), "a field that columns cannot have"),
         (spec(make({"*": "i"})), "a field that columns cannot have"),
         (spec(make({"x": "field('^a$')"})), "for a pattern"),

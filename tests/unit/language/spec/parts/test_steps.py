@@ -29,6 +29,7 @@ def computation(**fields: str) -> str:
     [
         ({"map": "detectors:by_user"}, [StepSpec(StepKind.MAP, "detectors:by_user")]),
         ({"flat_map": "detectors:by_user"}, [StepSpec(StepKind.FLAT_MAP, "detectors:by_user")]),
+        ({"flat_map": "{w: tags}"}, [StepSpec(StepKind.FLAT_MAP, fields={"w": "tags"})]),
         ({"filter": "status < 500"}, [StepSpec(StepKind.FILTER, expression="status < 500")]),
         ({"filter": "true"}, [StepSpec(StepKind.FILTER, expression="true")]),
         (
@@ -72,6 +73,9 @@ def test_steps_stand_in_the_order_in_which_they_are_written(
             {"filter": "{a: b}"},
             "computations.c.filter: must be a function or an expression, not a map",
         ),
+        ({"flat_map": "{a: x, b: y}"}, "computations.c.flat_map: adds one field, not 2"),
+        ({"flat_map": "{a: }"}, "computations.c.flat_map.a: has no value"),
+        ({"flat_map": "{a: 'b ='}"}, "computations.c.flat_map.a: column"),
         ({"flat_map": "words", "output": ""}, "computations.c.output: is missing"),
         (
             {"filter": "words", "window": "{tumbling: 1m}"},

@@ -127,6 +127,17 @@ def test_rows_of_a_list_become_records_with_decimals(tmp_path: Path) -> None:
     assert found == [Decimal("2.155"), Decimal("1.055")]
 
 
+def test_fields_beside_the_entries_of_a_list_are_decimals_still(tmp_path: Path) -> None:
+    text = "input: a, flat_map: {m: '[n, n + 1]'}, map: {p: price + 0.005, m: m}, output: out"
+    record = {"at": _AT, "who": "w", "n": 2, "price": "1.05", "rate": 0}
+    file = tmp_path / "pipeline.yaml"
+    file.write_text(_text(text))
+    with PipelineHarness(file) as harness:
+        harness.push("a", record)
+        harness.finish()
+        assert harness.read("out") == [{"p": Decimal("1.055"), "m": m} for m in (2, 3)]
+
+
 def test_an_expression_that_becomes_too_long_is_refused(problems: Any) -> None:
     text = " + ".join(["str(price)"] * 120)
     found = "\n".join(problems(_text(f"input: a, map: {{x: {text}}}, output: out")))
