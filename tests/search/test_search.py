@@ -45,6 +45,7 @@ SELDOM = (
     "chained",
     "near_in_columns",
     "all_in_columns",
+    "alone_in_columns",
     "versions_in_columns",
     "chained columns",
 )

@@ -8,7 +8,7 @@ input. A case can be asked for by them: then seeds are drawn anew until all of t
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from millwheel.connect.own_functions import language_of
 from millwheel.connect.python_objects import load_object
@@ -17,7 +17,7 @@ from millwheel.core.columns.forms.joins import near_pairings
 from millwheel.core.columns.plan import ColumnPlan
 from millwheel.core.order.chains import chains_of
 from millwheel.core.pipeline.graph import build_graph
-from millwheel.core.pipeline.work import IntervalJoinSpec, RegularJoinSpec, Work
+from millwheel.core.pipeline.work import IntervalJoinSpec, JoinKind, RegularJoinSpec, Work
 from tests.search.document import emit
 from tests.search.facts import Free
 from tests.search.generate import pushes
@@ -44,12 +44,22 @@ __all__ = ["Unlucky", "case"]
 _DRAWS = 400
 _STREAMS = ("hits", "clicks")
 _COLUMNS = frozenset(
-    {"columns", "steps_in_columns", "near_in_columns", "all_in_columns", "versions_in_columns"}
+    {
+        "columns",
+        "steps_in_columns",
+        "near_in_columns",
+        "all_in_columns",
+        "alone_in_columns",
+        "versions_in_columns",
+    }
 )
 
-_WHOLE_JOINS: dict[str, type[Work]] = {
-    "near_in_columns": IntervalJoinSpec,
-    "all_in_columns": RegularJoinSpec,
+_WHOLE_JOINS: dict[str, Callable[[Work], bool]] = {
+    "near_in_columns": lambda work: isinstance(work, IntervalJoinSpec),
+    "all_in_columns": lambda work: isinstance(work, RegularJoinSpec),
+    "alone_in_columns": lambda work: (
+        isinstance(work, RegularJoinSpec) and work.kind is not JoinKind.INNER
+    ),
 }
 
 
@@ -77,11 +87,11 @@ def _chains(draft: Draft) -> bool:
     return bool(chains_of(build_graph(spec), spec, ()).before)
 
 
-def _joins_in_columns(draft: Draft, work: type[Work]) -> bool:
+def _joins_in_columns(draft: Draft, is_one: Callable[[Work], bool]) -> bool:
     """Whether some join of a kind takes whole bundles."""
     spec = load_tree(draft.tree)
     pairings = near_pairings(spec, language_of(spec).compile, NO_LABELS)
-    return any(type(each.work) is work for each in spec.computations if each.name in pairings)
+    return any(is_one(each.work) for each in spec.computations if each.name in pairings)
 
 
 def _versions_in_columns(draft: Draft) -> bool:
@@ -141,8 +151,8 @@ def _draw(seed: int, number: int, wanted: frozenset[str], racing: bool) -> Case:
     refused = not racing and spoil(draft, "refused")
     if "chained" in wanted and not refused and _chains(draft):
         draft.features.add("chained")
-    for name, work in _WHOLE_JOINS.items():
-        if name in wanted and not refused and _joins_in_columns(draft, work):
+    for name, is_one in _WHOLE_JOINS.items():
+        if name in wanted and not refused and _joins_in_columns(draft, is_one):
             draft.features.add(name)
     if "versions_in_columns" in wanted and not refused and _versions_in_columns(draft):
         draft.features.add("versions_in_columns")

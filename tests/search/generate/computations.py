@@ -16,6 +16,7 @@ from tests.search.freedoms import promised
 from tests.search.generate.draft import Draft, Flow
 from tests.search.generate.inputs import take_third
 from tests.search.generate.kinds import (
+    LASTING_IN_COLUMNS,
     branched,
     deduplicated,
     enriched,
@@ -62,7 +63,7 @@ def _any_join(draft: Draft, name: str) -> Any:
     """A join without a window, of two inputs or three."""
     drawn = kept_join(draft, name)
     several = drawn is not None and drawn[0]["join"] in ("inner", "left", "outer")
-    if several and "all_in_columns" not in draft.wanted:
+    if several and draft.wanted.isdisjoint(LASTING_IN_COLUMNS):
         take_third(draft, drawn[0]["input"], drawn[2], "join_of_three")
     return drawn
 
@@ -106,7 +107,7 @@ _MAKERS: tuple[tuple[frozenset[str], Any], ...] = (
     (frozenset({"window_join_of_changes"}), joined),
     (frozenset({"kept_join", "kept_join_of_changes", "join_of_three"}), _any_join),
     (frozenset({"interval_join", "named_bounds", "near_in_columns"}), _any_join),
-    (frozenset({"all_in_columns"}), _any_join),
+    (LASTING_IN_COLUMNS, _any_join),
     (frozenset({"deduplicate"}), deduplicated),
     (frozenset({"top", "places", "top_of_changes", "keep"}), ranked),
     (frozenset({"over", "rows_before", "range_of_time"}), looking_back),

@@ -303,15 +303,20 @@ def _within(draft: Draft, one: Flow, other: Flow) -> dict[str, Any]:
     return within
 
 
+LASTING_IN_COLUMNS = frozenset({"all_in_columns", "alone_in_columns"})
+"""Joins of all records that take whole bundles: of pairs, and of others."""
+
+
 def kept_join(draft: Draft, name: str) -> Any:
-    found = take_pair(draft, changing="all_in_columns" not in draft.wanted)
+    lasting = not draft.wanted.isdisjoint(LASTING_IN_COLUMNS)
+    found = take_pair(draft, changing=not lasting)
     if found is None:
         return None
     given, one, other, key = found
     kind = draft.pick(["inner", "left", "right", "outer", "semi", "anti"])
-    in_columns = draft.wanted & {"near_in_columns", "all_in_columns"}
-    if in_columns:
-        kind = "inner"
+    in_columns = draft.wanted & {"near_in_columns", *LASTING_IN_COLUMNS}
+    if in_columns and (kind == "inner") == ("alone_in_columns" in in_columns):
+        kind = "left" if "alone_in_columns" in in_columns else "inner"
     fields = one.fields - _BOUNDS if kind in ("semi", "anti") else frozenset(key)
     if one.retracts or other.retracts:
         draft.features.add("kept_join_of_changes")
@@ -319,7 +324,7 @@ def kept_join(draft: Draft, name: str) -> Any:
     if (
         not one.retracts
         and not other.retracts
-        and "all_in_columns" not in draft.wanted
+        and not lasting
         and draft.chance(0.9 if in_columns else 0.5, "interval_join")
     ):
         join = {"kind": kind, "within": _within(draft, one, other)}

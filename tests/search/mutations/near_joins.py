@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from millwheel.core.columns.pairs import INPUT
+from millwheel.core.columns.state.alone import AloneRows
 from millwheel.core.columns.state.near_pairs import NearPairing, NearRows
 from millwheel.core.lazy_polars import pl
 from millwheel.core.model.keys import Key
 from millwheel.core.model.times import MAX_TIME, MIN_TIME
-from millwheel.engine.workers.operators.keyed_joins import regular
+from millwheel.engine.workers.operators.keyed_joins import lasting, regular
 from millwheel.engine.workers.operators.keyed_joins.interval import NearRow
 from millwheel.engine.workers.operators.keyed_joins.lasting import LastingJoinOperator
 from millwheel.engine.workers.operators.keyed_joins.regular import RegularJoined, Side
@@ -78,8 +80,8 @@ def what_leaves_the_columns_forgets_equal_records() -> Context:
     """Of equal records of a key, rows keep one."""
     right = regular._with_few
 
-    def wrong(own: Side, rows: Sequence[NearRow]) -> Side | None:
-        return right(own, list({row.data: row for row in rows}.values()))
+    def wrong(own: Side, rows: Sequence[NearRow], shows: Any) -> Side | None:
+        return right(own, list({row.data: row for row in rows}.values()), shows)
 
     return replaced(regular, "_with_few", wrong)
 
@@ -88,7 +90,7 @@ def what_leaves_the_columns_forgets_equal_records() -> Context:
 def what_leaves_the_columns_replaces_what_rows_keep() -> Context:
     """A key leaves for the second time, and what has left before is gone."""
     right = regular._with_few
-    return replaced(regular, "_with_few", lambda own, rows: right(Side(), rows))
+    return replaced(regular, "_with_few", lambda own, *rest: right(Side(), *rest))
 
 
 @mistake(within=4, features="all_in_columns", first=3, variants="large large-crashes")
@@ -102,3 +104,56 @@ def a_join_keeps_an_entry_for_a_stream_without_rows() -> Context:
             self._side(each).set(own)
 
     return replaced(RegularJoined, "_store", wrong)
+
+
+def _told(change: Callable[[list[AloneRows]], list[AloneRows]]) -> Context:
+    """What stands alone is told otherwise."""
+    right = lasting.alone_changes
+    return replaced(lasting, "alone_changes", lambda *given: change(right(*given)))
+
+
+@mistake(within=4, features="alone_in_columns", variants="reference", first=9)
+def what_stood_alone_in_columns_is_not_taken_back() -> Context:
+    """Its first partner comes in another bundle."""
+    return _told(lambda found: [each for each in found if each.sign > 0])
+
+
+@mistake(within=4, features="alone_in_columns", variants="reference", first=8)
+def nothing_stands_alone_in_columns() -> Context:
+    """Only pairs are said, as of an inner join."""
+    return _told(lambda found: [])
+
+
+@mistake(within=4, features="alone_in_columns", variants="reference")
+def each_partner_takes_back_what_stands_alone_in_columns() -> Context:
+    """Nobody asks whether there was a partner before."""
+    right = lasting.alone_changes
+
+    def wrong(kind: Any, new: Any, kept: Sequence[pl.DataFrame]) -> list[AloneRows]:
+        found: list[AloneRows] = []
+        for side in range(2):
+            own = [frame.filter(pl.col(INPUT) == side) for frame in kept]
+            found += [each for each in right(kind, new, own) if each.side == side]
+        return found
+
+    return replaced(lasting, "alone_changes", wrong)
+
+
+@mistake(within=8, features="alone_in_columns", variants="large large-crashes", first=37)
+def rows_forget_who_stands_alone_as_it_leaves_the_columns() -> Context:
+    """All of them are taken for records with a partner."""
+
+    def wrong(self: RegularJoined, side: int, by_key: Mapping[Key, Any]) -> set[Key]:
+        return set(by_key)
+
+    return replaced(RegularJoined, "with_partners", wrong)
+
+
+@mistake(within=8, features="alone_in_columns", variants="large large-crashes", first=4)
+def what_stands_alone_in_columns_does_not_ask_rows_for_partners() -> Context:
+    """Only what is in columns counts."""
+
+    def wrong(self: LastingJoinOperator, batches: Any, taken: Any) -> set[Key]:
+        return set()
+
+    return replaced(LastingJoinOperator, "_recall", wrong)

@@ -1,5 +1,5 @@
-"""The inner join of records that lie near each other in time, or come at any time, in columns: what
-is kept of either stream, and its pairs with new records.
+"""The join of records that lie near each other in time, or come at any time, in columns: what is
+kept of either stream, and its pairs with new records.
 
 Of a kept record the window of :class:`~millwheel.core.columns.windows.ColumnWindows` begins with
 the first time of a partner, and ends once the watermark has passed the last one. ``last`` is the
@@ -38,7 +38,7 @@ from millwheel.core.expressions.columns import fields_computed_with, value_over_
 from millwheel.core.expressions.declared import NullLogic
 from millwheel.core.expressions.inner_fields import inner_name
 from millwheel.core.expressions.terms import NoColumns, Term
-from millwheel.core.lazy_polars import kind_of, pl
+from millwheel.core.lazy_polars import dtype, kind_of, pl
 from millwheel.core.model.keys import Key, key_bytes
 from millwheel.core.model.times import LAST_TIME, MAX_TIME, MIN_TIME
 from millwheel.core.pipeline.graph import takes_retractions
@@ -68,10 +68,11 @@ class Bounds:
 @dataclass(frozen=True, slots=True)
 class NearPairing(KeptInputs):
     """How records are paired; with the ``bounds`` of either stream. ``lasting``: no record is
-    removed, whatever its bounds."""
+    removed, whatever its bounds. Only then there are others than pairs in the result."""
 
     bounds: tuple[Bounds, Bounds]
     lasting: bool = False
+    kind: JoinKind = JoinKind.INNER
 
     def taken(self, batch: ColumnBatch) -> pl.DataFrame:
         """The records of one input, as they are kept. Raises Unfit."""
@@ -170,12 +171,9 @@ class NearPairing(KeptInputs):
         the numbers of the records, by which they came. ``watermark``: some are behind it, so of two
         new records the first must have been kept until the second came."""
         if not _alike([*new, *kept]):
-            keys = [frame[KEY] for frame in new]
-            with_keys = [frame.filter(pl.Series(is_among(frame[KEY], keys))) for frame in kept]
-            new, kept = list(map(encoded, new)), list(map(encoded, with_keys))
-        earlier = [frame.with_columns(pl.lit(-1, pl.Int64).alias(NUMBER)) for frame in kept]
+            new, kept = alike(new, with_keys_of(new, kept))
         (old_left, old_right), (left, right) = (
-            [_side(frames, number) for number in range(2)] for frames in (earlier, new)
+            [side_of(frames, number) for number in range(2)] for frames in (numbered(kept), new)
         )
         found = [_met(left, [*old_right, *right]), _met(old_left, right)]
         frames = [frame for frame in found if frame is not None]
@@ -204,6 +202,29 @@ class NearPairing(KeptInputs):
                 *(each.alias(name) for each, name in zip(values, self.streams, strict=True)),
             ]
         )
+
+    def rows_alone(self, side: int, rows: pl.DataFrame, other_type: Any) -> pl.DataFrame:
+        """The results of records of one input without a partner, whose values are columns. A
+        partner would have ``other_type``."""
+        own = rows[SIDES[side]]
+        if not self.kind.in_pairs:
+            return own.struct.unnest()
+        null = pl.Series([None], dtype=other_type).new_from_index(0, rows.height)
+        left, right = (own, null) if side == 0 else (null, own)
+        sides = {SIDES[0]: left, other(SIDES[1]): right}
+        return self.rows(rows.select(KEY).with_columns(**sides))
+
+    def type_of(self, side: int, frames: Sequence[pl.DataFrame]) -> Any:
+        """The type of the values of one input, by records or as they are declared; None where it is
+        not known."""
+        for frame in frames:
+            if SIDES[side] in frame.schema:
+                return frame.schema[SIDES[side]]
+        try:
+            types = {name: dtype(kind) for name, kind in self.fields[side].items()}
+        except KeyError:  # there are none in columns
+            return None
+        return pl.Struct(types) if types else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +267,7 @@ def near_pairing_or_why(
     phrase."""
     work = spec.work
     assert isinstance(work, IntervalJoinSpec | RegularJoinSpec)
-    if work.kind is not JoinKind.INNER:
+    if isinstance(work, IntervalJoinSpec) and work.kind is not JoinKind.INNER:
         return "records without a partner are looked at one by one"
     if isinstance(work, RegularJoinSpec):
         if len(spec.inputs) > 2:
@@ -290,6 +311,7 @@ def near_pairing_or_why(
         keys[0].shown,
         (bounds[0], bounds[1]),
         isinstance(work, RegularJoinSpec),
+        work.kind,
     )
 
 
@@ -297,9 +319,10 @@ def pairing_in_rows(spec: ComputationSpec) -> NearPairing:
     """That of a join that takes no records in columns, for what columns hold of another version of
     it."""
     left, right = spec.inputs
-    none = Bounds(0, 0)
-    lasting = isinstance(spec.work, RegularJoinSpec)
-    return NearPairing((left.stream, right.stream), ({}, {}), left.key.shown, (none, none), lasting)
+    work, none = spec.work, Bounds(0, 0)
+    assert isinstance(work, IntervalJoinSpec | RegularJoinSpec)
+    lasting, streams = isinstance(work, RegularJoinSpec), (left.stream, right.stream)
+    return NearPairing(streams, ({}, {}), left.key.shown, (none, none), lasting, work.kind)
 
 
 def _bounds(
@@ -383,6 +406,30 @@ def _times(frame: pl.DataFrame, term: Term, never: int) -> Times:
     return times
 
 
+def numbered(kept: Sequence[pl.DataFrame]) -> list[pl.DataFrame]:
+    """Records that were kept before, with the number of such."""
+    return [frame.with_columns(pl.lit(-1, pl.Int64).alias(NUMBER)) for frame in kept]
+
+
+def with_keys_of(new: Sequence[pl.DataFrame], kept: Sequence[pl.DataFrame]) -> list[pl.DataFrame]:
+    """What is kept of the keys of new records."""
+    keys = [frame[KEY] for frame in new]
+    if len({str(each.dtype) for each in keys}) == 1:
+        keys = [pl.concat(keys).unique()]
+    masks = [is_among(frame[KEY], keys) for frame in kept]
+    pairs = zip(kept, masks, strict=True)
+    return [frame.filter(pl.Series(mask)) for frame, mask in pairs if mask.any()]
+
+
+def alike(
+    new: Sequence[pl.DataFrame], kept: Sequence[pl.DataFrame]
+) -> tuple[list[pl.DataFrame], list[pl.DataFrame]]:
+    """The same in one form: encoded, where there are several."""
+    if _alike([*new, *kept]):
+        return list(new), list(kept)
+    return list(map(encoded, new)), list(map(encoded, kept))
+
+
 def _alike(frames: Sequence[pl.DataFrame]) -> bool:
     """Whether keys and values have one form each."""
     types = {
@@ -395,7 +442,7 @@ def _alike(frames: Sequence[pl.DataFrame]) -> bool:
     return len(types) == len(names) and not (VALUE in names and names & {*SIDES})
 
 
-def _side(frames: Sequence[pl.DataFrame], number: int) -> list[pl.DataFrame]:
+def side_of(frames: Sequence[pl.DataFrame], number: int) -> list[pl.DataFrame]:
     """The records of one input."""
     parts = []
     for frame in frames:

@@ -257,14 +257,20 @@ class ColumnJoinOperator(CallbackOperator, Validated):
         if not new:
             return
         kept = [*(segment.groups for segment in self._kept.segments()), *self._recalled]
-        pairs = self._pairing.pairs(new, kept, bundle.watermark if late else None)
-        if pairs is not None:
-            self._produce(pairs, bundle)
+        self._say(new, kept, bundle, late)
         for frame in new:
             stays = frame.drop(NUMBER)
             if late:
                 stays = stays.filter(still_open(pl.col(END), bundle.watermark))
             self._kept.add(stays)
+
+    def _say(
+        self, new: Sequence[pl.DataFrame], kept: Sequence[pl.DataFrame], bundle: Bundle, late: bool
+    ) -> None:
+        """Say what new records change in the result."""
+        pairs = self._pairing.pairs(new, kept, bundle.watermark if late else None)
+        if pairs is not None:
+            self._produce(pairs, bundle)
 
     def _produce(self, pairs: pl.DataFrame, bundle: Bundle) -> None:
         if VALUE not in pairs.schema:

@@ -1,4 +1,4 @@
-"""Runs an inner join of records that come at any time on whole bundles.
+"""Runs a join of records that come at any time on whole bundles.
 
 What rows keep of a key is there for ever, so its new records are not joined in rows for that: they
 are kept in columns, and meet what rows keep of the other stream, which is read for all keys of a
@@ -6,7 +6,8 @@ bundle together. A record goes on in rows, beside those that have gone there bef
 key leaves. So a key is in both forms, or in one, and what comes for it looks at both.
 
 Where one takes back another, and where retractions wait for their records, the row form decides:
-all that columns hold of such a key leaves before.
+all that columns hold of such a key leaves before. So it does where a row that stands alone in the
+result (``left``, …) is in rows as its first partner comes: rows note of each whether it does.
 """
 
 from __future__ import annotations
@@ -18,6 +19,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from millwheel.core.columns.batch import AnyBatch, ColumnBatch, key_list
+from millwheel.core.columns.groups_frame import KEY
+from millwheel.core.columns.pairs import AT, INPUT, VALUE, encoded
+from millwheel.core.columns.state.alone import AloneRows, alone_changes
 from millwheel.core.columns.state.columns_to_rows import (
     Left,
     encoded_keys,
@@ -25,10 +29,18 @@ from millwheel.core.columns.state.columns_to_rows import (
     keys_of,
     where,
 )
-from millwheel.core.columns.state.near_pairs import NearPairing, pairing_in_rows
+from millwheel.core.columns.state.near_pairs import (
+    NearPairing,
+    alike,
+    pairing_in_rows,
+    with_keys_of,
+)
+from millwheel.core.columns.stateless.changes import retractions_of
 from millwheel.core.formats.store_layout import STATE, key_in
-from millwheel.core.model.keys import Key
+from millwheel.core.lazy_polars import pl
+from millwheel.core.model.keys import Key, key_from_bytes
 from millwheel.core.model.names import ChannelName
+from millwheel.core.model.records import Record
 from millwheel.core.model.times import MIN_TIME
 from millwheel.core.pipeline.spec import ComputationSpec
 from millwheel.core.pipeline.work import IntervalJoinSpec, JoinKind, RegularJoinSpec
@@ -43,6 +55,7 @@ from millwheel.engine.workers.operators.keyed_joins.in_columns import (
 from millwheel.engine.workers.operators.keyed_joins.interval import NearRow
 from millwheel.engine.workers.operators.keyed_joins.regular import Row
 from millwheel.engine.workers.state.column_segments import ColumnShard
+from millwheel.errors import RecordError
 
 
 class RowsOfKeys(Protocol):
@@ -54,6 +67,18 @@ class RowsOfKeys(Protocol):
     def keep_few(self, side: int, by_key: Mapping[Key, list[NearRow]]) -> list[Key]:
         """Keep rows of keys that have few, as it is for :meth:`JoinInRows.keep`; the other keys."""
 
+    def with_partners(self, side: int, by_key: Mapping[Key, SidesOfKey]) -> set[Key]:
+        """The keys whose rows of a side, which are to be kept, have partners."""
+
+    def decides(self, side: int, rows: Iterable[Row], met: bool) -> bool:
+        """Whether what comes for a key with these rows is taken in rows; ``met``: a partner."""
+
+    def is_deep(self, data: bytes) -> bool:
+        """Whether an encoded record is taken in rows, since it nests too deeply for a pair."""
+
+    def say_alone(self, ctx: Any, side: int, data: bytes, at: int, weight: int) -> None:
+        """Say that an encoded record of the current key stands alone, or no longer does."""
+
 
 class LastingJoinOperator(ColumnJoinOperator):
     """See the head of this file."""
@@ -62,6 +87,7 @@ class LastingJoinOperator(ColumnJoinOperator):
         super().__init__(*arguments)
         instance: Any = self._instance
         self._rows: RowsOfKeys = instance
+        self._only_pairs = self._pairing.kind is JoinKind.INNER
 
     def kept(self) -> Counter[tuple[Key, int, int, bytes]]:
         """As rows would have it if all had left."""
@@ -80,7 +106,7 @@ class LastingJoinOperator(ColumnJoinOperator):
         self._recalled.clear()
         if self._form.in_rows and not self._kept:
             return [np.zeros(len(batch), np.bool_) for batch in batches]
-        back = self._retracted(batches)
+        back = self._for_rows(batches)
         self._let_go(back, bundle)
         if self._form.in_rows:
             taken = self._form.leaving.stays(batches)
@@ -104,6 +130,10 @@ class LastingJoinOperator(ColumnJoinOperator):
         self._state.forget()  # no record of these keys has come for the longest time
         others: dict[Key, SidesOfKey] = {}
         for side in range(len(self._pairing.streams)):
+            for key in self._rows.with_partners(side, by_key):
+                for row in by_key[key][side]:
+                    row.met = True
+        for side in range(len(self._pairing.streams)):
             of_side = {key: sides[side] for key, sides in by_key.items() if sides[side]}
             for key in self._rows.keep_few(side, of_side):
                 others.setdefault(key, ([], []))[side].extend(of_side[key])
@@ -115,33 +145,46 @@ class LastingJoinOperator(ColumnJoinOperator):
             self._hand_over(self._form.leaving.taken_out([encoded_keys(keys)]), bundle)
             self._form.some_in_rows = True
 
-    def _retracted(self, batches: Sequence[AnyBatch]) -> set[Key]:
-        """The keys of records that take back others. Sources alone can bring some here, as records
-        with the field that marks them."""
+    def _for_rows(self, batches: Sequence[AnyBatch]) -> set[Key]:
+        """The keys of records that take back others, or may be too deep for a pair. Sources alone
+        can bring the first here, as records with the field that marks them."""
         return {
             record.key
             for batch in batches
             if not isinstance(batch, ColumnBatch)
             for record in self._records(batch, ChannelName(""))
-            if as_retraction(record.value) is not None
+            if as_retraction(record.value) is not None or self._is_deep(record)
         }
 
+    def _is_deep(self, record: Record) -> bool:
+        if self._only_pairs:
+            return False
+        side = self._pairing.streams.index(record.stream)
+        try:
+            return self._rows.is_deep(self._join.row_of(side, record).data)
+        except RecordError:
+            return True
+
     def _recall(self, batches: Sequence[AnyBatch], taken: Sequence[Mask]) -> set[Key]:
-        """Read what rows keep for the records of a bundle to meet; the keys for which retractions
-        wait there."""
+        """Read what rows keep for the records of a bundle to meet; the keys of which the row form
+        takes them all the same."""
         owed: set[Key] = set()
+        pairs = list(zip(batches, taken, strict=True))
         for side, stream in enumerate(self._pairing.streams):
+            partners = [pair for pair in pairs if pair[0].stream != stream]
+            # whether a record stands alone depends on those of its own stream, too
+            own = [] if self._only_pairs else [pair for pair in pairs if pair[0].stream == stream]
             read: set[Key] = set()
-            for batch, mask in zip(batches, taken, strict=True):
-                if batch.stream != stream or not mask.any():
+            for batch, mask in (*partners, *own):
+                if not mask.any():
                     continue
                 keys = keys_of(where(batch, mask)).unique()
                 names = key_list(keys)
                 numbers, times, values = [], [], []
-                for number, rows in self._rows.rows_of(self._context, 1 - side, names):
+                for number, rows in self._rows.rows_of(self._context, side, names):
                     if names[number] in read:
                         continue
-                    if any(row.owed for row in rows):
+                    if self._rows.decides(side, rows, batch.stream != stream):
                         owed.add(names[number])
                         continue
                     for row in rows:
@@ -150,9 +193,49 @@ class LastingJoinOperator(ColumnJoinOperator):
                         values += [row.data] * len(row.times)
                 read.update(names)
                 if numbers:
-                    found = self._pairing.recalled(1 - side, keys.gather(numbers), times, values)
+                    found = self._pairing.recalled(side, keys.gather(numbers), times, values)
                     self._recalled.append(found)
         return owed
+
+    # --- results ----------------------------------------------------------------------------------
+
+    def _say(
+        self, new: Sequence[pl.DataFrame], kept: Sequence[pl.DataFrame], bundle: Bundle, late: bool
+    ) -> None:
+        if self._only_pairs:
+            super()._say(new, kept, bundle, late)
+            return
+        kind = self._pairing.kind
+        new, kept = alike(new, with_keys_of(new, kept))
+        changes = alone_changes(kind, new, kept)
+        self._say_alone([each for each in changes if each.sign < 0], [*new, *kept], bundle)
+        if kind.in_pairs:
+            super()._say(new, kept, bundle, late)
+        self._say_alone([each for each in changes if each.sign > 0], [*new, *kept], bundle)
+
+    def _say_alone(
+        self, changes: Sequence[AloneRows], known: Sequence[pl.DataFrame], bundle: Bundle
+    ) -> None:
+        """``known`` have the types of the records of either stream."""
+        for side, sign, rows in ((each.side, each.sign, each.rows) for each in changes):
+            other_type = self._pairing.type_of(1 - side, known)
+            if VALUE not in rows.schema and (other_type or not self._pairing.kind.in_pairs):
+                values = self._pairing.rows_alone(side, rows, other_type)
+                values = values if sign > 0 else retractions_of(values)
+                keys, at = self._pairing.keys_of(rows), rows[AT].to_numpy()
+                for stream in self._outputs:
+                    bundle.outputs.produce_columns(
+                        ColumnBatch(stream, np.array([], np.int64), at, keys, values)
+                    )
+                continue
+            each_row = (
+                encoded(rows.with_columns(pl.lit(side, pl.Int8).alias(INPUT)))
+                .select(KEY, VALUE, AT)
+                .iter_rows()
+            )
+            for key, data, at in each_row:
+                self._context.point(key_from_bytes(key), at)
+                self._rows.say_alone(self._context, side, data, at, sign)
 
 
 def has_column_form(spec: ComputationSpec) -> bool:
@@ -160,7 +243,7 @@ def has_column_form(spec: ComputationSpec) -> bool:
     match spec.work:
         case IntervalJoinSpec(kind=JoinKind.INNER):
             return True
-        case RegularJoinSpec(kind=JoinKind.INNER, ttls_us=ttls):
+        case RegularJoinSpec(ttls_us=ttls):
             return ttls == (None, None)
     return False
 
@@ -168,7 +251,7 @@ def has_column_form(spec: ComputationSpec) -> bool:
 def column_join(
     pairing: NearPairing | None, shard: ColumnShard, few: int, spec: ComputationSpec, *rest: Any
 ) -> ColumnJoinOperator:
-    """The operator of an inner join of two streams; no ``pairing``: it takes no records in
+    """The operator of a join of two streams; no ``pairing``: it takes no records in
     columns."""
     make = ColumnJoinOfBatches if isinstance(spec.work, IntervalJoinSpec) else LastingJoinOperator
     if pairing is None:

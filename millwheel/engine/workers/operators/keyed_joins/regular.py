@@ -18,6 +18,7 @@ import xxhash
 
 from millwheel.api import Computation, Context, MapHandle, MapState, ValueHandle, ValueState
 from millwheel.core.formats.codec import decode_value, encode_value
+from millwheel.core.formats.nesting import MOST_NESTING, nests_too_deeply
 from millwheel.core.model.keys import Key
 from millwheel.core.model.records import Record
 from millwheel.core.model.times import LAST_TIME, MAX_TIME, MIN_TIME
@@ -150,7 +151,7 @@ class RegularJoined(Computation):
         return NearRow(record.timestamp, MIN_TIME, MAX_TIME, LAST_TIME, data)
 
     def keep(self, ctx: Context, side: int, rows: list[NearRow]) -> None:
-        """Rows of an inner join that were kept elsewhere, where they have met their partners."""
+        """Rows that were kept elsewhere, where all was said of them, as of a key that owes none."""
         own = self._side(side).get() or Side()
         self._sides = (own, Side()) if side == _LEFT else (Side(), own)
         own.count += len(rows)
@@ -161,7 +162,7 @@ class RegularJoined(Computation):
                 self._settle(ctx, side, identity, row, each.at)
                 continue
             row.times.append(each.at)
-            row.alone.append(False)
+            row.alone.append(self._shows[side](each.met))
             self._put(side, identity, row)
         self._store(side)
 
@@ -173,7 +174,7 @@ class RegularJoined(Computation):
         found = dict(state.values_of(keys))
         kept: dict[Key, Side] = {}
         for number, (key, rows) in enumerate(by_key.items()):
-            own = _with_few(found.get(number) or Side(), rows)
+            own = _with_few(found.get(number) or Side(), rows, self._shows[side])
             if own is None:
                 others.append(key)
             else:
@@ -189,6 +190,35 @@ class RegularJoined(Computation):
                 ctx.point(keys[number], MIN_TIME)
                 rows += (row for _, row in self._rows(side).items())
             yield number, rows
+
+    def with_partners(
+        self, side: int, by_key: Mapping[Key, Sequence[Sequence[NearRow]]]
+    ) -> set[Key]:
+        """The keys whose rows of a side, which were kept elsewhere, have partners there or here;
+        none where that makes no difference."""
+        if self._shows[side] is _never:
+            return set()
+        found = {key for key, rows in by_key.items() if rows[1 - side]}
+        asked = [key for key, rows in by_key.items() if rows[side] and key not in found]
+        state: Any = self._side(1 - side)  # its handle knows more than the API says
+        return found | {asked[number] for number, own in state.values_of(asked) if own.count > 0}
+
+    def decides(self, side: int, rows: Iterable[Row], met: bool) -> bool:
+        """Whether the partners of these rows of a key are found here. ``met``: there are some, so
+        these rows must have been told apart from those that stand alone."""
+        told = self._shows[side](True)
+        return any(
+            row.owed or self.is_deep(row.data) or (met and any(said != told for said in row.alone))
+            for row in rows
+        )
+
+    def is_deep(self, data: bytes) -> bool:
+        """Whether no pair has room for this value, so that there is a dead letter."""
+        return nests_too_deeply(data, MOST_NESTING - 1)
+
+    def say_alone(self, ctx: Context, side: int, data: bytes, at: int, weight: int) -> None:
+        """Say that an encoded record of the current key stands alone, or no longer does."""
+        self._say_alone(ctx, side, data, at, weight)
 
     def kept(self) -> Iterator[tuple[int, int, bytes]]:
         """Side, time and encoded value of each row of the current key. For tests."""
@@ -339,7 +369,7 @@ class RegularJoined(Computation):
         return self.lefts if side == _LEFT else self.rights
 
 
-def _with_few(own: Side, rows: Sequence[NearRow]) -> Side | None:
+def _with_few(own: Side, rows: Sequence[NearRow], shows: Shows) -> Side | None:
     """What a key has of a stream with some rows more; None where these are not all in one entry, or
     settle retractions."""
     if own.entries:
@@ -354,7 +384,7 @@ def _with_few(own: Side, rows: Sequence[NearRow]) -> Side | None:
         if row.owed:
             return None
         row.times.append(each.at)
-        row.alone.append(False)
+        row.alone.append(shows(each.met))
     own.count += len(rows)
     return own
 

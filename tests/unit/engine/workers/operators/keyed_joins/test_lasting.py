@@ -2,19 +2,34 @@
 
 from __future__ import annotations
 
+import json
+from collections import Counter
+from functools import partialmethod
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import given, settings
 
+from millwheel.core.columns.state import columns_to_rows
+from millwheel.core.formats import nesting
 from millwheel.core.formats.store_layout import STATE
 from millwheel.core.windows.panes import RETRACTION_FIELD
-from millwheel.engine.workers.operators.keyed_joins import in_columns
+from millwheel.engine.workers.bundle import bundle
+from millwheel.engine.workers.operators import form_choice
+from millwheel.engine.workers.operators.keyed_joins import in_columns, regular
 from millwheel.engine.workers.operators.keyed_joins.lasting import LastingJoinOperator
-from millwheel.testing import PipelineHarness
+from millwheel.engine.workers.shard.bundle_sizes import ShardLimits
+from millwheel.engine.workers.sources.frames import ReadSize
+from millwheel.testing import PipelineHarness, assert_survives_crashes
 from tests.unit.engine.workers.operators.keyed_joins.test_in_columns import (
     ALL,
+    Row,
     in_files,
+    in_rows,
+    pushes,
     read_of,
+    records,
     row,
     said,
     written,
@@ -104,3 +119,185 @@ def test_a_record_that_takes_back_another_sends_its_key_to_rows(folder: Path) ->
     found = said(path, story, False)
     assert found == said(path, story, True)
     assert sum(RETRACTION_FIELD in pair for pair in found["pairs"]) == 2
+
+
+PIPELINE = """
+pipeline: joined
+streams:
+  shown:
+    source: {{files: {{path: "{folder}/shown.jsonl", format: jsonl}}}}
+    timestamp: {{field: at, unit: us}}
+    fields: {{what: str, ad: int, at: int, ends: int, cost: float}}
+  clicked:
+    source: {{files: {{path: "{folder}/clicked.jsonl", format: jsonl}}}}
+    timestamp: {{field: at, unit: us}}
+    fields: {{ad: int, what: str, at: int}}
+computations:
+  matched:
+    input: {{shown: {{key: {key}}}, clicked: {{key: {key}}}}}
+    join: {kind}
+    output: matched
+  counted:
+    input: {{matched: {{key: ad}}}}
+    aggregate: {{n: count}}
+    output: best
+"""
+KINDS = ["left", "right", "outer", "semi", "anti"]
+
+
+def of_kind(folder: Path, kind: str, key: str = "ad") -> str:
+    folder.mkdir(exist_ok=True)
+    path = folder / "pipeline.yaml"
+    path.write_text(PIPELINE.format(folder=folder, kind=kind, key=key))
+    return str(path)
+
+
+def stands(path: str, story: list[tuple[str, list[Row]]], by_record: bool) -> dict[str, Any]:
+    """What stands in the end, and what of it counts."""
+    with in_rows(by_record), PipelineHarness(path, shards=1) as harness:
+        for stream, values in story:
+            harness.push(stream, values)
+        [shard] = harness._cluster.shards_of("matched")
+        assert isinstance(shard.operator, LastingJoinOperator)
+        assert (shard.operator._few is None) == by_record
+        harness.finish()
+        return folded(harness)
+
+
+def folded(harness: PipelineHarness) -> dict[str, Any]:
+    return {
+        "rows": standing(harness.read("matched")),
+        "counts": standing(harness.read("best")),
+        "letters": sorted(each["reason"] for each in harness.read("dead_letters")),
+    }
+
+
+def standing(changes: list[Row]) -> dict[str, int]:
+    rows: Counter[str] = Counter()
+    for each in changes:
+        plain = {name: value for name, value in each.items() if name != RETRACTION_FIELD}
+        rows[json.dumps(plain)] += -1 if RETRACTION_FIELD in each else 1
+    return {row: count for row, count in rows.items() if count}
+
+
+@pytest.mark.parametrize("key", ["ad", "[ad, what]"])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("most", [32 << 20, 150], ids=["in memory", "too large"])
+@given(story=pushes)
+@settings(max_examples=7, deadline=None)
+def test_the_same_stands_alone_as_record_by_record(
+    folder: Path, key: str, kind: str, most: int, story: list[tuple[str, list[Row]]]
+) -> None:
+    path = of_kind(folder / f"{kind}-{len(key)}-{most}", kind, key)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(in_columns, "_MOST_BYTES", most)
+        patch.setattr(in_columns, "_FAN", 2)
+        patch.setattr(columns_to_rows, "PART_RECORDS", 2)
+        found = stands(path, story, False)
+    assert found == stands(path, story, True)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(story=pushes)
+@settings(max_examples=10, deadline=None)
+def test_the_same_stands_alone_whatever_the_size_of_bundles(
+    folder: Path, kind: str, story: list[tuple[str, list[Row]]]
+) -> None:
+    path = of_kind(folder / f"sizes-{kind}", kind)
+    with pytest.MonkeyPatch.context() as patch:
+        limits = partialmethod(ShardLimits.__init__, rows_below=4)
+        patch.setattr(ShardLimits, "__init__", limits)
+        patch.setattr(form_choice, "_SMALL_BUNDLES", 1)
+        patch.setattr(form_choice, "_LOOKS", 1)
+        patch.setattr(columns_to_rows, "PART_RECORDS", 2)
+        found = stands(path, story, False)
+    assert found == stands(path, story, True)
+
+
+@pytest.mark.parametrize("most", [32 << 20, 150], ids=["in memory", "too large"])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "odd", [{**row(9), "more": [1]}, row(9, ad="1"), {**row(9), RETRACTION_FIELD: True}]
+)
+def test_odd_records_stand_alone_as_in_rows(
+    folder: Path, odd: Row, kind: str, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(in_columns, "_MOST_BYTES", most)
+    monkeypatch.setattr(columns_to_rows, "PART_RECORDS", 2)
+    path = of_kind(folder / f"odd-{kind}", kind)
+    first, second = records(30, 1), records(30, 2)
+    odds = [odd, {**odd, "what": "y"}, {**odd, "ad": 77}]
+    story = [
+        ("shown", first[:15]),
+        ("clicked", [odds[2], *second[:2]]),
+        ("shown", [odds[0], *first[15:], odds[2]]),
+        ("clicked", [odds[1], *second[2:]]),
+        ("shown", [row(9), row(9, ad=77)]),
+        ("clicked", [{**row(9), "what": "y"}, row(9, ad=77)]),
+    ]
+    assert stands(path, story, False) == stands(path, story, True)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_record_too_deep_for_a_pair_is_the_same_letter(
+    folder: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bundle, "MOST_NESTING", 20)
+    monkeypatch.setattr(bundle, "nests_too_deeply", lambda data: nesting.nests_too_deeply(data, 20))
+    monkeypatch.setattr(regular, "MOST_NESTING", 20)
+    deep: Any = 1
+    for _ in range(19):
+        deep = [deep]
+    path = of_kind(folder / f"deep-{kind}", kind)
+    story = [
+        ("shown", [row(5), {**row(6), "more": deep}, {**row(6, ad=2), "more": deep}]),
+        ("clicked", [row(7), row(7, ad=2), {**row(8, ad=3), "more": deep}]),
+        ("shown", [row(9), row(9, ad=2), row(9, ad=3)]),
+    ]
+    found = stands(path, story, False)
+    assert found == stands(path, story, True)
+    assert found["letters"] or kind in ("semi", "anti")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("most", [32 << 20, 2_000], ids=["in memory", "too large"])
+def test_a_crash_changes_nothing_of_what_stands_alone(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, most: int, kind: str
+) -> None:
+    monkeypatch.setattr(in_columns, "_MOST_BYTES", most)
+    monkeypatch.setattr(columns_to_rows, "PART_RECORDS", 5)
+    monkeypatch.setattr(in_columns, "_FAN", 2)
+    path = of_kind(folder / f"crash-{most}-{kind}", kind)
+    story = {"shown": records(15, 3), "clicked": records(15, 4)}
+    assert assert_survives_crashes(path, story, every=41) > 3
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_changes_of_what_stands_alone_leave_in_columns(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """All but the first results of a kind whose other stream nobody has seen yet."""
+    path = of_kind(folder / f"files-{kind}", kind)
+    for seed, name in enumerate(("shown", "clicked")):
+        values = [{**each, "ad": each["at"] // (3 + seed)} for each in records(300, seed)]
+        names = ("what", "ad", "at", "ends", "cost") if name == "shown" else ("ad", "what", "at")
+        lines = [json.dumps({key: each[key] for key in names}) for each in values]
+        (folder / f"files-{kind}" / f"{name}.jsonl").write_text("\n".join(lines) + "\n")
+    said: list[int] = []
+
+    def never(self: Any, *parts: Any) -> None:
+        said.append(1)
+
+    def read(by_record: bool) -> dict[str, Any]:
+        with in_rows(by_record), PipelineHarness(path, shards=1, run_sources=True) as harness:
+            harness.advance_processing_time(10**9)
+            return folded(harness)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ReadSize, "told", lambda self, was_full: setattr(self, "bytes", 4096))
+        patch.setattr(ReadSize, "__init__", lambda self: setattr(self, "bytes", 4096))
+        patch.setattr(regular.RegularJoined, "say_alone", never)
+        found = read(False)
+    assert not said
+    assert found == read(True)
+    assert len(found["rows"]) > 50
