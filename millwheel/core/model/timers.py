@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from millwheel.core.model.keys import Key
 from millwheel.core.model.records import Domain
 from millwheel.core.model.times import MAX_TIME
-from millwheel.errors import invariant
+from millwheel.errors import InvariantError, invariant
 
 _Id = tuple[Key, str]
 
@@ -149,7 +149,9 @@ class TimerQueue:
         if self.earliest() >= clock_us or not self._heap:
             return None
         at, _, _, (key, tag) = heapq.heappop(self._heap)
-        del self._at[key, tag]
+        # The heap also has the former times of timers that were moved: none of these may fire.
+        if self._at.pop((key, tag)) != at:
+            raise InvariantError(f"timer {tag!r} of {key!r} fires at {at}, where it was before")
         self._count((key, tag), -1)
         cause = self._recall((key, tag), b"")
         self._undo.append(((key, tag), at, cause))

@@ -23,6 +23,7 @@ from millwheel.core.model.damage import checked
 from millwheel.core.model.keys import KeyHash, key_hash
 from millwheel.core.model.names import ChannelName
 from millwheel.core.model.ranges import KeyRange
+from millwheel.errors import InvariantError
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,9 +127,19 @@ class AppliedHighWaterMarks:
         self._uneven = {
             channel: mark for channel, mark in marks.items() if isinstance(mark, HighWaterMarks)
         }
+        self._last = {
+            channel: mark.lowest if isinstance(mark, HighWaterMarks) else mark
+            for channel, mark in marks.items()
+        }
 
     def after(self, channel: ChannelName, last: int) -> bytes:
         """The stored form for a channel that has been applied up to ``last``."""
+        # With a lower mark in the store, the next owner would apply again what lies between.
+        if last < self._last.get(channel, 0):
+            raise InvariantError(
+                f"the mark of {channel} would fall from {self._last[channel]} to {last}"
+            )
+        self._last[channel] = last
         uneven = self._uneven.pop(channel, None)
         raised = last if uneven is None else uneven.raised(last)
         if isinstance(raised, HighWaterMarks):

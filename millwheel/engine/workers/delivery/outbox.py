@@ -154,6 +154,9 @@ class Outbox:
     def add(self, chunk: OutputChunk) -> None:
         """Hold a chunk (and the watermark) until :meth:`release` routes it and the consumers ack
         it."""
+        # The former one would hold the watermark no more, although its consumers have not got it.
+        if (chunk.channel, chunk.number) in self._open:
+            raise InvariantError(f"{chunk.channel}#{chunk.number} is on its way already")
         self._open[chunk.channel, chunk.number] = chunk
         self.pending_weight += chunk.weight
 
@@ -232,6 +235,12 @@ class Outbox:
             part.chunk.open_parts -= 1
             if part.chunk.open_parts == 0:
                 self._finish(part.chunk)
+        # A credit that is lost never comes back: in the end the lane would send nothing.
+        if not lane.unacked and lane.unacked_weight:
+            raise InvariantError(
+                f"the lane of {channel} to {target} waits for no ack, but counts"
+                f" {lane.unacked_weight} as sent"
+            )
         if lane.waiting:
             self.ready[channel, target] = None
 
@@ -289,6 +298,12 @@ class Outbox:
                         chunk.open_parts += 1
                         self._lane(chunk.channel, node, target).waiting.append(_Part(chunk, piece))
                         self.ready[chunk.channel, target] = None
+            # No ack would end it: it would hold the watermark for ever, and its records are lost.
+            if not chunk.open_parts:
+                raise InvariantError(
+                    f"nobody gets {chunk.channel}#{chunk.number} after its shards were split or"
+                    " merged"
+                )
 
     def leads_to(self, node: NodeName) -> bool:
         """Whether a lane leads to this node."""

@@ -13,6 +13,7 @@ from millwheel.engine.workers.effects import CommitGroup
 from millwheel.engine.workers.loop.snapshots import SnapshotPolicy
 from millwheel.engine.workers.shard.pending_commit import PendingCommit
 from millwheel.engine.workers.shard.shard import Shard
+from millwheel.errors import InvariantError
 
 LONGEST_US = 50_000
 """Commits are handed to the journal after this much work (µs), even within a step."""
@@ -106,7 +107,10 @@ class CommitGroups:
 
     def durable(self, segment: int, now_us: int) -> None:
         """The oldest group that was written is durable."""
-        _, group = self._waiting.popleft()
+        written, group = self._waiting.popleft()
+        # Its acks would leave for commits that rest on one that is not in the journal yet.
+        if not written:
+            raise InvariantError("the journal has a group that was not given to it")
         if group:
             for pending in group:
                 self._snapshots.written(segment, pending)

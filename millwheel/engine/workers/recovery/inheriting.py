@@ -96,6 +96,14 @@ class Estate:
 
 def inherit(entry: ShardEntry, estates: Sequence[Estate], store: StateStore) -> None:
     """Fill the empty ``store`` of ``entry`` with its share of each estate."""
+    # The state of keys in a hole would be lost, that of keys in two shares be there twice.
+    edges = [entry.range.lo]
+    for share in sorted(estate.share for estate in estates):
+        invariant(share.lo == edges[-1], f"{entry.shard} inherits {share} behind {edges[-1]:016x}")
+        edges.append(share.hi)
+    invariant(
+        edges[-1] == entry.range.hi, f"{entry.shard} {entry.range} inherits only to {edges[-1]:x}"
+    )
     pending, undivided = _pending(estates)
     entries = chain(
         *(_keyed(estate) for estate in estates),

@@ -87,8 +87,14 @@ class InFlight:
         # forgets them.
         if self._commits[0] is not pending:
             raise InvariantError(f"{self._name}: commits became durable out of order")
+        if self.unsubmitted and self.unsubmitted[0] is pending:
+            raise InvariantError(f"{self._name}: the journal never got commit {pending.number}")
         self._commits.popleft()
-        self.durable = max(self.durable, pending.number)
+        if pending.number < self.durable:
+            raise InvariantError(
+                f"{self._name}: commit {pending.number} became durable after {self.durable}"
+            )
+        self.durable = pending.number
         self.floor = max(self.floor, pending.floor)
 
     def validate(self, meta: Meta) -> None:

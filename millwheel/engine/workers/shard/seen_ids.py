@@ -37,6 +37,7 @@ from millwheel.engine.workers.bundle.bundle import Bundle
 from millwheel.engine.workers.shard.bloom_filter import BitsOf, BucketFilter
 from millwheel.engine.workers.state.overlay import Overlay
 from millwheel.engine.workers.state.runs import Runs
+from millwheel.errors import InvariantError
 
 MIN_SPAN_US = 60 * SECOND  # of a bucket: shorter horizons need no more of them
 _BUCKETS_PER_HORIZON = 8  # ids are forgotten in steps of an eighth
@@ -348,6 +349,9 @@ class SeenIds:
             self._count -= 0 if bucket.held is None else len(bucket.held)
             for family in (SEEN, RUNS):
                 self._store.delete_range(family + number8(start), family + number8(start + 1))
+        # Too low a count would let ids into memory without a bound; below 0 it certainly is.
+        if self._count < 0:
+            raise InvariantError(f"{self._shard}: {self._count} ids are in memory")
 
 
 def _halves(marks: Marks) -> tuple[Words, Words]:

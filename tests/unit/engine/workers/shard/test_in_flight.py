@@ -64,6 +64,9 @@ def test_commits_that_become_durable_out_of_order_are_a_mistake() -> None:
     flight = in_flight(first, second)
     with pytest.raises(InvariantError, match="out of order"):
         flight.settle(second)
+    with pytest.raises(InvariantError, match="never got commit 1"):
+        flight.settle(first)
+    numbers(flight)
     flight.settle(first)
     flight.settle(second)
     assert (flight.durable, len(flight)) == (2, 0)
@@ -109,10 +112,13 @@ def test_the_watermark_is_kept_by_the_lowest_of_what_is_not_durable(
 
 
 def test_the_durable_number_and_floor_never_fall() -> None:
-    one = pending(1, floor=10)
-    flight = in_flight(one, meta=Meta(number=5, floor=90, counters={}))
+    one, other = pending(5, floor=10), pending(4)
+    flight = in_flight(one, other, meta=Meta(number=5, floor=90, counters={}))
+    numbers(flight)
     flight.settle(one)
     assert (flight.durable, flight.floor) == (5, 90)
+    with pytest.raises(InvariantError, match="commit 4 became durable after 5"):
+        flight.settle(other)
     assert flight.floor > MIN_TIME
 
 
