@@ -105,6 +105,7 @@ class World:
 
     def durable(self) -> None:
         if self.shard is not None and self.pending:
+            list(self.shard.commits.submittable(self.now))
             pending = self.pending.popleft()
             if pending.commit is not None:
                 self.stored.update(pending.commit.puts)
