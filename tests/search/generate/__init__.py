@@ -8,16 +8,17 @@ input. A case can be asked for by them: then seeds are drawn anew until all of t
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from millwheel.connect.own_functions import language_of
 from millwheel.connect.python_objects import load_object
-from millwheel.core.columns.forms.computations import NO_LABELS, computation_form
+from millwheel.core.columns.forms.computations import NO_LABELS, ComputationForm, computation_form
 from millwheel.core.columns.forms.joins import near_pairings
 from millwheel.core.columns.plan import ColumnPlan
 from millwheel.core.order.chains import chains_of
 from millwheel.core.pipeline.graph import build_graph
-from millwheel.core.pipeline.work import IntervalJoinSpec, JoinKind, RegularJoinSpec, Work
+from millwheel.core.pipeline.spec import ComputationSpec
+from millwheel.core.pipeline.work import IntervalJoinSpec, JoinKind, RegularJoinSpec, TopSpec, Work
 from tests.search.document import emit
 from tests.search.facts import Free
 from tests.search.generate import pushes
@@ -51,6 +52,7 @@ _COLUMNS = frozenset(
         "all_in_columns",
         "alone_in_columns",
         "versions_in_columns",
+        "first_in_columns",
     }
 )
 
@@ -96,14 +98,29 @@ def _joins_in_columns(draft: Draft, is_one: Callable[[Work], bool]) -> bool:
 
 def _versions_in_columns(draft: Draft) -> bool:
     """Whether columns hold the groups of some change log."""
-    spec = load_tree(draft.tree)
-    compiled = language_of(spec).compile
     return any(
         isinstance(form.plan, ColumnPlan) and form.plan.versions
-        for each in spec.computations
+        for each, form in _forms(draft)
         if each.is_change_log
-        for form in [computation_form(each, spec, load_object, compiled)]
     )
+
+
+def _first_in_columns(draft: Draft) -> bool:
+    """Whether columns hold the first rows of some keys."""
+    return any(not form.why for each, form in _forms(draft) if isinstance(each.work, TopSpec))
+
+
+def _forms(draft: Draft) -> Iterator[tuple[ComputationSpec, ComputationForm]]:
+    spec = load_tree(draft.tree)
+    compiled = language_of(spec).compile
+    for each in spec.computations:
+        yield each, computation_form(each, spec, load_object, compiled)
+
+
+_HELD: dict[str, Callable[[Draft], bool]] = {
+    "versions_in_columns": _versions_in_columns,
+    "first_in_columns": _first_in_columns,
+}
 
 
 def _draw(seed: int, number: int, wanted: frozenset[str], racing: bool) -> Case:
@@ -154,8 +171,9 @@ def _draw(seed: int, number: int, wanted: frozenset[str], racing: bool) -> Case:
     for name, is_one in _WHOLE_JOINS.items():
         if name in wanted and not refused and _joins_in_columns(draft, is_one):
             draft.features.add(name)
-    if "versions_in_columns" in wanted and not refused and _versions_in_columns(draft):
-        draft.features.add("versions_in_columns")
+    for name, held in _HELD.items():
+        if name in wanted and not refused and held(draft):
+            draft.features.add(name)
     script = with_late_arrivals(draft, seed, pushes.draw(draft, now), now)
     script = change_types(draft, seed, own_orders(draft, seed, script))
     script = with_large_numbers(draft, seed, script)

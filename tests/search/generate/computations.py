@@ -86,6 +86,7 @@ _APART = (
     (_any_join, 0.03),
     (ranked, 0.05),
     (looking_back, 0.04),
+    (ranked, 0.03),
 )
 
 
@@ -109,7 +110,7 @@ _MAKERS: tuple[tuple[frozenset[str], Any], ...] = (
     (frozenset({"interval_join", "named_bounds", "near_in_columns"}), _any_join),
     (LASTING_IN_COLUMNS, _any_join),
     (frozenset({"deduplicate"}), deduplicated),
-    (frozenset({"top", "places", "top_of_changes", "keep"}), ranked),
+    (frozenset({"top", "places", "top_of_changes", "keep", "first_in_columns"}), ranked),
     (frozenset({"over", "rows_before", "range_of_time"}), looking_back),
     (frozenset({"branch"}), branched),
     (frozenset({"steps", "steps_in_columns", "passed_on", "chained"}), steps),
@@ -141,6 +142,8 @@ def _suits_columns(draft: Draft, tree: dict[str, Any]) -> bool:
     if not draft.columnar or not tree["input"].keys() & draft.tree["streams"].keys():
         return True
     if "dictionary" in tree or "uv" in tree:
+        return len(tree["input"]) == 1
+    if "top" in tree or "keep" in (tree.get("deduplicate") or {}):
         return len(tree["input"]) == 1
     # elsewhere seeds give the pipelines that they gave before
     if "join" in tree and "join" in draft.wanted:

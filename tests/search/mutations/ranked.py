@@ -71,7 +71,7 @@ def rows_as_good_as_the_last_are_left_out() -> Context:
     return replaced(ChosenRows, "may_precede", wrong)
 
 
-@mistake(within=30, features="keep", variants="together pairs", first=10)
+@mistake(within=10, features="first_in_columns", variants="together pairs", first=2)
 def rows_that_leave_the_first_in_columns_stay() -> Context:
     """What has left is not taken back."""
     right = FirstColumns.changed
@@ -83,7 +83,7 @@ def rows_that_leave_the_first_in_columns_stay() -> Context:
     return replaced(FirstColumns, "changed", wrong)
 
 
-@mistake(within=30, features="keep", variants="crashes", first=10)
+@mistake(within=10, features="first_in_columns", variants="crashes", first=11)
 def first_rows_in_columns_are_gone_with_the_worker() -> Context:
     """The next owner begins with nothing."""
 
@@ -94,7 +94,7 @@ def first_rows_in_columns_are_gone_with_the_worker() -> Context:
     return replaced(FirstRowSegments, "restore", wrong)
 
 
-@mistake(within=30, features="keep", variants="together pairs", first=10)
+@mistake(within=10, features="first_in_columns", variants="together pairs", first=2)
 def rows_in_older_segments_are_first_rows_still() -> Context:
     """What a newer segment has of a key replaces nothing."""
     right = segments._newest
