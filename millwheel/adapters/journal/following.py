@@ -58,6 +58,8 @@ def certain_groups(folder: SegmentFolder, since: JournalPosition | None) -> Foll
 def _without_newest(
     since: JournalPosition, data: bytes, opened: OpenedSegment, prefix: Prefix
 ) -> Followed:
+    # Not the newest: its writer may find a seal behind it, and then it never counted. A standby
+    # that had applied it could not take it back (mutation newest_group_believed).
     certain = prefix.bodies[:-1]
     end = prefix.bodies[-1][0] - GROUP_HEADER_BYTES if prefix.bodies else opened.start
     position = JournalPosition(

@@ -120,6 +120,8 @@ def read_segments(folder: SegmentFolder, end: JournalEnd | None) -> Iterator[lis
         for number in numbers:
             segment = load_segment(folder, number, opened[number])
             first = segment.opened.header.first_group
+            # Groups are missing between two segments, and with them commits of shards that have
+            # none behind the gap, so that the number of no commit would show it.
             if group and first != group:
                 raise folder.damaged(
                     number,

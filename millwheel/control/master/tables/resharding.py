@@ -188,6 +188,8 @@ def resharded(table: RangeTable) -> RangeTable:
             shards.append(_child(name, whole, group, group[-1].lineage[-1].incarnation))
         else:
             (entry,) = group
+            # A name is never given twice: consumers keep the marks of channels by the names of
+            # shards, and would drop the first records of another one as applied.
             number = named or table.next_number
             named = number + 2
             lower, upper = (

@@ -80,6 +80,7 @@ def _ended(entry: ShardEntry, sealed_end: int, last_commit: int) -> ShardEntry:
 
 def _given(node: NodeName, entry: ShardEntry, now: Situation, census: Census) -> ShardEntry:
     """An orphan under its new owner and token, or unchanged when no worker can or may take it."""
+    # Its range goes to new shards: an owner under another token would commit what no child reads.
     if is_waiting(entry):
         return _unpromised(entry)
     candidates = [name for name in (entry.next_owner, entry.standby) if name in now.takers]

@@ -87,6 +87,8 @@ class Reporting:
 def _report_of(served: Served, now_us: int, careful: bool) -> ShardReport | None:
     shard = served.shard
     hold = shard.watermark.held(now_us)
+    # Before the report leaves: what a timer of the wall clock emits from now on must not lie behind
+    # the watermark that others will have heard.
     if hold.at > shard.watermark.floor:
         shard.watermark.tell(hold.at)
     if careful and not served.reads and served.heard_us < hold.at:

@@ -38,6 +38,8 @@ class KnownEntries:
 
     def take(self, table: RangeTable) -> News | None:
         """Follow a newer version of a table; None when this one is not newer."""
+        # An older version may come after a newer one. By it, records would go to shards that were
+        # split, and commits of a lease that has ended would count as those of the owner.
         if table.version <= self._versions.get(table.computation, -1):
             return None
         self._versions[table.computation] = table.version

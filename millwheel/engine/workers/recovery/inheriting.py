@@ -207,6 +207,8 @@ def _meta(estates: Sequence[Estate], next_chunk: int) -> Meta:
         if estate.whole:
             for name, total in estate.meta.counters.items():
                 counters[name] = counters.get(name, 0) + total
+    # The watermark and the floor are the highest, since others have heard of them. Of what is
+    # closed the lowest counts: the windows above it are still in the segments of one parent.
     closed = [meta.watermark if meta.closed is None else meta.closed for meta in metas]
     return Meta(
         number=max(meta.number for meta in metas),

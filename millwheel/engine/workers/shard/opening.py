@@ -57,6 +57,7 @@ def read_timers(store: StateStore) -> dict[Domain, TimerQueue]:
         queues[domain].set(key_from_bytes(key), tag, *parse_timer_value(data))
     for record in waiting_records(store):
         queues[Domain.EVENT].set(record.key, record.tag, record.at)
+    # They are stored: as changes, the first commit would write all of them again.
     for queue in queues.values():
         queue.take_changes()
     return queues

@@ -33,6 +33,7 @@ def write_groups(writer: JournalWriter, groups: Sequence[Sequence[bytes]], post:
     except Exception as ex:  # the loop decides; the writing thread must not die silently
         post(ev.JournalFailed(ex))
         return False
+    # One answer for each, in their order: the loop takes an answer for its oldest group.
     for _ in groups:
         post(ev.GroupDurable(segment))
     return True
@@ -68,6 +69,7 @@ class JournalThread:
         size_bytes = sum(map(len, entries))
         if not self._writer.quick or self._usual_s > _SLOW_WRITE_S or size_bytes > _AT_ONCE_BYTES:
             return None
+        # The thread may be writing: two commits at a time would be one group number twice.
         with self._lock:
             began_s = monotonic()
             segment = self._writer.commit(entries)
