@@ -43,6 +43,7 @@ SELDOM = (
     "large_numbers columns",
     "passed_on columns",
     "chained",
+    "chained_results",
     "near_in_columns",
     "all_in_columns",
     "alone_in_columns",

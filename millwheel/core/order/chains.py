@@ -21,7 +21,7 @@ from millwheel.core.pipeline.work import BranchesSpec, StepsSpec
 @dataclass(frozen=True, slots=True)
 class Chains:
     """``before``: of each chained node, the one that it stands behind. ``why_not``: of each other
-    node without state behind such a one, why it is not chained, as a phrase."""
+    node without state behind a computation, why it is not chained, as a phrase."""
 
     before: Mapping[str, str] = field(default_factory=dict)
     why_not: Mapping[str, str] = field(default_factory=dict)
@@ -40,9 +40,9 @@ def chains_of(graph: Graph, spec: PipelineSpec, labelled: Container[str]) -> Cha
     for name, node in graph.nodes.items():
         makers = {each.stream: _makers(each, graph) for each in node.inputs}
         first = next((maker for found in makers.values() for maker in found), None)
-        if not _is_stateless(node.computation) or first is None:
+        if not is_stateless(node.computation) or first is None:
             continue
-        if not any(_is_stateless(each.computation) for found in makers.values() for each in found):
+        if first.computation is None:  # a source: its records come with another key
             continue
         why = _why_not(node, first, makers, graph, spec, labelled)
         if why:
@@ -52,7 +52,8 @@ def chains_of(graph: Graph, spec: PipelineSpec, labelled: Container[str]) -> Cha
     return Chains(before, why_not)
 
 
-def _is_stateless(computation: ComputationSpec | None) -> bool:
+def is_stateless(computation: ComputationSpec | None) -> bool:
+    """Whether a computation consists of steps or branches."""
     return computation is not None and isinstance(computation.work, StepsSpec | BranchesSpec)
 
 
@@ -84,7 +85,9 @@ def _why_not(
     assert first is not None
     assert second is not None
     return _why_apart(first, second) or (
-        "timers behind it go by the place of each record"
+        "functions of your own may be called for a result"
+        if spec.functions and not is_stateless(first)
+        else "timers behind it go by the place of each record"
         if first.name in labelled or second.name in labelled
         else "its records come back to it"
         if graph.circle(first.name) or graph.circle(second.name)

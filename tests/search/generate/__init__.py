@@ -15,7 +15,7 @@ from millwheel.connect.python_objects import load_object
 from millwheel.core.columns.forms.computations import NO_LABELS, ComputationForm, computation_form
 from millwheel.core.columns.forms.joins import near_pairings
 from millwheel.core.columns.plan import ColumnPlan
-from millwheel.core.order.chains import chains_of
+from millwheel.core.order.chains import chains_of, is_stateless
 from millwheel.core.pipeline.graph import build_graph
 from millwheel.core.pipeline.spec import ComputationSpec
 from millwheel.core.pipeline.work import IntervalJoinSpec, JoinKind, RegularJoinSpec, TopSpec, Work
@@ -56,6 +56,7 @@ _COLUMNS = frozenset(
     }
 )
 
+_CHAINED = frozenset({"chained", "chained_results"})
 _WHOLE_JOINS: dict[str, Callable[[Work], bool]] = {
     "near_in_columns": lambda work: isinstance(work, IntervalJoinSpec),
     "all_in_columns": lambda work: isinstance(work, RegularJoinSpec),
@@ -83,10 +84,13 @@ def case(
     raise Unlucky(f"no case of seed {seed} has {', '.join(sorted(wanted))}")
 
 
-def _chains(draft: Draft) -> bool:
-    """Whether some computations run in the shards of others."""
+def _chains(draft: Draft) -> frozenset[str]:
+    """Whether some computations run in the shards of others, and of others with state."""
     spec = load_tree(draft.tree)
-    return bool(chains_of(build_graph(spec), spec, ()).before)
+    graph = build_graph(spec)
+    firsts = [graph.nodes[name] for name in chains_of(graph, spec, ()).before.values()]
+    behind = {is_stateless(first.computation) for first in firsts}
+    return _CHAINED if False in behind else frozenset({"chained"} if behind else ())
 
 
 def _joins_in_columns(draft: Draft, is_one: Callable[[Work], bool]) -> bool:
@@ -166,8 +170,8 @@ def _draw(seed: int, number: int, wanted: frozenset[str], racing: bool) -> Case:
     named = name_keys(draft, seed)
     draw_sinks(draft)
     refused = not racing and spoil(draft, "refused")
-    if "chained" in wanted and not refused and _chains(draft):
-        draft.features.add("chained")
+    if wanted & _CHAINED and not refused:
+        draft.features |= wanted & _chains(draft)
     for name, is_one in _WHOLE_JOINS.items():
         if name in wanted and not refused and _joins_in_columns(draft, is_one):
             draft.features.add(name)

@@ -113,7 +113,7 @@ _MAKERS: tuple[tuple[frozenset[str], Any], ...] = (
     (frozenset({"top", "places", "top_of_changes", "keep", "first_in_columns"}), ranked),
     (frozenset({"over", "rows_before", "range_of_time"}), looking_back),
     (frozenset({"branch"}), branched),
-    (frozenset({"steps", "steps_in_columns", "passed_on", "chained"}), steps),
+    (frozenset({"steps", "steps_in_columns", "passed_on", "chained", "chained_results"}), steps),
     (frozenset({"window_callback"}), spans),
     (frozenset(_OF_WINDOWS.split()), windowed),
 )

@@ -71,7 +71,11 @@ def take_input(
 
 def linked(draft: Draft, given: dict[str, Any], flows: list[Flow], key: Any) -> Any:
     """The same where chains are wanted, under the key of the producer if that is a computation."""
-    if "chained" not in draft.wanted or len(flows) > 1 or flows[0].name in draft.tree["streams"]:
+    if (
+        not draft.wanted & {"chained", "chained_results"}
+        or len(flows) > 1
+        or flows[0].name in draft.tree["streams"]
+    ):
         return given, flows, key
     return {flows[0].name: {}}, flows, flows[0].key
 

@@ -24,7 +24,7 @@ and several times at once.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from millwheel.adapters.ports import StoreView
 from millwheel.core.metrics.figures import Figure
@@ -58,6 +58,9 @@ class Operator(ABC):
     waits for others."""
     fellows: Fellows | None = None
     """Of a source: the streams that meet its own further down, which hear how far they are."""
+    behind: Callable[[Bundle], None] | None = None
+    """Lets computations without state take what :meth:`run` has made, in the same bundle. They are
+    *chained* behind it."""
     first: ReadFirst | None = None
     """The tables that are read before it goes on, which hear whether they have been."""
 

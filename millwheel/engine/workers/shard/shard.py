@@ -213,6 +213,8 @@ class Shard:
         if self.instance_counts is not None:
             self.instance_counts.take(bundle.arrivals)
         self.operator.run(bundle)
+        if self.operator.behind is not None:
+            self.operator.behind(bundle)
         self.avoided.over(before)
         step.chunk, step.asks = self.productions.checkpoint(bundle), False
         bundle.take_counts()

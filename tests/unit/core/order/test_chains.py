@@ -39,9 +39,19 @@ def test_steps_and_branches_run_in_the_shards_of_the_first(tmp_path: Path) -> No
     )
     sinks = "sinks: {end: {stdout: {}}, e: {stdout: {}}}\n"
     found = chains(tmp_path, FIRST + SECOND + ways + last + counts, sinks)
-    assert found.before == {"b": "a", "w": "b", "l": "w"}
+    assert found.before == {"b": "a", "w": "b", "l": "w", "d": "c"}
     assert found.why_not == {}
-    assert [found.head(name) for name in "abwlcd"] == ["a", "a", "a", "a", "c", "d"]
+    assert [found.head(name) for name in "abwlcd"] == ["a", "a", "a", "a", "c", "c"]
+
+
+def test_no_function_of_the_users_is_chained_behind_state(tmp_path: Path) -> None:
+    windows = "window: {tumbling: 1m}, aggregate: {n: count}"
+    counts = f"  a: {{input: {{raw: {{key: k}}}}, {windows}, output: mid}}\n"
+    assert chains(tmp_path, counts + SECOND).before == {"b": "a"}
+    found = chains(tmp_path, counts + SECOND, "functions: {odd: 'mine:odd'}\n")
+    assert found.why_not == {"b": "functions of your own may be called for a result"}
+    steps = FIRST + SECOND
+    assert chains(tmp_path, steps, "functions: {odd: 'mine:odd'}\n").before == {"b": "a"}
 
 
 APART = {
@@ -98,4 +108,4 @@ def test_a_circle_is_no_chain(tmp_path: Path) -> None:
         "  b: {input: between, branch: {back: n > 3, out: otherwise}}\n",
     )
     assert found.before == {}
-    assert found.why_not == {"b": "its records come back to it"}
+    assert found.why_not == dict.fromkeys("ab", "its records come back to it")

@@ -1,14 +1,16 @@
-"""Runs a chain: what a computation without state makes is taken at once by those that stand behind
+"""Runs a chain: what a computation makes is taken at once by those without state that stand behind
 it, in the same bundle and commit. Each keeps its own calls, dead letters and counters.
 
-A call that does not return accuses the record with which the chain began: then each record goes
-through the chain alone.
+A call that does not return accuses the record with which a chain without state began: then each
+record goes through the chain alone. Behind a computation with state no call of the user's is
+chained.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import groupby
 from operator import attrgetter
 
@@ -16,8 +18,10 @@ from millwheel.adapters.ports import StoreView
 from millwheel.core.columns.batch import AnyBatch
 from millwheel.core.model.failures import CHAINED_IN, CHAINED_OUT, CallKind, chained_counter
 from millwheel.core.model.names import NO_CHANNEL, whole_of, without_nodes
-from millwheel.core.model.records import Batch
+from millwheel.core.model.records import Batch, Domain
+from millwheel.core.model.timers import TimerQueue
 from millwheel.core.model.times import MAX_TIME
+from millwheel.core.order.chains import is_stateless
 from millwheel.core.pipeline.graph import Graph, Node
 from millwheel.core.pipeline.spec import ComputationSpec
 from millwheel.engine.queries.model import Finding, Query
@@ -47,7 +51,7 @@ class ChainLink:
 
 
 class ChainOperator(Operator):
-    """The operator of a computation ``node`` with others behind it."""
+    """The operator of a computation ``node`` without state, with others behind it."""
 
     emits_at_floor = CallbackOperator.emits_at_floor
 
@@ -119,7 +123,9 @@ def chain_of(node: Node, graph: Graph, make: Callable[[ComputationSpec], Operato
     assert node.computation is not None
     operator = make(node.computation)
     links = _links(node.name, graph, make)
-    if not links:
+    if links and not is_stateless(node.computation):
+        operator.behind = partial(_pass_on_results, node.name, links)
+    if not links or operator.behind is not None:
         return operator
     assert isinstance(operator, CallbackOperator)
     return ChainOperator(node.name, operator, links)
@@ -145,6 +151,12 @@ def _all(links: Sequence[ChainLink]) -> Iterator[ChainLink]:
         yield from _all(link.behind)
 
 
+def _pass_on_results(node: str, links: Sequence[ChainLink], bundle: Bundle) -> None:
+    """Run those behind a computation with state."""
+    bundle.count(chained_counter(node, CHAINED_OUT), bundle.outputs.count)
+    _pass_on(links, bundle, bundle)
+
+
 def _pass_on(links: Sequence[ChainLink], made: Bundle, bundle: Bundle) -> None:
     """Run computations, and those behind them, on what ``made`` has for them, as a part of
     ``bundle``."""
@@ -162,7 +174,7 @@ def _run_link(link: ChainLink, batches: Sequence[AnyBatch], bundle: Bundle) -> N
         bundle.watermark,
         [Arrival(NO_CHANNEL, 0, 0, batch, UNANSWERED, MAX_TIME) for batch in batches],
         bundle.overlay,
-        bundle.timers,
+        {domain: TimerQueue(domain) for domain in Domain},  # those of the shard are of its first
         floor=bundle.floor,
     )
     count = sum(map(len, batches))

@@ -170,6 +170,73 @@ def test_what_is_in_flight_counts_once_where_chains_come_and_go(
     assert min(chains[True], chains[False]) > 10
 
 
+RESULTS = """
+pipeline: results
+streams:
+  bids:
+    source: {{files: {{path: "{folder}/*.jsonl", format: jsonl}}}}
+    timestamp: {{field: at, unit: ms}}
+    fields: {{auction: int, price: int, url: str, at: int}}
+    watermark: {{max_delay: 3s, max_future: null}}
+computations:
+  counts:
+    input: {{bids: {{key: auction}}}}
+    window: {{tumbling: 2s}}
+    aggregate: {{n: count, sum: {{sum: price}}}}
+    output: counted
+  means:
+    input: counted
+    map: {{auction: auction, mean: "sum / (n - 3)", n: n}}
+    output: means
+  ways:
+    input: means
+    branch: {{lower: "n < 5", upper: otherwise}}
+sinks:
+  lower: {{stdout: {{}}}}
+  upper: {{stdout: {{}}}}
+"""
+"""Windows with three records have no mean."""
+
+
+def results_of(path: str, **options: Any) -> Any:
+    """What the windows and those behind them make, their letters and counters, and the commits of
+    those behind them."""
+    with PipelineHarness(path, run_sources=True, **options) as harness:
+        harness.advance_processing_time(10**9)
+        rows = {
+            name: sorted(
+                repr((each.key, each.timestamp, each.value)) for each in harness.records(name)
+            )
+            for name in ("counted", "lower", "upper")
+        }
+        letters = sorted(
+            repr([letter[name] for name in ("computation", "stream", "reason", "key", "value")])
+            for letter in harness.read("dead_letters")
+        )
+        counters = {name: harness.counters_of(name) for name in ("counts", "means", "ways")}
+        behind = [*harness._cluster.shards_of("means"), *harness._cluster.shards_of("ways")]
+        commits = sum(shard.commits.made for shard in behind)
+        return {**rows, "letters": letters, "counters": counters}, commits
+
+
+@pytest.mark.parametrize("every", [None, 5, 13])
+@pytest.mark.parametrize("form", ["columns", "rows"])
+def test_results_of_windows_go_on_in_the_shards_that_made_them(
+    tmp_path: Path, every: int | None, form: str
+) -> None:
+    written(tmp_path, bids(600))
+    (tmp_path / "pipeline.yaml").write_text(RESULTS.format(folder=tmp_path))
+    path = str(tmp_path / "pipeline.yaml")
+    options = {} if every is None else {"crash_every": every, "workers": 2, "shards": 2}
+    with in_rows(form == "rows"):
+        with apart():
+            wanted, commits = results_of(path)
+        assert commits > 0
+        assert results_of(path, **options) == (wanted, 0)
+    assert min(len(wanted[name]) for name in ("counted", "lower", "upper")) > 10
+    assert {letter.split("'")[1] for letter in wanted["letters"]} == {"means"}
+
+
 @pytest.mark.parametrize("seen", [True, False])
 def test_only_the_first_of_a_chain_takes_records_and_commits(
     tmp_path: Path, request: pytest.FixtureRequest, seen: bool
