@@ -17,7 +17,7 @@ class StoredForm:
     """Encodes plain data that may have sets in it, and decodes it. ``chunks`` gives the entries of
     the sets of the value at hand; by default there are none, and sets are stored with the value."""
 
-    def __init__(self, chunks: Callable[[], Chunks | None] = lambda: None) -> None:
+    def __init__(self, chunks: Callable[[], Chunks] | None = None) -> None:
         self._chunks = chunks
         self.encode: Callable[[Any], bytes] = msgspec.msgpack.Encoder(enc_hook=self._encoded).encode
         self.decode: Callable[[bytes], Any] = msgspec.msgpack.Decoder(ext_hook=self.decoded).decode
@@ -25,7 +25,10 @@ class StoredForm:
     def _encoded(self, value: Any) -> msgspec.msgpack.Ext:
         if type(value) is not Distinct:
             raise TypeError(f"Encoding objects of type {type(value).__name__} is unsupported")
-        return msgspec.msgpack.Ext(_SET, value.stored(self._chunks))
+        return msgspec.msgpack.Ext(_SET, self._form_of(value))
+
+    def _form_of(self, value: Distinct) -> bytes:
+        return value.whole_form() if self._chunks is None else value.stored(self._chunks)
 
     def decoded(self, code: int, data: memoryview) -> Any:
         """What an extension of msgpack stands for."""

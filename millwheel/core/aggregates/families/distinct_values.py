@@ -276,14 +276,12 @@ class Distinct:
 
     # --- the stored form --------------------------------------------------------------------------
 
-    def stored(self, chunks_of: Callable[[], Chunks | None] = lambda: None) -> bytes:
-        """The stored form: with chunks a head that names entries, else all of it. They are asked
-        for only where there may be some."""
+    def stored(self, chunks_of: Callable[[], Chunks]) -> bytes:
+        """The stored form, which may name entries. They are asked for only where there may be
+        some."""
         if not self._parts:
             return _encode((self.others, ()))
         chunks = chunks_of()
-        if chunks is None:
-            return self._whole_form()
         if chunks is not self._chunks:
             self._move(chunks)
         if len(self._parts) == 1 and not self._parts[0].entries:
@@ -300,7 +298,14 @@ class Distinct:
             (self.others, [(part.low, part.count, None, part.entries) for part in self._parts])
         )
 
-    def _whole_form(self) -> bytes:
+    def whole_form(self) -> bytes:
+        """A form without entries. Of few values, numbers and texts lie in their order, so that what
+        is sent is the same whichever way they came together."""
+        if len(self) <= _FEW:
+            others, numbers = self._values()
+            texts = sorted(value for value in others if type(value) is str)
+            rest = [value for value in self.others if value in others and type(value) is not str]
+            return _encode((dict.fromkeys([*numbers, *texts, *rest]), ()))
         parts: list[_StoredPart] = [
             (part.low, part.count, part.load(self._chunks).serialize(), []) for part in self._parts
         ]
@@ -315,7 +320,7 @@ class Distinct:
 
     @staticmethod
     def from_stored(
-        data: bytes | memoryview, chunks_of: Callable[[], Chunks | None] = lambda: None
+        data: bytes | memoryview, chunks_of: Callable[[], Chunks] | None = None
     ) -> Distinct:
         """The inverse of :meth:`stored`. CorruptionError when the bytes are no set."""
         result = Distinct()
@@ -323,7 +328,7 @@ class Distinct:
             result.others, parts = _decode(data)
             if not parts:
                 return result
-            chunks = result._chunks = chunks_of()
+            chunks = result._chunks = None if chunks_of is None else chunks_of()
             result._set_parts(
                 [
                     _Part(low, None if numbers is None else _bitmap(numbers), count, entries)
