@@ -31,9 +31,10 @@ SIDES = ("0", "1")
 _KINDS = {int: "int", float: "float", str: "str", bool: "bool"}
 _ARRAY32 = b"\xdd"  # Fixed: how msgpack begins an array with a length of four bytes
 _FAR = 2**62  # Fixed: beyond, the bounds of a window may not fit into 64 bits
-_HOW: Mapping[JoinKind, Literal["inner", "left", "full"]] = {
+_HOW: Mapping[JoinKind, Literal["inner", "left", "right", "full"]] = {
     JoinKind.INNER: "inner",
     JoinKind.LEFT: "left",
+    JoinKind.RIGHT: "right",
     JoinKind.OUTER: "full",
 }
 
@@ -147,7 +148,7 @@ class Pairing(KeptInputs):
         # The pairs come in the order of the left records; those without a left record come last.
         on, how = [*names, START, END], _HOW[self.kind]
         pairs = by_end(left).join(right, on=on, how=how, maintain_order="left_right", coalesce=True)
-        if self.kind is JoinKind.OUTER:
+        if self.kind in (JoinKind.RIGHT, JoinKind.OUTER):
             pairs = by_end(pairs)
         return pairs.select(
             *(

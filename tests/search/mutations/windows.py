@@ -241,6 +241,14 @@ def joins_in_columns_that_say_nothing_of_what_is_alone() -> Context:
     return replaced(column_pairs, "_HOW", dict.fromkeys(JoinKind, "inner"))
 
 
+@mistake(within=4, features="other_join tumbling_window", variants="reference together", first=10)
+def right_joins_that_say_nothing_of_what_is_alone() -> Context:
+    """In whole bundles, a right join is an inner one."""
+    right = joins._speaks
+    inner = JoinKind.INNER
+    return replaced(joins, "_speaks", lambda kind: right(inner if kind is JoinKind.RIGHT else kind))
+
+
 @mistake(within=20, features="columns join", variants="together pairs", first=5)
 def joins_in_columns_that_lose_what_is_not_declared() -> Context:
     """Columns of whole records have the declared fields only. (A join over fields of which one is

@@ -27,7 +27,7 @@ from millwheel.core.windows.windows import (
 
 _JOINED_WHOLE = ("tumbling", "of")
 """Kinds of windows of which a record has one."""
-_KINDS_IN_COLUMNS = (JoinKind.INNER, JoinKind.LEFT, JoinKind.OUTER)
+_KINDS_IN_COLUMNS = (JoinKind.INNER, JoinKind.LEFT, JoinKind.RIGHT, JoinKind.OUTER)
 """Kinds of joins that take whole bundles."""
 
 

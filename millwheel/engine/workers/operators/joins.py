@@ -77,6 +77,8 @@ def _speaks(kind: JoinKind) -> pl.Expr:
     least, most = pl.col(INPUT).list.min(), pl.col(INPUT).list.max()
     if kind is JoinKind.INNER:
         return least < most
+    if kind is JoinKind.RIGHT:
+        return most == 1
     return least == 0 if kind is JoinKind.LEFT else pl.lit(True)
 
 

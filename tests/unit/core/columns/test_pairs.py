@@ -103,7 +103,7 @@ def by_window(found: Sequence[Row], plan: Pairing) -> list[tuple[str, list[Row]]
     return [(name, list(group)) for name, group in groupby(sorted(found, key=head), head)]
 
 
-@pytest.mark.parametrize("kind", [JoinKind.INNER, JoinKind.LEFT, JoinKind.OUTER])
+@pytest.mark.parametrize("kind", [JoinKind.INNER, JoinKind.LEFT, JoinKind.RIGHT, JoinKind.OUTER])
 @pytest.mark.parametrize("key", KEYS, ids=str)
 @given(shown=rows, clicked=rows, cut=st.integers(0, 12), together=st.booleans())
 @settings(max_examples=20, deadline=None)

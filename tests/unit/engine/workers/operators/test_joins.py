@@ -102,7 +102,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("key", ["ad", "[ad, what]"])
 @pytest.mark.parametrize(
-    ("how", "more"), [("inner", ""), ("left", "late: {side: behind}"), ("outer", "")]
+    ("how", "more"), [("inner", ""), ("left", "late: {side: behind}"), ("right", ""), ("outer", "")]
 )
 @pytest.mark.parametrize("most", [32 << 20, 150], ids=["in memory", "too large"])
 @given(story=pushes)
@@ -324,7 +324,9 @@ DIRTY: dict[str, Row | None] = {
 }
 
 
-@pytest.mark.parametrize(("how", "key"), [("inner", "ad"), ("left", "[what, ad]"), ("outer", "ad")])
+@pytest.mark.parametrize(
+    ("how", "key"), [("inner", "ad"), ("left", "[what, ad]"), ("right", "ad"), ("outer", "ad")]
+)
 @pytest.mark.parametrize("odd", DIRTY.values(), ids=DIRTY)
 def test_results_of_columns_are_those_of_records_one_by_one(
     tmp_path: Path, odd: Row | None, how: str, key: str
