@@ -212,7 +212,7 @@ def what_columns_choose_is_all_that_is_kept() -> Context:
     return replaced(Ranking, "with_entries", lambda self, kept, entries: [*entries])
 
 
-@mistake(within=1, first=43)
+@mistake(within=1, first=69)
 def entries_are_of_the_records_in_turn() -> Context:
     """The entries of all lists are given to the records one by one, so they have the keys and times
     of others."""
@@ -225,7 +225,7 @@ def entries_are_of_the_records_in_turn() -> Context:
     return replaced(stages, "_each_entry", wrong)
 
 
-@mistake(within=1, first=43)
+@mistake(within=1, first=69)
 def columns_leave_out_parts_without_text() -> Context:
     """What lies between two separators that follow each other is no part in columns."""
     right = lists._parts

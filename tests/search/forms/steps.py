@@ -79,7 +79,7 @@ def _constant(rng: Random, kind: str) -> str:
 
 def multiplied(rng: Random, tree: dict[str, Any], fields: Mapping[str, Mapping[str, str]]) -> bool:
     """Adds what makes several records of one, sometimes, and what is made of them."""
-    if rng.random() < 0.5:
+    if rng.random() < 0.7:
         return False
     known = {name: kind for name, kind in fields["one"].items() if kind}
     made: list[dict[str, Any]] = []
