@@ -374,6 +374,26 @@ class ColumnWindows:
         ]
 
 
+class LastingSegments(ColumnWindows):
+    """What no watermark removes, not even the last one: groups without an end, and kept records.
+    Mix it in before what else the segments are."""
+
+    kind = GroupsKind.LASTING
+
+    def due_at(self) -> int:
+        return MAX_TIME
+
+    def fires_at(self) -> int:
+        return MAX_TIME
+
+    def restore(
+        self, number: int, level: int, groups: pl.DataFrame, watermark: int, fired: int = MIN_TIME
+    ) -> None:
+        # As it is: by the end of its input a watermark has passed whatever a segment may end at.
+        self._next_number = max(self._next_number, number + 1)
+        self._found(number, level, groups, fired)
+
+
 def windows_of_key(
     plan: ColumnPlan, groups: Sequence[pl.DataFrame], key: Key
 ) -> list[tuple[Window, Any]]:

@@ -34,11 +34,11 @@ from millwheel.core.columns.groups_frame import KEY, key_parts
 from millwheel.core.columns.plan import ColumnPlan
 from millwheel.core.columns.state.columns_to_rows import keys_like
 from millwheel.core.columns.stateless.changes import retractions_of
-from millwheel.core.columns.windows import ColumnWindows, GroupsKind
+from millwheel.core.columns.windows import LastingSegments
 from millwheel.core.expressions.columns import zero_without_sign
 from millwheel.core.lazy_polars import dtype, kind_of, pl
 from millwheel.core.model.keys import Key
-from millwheel.core.model.times import MAX_TIME, MIN_TIME
+from millwheel.core.model.times import MAX_TIME
 from millwheel.core.pipeline.work import TopSpec
 from millwheel.core.ranked.codes import KeyCodes
 from millwheel.core.windows.panes import RETRACTION_FIELD
@@ -351,24 +351,13 @@ class _Newest:
         return _compact(whole, numbers == newest[codes])
 
 
-class FirstRowSegments(ColumnWindows):
-    """The kept rows of a shard. No watermark removes any. ``fan`` segments of one size become
-    one."""
+class FirstRowSegments(LastingSegments):
+    """The kept rows of a shard. ``fan`` segments of one size become one."""
 
-    kind = GroupsKind.LASTING
     apart = 1
 
     def __init__(self, fan: int) -> None:
         super().__init__(_Newest(), fan=fan)
-
-    def due_at(self) -> int:
-        return MAX_TIME
-
-    def restore(
-        self, number: int, level: int, groups: pl.DataFrame, watermark: int, fired: int = MIN_TIME
-    ) -> None:
-        self._next_number = max(self._next_number, number + 1)
-        self._found(number, level, groups, fired)
 
     @property
     def row_type(self) -> Any:

@@ -9,27 +9,14 @@ from __future__ import annotations
 
 from millwheel.core.columns.groups_frame import END, KEY
 from millwheel.core.columns.plan import ColumnPlan
-from millwheel.core.columns.windows import ColumnWindows, GroupsKind
+from millwheel.core.columns.windows import LastingSegments
 from millwheel.core.lazy_polars import pl
-from millwheel.core.model.times import MAX_TIME, MIN_TIME
 
 
-class LastingGroups(ColumnWindows):
-    """Groups without an end: no watermark removes any, not even the last one."""
+class LastingGroups(LastingSegments):
+    """Groups without an end."""
 
-    kind = GroupsKind.LASTING
     apart = 1
-
-    def due_at(self) -> int:
-        return MAX_TIME
-
-    def fires_at(self) -> int:
-        return MAX_TIME
-
-    def restore(
-        self, number: int, level: int, groups: pl.DataFrame, watermark: int, fired: int = MIN_TIME
-    ) -> None:
-        super().restore(number, level, groups, MIN_TIME)
 
     def undivided(self) -> list[tuple[int, pl.DataFrame]]:
         """All groups, those first whose newest record is the oldest."""

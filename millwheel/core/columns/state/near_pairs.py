@@ -33,7 +33,7 @@ from millwheel.core.columns.pairs import (
 from millwheel.core.columns.state.columns_to_rows import is_among
 from millwheel.core.columns.state.join_windows import JoinWindows
 from millwheel.core.columns.stateless.flow import expected_types_of
-from millwheel.core.columns.windows import GroupsKind
+from millwheel.core.columns.windows import LastingSegments
 from millwheel.core.expressions.columns import fields_computed_with, value_over_columns
 from millwheel.core.expressions.declared import NullLogic
 from millwheel.core.expressions.inner_fields import inner_name
@@ -362,21 +362,11 @@ class NearRows(JoinWindows):
         return max((segment.last - 1 for segment in self._segments), default=MAX_TIME)
 
 
-class LastingRows(NearRows):
-    """Those of a join without bounds: no watermark removes any, not even the last one."""
-
-    kind = GroupsKind.LASTING
-
-    def due_at(self) -> int:
-        return MAX_TIME
+class LastingRows(LastingSegments, NearRows):
+    """Those of a join without bounds."""
 
     def take_closed(self, watermark: int) -> list[pl.DataFrame]:
         return []
-
-    def restore(
-        self, number: int, level: int, groups: pl.DataFrame, watermark: int, fired: int = MIN_TIME
-    ) -> None:
-        super().restore(number, level, groups, MIN_TIME)
 
 
 def kept_rows(pairing: NearPairing, fan: int) -> NearRows:

@@ -8,16 +8,24 @@ longest time once columns hold much: some keys in each bundle
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
 
-from millwheel.core.columns.state.columns_to_rows import Leaving, Left
+import numpy as np
+import numpy.typing as npt
+
+from millwheel.core.columns.batch import AnyBatch, ColumnBatch, key_list
+from millwheel.core.columns.state.columns_to_rows import Leaving, Left, is_among, keys_like, where
 from millwheel.core.columns.windows import ColumnWindows
+from millwheel.core.model.keys import Key
+from millwheel.engine.workers.bundle.bundle import Bundle
 from millwheel.engine.workers.delivery.inbox import Arrival
 
 _SMALL_BUNDLES = 32
 """After so many small bundles in a row, what columns hold goes on in rows."""
 _LOOKS = 64
 """Bundles between two looks whether any key is still in rows."""
+Mask = npt.NDArray[np.bool_]
 
 
 class FormChoice:
@@ -60,6 +68,19 @@ class FormChoice:
             self._looks_in = _LOOKS
             self.some_in_rows = self._has_rows()
 
+    def in_columns(
+        self, batches: Sequence[AnyBatch], held: Callable[[list[Key]], Collection[Key]]
+    ) -> list[Mask]:
+        """Which records of each batch have a key that is, or goes, in columns. ``held`` gives those
+        of some keys that are in rows."""
+        if self.in_rows and not self._kept:
+            return [np.zeros(len(batch), np.bool_) for batch in batches]
+        if self.in_rows:
+            return self.leaving.stays(batches)
+        if self.some_in_rows:
+            return [~_stored(batch, held) for batch in batches]
+        return [np.ones(len(batch), np.bool_) for batch in batches]
+
     def took_in_rows(self, arrivals: Iterable[Arrival]) -> None:
         """Records that were taken in rows."""
         self.some_in_rows |= any(len(arrival.batch) for arrival in arrivals)
@@ -75,3 +96,27 @@ class FormChoice:
             segments = self.leaving.next_oldest(self.most_bytes // 2)
             left += sum(segment.groups.height for segment in segments)
             yield segments
+
+
+def _stored(batch: AnyBatch, held: Callable[[list[Key]], Collection[Key]]) -> Mask:
+    """Which records of a batch have a key that is in rows."""
+    if isinstance(batch, ColumnBatch):
+        among = held(key_list(batch.keys.unique()))
+        return is_among(batch.keys, [keys_like(list(among), batch.keys.dtype)])
+    among = held(list(set(batch.keys)))
+    return np.fromiter((key in among for key in batch.keys), np.bool_, len(batch))
+
+
+def left_in(bundle: Bundle, taken: Sequence[Mask]) -> None:
+    """Only what was not taken is left in a bundle."""
+    bundle.arrivals = [
+        replace(arrival, batch=where(arrival.batch, ~mask))
+        for arrival, mask in zip(bundle.arrivals, taken, strict=True)
+    ]
+    if bundle.traced is not None:
+        bundle.traced.records = [
+            replace(each, arrival=-1)
+            if taken[each.arrival][each.index]
+            else replace(each, index=int((~taken[each.arrival][: each.index]).sum()))
+            for each in bundle.traced.records
+        ]

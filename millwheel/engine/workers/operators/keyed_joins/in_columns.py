@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Protocol
 
 import msgspec
@@ -25,14 +24,11 @@ import numpy.typing as npt
 
 from millwheel.adapters.ports import StoreView
 from millwheel.core.aggregates.columns import Unfit
-from millwheel.core.columns.batch import AnyBatch, ColumnBatch, key_list
+from millwheel.core.columns.batch import AnyBatch, ColumnBatch
 from millwheel.core.columns.groups_frame import END, KEY, START
 from millwheel.core.columns.pairs import AT, INPUT, LAST, VALUE, encoded
 from millwheel.core.columns.state.columns_to_rows import (
     Left,
-    is_among,
-    keys_like,
-    where,
 )
 from millwheel.core.columns.state.near_pairs import (
     NUMBER,
@@ -54,7 +50,7 @@ from millwheel.engine.workers.bundle.bundle import Bundle
 from millwheel.engine.workers.bundle.operator import Validated
 from millwheel.engine.workers.operators.batch_callbacks import BatchOperator
 from millwheel.engine.workers.operators.callbacks import CallbackOperator
-from millwheel.engine.workers.operators.form_choice import FormChoice
+from millwheel.engine.workers.operators.form_choice import FormChoice, left_in
 from millwheel.engine.workers.operators.keyed_joins.interval import NearRow
 from millwheel.engine.workers.state.column_segments import (
     ColumnShard,
@@ -176,25 +172,11 @@ class ColumnJoinOperator(CallbackOperator, Validated):
             taken[index][row] = mask[0]
             assert bundle.traced is not None
             bundle.traced.credit(span, before, bundle.outputs.lengths())
-        self._leave(bundle, taken)
+        left_in(bundle, taken)
 
     def _in_columns(self, batches: Sequence[AnyBatch], bundle: Bundle) -> list[Mask]:
         """Which records of each batch have a key that is, or goes, in columns."""
-        if self._form.in_rows and not self._kept:
-            return [np.zeros(len(batch), np.bool_) for batch in batches]
-        if self._form.in_rows:
-            return self._form.leaving.stays(batches)
-        if self._form.some_in_rows:
-            return [~self._stored(batch) for batch in batches]
-        return [np.ones(len(batch), np.bool_) for batch in batches]
-
-    def _stored(self, batch: AnyBatch) -> Mask:
-        """Which records of a batch have a key that is in rows."""
-        if isinstance(batch, ColumnBatch):
-            among = self._state.held(key_list(batch.keys.unique()))
-            return is_among(batch.keys, [keys_like(list(among), batch.keys.dtype)])
-        among = self._state.held(list(set(batch.keys)))
-        return np.fromiter((key in among for key in batch.keys), np.bool_, len(batch))
+        return self._form.in_columns(batches, self._state.held)
 
     def _traced(self, bundle: Bundle, taken: Sequence[Mask]) -> list[tuple[int, int, Any]]:
         """The traced records, which are not taken with the others: their pairs are to be known."""
@@ -206,20 +188,6 @@ class ColumnJoinOperator(CallbackOperator, Validated):
                 taken[each.arrival][each.index] = False
                 apart.append((each.arrival, each.index, each.span))
         return apart
-
-    def _leave(self, bundle: Bundle, taken: Sequence[Mask]) -> None:
-        """Only what was not taken is left in the bundle."""
-        bundle.arrivals = [
-            replace(arrival, batch=where(arrival.batch, ~mask))
-            for arrival, mask in zip(bundle.arrivals, taken, strict=True)
-        ]
-        if bundle.traced is not None:
-            bundle.traced.records = [
-                replace(each, arrival=-1)
-                if taken[each.arrival][each.index]
-                else replace(each, index=int((~taken[each.arrival][: each.index]).sum()))
-                for each in bundle.traced.records
-            ]
 
     def _frames(self, batch: AnyBatch, mask: Mask, bundle: Bundle) -> Iterator[pl.DataFrame]:
         """The records of a batch for which the mask is true, as they are kept. It becomes false for

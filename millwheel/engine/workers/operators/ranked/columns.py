@@ -13,7 +13,7 @@ For keys in rows, columns choose the records of a bundle that may be among the f
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import starmap
 from typing import Any
 
@@ -21,13 +21,12 @@ import numpy as np
 
 from millwheel.adapters.ports import StoreView
 from millwheel.core.aggregates.columns import Unfit
-from millwheel.core.columns.batch import AnyBatch, ColumnBatch, key_list
+from millwheel.core.columns.batch import AnyBatch, ColumnBatch
 from millwheel.core.columns.groups_frame import KEY
 from millwheel.core.columns.plan import ColumnPlan
 from millwheel.core.columns.state.columns_to_rows import (
     Left,
     is_among,
-    keys_like,
     keys_of,
     where,
 )
@@ -48,7 +47,7 @@ from millwheel.engine.workers.bundle.bundle import Bundle
 from millwheel.engine.workers.bundle.operator import Validated
 from millwheel.engine.workers.operators.batch_callbacks import BatchOperator
 from millwheel.engine.workers.operators.callbacks import Together
-from millwheel.engine.workers.operators.form_choice import FormChoice
+from millwheel.engine.workers.operators.form_choice import FormChoice, left_in
 from millwheel.engine.workers.operators.ranked.top import FirstRows
 from millwheel.engine.workers.operators.windows.grouped import columns_of
 from millwheel.engine.workers.state.column_segments import (
@@ -156,7 +155,7 @@ class FirstRowsOperator(BatchOperator, Validated):
                 like = pl.Struct(dict(offer.columns.frame.schema))
         gone = [keys_of(where(each.batch, ~each.fits)) for each in offers if not each.fits.all()]
         self._let_go(gone, bundle)
-        among = self._among([each.batch for each in offers])
+        among = self._form.in_columns([each.batch for each in offers], self._state.held)
         fit = [each.fits & own for each, own in zip(offers, among, strict=True)]
         taken = [np.zeros(len(mask), np.bool_) for mask in fit]
         for some, span in self._companies(offers, fit, bundle):
@@ -174,7 +173,7 @@ class FirstRowsOperator(BatchOperator, Validated):
                 keys = [keys_of(where(each.batch, mask)) for each, mask in pairs]
                 self._let_go(keys, bundle)
                 gone += keys
-        self._leave(bundle, taken)
+        left_in(bundle, taken)
 
     def _offer(self, batch: AnyBatch, like: Any, bundle: Bundle) -> _Offer:
         """The records of a batch that columns can have."""
@@ -198,22 +197,6 @@ class FirstRowsOperator(BatchOperator, Validated):
         """All that columns hold of some keys goes on in rows."""
         self._hand_over(self._form.leaving.taken_out(keys), bundle)
         self._form.some_in_rows |= bool(keys)
-
-    def _among(self, batches: Sequence[AnyBatch]) -> list[Mask]:
-        """Which records of each batch have a key that is, or goes, in columns."""
-        if self._form.in_rows:
-            return self._form.leaving.stays(batches)
-        if not self._form.some_in_rows:
-            return [np.ones(len(batch), np.bool_) for batch in batches]
-        return [~self._stored(batch) for batch in batches]
-
-    def _stored(self, batch: AnyBatch) -> Mask:
-        """Which records of a batch have a key that is in rows."""
-        if isinstance(batch, ColumnBatch):
-            among = self._state.held(key_list(batch.keys.unique()))
-            return is_among(batch.keys, [keys_like(list(among), batch.keys.dtype)])
-        among = self._state.held(list(set(batch.keys)))
-        return np.fromiter((key in among for key in batch.keys), np.bool_, len(batch))
 
     def _companies(
         self, offers: Sequence[_Offer], fit: Sequence[Mask], bundle: Bundle
@@ -267,20 +250,6 @@ class FirstRowsOperator(BatchOperator, Validated):
                     outputs.produce(stream, *row)
         if span is not None and bundle.traced is not None:
             bundle.traced.credit(span, before, outputs.lengths())
-
-    def _leave(self, bundle: Bundle, taken: Sequence[Mask]) -> None:
-        """Only what was not taken is left in the bundle."""
-        bundle.arrivals = [
-            replace(arrival, batch=where(arrival.batch, ~mask))
-            for arrival, mask in zip(bundle.arrivals, taken, strict=True)
-        ]
-        if bundle.traced is not None:
-            bundle.traced.records = [
-                replace(each, arrival=-1)
-                if taken[each.arrival][each.index]
-                else replace(each, index=int((~taken[each.arrival][: each.index]).sum()))
-                for each in bundle.traced.records
-            ]
 
     def _hand_over(self, segments: Sequence[Left], bundle: Bundle) -> None:
         """Keys that were held in columns go on in rows."""
