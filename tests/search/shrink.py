@@ -15,6 +15,8 @@ from tests.search.script import Action, Case, Clock, Finish, Push
 from tests.search.variants import BASE, Finding, attempt, examine, judge
 
 _KEPT = frozenset({"input", "output", "source", "timestamp"})
+_MEANING = frozenset({"unit"})
+"""What no part may lose: without it the same numbers mean something else."""
 
 
 def shrunk(finding: Finding, seconds: float = 25) -> Finding:
@@ -132,7 +134,7 @@ def _options(options: dict[str, Any]) -> Iterator[dict[str, Any]]:
     for name, value in options.items():
         if isinstance(value, dict) and name != "source":
             for key in value:
-                if len(value) > 1:
+                if len(value) > 1 and key not in _MEANING:
                     yield {
                         **options,
                         name: {other: part for other, part in value.items() if other != key},

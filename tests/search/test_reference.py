@@ -13,10 +13,12 @@ from ruamel.yaml import YAML
 
 from millwheel.core.expressions.language import compile_expression
 from millwheel.language.spec import load_pipeline
+from tests.search.generate import windows as drawn
 from tests.search.reference import Reference
 from tests.search.reference.expressions import CALCULATIONS, CONDITIONS, evaluated
 from tests.search.reference.one_window import ReferenceWindow
-from tests.search.script import Action, Clock, Finish, Push, Watermark
+from tests.search.script import Action, Case, Clock, Finish, Push, Watermark
+from tests.search.variants import REFERENCE, examine
 from tests.transcripts import adapter
 from tests.unit.core import test_transcripts as windows
 
@@ -46,6 +48,30 @@ def test_an_expression_means_to_the_product_what_it_means_to_the_reference(text:
 
 
 # --- whole pipelines ------------------------------------------------------------------------------
+
+
+SUMS = """\
+pipeline: p
+streams:
+  hits:
+    source: {injection: {}}
+    timestamp: {field: at, unit: us}
+    fields: {at: int, k: str, n: int}
+computations:
+  c:
+    input: {hits: {key: k}}
+    window: {tumbling: 10s}
+    aggregate: {all: {sum: "%s"}, none: {sum: "%s", where: n > 100}}
+    output: c
+sinks: {c: {stdout: {}}}
+"""
+
+
+@pytest.mark.parametrize("text", [*drawn.CALCULATIONS, *CALCULATIONS])
+def test_a_sum_is_a_float_to_the_product_where_it_is_one_to_the_reference(text: str) -> None:
+    values = tuple({"at": 1_000_000_000 + n, "k": "a", "n": n} for n in range(3, 7))
+    case = Case(1, SUMS % (text, text), (Push("hits", values), Finish(None)))
+    assert not examine(case, [REFERENCE])
 
 
 @pytest.mark.parametrize("document", _documents(TRANSCRIPTS / "pipelines"))

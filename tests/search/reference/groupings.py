@@ -23,11 +23,12 @@ from tests.search.reference.changes import KeyChanges
 from tests.search.reference.combinations import trigger_of
 from tests.search.reference.counts import KeyCounts
 from tests.search.reference.engine import Arrival, World, plain
+from tests.search.reference.expressions import CALCULATIONS
 from tests.search.reference.kept_joins import joined_one_by_one
 from tests.search.reference.keys import key_row
 from tests.search.reference.panes import Clocks, KeyWindows, Rules
 
-_TEXT = re.compile(r"'[^']*'")
+_NO_DIVISION = re.compile(r"'[^']*'|//")
 """A text in an expression, which may have the signs of a division, too."""
 
 
@@ -140,9 +141,7 @@ class WindowNode(CallNode):
         if len(declared) != 1 or not declared[0]:
             return ()
         return tuple(
-            each.name
-            for each in sums
-            if each.function == "sum" and not {"/", "."}.isdisjoint(_TEXT.sub("", each.argument))
+            each.name for each in sums if each.function == "sum" and _is_float(each.argument)
         )
 
     def _shown(self, row: dict[str, Any]) -> dict[str, Any] | None:
@@ -241,6 +240,13 @@ class WindowNode(CallNode):
             else:
                 found[key] = each.windows()
         return found
+
+
+def _is_float(text: str) -> bool:
+    """Whether an expression gives floats, whatever the whole numbers in its fields."""
+    if text in CALCULATIONS:
+        return type(CALCULATIONS[text](1)) is float
+    return not {"/", "."}.isdisjoint(_NO_DIVISION.sub("", text))
 
 
 def _row(pane: Pane, row: dict[str, Any], bounded: bool) -> dict[str, Any]:
