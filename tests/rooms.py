@@ -1,8 +1,8 @@
 """The rooms of the house: packages of ``millwheel``, what is in them, which imports which, and
 their layers.
 
-    python -m tests.rooms           # print the map of files
-    python -m tests.rooms --write   # write it and the table of layers into ARCHITECTURE.md
+    python -m tests.rooms           # print the files of each room
+    python -m tests.rooms --write   # write what each is for, and the layers, into ARCHITECTURE.md
     python -m tests.rooms --arrows  # print which room imports which
 
 A module that lies beside rooms (``workers/events.py`` beside ``workers/shard/``) is a room of its
@@ -30,7 +30,7 @@ LAYERS = (
 """What stands at the top of the package, from above: each imports those after it only."""
 PUBLIC = ("client", "plugins", "testing")
 """Modules for users beside the layers, above all of them: names, and no code."""
-_MAP = "<!-- map of files -->", "<!-- end of the map -->"
+_MAP = "<!-- map of rooms -->", "<!-- end of the map -->"
 _TABLE = "<!-- layers -->", "<!-- end of the layers -->"
 
 
@@ -113,15 +113,21 @@ def circle() -> list[str]:
 
 
 def table() -> str:
-    """The map of files, as ARCHITECTURE.md has it."""
-    lines = ["| room | what it is for | files |", "|---|---|---|"]
-    for folder, names in rooms().items():
-        files = " ".join(name.removesuffix(".py") for name in names)
-        lines.append(
-            f"| `{folder.relative_to(HOUSE).as_posix()}` | {_summary(folder / '__init__.py')} |"
-            f" {files} |"
-        )
+    """The map of rooms, as ARCHITECTURE.md has it: what lies in each shows the folder itself."""
+    lines = ["| room | what it is for |", "|---|---|"]
+    for folder in rooms():
+        says = _summary(folder / "__init__.py")
+        lines.append(f"| `{folder.relative_to(HOUSE).as_posix()}` | {says} |")
     return "\n".join(lines)
+
+
+def files() -> str:
+    """The files in each room."""
+    return "\n".join(
+        f"{folder.relative_to(HOUSE).as_posix()}: "
+        + " ".join(name.removesuffix(".py") for name in names)
+        for folder, names in rooms().items()
+    )
 
 
 def layers() -> str:
@@ -161,7 +167,7 @@ def main() -> None:
     elif "--write" in sys.argv:
         PAGE.write_text(page(), encoding="utf-8")
     else:
-        print(table())
+        print(files())
 
 
 if __name__ == "__main__":

@@ -155,7 +155,7 @@ def test_the_tour_stays_short_and_leads_to_every_page_of_the_design() -> None:
     tour = (REPO / "ARCHITECTURE.md").read_text(encoding="utf-8")
     index = (REPO / "docs" / "design" / "README.md").read_text(encoding="utf-8")
     # The map and the table of layers grow with the code.
-    own = re.sub("<!-- (map of files|layers) -->.*?<!-- end of", "", tour, flags=re.DOTALL)
+    own = re.sub("<!-- (map of rooms|layers) -->.*?<!-- end of", "", tour, flags=re.DOTALL)
     assert len(own.splitlines()) <= 220
     for page in (REPO / "docs" / "design").glob("*.md"):
         assert f"(docs/design/{page.name})" in tour or f"(docs/design/{page.name}#" in tour, (
@@ -244,7 +244,7 @@ def test_the_page_lists_the_functions_as_they_say_of_themselves() -> None:
     )
 
 
-def test_the_map_of_the_architecture_shows_every_file() -> None:
+def test_the_map_of_the_architecture_shows_every_room() -> None:
     assert rooms.PAGE.read_text(encoding="utf-8") == rooms.page(), (
         "run `python -m tests.rooms --write`"
     )
