@@ -34,7 +34,7 @@ sinks:
   all: {files: {path: out, flush: 20ms, partition_by: country, roll: {size: 200kB, every: 10m}}}
 """
 
-RECORDS, OBJECTS = 120_000, 4
+RECORDS, OBJECTS = 240_000, 4  # so many that it runs on while it is disturbed
 COUNTRIES = ("DE", "FR", "a/b")
 START_MS = 1_769_903_000_000  # a quarter of an hour before midnight
 
