@@ -67,7 +67,7 @@ sinks: {c: {stdout: {}}}
 """
 
 
-@pytest.mark.parametrize("text", [*drawn.CALCULATIONS, *CALCULATIONS])
+@pytest.mark.parametrize("text", [*drawn.CALCULATIONS, *CALCULATIONS, "floor(n / 4) + len(str(n))"])
 def test_a_sum_is_a_float_to_the_product_where_it_is_one_to_the_reference(text: str) -> None:
     values = tuple({"at": 1_000_000_000 + n, "k": "a", "n": n} for n in range(3, 7))
     case = Case(1, SUMS % (text, text), (Push("hits", values), Finish(None)))

@@ -28,8 +28,8 @@ from tests.search.reference.kept_joins import joined_one_by_one
 from tests.search.reference.keys import key_row
 from tests.search.reference.panes import Clocks, KeyWindows, Rules
 
-_NO_DIVISION = re.compile(r"'[^']*'|//")
-"""A text in an expression, which may have the signs of a division, too."""
+_NO_FLOAT = re.compile(r"'[^']*'|//|floor\([^()]*\)")
+"""What has the signs of a division and gives no float: a text, a whole quotient."""
 
 
 class WindowNode(CallNode):
@@ -246,7 +246,7 @@ def _is_float(text: str) -> bool:
     """Whether an expression gives floats, whatever the whole numbers in its fields."""
     if text in CALCULATIONS:
         return type(CALCULATIONS[text](1)) is float
-    return not {"/", "."}.isdisjoint(_NO_DIVISION.sub("", text))
+    return not {"/", "."}.isdisjoint(_NO_FLOAT.sub("", text))
 
 
 def _row(pane: Pane, row: dict[str, Any], bounded: bool) -> dict[str, Any]:
