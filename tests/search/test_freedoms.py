@@ -23,6 +23,13 @@ PANES = (
     + "{input: {hits: {key: k}}, window: {tumbling: 10s}, aggregate: {n: count}, trigger: {repeat: "
     "{after_count: 3}}, accumulation: retracting, output_time: latest, output: c}\n"
 )
+SEMI = (
+    HITS.replace(
+        "computations:", "  clicks: {source: {injection: {}}, timestamp: at}\ncomputations:"
+    )
+    + "{input: {hits: {key: k}, clicks: {key: k}}, window: {tumbling: 10s}, join: semi, trigger: "
+    "{repeat: {after_count: 2}}, output: c}\n"
+)
 ONE = Push("hits", ({"at": 1_000 * SECOND, "k": "a"},))
 OTHER = Push("hits", ({"at": 900 * SECOND, "k": "a"},), "other")
 THEN = (Clock(NOW + 60 * SECOND), Finish())
@@ -42,6 +49,14 @@ def test_copies_behind_a_watermark_that_silence_moved_are_free_after_a_crash(
     stated: bool, level: Level
 ) -> None:
     assert _facts(COPIES, "crashes", ONE, *THEN, stated=stated).level is level
+
+
+def test_what_a_counting_join_has_not_counted_at_the_end_of_its_window_is_free() -> None:
+    assert _facts(SEMI, "together", ONE, *THEN).level is Level.NOTHING
+    each = SEMI.replace("after_count: 2", "after_count: 1")
+    assert _facts(each, "together", ONE, *THEN).level is Level.ALL
+    ended = SEMI.replace("repeat:", "after_watermark: {early: {repeat:").replace("2}}", "2}}}}")
+    assert _facts(ended, "together", ONE, *THEN).level is Level.ALL
 
 
 def test_whether_a_new_partition_is_behind_the_watermark_is_free_after_a_crash() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -17,6 +18,10 @@ equal times."""
 
 _TIMED = _ARRIVAL | {"first_row", "last_row", "max_by", "min_by", "top_rows"}
 """Aggregates that look at times, some among equal values only."""
+
+
+_COUNTING = frozenset({"after_count", "after_bytes", "custom"})
+"""Triggers that look at how many records have come."""
 
 
 def windowed(base: Facts, c: ComputationSpec, spec: PipelineSpec, stated: bool, free: Free) -> Made:
@@ -146,7 +151,7 @@ def _fired(base: Facts, c: ComputationSpec, spec: PipelineSpec, free: Free) -> L
         if c.firing.trigger is not None
         else frozenset({"default"})
     )
-    loose = bool(words & {"after_count", "after_bytes", "after_percentile_watermark", "custom"})
+    loose = bool(words & (_COUNTING | {"after_percentile_watermark"}))
     # A timer of a callback may be due at the same time of the clock; whether what it produces comes
     # before the window fires depends on how far it is from shard to shard.
     called = {stream for each in spec.computations if each.called for stream in each.outputs}
@@ -166,6 +171,9 @@ def _fired(base: Facts, c: ComputationSpec, spec: PipelineSpec, free: Free) -> L
     if not free.bundling and free.racing is None and base.single and base.paced and not percentile:
         return Level.ALL
     if not free.ended or _closes(c) or changes or c.called or c.firing.accumulation == "discarding":
+        return Level.NOTHING
+    if isinstance(c.work, JoinSpec) and _leaves_some(c.firing.trigger):
+        # What has come since the last time is in no pane. How much that is depends on bundles.
         return Level.NOTHING
     if isinstance(c.work, JoinSpec) and not _takes_back(base, c.work):
         # joins.md, Late and early: "each pair once", however its window fires.
@@ -195,6 +203,14 @@ def _words(tree: Any) -> Iterable[str]:
     elif isinstance(tree, list | tuple):
         for inner in tree:
             yield from _words(inner)
+
+
+def _leaves_some(trigger: Any) -> bool:
+    """Whether a window may end before its trigger has fired for all that it has."""
+    words = set(_words(trigger))
+    counts = re.findall(r"'after_count': (\d+)", str(trigger))
+    counting = bool(words & (_COUNTING - {"after_count"})) or any(each != "1" for each in counts)
+    return counting and "after_watermark" not in words
 
 
 def _closes(c: ComputationSpec) -> bool:
