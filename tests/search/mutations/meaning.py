@@ -172,7 +172,7 @@ def equal_rows_of_a_join_without_a_window_are_one() -> Context:
     return replaced(RegularJoined, "_keep", wrong)
 
 
-@mistake(within=4, features="kept_join", variants="reference")
+@mistake(within=2, features="kept_join", variants="reference", first=175)
 def a_row_that_has_found_a_partner_stands_alone_as_before() -> Context:
     """Whether rows are alone is looked at when they come, and not again. (``left``, and a record
     before its partner.)"""
