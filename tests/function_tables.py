@@ -17,12 +17,19 @@ from millwheel.core.expressions.functions import FAMILIES
 
 PAGE = Path(__file__).parents[1] / "docs" / "expressions.md"
 _BEGIN, _END = "<!-- functions -->", "<!-- end of functions -->"
-_HEAD = "| function | result | examples | null | columns | clients |\n|---|---|---|---|---|---|\n"
+_HEAD = "| function | result | examples |\n|---|---|---|\n"
 
 
 def tables() -> str:
-    """A table for each family."""
-    return "\n\n".join(
+    """The functions with a rule of their own, then a table for each family."""
+    every = [function for functions in FAMILIES.values() for function in functions.values()]
+    rules = (
+        ("Null is a value like others for", [f for f in every if f.nulls is Nulls.TAKEN]),
+        ("Record by record alone:", [f for f in every if not f.columns]),
+        ("Not for questions of clients:", [f for f in every if not f.bounded]),
+    )
+    lists = "\n".join(f"- {rule} {', '.join(map(_name, names))}." for rule, names in rules)
+    return f"{lists}\n\n" + "\n\n".join(
         f"### {family}\n\n{_HEAD}" + "\n".join(map(_row, functions.values()))
         for family, functions in FAMILIES.items()
     )
@@ -41,11 +48,12 @@ def _row(function: Function) -> str:
         f"`{function.signature}`",
         function.says,
         "<br>".join(f"`{text}` = `{_shown(value)}`" for text, value in function.examples),
-        "a value" if function.nulls is Nulls.TAKEN else "an error",
-        "yes" if function.columns else "",
-        "yes" if function.bounded else "no",
     )
     return "| " + " | ".join(each.replace("|", "\\|") for each in cells) + " |"
+
+
+def _name(function: Function) -> str:
+    return f"`{function.signature.partition('(')[0]}`"
 
 
 def _shown(value: Any) -> str:

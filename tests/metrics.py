@@ -1,4 +1,4 @@
-"""The table of metrics in docs/metrics.md, from the catalogue.
+"""The tables of metrics in docs/metrics.md, from the catalogue.
 
 python -m tests.metrics   # write it
 """
@@ -6,31 +6,43 @@ python -m tests.metrics   # write it
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from millwheel.core.metrics.catalogue import OF_PROCESS
+from millwheel.core.metrics.figures import Metric
 from tests import rooms
 
 PAGE = rooms.HOUSE / "docs" / "metrics.md"
 _BEGIN, _END = "<!-- metrics -->", "<!-- end of the metrics -->"
 
 
-def table() -> str:
-    """Every metric, by the process that has it."""
-    lines = ["| metric | type | labels | meaning | process |", "|---|---|---|---|---|"]
+_OF_SHARD = ("computation", "shard")
+
+
+def tables() -> str:
+    """Every metric, by the process that has it, those of a shard apart."""
+    parts = []
     for process, metrics in OF_PROCESS.items():
-        for metric in metrics:
-            labels = ", ".join(f"`{label}`" for label in metric.labels)
-            lines.append(
-                f"| `{metric.name}` | {metric.kind.value} | {labels} | {metric.meaning} |"
-                f" {process} |"
-            )
+        of_shards = [each for each in metrics if each.labels[:2] == _OF_SHARD]
+        others = [each for each in metrics if each not in of_shards]
+        parts += [_table(f"{process}, for each shard", of_shards)] if of_shards else []
+        parts += [_table(process, others)] if others else []
+    return "\n\n".join(parts)
+
+
+def _table(title: str, metrics: Sequence[Metric]) -> str:
+    lines = [f"**{title[0].upper()}{title[1:]}**", "", "| metric | type | meaning |", "|---|---|---|"]
+    for metric in metrics:
+        own = metric.labels[2:] if metric.labels[:2] == _OF_SHARD else metric.labels
+        labels = f" (by {', '.join(f'`{label}`' for label in own)})" if own else ""
+        lines.append(f"| `{metric.name}`{labels} | {metric.kind.value} | {metric.meaning} |")
     return "\n".join(lines)
 
 
 def page(text: str) -> str:
     """The page with the table as it is to be."""
     return re.sub(
-        f"{_BEGIN}.*{_END}", lambda _: f"{_BEGIN}\n\n{table()}\n\n{_END}", text, flags=re.DOTALL
+        f"{_BEGIN}.*{_END}", lambda _: f"{_BEGIN}\n\n{tables()}\n\n{_END}", text, flags=re.DOTALL
     )
 
 

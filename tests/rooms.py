@@ -1,8 +1,8 @@
 """The rooms of the house: packages of ``millwheel``, what is in them, which imports which, and
 their layers.
 
-    python -m tests.rooms           # print the files of each room
-    python -m tests.rooms --write   # write what each is for, and the layers, into ARCHITECTURE.md
+    python -m tests.rooms           # print what each room is for, and its files
+    python -m tests.rooms --write   # write the layers into ARCHITECTURE.md
     python -m tests.rooms --arrows  # print which room imports which
 
 A module that lies beside rooms (``workers/events.py`` beside ``workers/shard/``) is a room of its
@@ -30,7 +30,8 @@ LAYERS = (
 """What stands at the top of the package, from above: each imports those after it only."""
 PUBLIC = ("client", "plugins", "testing")
 """Modules for users beside the layers, above all of them: names, and no code."""
-_MAP = "<!-- map of rooms -->", "<!-- end of the map -->"
+PLACE = "<!-- map of rooms -->"
+"""Where ARCHITECTURE.md has the map in the docs site, and in the docs site alone."""
 _TABLE = "<!-- layers -->", "<!-- end of the layers -->"
 
 
@@ -113,7 +114,7 @@ def circle() -> list[str]:
 
 
 def table() -> str:
-    """The map of rooms, as ARCHITECTURE.md has it: what lies in each shows the folder itself."""
+    """The map of rooms, as the docs site has it: what lies in each shows the folder itself."""
     lines = ["| room | what it is for |", "|---|---|"]
     for folder in rooms():
         says = _summary(folder / "__init__.py")
@@ -122,9 +123,9 @@ def table() -> str:
 
 
 def files() -> str:
-    """The files in each room."""
+    """What each room is for, and the files in it."""
     return "\n".join(
-        f"{folder.relative_to(HOUSE).as_posix()}: "
+        f"{folder.relative_to(HOUSE).as_posix()}: {_summary(folder / '__init__.py')}\n   "
         + " ".join(name.removesuffix(".py") for name in names)
         for folder, names in rooms().items()
     )
@@ -148,16 +149,11 @@ def _summary(file: Path) -> str:
 
 
 def page() -> str:
-    """ARCHITECTURE.md with the layers and the map as they are."""
+    """ARCHITECTURE.md with the layers as they are."""
     text = PAGE.read_text(encoding="utf-8")
-    for (begin, end), made in ((_TABLE, layers()), (_MAP, table())):
-        text = re.sub(
-            f"{begin}.*{end}",
-            lambda _, b=begin, e=end, m=made: f"{b}\n\n{m}\n\n{e}",
-            text,
-            flags=re.DOTALL,
-        )
-    return text
+    begin, end = _TABLE
+    made = f"{begin}\n\n{layers()}\n\n{end}"
+    return re.sub(f"{begin}.*{end}", lambda _: made, text, flags=re.DOTALL)
 
 
 def main() -> None:

@@ -15,7 +15,7 @@ ALL = [metric for each in catalogue.OF_PROCESS.values() for metric in each]
 def test_the_page_has_every_metric() -> None:
     text = metrics.PAGE.read_text(encoding="utf-8")
     assert text == metrics.page(text), "run `python -m tests.metrics`"
-    assert all(f"| `{metric.name}` |" in text for metric in ALL)
+    assert all(f"| `{metric.name}`" in text for metric in ALL)
 
 
 def test_every_metric_that_is_declared_belongs_to_a_process_and_is_used() -> None:
