@@ -2,9 +2,9 @@
 both.
 
 Pages keep their paths, and with them their links. A link to a file that is not a page of the site
-becomes plain text. Three tables are only in the site: the numbers of the code that tune something,
-which are a page of their own, what each place of a pipeline does with unexpected values, and what
-each folder of the code is for.
+becomes plain text. Some tables are only in the site: the numbers of the code that tune something,
+which are a page of their own, what each place of a pipeline does with unexpected values, what each
+folder of the code is for, and the figures of the benchmark.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from mkdocs.structure.files import File, Files
 HOUSE = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(HOUSE))
 
+from bench import report  # noqa: E402
 from tests import rooms, tuning  # noqa: E402
 from tests.poison import matrix  # noqa: E402
 
@@ -66,7 +67,7 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
     """The text with the links that the site has."""
     folder = posixpath.dirname(page.file.src_uri)
     markdown = markdown.replace(matrix.PLACE, matrix.table())
-    markdown = markdown.replace(rooms.PLACE, rooms.table())
+    markdown = report.with_tables(markdown.replace(rooms.PLACE, rooms.table()))
     markdown = DIAGRAM.sub(lambda diagram: _drawn(diagram, folder), markdown)
     parts = _FENCE.split(markdown)
     parts[::2] = [_LINK.sub(lambda link: _linked(link, folder, files), part) for part in parts[::2]]

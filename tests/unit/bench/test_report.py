@@ -7,7 +7,7 @@ from bench.figures import Figure, latest_campaign, read
 from bench.parts import PARTS
 from bench.paths import RESULTS
 from bench.plots import bars
-from bench.report import PAGE, peers, place, section
+from bench.report import PAGE, peers, place, section, with_tables
 from bench.stats import spread
 
 
@@ -98,8 +98,8 @@ def test_the_page_has_a_place_for_every_part() -> None:
         place(page, name, "text")
 
 
-def test_the_tables_of_the_page_are_those_of_the_figures() -> None:
-    page = PAGE.read_text(encoding="utf-8")
+def test_the_site_has_the_tables_of_the_figures() -> None:
+    page = with_tables(PAGE.read_text(encoding="utf-8"))
     campaigns = {
         part: campaign for part in PARTS if (campaign := latest_campaign(list(read(RESULTS)), part))
     }
