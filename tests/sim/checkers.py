@@ -1,9 +1,5 @@
 """The invariants, one class each. Its name is what it promises; it is told what happens, and raises
-Failure.
-
-``FAULTS`` of the project number the invariants; docs/simulation.md says which class checks which
-number.
-"""
+Failure. docs/simulation.md sums them up."""
 
 from __future__ import annotations
 

@@ -253,7 +253,7 @@ def test_the_table_of_the_architecture_shows_every_layer() -> None:
 
 def test_every_word_has_one_entry_in_the_glossary() -> None:
     page = (REPO / "GLOSSARY.md").read_text(encoding="utf-8")
-    words = re.findall(r"^\| \*\*(.+?)\*\* \|", page, re.MULTILINE)
+    words = re.findall(r"^- \*\*(.+?)\*\*[:,]", page, re.MULTILINE)
     assert len(words) > 30
     assert sorted(set(words)) == sorted(words)
     assert words == sorted(words, key=str.lower)
