@@ -1,5 +1,5 @@
-"""``python -m bench report``: the newest campaign of each part, its plots for docs/performance.md and
-its tables for the docs site.
+"""``python -m bench report``: the newest campaign of each part, its plots for docs/performance.md
+and its tables for the docs site.
 
 The page has a place for each part, between ``<!-- bench:A -->`` and ``<!-- /bench:A -->``, for what
 was measured and the plots; the rest of it is prose, and stays. ``--results FILE`` takes another

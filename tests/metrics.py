@@ -31,7 +31,8 @@ def tables() -> str:
 
 
 def _table(title: str, metrics: Sequence[Metric]) -> str:
-    lines = [f"**{title[0].upper()}{title[1:]}**", "", "| metric | type | meaning |", "|---|---|---|"]
+    head = "| metric | type | meaning |\n|---|---|---|"
+    lines = [f"**{title[0].upper()}{title[1:]}**\n", head]
     for metric in metrics:
         own = metric.labels[2:] if metric.labels[:2] == _OF_SHARD else metric.labels
         labels = f" (by {', '.join(f'`{label}`' for label in own)})" if own else ""
