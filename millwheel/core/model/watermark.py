@@ -151,10 +151,10 @@ class ReadFirst:
 
     >>> first, heard = ReadFirst(frozenset({"source.sides"})), Watermarks()
     >>> first.hear(heard), first.left
-    (None, ('source.sides',))
+    (False, ('source.sides',))
     >>> _ = heard.rise({"source.sides": MAX_TIME})
     >>> first.hear(heard), first.left
-    (None, ())
+    (True, ())
     """
 
     names: frozenset[str] = frozenset()
@@ -163,9 +163,9 @@ class ReadFirst:
     def __post_init__(self) -> None:
         self.left = tuple(sorted(self.names))
 
-    def hear(self, watermarks: Watermarks) -> None:
-        """Some watermarks may have risen."""
-        if self.left:
-            self.left = tuple(
-                name for name in self.left if watermarks.lowest_of((name,)) < MAX_TIME
-            )
+    def hear(self, watermarks: Watermarks) -> bool:
+        """Some watermarks may have risen. True if fewer are left than before."""
+        before = self.left
+        if before:
+            self.left = tuple(name for name in before if watermarks.lowest_of((name,)) < MAX_TIME)
+        return self.left != before

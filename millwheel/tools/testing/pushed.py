@@ -188,6 +188,7 @@ class PushedReader(Reader):
             [],
             after,
             finished=self._stream.bounded and after >= len(self._log),
+            caught_up=after >= len(self._log),
             watermark=watermark,
         )
         for at, row in enumerate(rows, position + 1):

@@ -163,41 +163,43 @@ class WorkerRuntime:
     def _work(self, now_us: int) -> None:
         """Every shard runs a bundle, after those of this worker that feed it: what goes from shard
         to shard in here shares a bundle and a commit. Those that get something after their bundle,
-        in circles, run another one."""
+        in circles, run another one. What is idle is not asked, and sends nothing."""
         every, send_all = self._served, self._traffic.send_all
         sources, levels = self._ranges.order
         self._long, self._busy_us = self._busy_us >= MUCH_US, 0
-        self._run_shards([every[name] for name in sources], now_us)
+        self._run_shards(sources, now_us)
         send_all(every, now_us)
         # reads wait for no commit, and weak productions not for the disk, or for later shards
         self._perform_much()
         again: dict[ShardName, None] = {}
         for depth, names in levels:
-            self._run_shards([every[name] for name in names], now_us)
-            again |= {
-                target: None for target in send_all(names, now_us) if every[target].depth <= depth
-            }
-            self._perform_much()
+            if ran := self._run_shards(names, now_us):
+                reached = send_all(ran, now_us)
+                again |= {name: None for name in reached if every[name].depth <= depth}
+                self._perform_much()
         for _ in range(_HOPS_IN_CIRCLES):
             if not again:
                 break
-            self._run_shards([every[name] for name in again], now_us)
+            self._run_shards(again, now_us)
             again = send_all(again, now_us)
             self._perform_much()
 
-    def _run_shards(self, shards: Iterable[Served], now_us: int) -> None:
-        clock, patient = self._clock, bool(self._commits)
-        for served in shards:
-            if now_us < served.wakes_at_us and not served.stirred:
-                continue
+    def _run_shards(self, names: Iterable[ShardName], now_us: int) -> list[ShardName]:
+        """Those of these shards that have something to do run a bundle. Returns which have."""
+        every, clock, ran = self._served, self._clock, list[ShardName]()
+        due = [name for name in names if every[name].stirred or now_us >= every[name].wakes_at_us]
+        patient = bool(due) and bool(self._commits)
+        for name in due:
+            served = every[name]
             if served.life is not LIVE or not self._runnable(served, now_us, patient):
                 continue
+            ran.append(name)
             started = clock.monotonic_us()
             pending = served.shard.run(now_us)
             served.done.busy_us += (took := clock.monotonic_us() - started)
             self._busy_us += took
             if took >= MUCH_US:
-                self._reporting.loads(self._served.values(), clock.now_us())
+                self._reporting.loads(every.values(), clock.now_us())
             if (group := self._commits.submit_after(took, self._unsubmitted, now_us)) is not None:
                 self._write(group, now_us)
             served.stirred = True
@@ -207,14 +209,20 @@ class WorkerRuntime:
                     self._report_ends((served,), now_us)
             if pending is not None:
                 served.done.count(pending.arrivals, served.shard.identity.hashed)
+        return ran
 
     def _runnable(self, served: Served, now_us: int, patient: bool) -> bool:
         """Whether a shard runs a bundle. One that does not is not asked again before something
-        happens to it, or its time has come; but patience may end without either."""
-        if self._savepoints.runnable(served.shard, now_us, patient):
+        happens to it, or its time has come."""
+        shard = served.shard
+        if self._savepoints.runnable(shard, now_us, patient):
             return True
-        served.stirred = patient or self._savepoints.ordered_now
-        served.wakes_at_us = served.shard.admission.wakes_at(now_us)
+        # Two things end without an event for the shard: an order, and the patience with which it
+        # leaves a few arrivals where they are while others' commits are with the journal. Where
+        # nothing has arrived, there is no patience to end.
+        held_back = patient and len(shard.admission.inbox) > 0
+        served.stirred = held_back or self._savepoints.ordered_now
+        served.wakes_at_us = shard.admission.wakes_at(now_us)
         return False
 
     def _is_followed(self) -> bool:

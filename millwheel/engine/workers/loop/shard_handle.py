@@ -247,22 +247,26 @@ class Served:
     def follow(self, watermarks: Watermarks, graph: Graph, now_us: int) -> bool:
         """Pass published watermarks to the shard; True if its own may have risen with them."""
         shard, feeders = self.shard, graph.feeders[self.node]
-        rose = False
+        rose = news = False
         if shard.operator.fellows is not None:
             # A silent source that is polled seldom, or never, runs no bundle that would tell it.
             rose = shard.operator.fellows.hear(watermarks, now_us)
         if shard.operator.first is not None:
-            shard.operator.first.hear(watermarks)
-        self.stir()
-        self.heard_us = fresh = watermarks.lowest_of(feeders)
+            news = shard.operator.first.hear(watermarks)
+        if (fresh := watermarks.lowest_of(feeders)) > self.heard_us:
+            self.heard_us, news = fresh, True
         if fresh > shard.watermark.input:
             shard.watermark.input, rose = fresh, True
             shard.forget_old_ids()
         if watermarks.raise_shares(shard.input_shares, graph.shares.get(self.node, ()), feeders):
             rose = True
         if not self.ended and self.roots and watermarks.lowest_of(self.roots) == MAX_TIME:
-            self.ended = True
+            self.ended = news = True
             shard.operator.sources_ended()
+        # Most broadcasts are about other nodes. Whom they tell nothing they do not wake: a worker
+        # has hundreds of shards, and would ask each of them many times a second.
+        if rose or news:
+            self.stir()
         return rose
 
     def retry(self, now_us: int) -> None:

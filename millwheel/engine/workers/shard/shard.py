@@ -167,12 +167,12 @@ class Shard:
             step = self._begin(now_us)
         if step.asks:
             before = noted(step.bundle, self.avoided)
-            waits = self.operator.ask(step.bundle, now_us)
-            self.avoided.over(before)
-            if waits:
+            if self.operator.ask(step.bundle, now_us):
+                self.avoided.over(before)
                 self.commits.waiting = step
                 return None
             self._finish(step)
+            self.avoided.over(before)
             if step.bundle.failures and self.verdicts.waits(step.bundle.failures, now_us, now_us):
                 self.commits.waiting = step
                 return None
@@ -209,13 +209,11 @@ class Shard:
         bundle = step.bundle
         self._building.forget_done()
         bundle.try_records()
-        before = noted(bundle, self.avoided)
         if self.instance_counts is not None:
             self.instance_counts.take(bundle.arrivals)
         self.operator.run(bundle)
         if self.operator.behind is not None:
             self.operator.behind(bundle)
-        self.avoided.over(before)
         step.chunk, step.asks = self.productions.checkpoint(bundle), False
         bundle.take_counts()
         self.verdicts.take(bundle)
