@@ -230,6 +230,8 @@ class SourceOperator(Operator):
             return
         if read.caught_up:
             part.next_poll_us = bundle.now_us + self._poll_us
+            # Perhaps nobody looks again: who only waits for that would keep others unopened.
+            part.behind = False
         part.is_full = len(read) >= self._parts.max_records
         self._extend_epochs(part, read, bundle)
         self._extend_arrivals(part, read, bundle)

@@ -94,10 +94,15 @@ class Worker:
         return [call[0] for call in self.done]
 
 
-def delivery() -> ev.Event:
-    batch = Batch("events", [1], [5], ["a"], [1])
+    def is_asked(self) -> bool:
+        """Whether its shard is asked for work in the next step."""
+        return self.runtime._served[ShardName("work-0")].stirred
+
+
+def delivery(index: int = 0) -> ev.Event:
+    batch = Batch("events", [index + 1], [5], ["a"], [1])
     return ev.DeliveryCame(
-        "up", NodeName("work"), ShardName("work-0"), Token(1), 1, 0, batch, "peer"
+        "up", NodeName("work"), ShardName("work-0"), Token(1), 1, index, batch, "peer"
     )
 
 
@@ -110,6 +115,30 @@ def test_a_delivery_is_acked_when_its_commit_is_durable_and_not_before() -> None
     assert [call for call in worker.done if call[0] == "ack"] == [
         ("ack", "peer", "up", "work-0", 1, 0)
     ]
+
+
+def test_only_arrivals_make_a_shard_be_asked_again_while_the_journal_writes() -> None:
+    worker = Worker()
+    worker.runtime.step([delivery()])
+    assert not worker.is_asked(), "it waits for its commit, which is an event"
+    worker.runtime.step([delivery(1)])
+    assert (worker.is_asked(), len(worker.journal)) == (True, 1), "a commit of its own can wait"
+    worker.runtime.step([ev.GroupDurable(1)])
+    assert (worker.is_asked(), len(worker.journal)) == (False, 2)
+
+
+def test_a_broadcast_wakes_only_the_shards_that_it_tells_something() -> None:
+    worker = Worker()
+    served = worker.runtime._served[ShardName("work-0")]
+    [feeder] = worker.runtime._graph.feeders[NodeName("work")]
+    worker.runtime.step([ev.WatermarksRose({feeder: 1})])
+    worker.runtime.step([])
+    told = []
+    for watermarks in ({"sink.out": 9}, {feeder: 1}, {feeder: 2}):
+        served.last.news = False
+        worker.runtime._watermarks_rose(ev.WatermarksRose(watermarks), 0)
+        told.append((worker.is_asked(), served.last.news))
+    assert told == [(False, False), (False, False), (True, True)]
 
 
 def test_a_journal_that_answers_at_once_saves_a_step() -> None:

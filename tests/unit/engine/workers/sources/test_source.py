@@ -47,6 +47,7 @@ class Growing(Source):
 
     bounded = False
     poll_us = POLL_US
+    caught_up = False
 
     def __init__(self, written: dict[str, int]) -> None:
         self.written = written
@@ -72,6 +73,7 @@ class GrowingReader(Reader):
             indexes,
             [{"ts": index * SECOND} for index in indexes],
             indexes[-1] if indexes else position,
+            caught_up=self._source.caught_up,
         )
 
 
@@ -232,6 +234,16 @@ def test_a_run_that_catches_up_takes_the_end_of_a_partition_for_silence_at_once(
     assert looks(3600 * SECOND) == 0
     hold = operator.hold(3600 * SECOND)
     assert (hold.at, hold.idle_us) == (IDLE_TIME, 7 * SECOND - plain.stream.max_delay_us)
+
+
+def test_who_says_that_there_is_no_more_for_now_keeps_no_partition_unopened() -> None:
+    for caught_up in (False, True):
+        outside = Growing({"a": 2})
+        outside.caught_up = caught_up
+        operator = source(outside)
+        operator.run(Bundle(1, SECOND, 0, [], Overlay(SimStore({})), {}))
+        [part] = operator.partitions.awake.values()
+        assert (part.position, part.behind) == (2, not caught_up)
 
 
 def test_a_source_learns_which_positions_are_committed_once_they_are_durable() -> None:
