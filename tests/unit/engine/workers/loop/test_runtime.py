@@ -93,7 +93,6 @@ class Worker:
     def calls(self) -> list[str]:
         return [call[0] for call in self.done]
 
-
     def is_asked(self) -> bool:
         """Whether its shard is asked for work in the next step."""
         return self.runtime._served[ShardName("work-0")].stirred

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partialmethod
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from millwheel.connect.sources.base import FrameChunk
+from millwheel.connect.sources.files.lines import LineReader
+from millwheel.core.columns.declared_fields import frame_of
+from millwheel.engine.workers.bundle.operator import Operator
 from millwheel.engine.workers.host.assembly import Assembly
 from millwheel.engine.workers.operators.windows.columns import ColumnOperator
 from millwheel.engine.workers.operators.windows.windowed import WindowedOperator
+from millwheel.engine.workers.shard.bundle_sizes import ShardLimits
 from millwheel.testing import PipelineHarness
 
 PIPELINE = """
@@ -97,18 +104,69 @@ def in_rows(wanted: bool = True) -> Iterator[None]:
         yield
 
 
-def results(folder: Path, form: str, key: str = "ad", **options: Any) -> dict[str, Any]:
-    """In ``columns``, in ``rows``, or in columns whose types are ``guessed``."""
-    path = pipeline(folder, form == "columns", key=key)
-    with in_rows(form == "rows"), PipelineHarness(path, run_sources=True, **options) as harness:
+def small_bundles(patch: pytest.MonkeyPatch, records: int = 20) -> None:
+    """Bundles take so many records at the most."""
+    patch.setattr(ShardLimits, "__init__", partialmethod(ShardLimits.__init__, bundle=records))
+
+
+def small_reads(patch: pytest.MonkeyPatch, size: int = 4096, records: int = 20) -> None:
+    """A read in columns takes so many bytes, and a bundle so many records."""
+    by_bytes = LineReader.read_frame
+    patch.setattr(
+        LineReader, "read_frame", lambda self, position, most: by_bytes(self, position, size)
+    )
+    small_bundles(patch, records)
+
+
+def same_bundles(patch: pytest.MonkeyPatch, records: int) -> None:
+    """Bundles hold the same records in columns and in rows."""
+    fields = {"ad": "int", "type": "str", "cost": "float", "ts": "int"}
+
+    def by_records(self: Any, position: int, most_bytes: int) -> Any:
+        chunk = self.read(position, records)
+        frame, positions = frame_of(chunk.values, fields), np.array(chunk.positions, np.int64)
+        return FrameChunk(positions, frame, chunk.next_position, chunk.rejects, chunk.finished)
+
+    patch.setattr(LineReader, "read_frame", by_records)
+    small_bundles(patch, records)
+
+
+def run_of(
+    path: str | Path, rows: bool, streams: Sequence[str] = ("minutes",), **options: Any
+) -> tuple[dict[str, Any], list[Operator]]:
+    """What a run makes in ``rows`` or not: the records of these streams, in an order of their own,
+    and the counters. The operators of ``minutes``."""
+    with in_rows(rows), PipelineHarness(path, run_sources=True, **options) as harness:
         harness.advance_processing_time(10**9)
-        kinds = {type(shard.operator) for shard in harness._cluster.shards_of("minutes")}
-        assert kinds == {WindowedOperator if form == "rows" else ColumnOperator}
-        rows = {
-            name: sorted(map(json.dumps, harness.read(name)))
-            for name in ("minutes", "totals", "dead_letters")
-        }
-        return {**rows, "counters": harness.counters}
+        operators = [shard.operator for shard in harness._cluster.shards_of("minutes")]
+        read = {name: sorted(harness.read(name), key=json.dumps) for name in streams}
+        return {**read, "counters": harness.counters}, operators
+
+
+def exact(found: Mapping[str, Any]) -> str:
+    """As text, which tells 1 from 1.0 and the order of fields."""
+    return json.dumps(found)
+
+
+def idle(harness: PipelineHarness) -> None:
+    """The story of a run that reads its sources to the end."""
+    harness.advance_processing_time(10**9)
+
+
+def results(folder: Path, form: str, key: str = "ad", **options: Any) -> dict[str, Any]:
+    """In ``columns``, in ``rows``, or in columns whose types are ``guessed``; as lines."""
+    path = pipeline(folder, form == "columns", key=key)
+    found, operators = run_of(
+        path, form == "rows", ("minutes", "totals", "dead_letters"), **options
+    )
+    assert {type(each) for each in operators} == {
+        WindowedOperator if form == "rows" else ColumnOperator
+    }
+    counters = found.pop("counters")
+    return {
+        **{name: list(map(json.dumps, each)) for name, each in found.items()},
+        "counters": counters,
+    }
 
 
 DIRTY: dict[str, list[Any]] = {

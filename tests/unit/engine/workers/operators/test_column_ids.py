@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-import json
 import random
-from functools import partialmethod
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from millwheel.connect.sources.files.lines import LineReader
-from millwheel.engine.workers.shard.bundle_sizes import ShardLimits
 from millwheel.engine.workers.sources.frames import ReadSize
 from millwheel.engine.workers.sources.source import SourceOperator
 from millwheel.testing import PipelineHarness, assert_survives_crashes
-from tests.unit.engine.workers.operators.column_runs import events, in_rows, pipeline, written
+from tests.unit.engine.workers.operators.column_runs import (
+    events,
+    exact,
+    idle,
+    pipeline,
+    run_of,
+    small_reads,
+    written,
+)
 
 
 def with_ids(folder: Path, declared: bool, name: str, ids: str) -> str:
@@ -48,11 +52,7 @@ def test_copies_are_dropped_from_columns_as_from_rows(
     kind: type,
     dirt: list[Any],
 ) -> None:
-    by_bytes = LineReader.read_frame
-    monkeypatch.setattr(
-        LineReader, "read_frame", lambda self, position, most: by_bytes(self, position, 4096)
-    )
-    monkeypatch.setattr(ShardLimits, "__init__", partialmethod(ShardLimits.__init__, bundle=20))
+    small_reads(monkeypatch)
     read: list[bool] = []
     read_frame = SourceOperator._read_frame
     monkeypatch.setattr(
@@ -63,18 +63,12 @@ def test_copies_are_dropped_from_columns_as_from_rows(
     path = with_ids(folder, form == "declared", name, "{field: name, horizon: 1h}")
     found = []
     for rows in (False, True):
-        with in_rows(rows), PipelineHarness(path, run_sources=True) as harness:
-            harness.advance_processing_time(10**9)
-            said = {
-                each: sorted(map(json.dumps, harness.read(each)))
-                for each in ("minutes", "totals", "dead_letters")
-            }
-            found.append({**said, "counters": harness.counters})
+        found.append(run_of(path, rows, ("minutes", "totals", "dead_letters"))[0])
         if not rows:
             assert sum(read) > 3, "most of the input is read as columns"
             read.clear()
     assert not any(read)
-    assert found[0] == found[1]
+    assert exact(found[0]) == exact(found[1])
     assert found[0]["counters"]["duplicates"] > 50, found[0]["counters"]
     assert len(found[0]["minutes"]) > 10
 
@@ -88,10 +82,7 @@ def test_a_copy_counts_once_wherever_a_worker_crashes(
     folder = written(tmp_path, {"a": first, "b": [*first[:30], "{no json", *first[60:90]]})
     path = with_ids(folder, True, name, "{field: name, horizon: 1h}")
 
-    def story(harness: PipelineHarness) -> None:
-        harness.advance_processing_time(10**9)
-
-    assert assert_survives_crashes(path, story, every=19, run_sources=True) > 3
+    assert assert_survives_crashes(path, idle, every=19, run_sources=True) > 3
 
 
 @pytest.mark.parametrize("how", ["weak", "divided"])

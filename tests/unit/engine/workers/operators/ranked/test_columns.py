@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from functools import partialmethod
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from millwheel import as_retraction
-from millwheel.connect.sources.files.lines import LineReader
 from millwheel.engine.workers.operators.ranked.columns import FirstRowsOperator
-from millwheel.engine.workers.shard.bundle_sizes import ShardLimits
 from millwheel.testing import PipelineHarness, assert_survives_crashes
-from tests.unit.engine.workers.operators.column_runs import events, in_rows, written
+from tests.unit.engine.workers.operators.column_runs import (
+    events,
+    idle,
+    in_rows,
+    small_bundles,
+    small_reads,
+    written,
+)
 
 PIPELINE = """
 pipeline: p
@@ -73,7 +77,7 @@ def test_the_first_rows_in_columns_are_those_of_rows(
     dirt: list[Any],
     grouped: bool,
 ) -> None:
-    monkeypatch.setattr(ShardLimits, "__init__", partialmethod(ShardLimits.__init__, bundle=600))
+    small_bundles(monkeypatch, 600)
     file, said = pipeline(tmp_path, work, key, dirt), []
     for rows in (False, True):
         with in_rows(rows), PipelineHarness(str(file), run_sources=True, shards=1) as harness:
@@ -91,14 +95,6 @@ def test_the_first_rows_in_columns_are_those_of_rows(
 def test_rows_that_columns_have_chosen_survive_crashes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    by_bytes = LineReader.read_frame
-    monkeypatch.setattr(
-        LineReader, "read_frame", lambda self, position, most: by_bytes(self, position, 30_000)
-    )
-    monkeypatch.setattr(ShardLimits, "__init__", partialmethod(ShardLimits.__init__, bundle=300))
-
-    def story(harness: PipelineHarness) -> None:
-        harness.advance_processing_time(10**9)
-
+    small_reads(monkeypatch, 30_000, 300)
     file = pipeline(tmp_path, WORK["places"], "ad")
-    assert assert_survives_crashes(str(file), story, every=5, run_sources=True) > 1
+    assert assert_survives_crashes(str(file), idle, every=5, run_sources=True) > 1

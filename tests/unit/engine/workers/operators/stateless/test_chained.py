@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from millwheel.testing import PipelineHarness
 from millwheel.tools.testing import rewiring
 from tests.unit.engine.workers.operators.column_runs import in_rows
 
-PIPELINE = """
+HEAD = """
 pipeline: chained
 streams:
   bids:
@@ -34,9 +34,11 @@ streams:
     fields: {{auction: int, price: int, url: str, at: int}}
     watermark: {{max_delay: 3s, max_future: null}}
 computations:
+"""
+PIPELINE = """
   made:
-    input: {{bids: {{key: auction}}}}
-    map: {{auction: auction, price: price, ratio: "1000 / price", url: url{more}}}
+    input: {bids: {key: auction}}
+    map: {auction: auction, price: price, ratio: "1000 / price", url: url}
     output: made
   some:
     input: made
@@ -44,21 +46,39 @@ computations:
     output: some
   ways:
     input: some
-    branch: {{low: "price < 300", high: "price > 600"}}
+    branch: {low: "price < 300", high: "price > 600"}
   lower:
     input: low
-    map: {{auction: auction, half: "price / 2"}}
+    map: {auction: auction, half: "price / 2"}
     output: lower
   counts:
-    input: {{high: {{key: {{url: url, price: "100 // (price % 50)"}}}}}}
-    window: {{tumbling: 10s}}
-    aggregate: {{n: count, sum: {{sum: price}}}}
+    input: {high: {key: {url: url, price: "100 // (price % 50)"}}}
+    window: {tumbling: 10s}
+    aggregate: {n: count, sum: {sum: price}}
     output: counts
 sinks:
-  lower: {{stdout: {{}}}}
-  counts: {{stdout: {{}}}}
+  lower: {stdout: {}}
+  counts: {stdout: {}}
 """
-NODES = ("made", "some", "ways", "lower", "counts")
+STREAMS, NODES = ("lower", "counts"), ("made", "some", "ways", "lower", "counts")
+RESULTS = """
+  counts:
+    input: {bids: {key: auction}}
+    window: {tumbling: 2s}
+    aggregate: {n: count, sum: {sum: price}}
+    output: counted
+  means:
+    input: counted
+    map: {auction: auction, mean: "sum / (n - 3)", n: n}
+    output: means
+  ways:
+    input: means
+    branch: {lower: "n < 5", upper: otherwise}
+sinks:
+  lower: {stdout: {}}
+  upper: {stdout: {}}
+"""
+"""Windows with three records have no mean."""
 
 
 def bids(count: int, bad: bool = True) -> list[dict[str, Any]]:
@@ -84,39 +104,50 @@ def apart() -> Iterator[None]:
         yield
 
 
-def written(folder: Path, rows: list[dict[str, Any]], more: str = "") -> str:
+def written(folder: Path, rows: list[dict[str, Any]], computations: str = PIPELINE) -> str:
     for part in range(2):
         lines = [json.dumps(row) + "\n" for row in rows[part::2]]
         (folder / f"{part}.jsonl").write_text("".join(lines))
-    (folder / "pipeline.yaml").write_text(PIPELINE.format(folder=folder, more=more))
+    (folder / "pipeline.yaml").write_text(HEAD.format(folder=folder) + computations)
     return str(folder / "pipeline.yaml")
 
 
 def found(path: str, **options: Any) -> dict[str, Any]:
     """Results by stream, letters and counters of each computation."""
+    return found_in(path, STREAMS, NODES, **options)[0]
+
+
+def found_in(
+    path: str, streams: Sequence[str], nodes: Sequence[str], **options: Any
+) -> tuple[dict[str, Any], dict[str, int]]:
+    """Results of these streams, letters, and counters and commits of these nodes."""
     with PipelineHarness(path, run_sources=True, **options) as harness:
         harness.advance_processing_time(10**9)
         rows: dict[str, Any] = {
             name: sorted(
                 repr((each.key, each.timestamp, each.value)) for each in harness.records(name)
             )
-            for name in ("lower", "counts")
+            for name in streams
         }
         letters = sorted(
             repr([letter[name] for name in ("computation", "stream", "reason", "key", "value")])
             for letter in harness.read("dead_letters")
         )
-        counters = {name: harness.counters_of(name) for name in NODES}
-        return {**rows, "letters": letters, "counters": counters}
+        counters = {name: harness.counters_of(name) for name in nodes}
+        commits = {
+            name: sum(shard.commits.made for shard in harness._cluster.shards_of(name))
+            for name in nodes
+        }
+        return {**rows, "letters": letters, "counters": counters}, commits
 
 
-LIST = ', all: "[price]"'
+LIST = PIPELINE.replace("url: url}", 'url: url, all: "[price]"}', 1)
 """A field that no column holds."""
 
 
 @pytest.mark.parametrize("form", ["columns", "rows", "a field without columns"])
 def test_a_chain_gives_what_its_computations_give_apart(tmp_path: Path, form: str) -> None:
-    path = written(tmp_path, bids(4_000), LIST if form.startswith("a field") else "")
+    path = written(tmp_path, bids(4_000), LIST if form.startswith("a field") else PIPELINE)
     with in_rows(form == "rows"):
         chained = found(path)
         with apart():
@@ -170,70 +201,21 @@ def test_what_is_in_flight_counts_once_where_chains_come_and_go(
     assert min(chains[True], chains[False]) > 10
 
 
-RESULTS = """
-pipeline: results
-streams:
-  bids:
-    source: {{files: {{path: "{folder}/*.jsonl", format: jsonl}}}}
-    timestamp: {{field: at, unit: ms}}
-    fields: {{auction: int, price: int, url: str, at: int}}
-    watermark: {{max_delay: 3s, max_future: null}}
-computations:
-  counts:
-    input: {{bids: {{key: auction}}}}
-    window: {{tumbling: 2s}}
-    aggregate: {{n: count, sum: {{sum: price}}}}
-    output: counted
-  means:
-    input: counted
-    map: {{auction: auction, mean: "sum / (n - 3)", n: n}}
-    output: means
-  ways:
-    input: means
-    branch: {{lower: "n < 5", upper: otherwise}}
-sinks:
-  lower: {{stdout: {{}}}}
-  upper: {{stdout: {{}}}}
-"""
-"""Windows with three records have no mean."""
-
-
-def results_of(path: str, **options: Any) -> Any:
-    """What the windows and those behind them make, their letters and counters, and the commits of
-    those behind them."""
-    with PipelineHarness(path, run_sources=True, **options) as harness:
-        harness.advance_processing_time(10**9)
-        rows = {
-            name: sorted(
-                repr((each.key, each.timestamp, each.value)) for each in harness.records(name)
-            )
-            for name in ("counted", "lower", "upper")
-        }
-        letters = sorted(
-            repr([letter[name] for name in ("computation", "stream", "reason", "key", "value")])
-            for letter in harness.read("dead_letters")
-        )
-        counters = {name: harness.counters_of(name) for name in ("counts", "means", "ways")}
-        behind = [*harness._cluster.shards_of("means"), *harness._cluster.shards_of("ways")]
-        commits = sum(shard.commits.made for shard in behind)
-        return {**rows, "letters": letters, "counters": counters}, commits
-
-
 @pytest.mark.parametrize("every", [None, 5, 13])
 @pytest.mark.parametrize("form", ["columns", "rows"])
 def test_results_of_windows_go_on_in_the_shards_that_made_them(
     tmp_path: Path, every: int | None, form: str
 ) -> None:
-    written(tmp_path, bids(600))
-    (tmp_path / "pipeline.yaml").write_text(RESULTS.format(folder=tmp_path))
-    path = str(tmp_path / "pipeline.yaml")
+    path = written(tmp_path, bids(600), RESULTS)
     options = {} if every is None else {"crash_every": every, "workers": 2, "shards": 2}
+    made = ("counted", "lower", "upper"), ("counts", "means", "ways")
     with in_rows(form == "rows"):
         with apart():
-            wanted, commits = results_of(path)
-        assert commits > 0
-        assert results_of(path, **options) == (wanted, 0)
-    assert min(len(wanted[name]) for name in ("counted", "lower", "upper")) > 10
+            wanted, commits = found_in(path, *made)
+        assert min(commits.values()) > 0
+        behind, commits = found_in(path, *made, **options)
+    assert (behind, commits["means"], commits["ways"]) == (wanted, 0, 0)
+    assert min(len(wanted[name]) for name in made[0]) > 10
     assert {letter.split("'")[1] for letter in wanted["letters"]} == {"means"}
 
 

@@ -5,18 +5,15 @@ from __future__ import annotations
 
 import json
 import random
-from functools import partialmethod
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from millwheel.connect.sources.files.lines import LineReader
 from millwheel.engine.workers.operators.windows import columns
 from millwheel.engine.workers.operators.windows.columns import ColumnOperator
 from millwheel.engine.workers.operators.windows.grouped import GroupedOperator
 from millwheel.engine.workers.operators.windows.windowed import WindowedOperator
-from millwheel.engine.workers.shard.bundle_sizes import ShardLimits
 from millwheel.engine.workers.sources.frames import ReadSize
 from millwheel.engine.workers.sources.source import SourceOperator
 from millwheel.testing import PipelineHarness, assert_survives_crashes
@@ -27,9 +24,12 @@ from tests.unit.engine.workers.operators.column_runs import (
     LONG_LISTS,
     PIPELINE,
     events,
-    in_rows,
+    exact,
+    idle,
     pipeline,
     results,
+    run_of,
+    small_reads,
     written,
 )
 
@@ -91,21 +91,13 @@ def test_calculations_give_what_rows_give_and_the_same_dead_letters(
         "tumbling: 10s", window, 1
     )
 
-    def said(row: dict[str, Any]) -> str:
-        """Rows without a plan do not know that the sum of no floats is one, too."""
-        return json.dumps({**row, "paid": float(row["paid"])} if "paid" in row else row)
-
     def found(text: str, form: type, rows: bool) -> dict[str, Any]:
         path.write_text(text)
-        with in_rows(rows), PipelineHarness(str(path), run_sources=True) as harness:
-            harness.advance_processing_time(10**9)
-            assert {type(shard.operator) for shard in harness._cluster.shards_of("minutes")} == {
-                form
-            }
-            read = {
-                name: sorted(map(said, harness.read(name))) for name in ("minutes", "dead_letters")
-            }
-            return {**read, "counters": harness.counters}
+        read, operators = run_of(path, rows, ("minutes", "dead_letters"))
+        assert {type(each) for each in operators} == {form}
+        # Rows without a plan do not know that the sum of no floats is one, too.
+        paid = [{**row, "paid": float(row["paid"])} for row in read["minutes"]]
+        return {**read, "minutes": sorted(map(json.dumps, paid))}
 
     expected = found(text, WindowedOperator, rows=True)
     form = GroupedOperator if window.startswith("cumulative") else ColumnOperator
@@ -124,11 +116,7 @@ def test_values_and_bins_in_columns_are_those_of_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int, window: str, more: str
 ) -> None:
     monkeypatch.setattr(columns, "MOST_BYTES", most)
-    monkeypatch.setattr(ShardLimits, "__init__", partialmethod(ShardLimits.__init__, bundle=20))
-    by_bytes = LineReader.read_frame
-    monkeypatch.setattr(
-        LineReader, "read_frame", lambda self, position, most: by_bytes(self, position, 4096)
-    )
+    small_reads(monkeypatch)
     went: list[bool] = []
     run_rows = ColumnOperator._run_rows
 
@@ -146,17 +134,10 @@ def test_values_and_bins_in_columns_are_those_of_rows(
     )
     found = []
     for rows in (False, True):
-        with in_rows(rows), PipelineHarness(str(path), run_sources=True) as harness:
-            harness.advance_processing_time(10**9)
-            [form] = {type(shard.operator) for shard in harness._cluster.shards_of("minutes")}
-            assert (form is ColumnOperator) == (not rows)
-            found.append(
-                {
-                    "minutes": sorted(map(json.dumps, harness.read("minutes"))),
-                    "counters": harness.counters,
-                }
-            )
-    assert found[0] == found[1]
+        made, operators = run_of(path, rows)
+        assert {type(each) is ColumnOperator for each in operators} == {not rows}
+        found.append(made)
+    assert exact(found[0]) == exact(found[1])
     assert len(found[0]["minutes"]) > 10
     assert bool(went) == (most == 3000)
 
@@ -182,18 +163,9 @@ UNDECLARED: dict[str, list[Any]] = {
 @pytest.mark.parametrize("form", ["columns", "guessed"])
 def test_a_field_that_is_twice_in_a_key_goes_by_rows(tmp_path: Path, form: str) -> None:
     folder = written(tmp_path, {"a": events(60, 1)})
-    with PipelineHarness(
-        pipeline(folder, form == "columns", key="[ad, ad]"), run_sources=True
-    ) as harness:
-        harness.advance_processing_time(10**9)
-        found = harness.read("minutes")
-    with (
-        in_rows(),
-        PipelineHarness(pipeline(folder, False, key="[ad, ad]"), run_sources=True) as harness,
-    ):
-        harness.advance_processing_time(10**9)
-        assert sorted(map(json.dumps, found)) == sorted(map(json.dumps, harness.read("minutes")))
-    assert found
+    found, _ = run_of(pipeline(folder, form == "columns", key="[ad, ad]"), False)
+    assert exact(found) == exact(run_of(pipeline(folder, False, key="[ad, ad]"), True)[0])
+    assert found["minutes"]
 
 
 @pytest.mark.parametrize("key", ["ad", "[ad, type]"])
@@ -206,11 +178,7 @@ def test_fields_that_nobody_declared_are_guessed_and_the_results_are_those_of_ro
     monkeypatch.setattr(
         SourceOperator, "_read_frame", lambda *args: read.append(read_frame(*args)) or read[-1]
     )
-    by_bytes = LineReader.read_frame
-    monkeypatch.setattr(
-        LineReader, "read_frame", lambda self, position, most: by_bytes(self, position, 4096)
-    )
-    monkeypatch.setattr(ShardLimits, "__init__", partialmethod(ShardLimits.__init__, bundle=20))
+    small_reads(monkeypatch)
     went: list[bool] = []
     run_rows = ColumnOperator._run_rows
     monkeypatch.setattr(
@@ -225,40 +193,21 @@ def test_fields_that_nobody_declared_are_guessed_and_the_results_are_those_of_ro
     assert len(rows["minutes"]) > 10
 
 
-@pytest.mark.parametrize("key", ["ad", "[type, ad]"])
-def test_a_crash_at_any_place_changes_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str
+@pytest.mark.parametrize(
+    ("declared", "key"), [(True, "ad"), (True, "[type, ad]"), (False, "ad")], ids=str
+)
+def test_a_crash_at_any_place_changes_nothing_also_where_types_are_guessed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, declared: bool, key: str
 ) -> None:
-    monkeypatch.setattr(ReadSize, "told", lambda self, was_full: setattr(self, "bytes", 4096))
+    if declared:
+        monkeypatch.setattr(ReadSize, "told", lambda self, was_full: setattr(self, "bytes", 4096))
+    else:
+        small_reads(monkeypatch)
     folder = written(
         tmp_path, {"a": events(120, 3), "b": [*events(60, 4), "{no json", *events(60, 5)]}
     )
-
-    def story(harness: PipelineHarness) -> None:
-        harness.advance_processing_time(10**9)
-
-    assert (
-        assert_survives_crashes(pipeline(folder, True, key=key), story, every=19, run_sources=True)
-        > 3
-    )
-
-
-def test_a_crash_at_any_place_changes_nothing_where_types_are_guessed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    by_bytes = LineReader.read_frame
-    monkeypatch.setattr(
-        LineReader, "read_frame", lambda self, position, most: by_bytes(self, position, 4096)
-    )
-    monkeypatch.setattr(ShardLimits, "__init__", partialmethod(ShardLimits.__init__, bundle=20))
-    folder = written(
-        tmp_path, {"a": events(120, 3), "b": [*events(60, 4), "{no json", *events(60, 5)]}
-    )
-
-    def story(harness: PipelineHarness) -> None:
-        harness.advance_processing_time(10**9)
-
-    assert assert_survives_crashes(pipeline(folder, False), story, every=19, run_sources=True) > 3
+    path = pipeline(folder, declared, key=key)
+    assert assert_survives_crashes(path, idle, every=19, run_sources=True) > 3
 
 
 def test_pushed_rows_are_aggregated_on_columns_too(tmp_path: Path) -> None:

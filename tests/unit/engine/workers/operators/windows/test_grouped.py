@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partialmethod
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from millwheel.connect.sources.base import FrameChunk
-from millwheel.connect.sources.files.lines import LineReader
 from millwheel.core.columns.batch import AnyBatch, ColumnBatch, key_column
-from millwheel.core.columns.declared_fields import frame_of
 from millwheel.core.columns.plan import ColumnPlan
 from millwheel.core.columns.windows import ColumnWindows
 from millwheel.core.model.names import ChannelName
@@ -31,7 +25,6 @@ from millwheel.engine.workers.delivery.inbox import Arrival
 from millwheel.engine.workers.operators.windows.columns import ColumnOperator
 from millwheel.engine.workers.operators.windows.grouped import GroupedOperator
 from millwheel.engine.workers.operators.windows.windowed import WindowedOperator
-from millwheel.engine.workers.shard.bundle_sizes import ShardLimits
 from millwheel.engine.workers.state.column_segments import ColumnShard
 from millwheel.engine.workers.state.overlay import Overlay
 from millwheel.testing import PipelineHarness, assert_survives_crashes
@@ -46,8 +39,17 @@ from tests.unit.core.columns.test_windows import (
     rows,
     spec_of,
 )
-from tests.unit.engine.workers.operators.column_runs import events, pipeline, written
-from tests.unit.engine.workers.operators.column_runs import in_rows as everything_in_rows
+from tests.unit.engine.workers.operators.column_runs import (
+    events,
+    exact,
+    idle,
+    pipeline,
+    run_of,
+    same_bundles,
+    small_bundles,
+    small_reads,
+    written,
+)
 
 WINDOWING = {
     "early by count": (
@@ -83,43 +85,38 @@ def test_windows_that_fire_again_give_what_they_give_in_rows(
     key: str,
 ) -> None:
     """Both forms get the same bundles, because an early pane depends on what a bundle holds."""
-    lines = 40
+    same_bundles(monkeypatch, 40)
     rows = [{**event, "other": ""} for event in events(200, 6)]
     folder = written(tmp_path, {"a": [*rows[:100], *dirt, *rows[100:]]})
+    texts = {
+        declared: text_of(pipeline(folder, declared, windowing, key), more)
+        for declared in (True, False)
+    }
+    found, grouped = in_both_forms(tmp_path, texts, ("minutes", "totals"))
+    assert grouped >= (1 if "once" in windowing else 2)
+    assert exact(found[0]) == exact(found[1])
+    assert len(found[0]["minutes"]) > 10
 
-    def by_lines(self: Any, position: int, max_bytes: int) -> Any:
-        chunk = self.read(position, lines)
-        frame = frame_of(chunk.values, {"ad": "int", "type": "str", "cost": "float", "ts": "int"})
-        return FrameChunk(
-            np.array(chunk.positions, np.int64),
-            frame,
-            chunk.next_position,
-            chunk.rejects,
-            chunk.finished,
-        )
 
-    monkeypatch.setattr(LineReader, "read_frame", by_lines)
-    monkeypatch.setattr(ShardLimits, "__init__", partialmethod(ShardLimits.__init__, bundle=lines))
-    said = []
-    for declared in (True, False):
-        path = Path(pipeline(folder, declared, windowing, key))
-        path.write_text(path.read_text().replace("    output: minutes", more, 1))
-        with (
-            everything_in_rows(not declared),
-            PipelineHarness(str(path), run_sources=True, shards=1) as harness,
-        ):
-            harness.advance_processing_time(10**9)
-            [shard] = harness._cluster.shards_of("minutes")
-            assert isinstance(shard.operator, GroupedOperator) == declared
-            if isinstance(shard.operator, GroupedOperator):
-                assert shard.operator.bundles_grouped >= (1 if "once" in windowing else 2)
-            rows_of = {
-                name: sorted(map(json.dumps, harness.read(name))) for name in ("minutes", "totals")
-            }
-            said.append({**rows_of, "counters": harness.counters})
-    assert said[0]["minutes"] == said[1]["minutes"]
-    assert said[0] == said[1]
-    assert len(said[0]["minutes"]) > 10
+def text_of(path: str, more: str) -> str:
+    """The pipeline, with more aggregates."""
+    return Path(path).read_text().replace("    output: minutes", more, 1)
+
+
+def in_both_forms(
+    folder: Path, texts: Mapping[bool, str], streams: Sequence[str] = ("minutes",)
+) -> tuple[list[dict[str, Any]], int]:
+    """What a pipeline gives whose windows take groups, and the other where nothing is in columns;
+    and how many bundles were grouped."""
+    found, grouped = [], 0
+    for declared, text in texts.items():
+        path = folder / f"form-{declared}.yaml"
+        path.write_text(text)
+        made, [operator] = run_of(path, not declared, streams, shards=1)
+        assert isinstance(operator, GroupedOperator) == declared
+        grouped += operator.bundles_grouped if isinstance(operator, GroupedOperator) else 0
+        found.append(made)
+    return found, grouped
 
 
 LATENESS: dict[str, dict[str, Any]] = {
@@ -139,18 +136,7 @@ LATENESS: dict[str, dict[str, Any]] = {
 def test_late_records_in_columns_go_where_they_go_in_rows(
     window: WindowSpec, changes: dict[str, Any], bundles: list[tuple[list[Row], int]]
 ) -> None:
-    spec, pipeline = spec_of(window, **changes)
-    plan = plan_of(window, **changes)
-    assert plan is not None
-    made = [
-        produced(operator(spec, pipeline, plan), bundles, form)
-        for operator, form in (
-            (grouped, lambda batch: batch),
-            (grouped, by_rows),
-            (in_rows, by_rows),
-        )
-    ]
-    assert made[0] == made[1] == made[2]
+    same_in_every_form(window, ("ad",), bundles, **changes)
 
 
 @pytest.mark.parametrize("key", [("ad",), ("kind", "ad")], ids=["one field", "two fields"])
@@ -160,25 +146,7 @@ def test_late_records_in_columns_go_where_they_go_in_rows(
 def test_sessions_in_columns_are_those_of_rows(
     key: tuple[str, ...], late: str, bundles: list[tuple[list[Row], int]], gap: int
 ) -> None:
-    kind = KeyKind.FIELD if len(key) == 1 else KeyKind.FIELDS
-    changes: dict[str, Any] = {"late": late, "inputs": (InputSpec("events", KeySpec(kind, key)),)}
-    window = WindowSpec("session", {"gap_us": gap})
-    spec, pipeline = spec_of(window, **changes)
-    plan = plan_of(window, **changes)
-    assert plan is not None
-    made = [
-        produced(
-            operator(spec, pipeline, plan),
-            bundles,
-            lambda batch, form=form: form(keyed(batch, key)),
-        )
-        for operator, form in (
-            (grouped, lambda batch: batch),
-            (grouped, by_rows),
-            (in_rows, by_rows),
-        )
-    ]
-    assert made[0] == made[1] == made[2]
+    same_in_every_form(WindowSpec("session", {"gap_us": gap}), key, bundles, late=late)
 
 
 @pytest.mark.parametrize("key", [("ad",), ("kind", "ad")], ids=["one field", "two fields"])
@@ -188,7 +156,8 @@ def test_sessions_in_columns_are_those_of_rows(
 def test_count_windows_in_columns_are_those_of_rows(
     key: tuple[str, ...], condition: str, bundles: list[tuple[list[Row], int]], count: int
 ) -> None:
-    same_in_every_form(WindowSpec("count", {"count": count}), key, bundles, condition=condition)
+    window = WindowSpec("count", {"count": count})
+    same_in_every_form(window, key, bundles, True, condition=condition)
 
 
 KEY_WINDOWS: dict[str, dict[str, Any]] = {
@@ -213,12 +182,20 @@ def test_key_windows_in_columns_are_those_of_rows(
     offset: int,
 ) -> None:
     bounds = {"size_us": slide * times, "every_us": slide, "offset_us": offset}
-    same_in_every_form(WindowSpec("sliding", {**bounds, "changes": True}), key, bundles, **changes)
+    same_in_every_form(
+        WindowSpec("sliding", {**bounds, "changes": True}), key, bundles, True, **changes
+    )
 
 
 def same_in_every_form(
-    window: WindowSpec, key: tuple[str, ...], bundles: list[tuple[list[Row], int]], **changes: Any
+    window: WindowSpec,
+    key: tuple[str, ...],
+    bundles: list[tuple[list[Row], int]],
+    all_grouped: bool = False,
+    **changes: Any,
 ) -> None:
+    """Whole bundles give what the same ones give as rows to the same operator, and to that of
+    rows."""
     kind = KeyKind.FIELD if len(key) == 1 else KeyKind.FIELDS
     changes["inputs"] = (InputSpec("events", KeySpec(kind, key)),)
     spec, pipeline = spec_of(window, **changes)
@@ -231,8 +208,9 @@ def same_in_every_form(
         produced(operator, bundles, lambda batch, form=form: form(keyed(batch, key)))
         for operator, form in (*forms, (in_rows(spec, pipeline, plan), by_rows))
     ]
-    assert columns.bundles_grouped == sum(1 for rows, _ in bundles if rows)
     assert made[0] == made[1] == made[2]
+    if all_grouped:
+        assert columns.bundles_grouped == sum(1 for rows, _ in bundles if rows)
 
 
 @pytest.mark.parametrize(
@@ -247,11 +225,7 @@ def same_in_every_form(
 def test_a_crash_at_any_place_changes_no_window(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, window: str, held: bool
 ) -> None:
-    by_bytes = LineReader.read_frame
-    monkeypatch.setattr(
-        LineReader, "read_frame", lambda self, position, most: by_bytes(self, position, 4096)
-    )
-    monkeypatch.setattr(ShardLimits, "__init__", partialmethod(ShardLimits.__init__, bundle=20))
+    small_reads(monkeypatch)
     path = Path(
         pipeline(written(tmp_path, {"a": [*events(120, 3), "{no json", *events(60, 5)]}), True)
     )
@@ -271,10 +245,7 @@ def test_a_crash_at_any_place_changes_no_window(
         ColumnWindows, "add", lambda self, groups: (grouped_so_far.append(1), add(self, groups))[1]
     )
 
-    def story(harness: PipelineHarness) -> None:
-        harness.advance_processing_time(10**9)
-
-    assert assert_survives_crashes(str(path), story, every=19, run_sources=True) > 3
+    assert assert_survives_crashes(str(path), idle, every=19, run_sources=True) > 3
     assert len(grouped_so_far) > 10
 
 
@@ -282,33 +253,28 @@ def keyed(batch: ColumnBatch, fields: tuple[str, ...]) -> ColumnBatch:
     return replace(batch, keys=key_column([batch.frame[name] for name in fields]))
 
 
-def test_a_bundle_of_sessions_is_grouped_and_its_late_records_alone_go_by_rows() -> None:
-    window = WindowSpec("session", {"gap_us": 5})
-    spec, pipeline = spec_of(window)
-    plan = plan_of(window)
+@pytest.mark.parametrize(
+    ("changes", "made"),
+    [
+        ({"window": WindowSpec("session", {"gap_us": 5})}, {"out": [(25, 32, 2)]}),
+        ({"late": "side:behind"}, {"behind": [1]}),
+    ],
+    ids=["sessions", "aside"],
+)
+def test_one_late_record_sends_no_other_by_rows(
+    changes: dict[str, Any], made: dict[str, list[Any]]
+) -> None:
+    spec, pipeline = spec_of(**changes)
+    plan = plan_of(**changes)
     assert plan is not None
     operator = grouped(spec, pipeline, plan)
     found = produced(
         operator, [([Row(1, "click", 1.0, 1, at) for at in (3, 25, 27)], 20)], lambda batch: batch
     )
-    assert operator.bundles_grouped == 1
-    assert [(row["window_start"], row["window_end"], row["n"]) for row in found[1]["out"]] == [
-        (25, 32, 2)
-    ]
-    assert found[0]["late"] == 1
-
-
-def test_one_late_record_sends_no_other_by_rows() -> None:
-    spec, pipeline = spec_of(late="side:behind")
-    plan = plan_of(late="side:behind")
-    assert plan is not None
-    operator = grouped(spec, pipeline, plan)
-    found = produced(
-        operator, [([Row(1, "click", 1.0, 1, at) for at in (3, 25, 27)], 20)], lambda batch: batch
-    )
-    assert operator.bundles_grouped == 1
-    assert found[0]["late"] == 1
-    assert [row["size"] for row in found[0]["behind"]] == [1]
+    assert (operator.bundles_grouped, found[0]["late"]) == (1, 1)
+    sessions = [(row["window_start"], row["window_end"], row["n"]) for row in found[1]["out"]]
+    aside = [row["size"] for row in found[0].get("behind", [])]
+    assert made == ({"behind": aside} if aside else {"out": sessions})
 
 
 def grouped(spec: ComputationSpec, pipeline: PipelineSpec, plan: ColumnPlan) -> GroupedOperator:
@@ -468,50 +434,20 @@ IN_GROUPS = {
 def test_windows_that_take_groups_in_columns_say_what_they_say_in_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, window: str, more: str
 ) -> None:
-    lines = 25
+    same_bundles(monkeypatch, 25)
     folder = written(tmp_path, {"a": [{**event, "other": ""} for event in events(400, 8)]})
-
-    def by_lines(self: Any, position: int, max_bytes: int) -> Any:
-        chunk = self.read(position, lines)
-        frame = frame_of(chunk.values, {"ad": "int", "type": "str", "cost": "float", "ts": "int"})
-        return FrameChunk(
-            np.array(chunk.positions, np.int64),
-            frame,
-            chunk.next_position,
-            chunk.rejects,
-            chunk.finished,
-        )
-
-    monkeypatch.setattr(LineReader, "read_frame", by_lines)
-    monkeypatch.setattr(ShardLimits, "__init__", partialmethod(ShardLimits.__init__, bundle=lines))
-    said = []
-    for declared in (True, False):
-        path = Path(pipeline(folder, declared, more))
-        text = (
-            path.read_text()
-            .replace("{tumbling: 10s}", window, 1)
-            .replace("    output: minutes", MORE, 1)
-        )
-        path.write_text(text.split("  totals:", maxsplit=1)[0])
-        with (
-            everything_in_rows(not declared),
-            PipelineHarness(str(path), run_sources=True, shards=1) as harness,
-        ):
-            harness.advance_processing_time(10**9)
-            [shard] = harness._cluster.shards_of("minutes")
-            assert isinstance(shard.operator, GroupedOperator) == declared
-            if isinstance(shard.operator, GroupedOperator):
-                assert shard.operator.bundles_grouped >= 2
-            # The sum of no floats is 0.0 where fields are declared, and else 0, which is equal.
-            said.append(
-                {
-                    "rows": sorted(harness.read("minutes"), key=json.dumps),
-                    "counters": harness.counters,
-                }
-            )
+    texts = {
+        declared: text_of(pipeline(folder, declared, more), MORE)
+        .replace("{tumbling: 10s}", window, 1)
+        .split("  totals:", maxsplit=1)[0]
+        for declared in (True, False)
+    }
+    said, grouped = in_both_forms(tmp_path, texts)
+    assert grouped >= 2
+    # The sum of no floats is 0.0 where fields are declared, and else 0, which is equal.
     assert said[0] == said[1]
-    assert len(said[0]["rows"]) > 10
-    assert any(row["kinds"] == 0 for row in said[0]["rows"]) == (
+    assert len(said[0]["minutes"]) > 10
+    assert any(row["kinds"] == 0 for row in said[0]["minutes"]) == (
         "empty" in window or "sliding" in window
     )
 
@@ -542,28 +478,12 @@ INCOMPLETE: dict[str, tuple[list[Any], bool]] = {
 def test_whole_records_in_columns_are_those_of_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, window: str, dirt: list[Any], grouped: bool
 ) -> None:
-    lines = 600
+    small_bundles(monkeypatch, 600)
     made = [{name: each[name] for name in ("ad", "type", "cost", "ts")} for each in events(1800, 8)]
     folder = written(tmp_path, {"a": [*made[:900], *dirt, *made[900:]]})
-    monkeypatch.setattr(ShardLimits, "__init__", partialmethod(ShardLimits.__init__, bundle=lines))
-    said = []
-    for declared in (True, False):
-        path = Path(pipeline(folder, True))
-        text = path.read_text().replace("{tumbling: 10s}", window, 1)
-        path.write_text(text.replace("    output: minutes", WHOLE, 1).split("  totals:")[0])
-        with (
-            everything_in_rows(not declared),
-            PipelineHarness(str(path), run_sources=True, shards=1) as harness,
-        ):
-            harness.advance_processing_time(10**9)
-            [shard] = harness._cluster.shards_of("minutes")
-            assert isinstance(shard.operator, GroupedOperator) == declared
-            if isinstance(shard.operator, GroupedOperator):
-                assert bool(shard.operator.bundles_grouped) == grouped
-            rows_of = {
-                name: sorted(harness.read(name), key=json.dumps)
-                for name in ("minutes", "dead_letters")
-            }
-            said.append({**rows_of, "counters": harness.counters})
+    text = text_of(pipeline(folder, True), WHOLE).replace("{tumbling: 10s}", window, 1)
+    text = text.split("  totals:", maxsplit=1)[0]
+    said, bundles = in_both_forms(tmp_path, {True: text, False: text}, ("minutes", "dead_letters"))
+    assert bool(bundles) == grouped
     assert said[0] == said[1]
     assert len(said[0]["minutes"]) > 10
