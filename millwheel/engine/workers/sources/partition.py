@@ -67,11 +67,12 @@ class Part:
     Nothing more is read before commit number ``awaits`` of the shard is durable. ``judged``:
     positions of records that lay too far in the future; ``decided``: notes by position, see
     :class:`millwheel.connect.sources.base.Chunk`. ``gone_at``: since when no listing has it. It is
-    ``behind`` before a look has found nothing, or nothing more. In a run that ends once it has caught up it is
-    ``certain`` once it has, and then idle if ``idles``. ``epochs``: how keys are divided, where a
-    consumer divides them by tables, with measurements of ``completion`` if any goes by them; then
-    it is read ``ahead`` of the consumers by a limited time only. ``combine``: whether groups are
-    sent in place of records. ``arrivals``: the times of its records, where those are their
+    ``behind`` before a look has found nothing, or nothing more. In a run that ends once it has
+    caught up it is ``certain`` once it has, and then idle if ``idles``. ``epochs``: how keys are
+    divided, where a consumer divides them by tables, with measurements of ``completion`` if any
+    goes by them; then it is read ``ahead`` of the consumers by a limited time only. ``combine``:
+    whether groups are sent in place of records. ``arrivals``: the times of its records, where those
+    are their
     timestamps. ``wait`` is there while it cannot be read."""
 
     partition: Partition
