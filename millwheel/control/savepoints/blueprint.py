@@ -121,8 +121,7 @@ def _computation(spec: ComputationSpec, pipeline: PipelineSpec) -> NodeBlueprint
         "shards": spec.shards,
         "states": _states(spec, pipeline.folder),
     }
-    # The words for keys name groupings by slots. Left out where no key is divided: older blueprints
-    # do not know it.
+    # The words for keys name groupings by slots.
     keys = {each.stream: each.key for each in spec.inputs}
     divided = {
         of: key.divided.value
@@ -249,7 +248,7 @@ def _columns(node_input: InputSpec, pipeline: PipelineSpec) -> dict[str, Any]:
     stream = pipeline.stream(node_input.stream)
     facets = {"fields": dict(stream.fields), "id": stream.id, "schema": stream.schema}
     if follows_types(stream.name, pipeline):
-        # Windows are open when the steps before them are changed. Left out by older versions.
+        # Windows are open when the steps before them are changed.
         facets["follows"] = dict(types_of(stream.name, pipeline, language_of(pipeline).compile))
     return facets
 

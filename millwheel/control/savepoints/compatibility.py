@@ -43,10 +43,6 @@ class Change:
 
 _CORRECTABLE = frozenset({"window", "aggregates", "speaking", "slices", "columns"})
 Found = Iterator[tuple[Compatibility, str]]
-_NOT_NOTED = (
-    "an older version, which did not note how values are stored, ran it last; continue once with"
-    " the former type, then change it"
-)
 _NEW_NAME = "give it another name to start it empty"
 
 
@@ -260,8 +256,7 @@ def _keys(before: Mapping[str, str], after: Mapping[str, str], node: NodeBluepri
 def _divided(
     before: Mapping[str, str] | None, after: Mapping[str, str] | None, node: NodeBlueprint
 ) -> Found:
-    """Where one of them has none, the key itself differs, or the older one was written before this
-    was noted."""
+    """Where one of them has none, the key itself differs."""
     if not before or not after:
         return
     for stream in _changed(before, after):
@@ -306,13 +301,8 @@ def _state(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> Fo
             Compatibility.FREE,
             f"state {name!r} has another time to live, for values written from now on",
         )
-    if (
-        before["schema"] != after["schema"]
-        or before.get("stored", after["stored"]) != after["stored"]
-    ):
-        noted = "stored" in before
-        why = unreadable_form(before["stored"], after["stored"]) if noted else _NOT_NOTED
-        if why:
+    if (before["schema"], before["stored"]) != (after["schema"], after["stored"]):
+        if why := unreadable_form(before["stored"], after["stored"]):
             yield (
                 Compatibility.REFUSED,
                 f"the type of state {name!r} cannot read the old values: {why}; or {fix}",
@@ -339,21 +329,15 @@ def _columns(
     before: Mapping[str, Any] | None, after: Mapping[str, Any] | None, node: NodeBlueprint
 ) -> Found:
     old, new = dict(before or {}), dict(after or {})
-    for stream in old.keys() & new.keys():
-        if _FOLLOWS not in old[stream]:  # an older version did not note it
-            new[stream] = {name: each for name, each in new[stream].items() if name != _FOLLOWS}
     changed = {facet for name in _changed(old, new) for facet in _facets_changed(name, old, new)}
     if changed:
-        made = changed == {_FOLLOWS}
+        made = changed == {"follows"}
         what = "what steps make of the types" if made else "the declared fields"
         yield from _windows(f"{what} of its input")(old, new, node)
 
 
 def _facets_changed(stream: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     return _changed(old.get(stream, {}), new.get(stream, {}))
-
-
-_FOLLOWS = "follows"
 
 
 def _slices(before: list[Any], after: list[Any], node: NodeBlueprint) -> Found:
@@ -382,7 +366,7 @@ def _slices(before: list[Any], after: list[Any], node: NodeBlueprint) -> Found:
 
 
 def _dictionary(before: Mapping[str, Any], after: Mapping[str, Any], node: NodeBlueprint) -> Found:
-    old_ttl, new_ttl = before.get("ttl_us"), after.get("ttl_us")
+    old_ttl, new_ttl = before["ttl_us"], after["ttl_us"]
     if (old_ttl is None) != (new_ttl is None):
         change = "got" if old_ttl is None else "lost"
         yield (

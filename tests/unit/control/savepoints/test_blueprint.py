@@ -60,9 +60,3 @@ def test_windows_and_groups_are_taken_over_if_what_is_computed_before_them_has_i
         each.startswith("sums: what steps make of the types of its input changed (made)")
         for each in sentences
     )
-
-
-def test_a_root_of_a_version_that_did_not_note_computed_types_goes_on(tmp_path: Path) -> None:
-    before, after = (computed(each, "", tmp_path) for each in ("price * 2", "price / 2"))
-    del before.nodes["sums"].facets["columns"]["made"]["follows"]
-    assert worst(compare(before, after)) is Compatibility.FREE

@@ -459,7 +459,6 @@ def test_a_dictionary_cannot_get_or_lose_its_time_to_live() -> None:
         return blueprint_of(PipelineSpec("p", (StreamSpec("s", timestamp="t"),), (spec,), (), "/"))
 
     before = made()
-    del before.nodes["ids"].facets["dictionary"]["ttl_us"]  # as earlier versions wrote it
     assert compare(before, made()) == []
     assert worst(compare(before, made(ttl_us=60))) is REFUSED
     assert worst(compare(made(ttl_us=60), made())) is REFUSED
@@ -510,13 +509,6 @@ def test_whole_keys_cannot_become_divided_ones_nor_back() -> None:
         assert worst(compare(blueprint_of(SPEC), divided(how))) is REFUSED
         assert worst(compare(divided(how), blueprint_of(SPEC))) is REFUSED
         assert worst(compare(divided(how), divided(how, 5))) is REFUSED
-
-
-def test_a_root_of_a_version_that_did_not_note_how_keys_are_divided_goes_on() -> None:
-    for how in (Divided.ALL, Divided.HOT):
-        before = divided(how)
-        del before.nodes["partial.pages"].facets["divided"]
-        assert compare(before, divided(how)) == []
 
 
 def test_blueprints_name_settings_and_not_the_classes_that_hold_them() -> None:
