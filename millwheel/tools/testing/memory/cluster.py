@@ -177,6 +177,9 @@ class MemoryCluster:
             for shard in self.shards_of(f"source.{stream}"):
                 assert isinstance(shard.operator, SourceOperator)
                 self.tell(shard, shard.operator.look)
+        for shard in self.shards.values():
+            if shard.operator.paused:  # perhaps until one of these streams has ended
+                self.tell(shard, lambda now_us: None)
         self.look()
 
     def look(self) -> None:
