@@ -9,32 +9,27 @@ from pathlib import Path
 from typing import Any
 
 from millwheel.adapters.ports import Clock, StateStore
-from millwheel.api import sets_timers, takes_batches
-from millwheel.connect.connectors.external.absence import BackOff, absence_of
+from millwheel.api import sets_timers
 from millwheel.connect.connectors.lookups import lookup_of
 from millwheel.connect.lookups.base import Lookup
-from millwheel.connect.lookups.cache import AnswerCache
 from millwheel.connect.own_functions import language_of, speaking
 from millwheel.connect.python_objects import load_object
 from millwheel.connect.sinks.adapted import as_writer
 from millwheel.connect.sinks.base import Sink
 from millwheel.connect.sources.base import Partition, Source
 from millwheel.core.columns.declared_fields import example_frame
-from millwheel.core.columns.forms.computations import AnyPlan, Plan, computation_form
+from millwheel.core.columns.forms.computations import AnyPlan, computation_form
 from millwheel.core.columns.forms.joins import near_pairings, window_of_join
 from millwheel.core.columns.forms.sources import joins_in_columns
-from millwheel.core.columns.pairs import pairing_of
 from millwheel.core.columns.plan import ColumnPlan
 from millwheel.core.columns.state.inferred import PlansByType
 from millwheel.core.columns.stateless.flow import types_of
 from millwheel.core.columns.stateless.plans import StatelessPlans
-from millwheel.core.columns.stateless.tables import EnrichColumns
 from millwheel.core.formats.codec import stream_decoder
 from millwheel.core.model.limits import DEFAULTS
 from millwheel.core.model.names import NodeName
 from millwheel.core.model.percentiles import Shares, shares_by_node
 from millwheel.core.model.range_table import ShardEntry
-from millwheel.core.model.watermark import ReadFirst
 from millwheel.core.order.chains import chains_of
 from millwheel.core.order.labels import labels_of
 from millwheel.core.pipeline.graph import Graph, Node, NodeKind, build_graph
@@ -49,20 +44,12 @@ from millwheel.core.pipeline.spec import (
     SinkSpec,
 )
 from millwheel.core.pipeline.work import (
-    AggregationSpec,
-    BroadcastSpec,
     CallbackSpec,
     DeduplicateSpec,
-    DictionarySpec,
     EnrichSpec,
-    JoinSpec,
-    LookupSpec,
     SlicesSpec,
-    TopSpec,
-    WindowCallbackSpec,
     WindowedSpec,
 )
-from millwheel.core.ranked.columns import first_columns
 from millwheel.core.windows.trees import trigger_from_tree
 from millwheel.engine.workers.bundle.hangs import Hangs
 from millwheel.engine.workers.bundle.operator import Operator
@@ -71,32 +58,11 @@ from millwheel.engine.workers.delivery.consumer_keys import Extractor
 from millwheel.engine.workers.delivery.fanout import Fanout
 from millwheel.engine.workers.delivery.instances import InstanceCounts
 from millwheel.engine.workers.delivery.routing import TableRouter
-from millwheel.engine.workers.dictionaries.dictionary import DictionaryOperator
-from millwheel.engine.workers.host.computation_objects import computation_of
+from millwheel.engine.workers.host.computation_maker import ComputationMaker, ShardParts
 from millwheel.engine.workers.host.grouping import groupings_of
 from millwheel.engine.workers.host.source_maker import SourceFactories, SourceMaker
-from millwheel.engine.workers.operators.batch_callbacks import BatchOperator
-from millwheel.engine.workers.operators.broadcast.enrichment import BroadcastOperator, EnrichedWhole
-from millwheel.engine.workers.operators.broadcast.table import HeldTable, key_bytes_of
-from millwheel.engine.workers.operators.callbacks import CallbackOperator
-from millwheel.engine.workers.operators.joins import JoinOperator
-from millwheel.engine.workers.operators.keyed_joins.firing_again import FiringAgainOperator
-from millwheel.engine.workers.operators.keyed_joins.lasting import column_join, has_column_form
-from millwheel.engine.workers.operators.lookups import (
-    NO_ANSWER,
-    LookupLine,
-    LookupOperator,
-    LookupShard,
-)
-from millwheel.engine.workers.operators.ranked.columns import FirstRowsOperator
-from millwheel.engine.workers.operators.slices.sliced import SlicesOperator
 from millwheel.engine.workers.operators.stateless.chained import chain_of
-from millwheel.engine.workers.operators.stateless.columns import StatelessOperator
-from millwheel.engine.workers.operators.windows.change_log import ChangeLogOperator
-from millwheel.engine.workers.operators.windows.columns import ColumnOperator, warm_up
-from millwheel.engine.workers.operators.windows.grouped import GroupedOperator
-from millwheel.engine.workers.operators.windows.window_callback import WindowCallbackOperator
-from millwheel.engine.workers.operators.windows.windowed import WindowedOperator
+from millwheel.engine.workers.operators.windows.columns import warm_up
 from millwheel.engine.workers.ports import BackgroundTask
 from millwheel.engine.workers.recovery.write_behind import WriteBehindStore
 from millwheel.engine.workers.shard.bundle_sizes import ShardLimits
@@ -107,25 +73,11 @@ from millwheel.engine.workers.sinks.sink import SinkOperator, SinkShard
 from millwheel.engine.workers.sinks.upsert import Table, UpsertOperator
 from millwheel.engine.workers.sources.completion import measures_of
 from millwheel.engine.workers.sources.partitions import kept_ends
-from millwheel.engine.workers.state.column_segments import ColumnShard
-from millwheel.engine.workers.state.overlay import Overlay
 from millwheel.engine.workers.store_read import StoreRead
 from millwheel.language.spec.callback_code import LoadedCode
 from millwheel.language.spec.key_extractors import load_extractor
 
-_CACHE_ENTRIES = 100_000  # values of keys that an operator keeps decoded
 _WARM_ROWS = 60_000  # that warm the columns, about a bundle
-
-
-@dataclass(frozen=True, slots=True)
-class _ShardParts:
-    """Where a shard is built: its entry, store and machine, as an operator's maker sees them."""
-
-    entry: ShardEntry
-    store: StateStore
-    shard: Shard
-    router: TableRouter
-    opened: StoreRead | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,8 +111,6 @@ class Assembly:
     ) -> None:
         self._outside = outside
         self._hangs: Hangs | None = None
-        self._answers: dict[str, AnswerCache] = {}
-        """By computation: its shards share a cache, all on the thread of the loop."""
         self._policies: Policies | None = None
         self.spec = spec
         graph = build_graph(spec)
@@ -201,7 +151,6 @@ class Assembly:
         self._fanout.combinings = combinings_of(
             spec, self.graph, self._groups, self._limits.combine
         )
-        self._held: dict[str, HeldTable] = {}
         self._sources = SourceMaker(
             spec=spec,
             graph=self.graph,
@@ -221,6 +170,23 @@ class Assembly:
             fanout_of=self._fanout_of,
             labelled=self._labels.streams,
         )
+        self._computations = ComputationMaker(
+            spec=spec,
+            graph=self.graph,
+            plans=self._plans,
+            undeclared=self._undeclared,
+            stateless=self._stateless,
+            near=self._near,
+            joined={c.name: self._joined_by_bundle(c) for c in spec.computations},
+            labels=self._labels,
+            language=self._language,
+            decode=self._decode,
+            limits=self._limits,
+            load=self._load,
+            lookup=outside.lookup,
+            held_table=self._sources.held_table,
+            publish=outside.publish,
+        )
 
     def _fanout_of(self, graph: Graph) -> Fanout:
         columns = {name: plan.needs for name, plan in self._plans.items() if not plan.whole}
@@ -237,6 +203,10 @@ class Assembly:
         """How a computation takes columns; None for one that takes records one by one."""
         parts = self.spec, self._load, self._language.compile, self._labels
         return computation_form(computation, *parts).plan
+
+    def _joined_by_bundle(self, computation: ComputationSpec) -> Any:
+        """The windows of a join that takes whole bundles; None for any other computation."""
+        return window_of_join(computation, self.spec)
 
     def _load(self, name: str) -> Any:
         return self._outside.load(name, self.spec.folder)
@@ -281,6 +251,7 @@ class Assembly:
         """From here on, sinks that can do without the loop write, and lookups ask, by
         ``publish``."""
         self._outside = replace(self._outside, publish=publish)
+        self._computations.publish = publish
 
     def watch(self, hangs: Hangs) -> None:
         """From now on, shards are watched, and avoid the calls that did not return for earlier
@@ -322,7 +293,7 @@ class Assembly:
         identity = ShardIdentity(*whose, weak, exact, *more)
 
         def make_operator(shard: Shard) -> Operator:
-            return self._operator(node, _ShardParts(entry, store, shard, router, opened))
+            return self._operator(node, ShardParts(entry, store, shard, router, opened))
 
         horizon = self._id_horizon_us(node) if exact else None
         parts = (
@@ -361,148 +332,18 @@ class Assembly:
             (s.id_horizon_us for s in streams if s.id or s.name in self._numbered_weakly), default=0
         )
 
-    def _operator(self, node: Node, shard_parts: _ShardParts) -> Operator:
+    def _operator(self, node: Node, shard_parts: ShardParts) -> Operator:
         if node.stream is not None:
             return self._source(node, shard_parts)
         if node.sink is not None:
             return self._sink(node.sink, shard_parts)
-        return chain_of(node, self.graph, lambda spec: self._computation(spec, shard_parts))
-
-    # --- computations -----------------------------------------------------------------------------
-
-    def _computation(self, spec: ComputationSpec, shard_parts: _ShardParts) -> Operator:
-        overlay = shard_parts.shard.overlay
-        match spec.work:
-            case AggregationSpec():
-                return self._aggregation(spec, shard_parts)
-            case WindowCallbackSpec() | JoinSpec():
-                return self._records_of_windows(spec, shard_parts)
-            case LookupSpec() as work:
-                return self._lookup(spec, work, shard_parts)
-            case DictionarySpec():
-                stored = None if shard_parts.opened is None else shard_parts.opened.numbers
-                entry = shard_parts.entry
-                return DictionaryOperator(
-                    spec, self.spec, shard_parts.store, overlay, self._decode, entry.shard, stored
-                )
-            case SlicesSpec():
-                plan, few = self._plans.get(spec.name), self._limits.rows_below
-                arguments = (shard_parts.store, overlay, self._decode, _CACHE_ENTRIES)
-                return SlicesOperator(spec, self.spec, *arguments, plan, few)
-            case EnrichSpec(broadcast=BroadcastSpec()):
-                return self._broadcast(spec, overlay)
-        instance = computation_of(spec, self.spec, self._load)
-        kind = BatchOperator if takes_batches(type(instance)) else CallbackOperator
-        limits, use = self.spec.limits, self._labels.of(spec.name)
-        parts = (spec, self.spec.name, instance, overlay, self._decode, _CACHE_ENTRIES, limits)
-        if (plans := self._stateless.get(spec.name)) is not None:
-            few = self._few_of(spec)
-            return StatelessOperator(*parts, plans, few, self._language)
-        if has_column_form(spec):
-            pairing, shard = self._near.get(spec.name), self._column_shard(shard_parts)
-            operator: CallbackOperator = column_join(
-                pairing, shard, self._limits.rows_below, *parts, use
-            )
-        elif isinstance(spec.work, TopSpec) and not spec.work.upserts:
-            plan, shard = self._plans.get(spec.name), self._column_shard(shard_parts)
-            columns = first_columns(spec, self.spec, plan, use, self._language.compile)
-            few = self._limits.rows_below
-            operator = FirstRowsOperator(plan, columns, shard, few, *parts, use)
-        else:
-            operator = kind(*parts, use)
-        operator.first = ReadFirst(self.graph.read_first(spec.name))
-        return operator
-
-    def _broadcast(self, spec: ComputationSpec, overlay: Overlay) -> Operator:
-        work = spec.work_as(EnrichSpec)
-        language, limits = self._language, self.spec.limits
-        by = work.broadcast.by if work.broadcast is not None else None
-        assert by is not None
-        table = self._held.get(spec.name)
-        if table is None:
-            table = self._held[spec.name] = self._sources.held_table(spec, language)
-        finds = None
-        if by.kind is not KeyKind.RECORD:
-            extract = load_extractor(by, self.spec.folder, language)
-            finds = key_bytes_of(extract, limits.key)
-        made = EnrichedWhole(work, table, finds, spec.outputs)
-        parts = (spec, self.spec.name, made, overlay, self._decode, _CACHE_ENTRIES, limits)
-        columns = EnrichColumns(work, spec.outputs, language.compile, limits.key)
-        rest = (self._stateless.get(spec.name), self._few_of(spec), language)
-        return BroadcastOperator(table, columns, *parts, *rest, self._labels.of(spec.name))
-
-    def _few_of(self, spec: ComputationSpec) -> int:
-        """Bundles of so few records go by rows. Where a consumer has to tell types by columns, none
-        does: it would go on in rows itself."""
-        consumers = {name for each in spec.outputs for name in self.graph.consumers.get(each, ())}
-        told = self._undeclared.keys() | self._near.keys()
-        return 0 if consumers & told else self._limits.rows_below
-
-    def _records_of_windows(self, spec: ComputationSpec, shard_parts: _ShardParts) -> Operator:
-        """A callback that gets the records of a window, or a join."""
-        arguments = (
-            spec,
-            self.spec,
-            computation_of(spec, self.spec, self._load),
-            shard_parts.shard.overlay,
-            self._decode,
-            _CACHE_ENTRIES,
+        return chain_of(
+            node, self.graph, lambda spec: self._computations.operator(spec, shard_parts)
         )
-        if (window := self._joined_by_bundle(spec)) is not None:
-            return JoinOperator(
-                *arguments, pairing_of(spec, self.spec, window), self._column_shard(shard_parts)
-            )
-        again = isinstance(spec.work, JoinSpec) and spec.work.changes
-        windows = (FiringAgainOperator if again else WindowCallbackOperator)(*arguments)
-        windows.share_timers.passed = shard_parts.shard.input_shares
-        return windows
-
-    def _aggregation(self, spec: ComputationSpec, shard_parts: _ShardParts) -> Operator:
-        plan, overlay = self._plans.get(spec.name), shard_parts.shard.overlay
-        few = self._limits.rows_below
-        groups: Plan | None = self._undeclared.get(spec.name) if plan is None else plan
-        if groups is not None:
-            parts = (spec, self.spec, groups, overlay, self._decode, _CACHE_ENTRIES, few)
-            if isinstance(groups, ColumnPlan) and groups.versions:
-                return ChangeLogOperator(self._column_shard(shard_parts), self._language, *parts)
-            rows: WindowedOperator = GroupedOperator(*parts)
-        else:
-            rows = WindowedOperator(spec, self.spec, overlay, self._decode, _CACHE_ENTRIES)
-        rows.share_timers.passed = shard_parts.shard.input_shares
-        if groups is None or not groups.held:
-            return rows
-        shard = self._column_shard(shard_parts)
-        return ColumnOperator(spec, groups, shard, rows, self._decode, few, self._language)
-
-    def _joined_by_bundle(self, spec: ComputationSpec) -> Any:
-        return window_of_join(spec, self.spec)
-
-    def _column_shard(self, shard_parts: _ShardParts) -> ColumnShard:
-        meta = shard_parts.shard.meta
-        closed = meta.watermark if meta.closed is None else meta.closed
-        return ColumnShard(shard_parts.entry.shard, shard_parts.store, closed)
-
-    def _lookup(
-        self, spec: ComputationSpec, work: LookupSpec, shard_parts: _ShardParts
-    ) -> Operator:
-        with speaking(self._language):
-            lookup = self._outside.lookup(spec, self.spec.folder)
-        send = self._outside.publish
-        # The caller is the loop, which must not sleep here; it asks again at a later time.
-        back_off = BackOff() if send is not None else BackOff(0.0)
-        line = LookupLine(lookup, absence_of(f"{lookup.where} (lookup)", NO_ANSWER), back_off)
-        new = AnswerCache(work.cache_size, work.cache_ttl_us, work.cache_absent)
-        cache = self._answers.setdefault(spec.name, new)
-        shard = LookupShard(
-            shard_parts.entry.shard, shard_parts.entry.token, line, cache, lookup.by, send
-        )
-        parts = (shard, shard_parts.shard.overlay, self._decode, self.spec.limits)
-        use = self._labels.of(spec.name)
-        return LookupOperator(spec, self.spec.name, *parts, use, self._language)
 
     # --- sources ----------------------------------------------------------------------------------
 
-    def _source(self, node: Node, shard_parts: _ShardParts) -> Operator:
+    def _source(self, node: Node, shard_parts: ShardParts) -> Operator:
         entry, store = shard_parts.entry, shard_parts.store
         shard, router = shard_parts.shard, shard_parts.router
         return self._sources.operator(node, entry, store, shard, router, self._clock.now_us())
@@ -516,7 +357,7 @@ class Assembly:
         with speaking(self._language):
             return self._outside.sink(node.sink, self.spec.folder).shows_at_once
 
-    def _sink(self, spec: SinkSpec, shard_parts: _ShardParts) -> Operator:
+    def _sink(self, spec: SinkSpec, shard_parts: ShardParts) -> Operator:
         token = shard_parts.entry.token
         with speaking(self._language):
             sink = self._outside.sink(spec, self.spec.folder)
