@@ -1,11 +1,10 @@
-"""The tables of metrics in docs/metrics.md, from the catalogue.
+"""The tables of metrics, from the catalogue, as the docs site has them in docs/metrics.md.
 
-python -m tests.metrics   # write it
+python -m tests.metrics   # print them
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from millwheel.core.metrics.catalogue import OF_PROCESS
@@ -13,7 +12,7 @@ from millwheel.core.metrics.figures import Metric
 from tests import rooms
 
 PAGE = rooms.HOUSE / "docs" / "metrics.md"
-_BEGIN, _END = "<!-- metrics -->", "<!-- end of the metrics -->"
+PLACE = "<!-- metrics -->"
 
 
 _OF_SHARD = ("computation", "shard")
@@ -40,12 +39,5 @@ def _table(title: str, metrics: Sequence[Metric]) -> str:
     return "\n".join(lines)
 
 
-def page(text: str) -> str:
-    """The page with the table as it is to be."""
-    return re.sub(
-        f"{_BEGIN}.*{_END}", lambda _: f"{_BEGIN}\n\n{tables()}\n\n{_END}", text, flags=re.DOTALL
-    )
-
-
 if __name__ == "__main__":
-    PAGE.write_text(page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    print(tables())

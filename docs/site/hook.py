@@ -4,7 +4,7 @@ both.
 Pages keep their paths, and with them their links. A link to a file that is not a page of the site
 becomes plain text. Some tables are only in the site: the numbers of the code that tune something,
 which are a page of their own, what each place of a pipeline does with unexpected values, what each
-folder of the code is for, and the figures of the benchmark.
+folder of the code is for, the metrics, and the figures of the benchmark.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ HOUSE = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(HOUSE))
 
 from bench import report  # noqa: E402
-from tests import rooms, tuning  # noqa: E402
+from tests import metrics, rooms, tuning  # noqa: E402
 from tests.poison import matrix  # noqa: E402
 
 PAGES = (
@@ -67,7 +67,8 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
     """The text with the links that the site has."""
     folder = posixpath.dirname(page.file.src_uri)
     markdown = markdown.replace(matrix.PLACE, matrix.table())
-    markdown = report.with_tables(markdown.replace(rooms.PLACE, rooms.table()))
+    markdown = markdown.replace(rooms.PLACE, rooms.table())
+    markdown = report.with_tables(markdown.replace(metrics.PLACE, metrics.tables()))
     markdown = DIAGRAM.sub(lambda diagram: _drawn(diagram, folder), markdown)
     parts = _FENCE.split(markdown)
     parts[::2] = [_LINK.sub(lambda link: _linked(link, folder, files), part) for part in parts[::2]]
