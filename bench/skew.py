@@ -1,16 +1,15 @@
-"""``python -m bench S``: all groupings in one simulated operator, into the table and the picture of
+"""``python -m bench S``: all groupings in one simulated operator, as tables, and as the pictures of
 docs/papers.md.
 
 The set-ups are those of the paper on time-aware grouping and those around it: Zipf exponents of 0.8
 to 2.0, 2 to 12 instances of equal and of unequal speed, other hot keys at half time, and an
 instance that is four times slower from half time on. Everything is simulated, so it does not matter
-what else the machine does. It prints; with ``--write`` it also changes the page and its pictures.
+what else the machine does. It prints; with ``--write`` it also draws the pictures.
 """
 
 from __future__ import annotations
 
 import argparse
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -28,7 +27,6 @@ from bench.skew_figures import (
     over_time,
 )
 
-PAGE = HOUSE / "docs" / "papers.md"
 PICTURE = HOUSE / "docs" / "pictures" / "skew_load.svg"
 EXPONENTS = (0.8, 1.1, 1.4, 1.7, 2.0)
 _DRAWN = ("hash", "dag", "nag", "tag")
@@ -165,23 +163,14 @@ def _lines(loads: Sequence[Sequence[float]], setup: Setup) -> list[Line]:
 
 
 def main() -> int:
-    """Print all tables; with ``--write`` also into the places that docs/papers.md has for them,
-    with the pictures."""
+    """Print all tables; with ``--write`` also draw the pictures of docs/papers.md."""
     parser = argparse.ArgumentParser(prog="python -m bench S", description=__doc__)
     parser.add_argument("--records", type=int, default=72_000, help="records of each run")
-    parser.add_argument("--write", action="store_true", help="into docs/papers.md, with pictures")
+    parser.add_argument("--write", action="store_true", help="the pictures of docs/papers.md")
     arguments = parser.parse_args()
-    page = PAGE.read_text(encoding="utf-8")
     for name, table in _tables(arguments.records):
         print(f"{name}\n{table}\n", flush=True)
-        page = re.sub(
-            f"(<!-- bench:S-{name} -->\\n).*?(<!-- /bench -->)",
-            rf"\g<1>\n{table}\n\n\g<2>",
-            page,
-            flags=re.S,
-        )
     if arguments.write:
-        PAGE.write_text(page, encoding="utf-8")
         PICTURE.write_text(picture(arguments.records), encoding="utf-8")
         FIGURES.write_text(figures(arguments.records), encoding="utf-8")
     return 0

@@ -50,12 +50,12 @@ def test_the_picture_has_four_charts_of_the_five_groupings() -> None:
     assert svg.count("<polyline") == 20
 
 
-def test_pages_are_written_only_when_asked(
+def test_pictures_are_drawn_only_when_asked(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["bench S"])
     monkeypatch.setattr(skew, "_tables", lambda records: iter([("unequal", "a table")]))
-    before = skew.PAGE.read_text(encoding="utf-8")
+    before = skew.PICTURE.read_text(encoding="utf-8")
     assert skew.main() == 0
     assert "a table" in capsys.readouterr().out
-    assert skew.PAGE.read_text(encoding="utf-8") == before
+    assert skew.PICTURE.read_text(encoding="utf-8") == before
