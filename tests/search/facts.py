@@ -77,7 +77,8 @@ class Free:
     several: frozenset[str] = frozenset()
     """Streams with several partitions."""
     forgetful: frozenset[str] = frozenset()
-    """Streams with a copy that comes after its id was forgotten, or nearly so."""
+    """Streams with a copy that comes after its id was forgotten, or nearly so; and of weak
+    productions whose ids are."""
     ended: bool = True
     """The input ends, so that all windows emit what they have."""
     deaf: bool = False

@@ -221,7 +221,8 @@ def _inputs(
 def _dialled(base: Facts, c: ComputationSpec, spec: PipelineSpec, free: Free) -> Facts:
     """guarantees.md, The dial: at-least-once computations do not notice repeated weak productions;
     those with weak productions send theirs without ids, so that "after a crash consumers may see
-    some of them twice"."""
+    some of them twice". Copies, with the id of a weak production that was forgotten: so do those of
+    others."""
     if not free.crashing:
         return replace(base, doubled=False)
     loose = c.delivery is Delivery.AT_LEAST_ONCE
@@ -233,7 +234,9 @@ def _dialled(base: Facts, c: ComputationSpec, spec: PipelineSpec, free: Free) ->
     )
     if base.doubled or (loose and weak_before):
         return replace(base, level=Level.NOTHING)
-    return replace(base, doubled=loose and c.productions is Productions.WEAK)
+    forgotten = not free.forgetful.isdisjoint(c.outputs)
+    doubled = forgotten or (loose and c.productions is Productions.WEAK)
+    return replace(base, doubled=doubled)
 
 
 def _called(base: Facts, c: ComputationSpec, spec: PipelineSpec, free: Free) -> Facts:

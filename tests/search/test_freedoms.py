@@ -74,6 +74,18 @@ def test_a_copy_whose_id_was_forgotten_may_be_noticed_after_a_crash() -> None:
     assert _facts(yaml, "uncached", ONE, far, ONE, *THEN).level is Level.ALL
 
 
+def test_a_weak_production_whose_id_was_forgotten_may_come_twice_after_a_crash() -> None:
+    yaml = HITS + (
+        "{input: {hits: {key: k}}, steps: [{filter: k == 'a'}], productions: weak, output: c}\n"
+    )
+    near, far = Watermark(4_500 * SECOND), Watermark(4_700 * SECOND)
+    assert _facts(yaml, "crash", ONE, far, ONE, *THEN).doubled
+    assert not _facts(yaml, "crash", ONE, near, ONE, far, *THEN).doubled
+    assert not _facts(yaml, "bundles", ONE, far, ONE, *THEN).doubled
+    strong = yaml.replace("productions: weak, ", "")
+    assert not _facts(strong, "crash", ONE, far, ONE, *THEN).doubled
+
+
 def test_which_records_are_new_in_the_last_pane_is_free_but_not_its_value() -> None:
     facts = _facts(PANES, "bundles", ONE, *THEN)
     assert (facts.level, facts.timed) == (Level.STANDING, False)

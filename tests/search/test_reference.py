@@ -74,6 +74,21 @@ def test_a_sum_is_a_float_to_the_product_where_it_is_one_to_the_reference(text: 
     assert not examine(case, [REFERENCE])
 
 
+NAMED = """\
+pipeline: p
+streams: {hits: {source: {injection: {}}, timestamp: {field: at, unit: us}}}
+computations:
+  c: {input: {hits: {key: {number: n // 2}}}, callback: "callbacks:Free", options: {out: c},
+    output: c}
+sinks: {c: {files: {path: c, mode: upsert, by: k}}}
+"""
+
+
+def test_rows_by_a_field_have_it_as_their_key_whatever_key_they_were_made_with() -> None:
+    values = tuple({"at": 1_000_000_000 + n, "k": "a", "u": 0, "n": n} for n in range(3, 7))
+    assert not examine(Case(1, NAMED, (Push("hits", values), Finish(None))), [REFERENCE])
+
+
 @pytest.mark.parametrize("document", _documents(TRANSCRIPTS / "pipelines"))
 def test_a_transcript_of_a_pipeline_holds(document: Any, tmp_path: Path) -> None:
     reference = _reference(document, tmp_path)

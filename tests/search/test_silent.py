@@ -14,6 +14,7 @@ from millwheel.core.model.times import MIN_TIME
 from millwheel.core.model.watermark import Fellows
 from millwheel.testing import PipelineHarness
 from tests.search.mistakes import replaced
+from tests.search.running import Bench
 from tests.search.script import Case, Clock, Push
 from tests.search.variants import VARIANTS, examine
 
@@ -108,3 +109,33 @@ def test_a_silent_stream_of_a_worker_that_only_hears_of_others_holds_no_window()
     with replaced(Fellows, "hear", lambda *heard: right(*heard) and False):
         [found] = examine(ELSEWHERE, [VARIANTS["spread"]])
     assert "stream c: missing" in str(found)
+
+
+COUNTED = Case(
+    903,
+    """\
+pipeline: p
+streams:
+  hits: {source: {injection: {}}, timestamp: {field: at, unit: us}}
+  clicks: {source: {injection: {}}, timestamp: {field: at, unit: us}}
+computations:
+  c0: {input: {clicks: {key: k}, hits: {key: k}}, window: {tumbling: 10s}, aggregate: {n: count},
+    output: c0}
+  c1: {input: {clicks: {key: k}}, window: {count: 2}, aggregate: {n: count}, output: c1}
+""",
+    (
+        Push("clicks", ({"at": 995 * SECOND, "k": "a"},)),
+        Clock(1245 * SECOND + 3),
+        *(Push("clicks", ({"at": 1010 * SECOND, "k": "a"},)) for _ in range(3)),
+    ),
+    stated=False,
+    now=1200 * SECOND,
+)
+"""The clock stops between two looks of a source, and a shard without a partition has none."""
+
+
+def test_silence_has_moved_the_watermark_as_far_as_the_clock_before_the_next_record() -> None:
+    assert not examine(COUNTED, [VARIANTS["shards"]])
+    with replaced(Bench, "_see_silence", lambda bench: None):
+        [found] = examine(COUNTED, [VARIANTS["shards"]])
+    assert "stream c1: missing" in str(found)

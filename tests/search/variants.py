@@ -8,7 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from millwheel.core.pipeline.spec import PipelineSpec
+from millwheel.core.model.times import MAX_TIME, MIN_TIME
+from millwheel.core.pipeline.spec import PipelineSpec, Productions
 from millwheel.errors import PipelineError
 from tests.search.against import against_reference
 from tests.search.callbacks import IMPOSSIBLE
@@ -98,6 +99,8 @@ _LARGE = 0.3  # of the seeds that draw their ways
 _FEW = (0, 0, 3, 200)
 """Below how many records a batch is grouped in rows: never, in some of its bundles, in all of
 them."""
+_WEAK_HORIZON_US = 3_600_000_000
+"""guarantees.md, Copies: "the ids of weak productions have a horizon of an hour"."""
 REFERENCE = Way("reference", together=1, bundle=1, timers=1)
 """Not run in another way: what the base gave is compared with what the reference says."""
 
@@ -153,7 +156,9 @@ def free_of(way: Way, case: Case, spec: PipelineSpec) -> Free:
     # Whoever opens a shard forgets at once what the one before would have kept for up to a minute.
     reopened = way.crashes or bool(way.stop_at) or bool(way.resized)
     known = case.stated and not deaf
-    forgetful = _forgetful(case, spec, known) if reopened else frozenset()
+    forgetful = frozenset[str]()
+    if reopened:
+        forgetful = _forgetful(case, spec, known) | _forgotten_productions(case, spec)
     racing = frozenset[str]() if way.racing_clock else None
     several = _several(case)
     return Free(way.together != 1, way.crashes, racing, uneven, several, forgetful, ended, deaf)
@@ -189,6 +194,28 @@ def _forgetful(case: Case, spec: PipelineSpec, known: bool) -> frozenset[str]:
                 seen.setdefault(index, at)
                 gone_by = gone_by if case.stated else max(gone_by, at)
     return frozenset(found)
+
+
+def _forgotten_productions(case: Case, spec: PipelineSpec) -> frozenset[str]:
+    """Streams of weak productions, if something comes when the watermark has left what came before
+    further behind than their ids are remembered: a record of the far future moves it so far."""
+    lowest, stand, clock = MAX_TIME, MIN_TIME, case.now or 0
+    far = False
+    for action in case.script:
+        if isinstance(action, Watermark):
+            stand = max(stand, action.t)
+        elif isinstance(action, Clock) and not case.stated:
+            stand, clock = stand + action.t - clock, action.t
+        elif isinstance(action, Push):
+            unit_us = spec.stream(action.stream).timestamp_unit_us
+            for at in (value.get("at") for value in action.values if isinstance(value, dict)):
+                if type(at) is not int:
+                    continue
+                far = far or stand - lowest > _WEAK_HORIZON_US
+                lowest = min(lowest, at * unit_us)
+                stand = stand if case.stated else max(stand, at * unit_us)
+    weak = (c for c in spec.computations if c.productions is Productions.WEAK)
+    return frozenset(name for c in weak for name in c.outputs) if far else frozenset()
 
 
 def _several(case: Case) -> frozenset[str]:
