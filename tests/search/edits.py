@@ -12,10 +12,13 @@ from functools import partial
 from random import Random
 from typing import Any
 
+from millwheel.connect.own_functions import language_of
 from millwheel.control.savepoints import compatibility
 from millwheel.control.savepoints.blueprint import blueprint_of
 from millwheel.control.savepoints.compatibility import Compatibility
+from millwheel.core.columns.stateless.flow import types_of
 from millwheel.core.pipeline.spec import ComputationSpec, Delivery, PipelineSpec, Productions
+from millwheel.core.pipeline.work import StepsSpec
 
 Edit = Callable[[PipelineSpec], PipelineSpec]
 _SHARE = 0.7  # of all changes that are tried
@@ -23,8 +26,10 @@ _SHARE = 0.7  # of all changes that are tried
 
 def edited(spec: PipelineSpec, seed: int) -> PipelineSpec:
     """The pipeline with some of the changes that its root allows."""
-    rng = Random(f"edits {seed}")
-    for edit in [edit for edit in _edits(spec) if rng.random() < _SHARE]:
+    rng, of_steps = Random(f"edits {seed}"), Random(f"edits of steps {seed}")
+    chosen = [edit for edit in _edits(spec) if rng.random() < _SHARE]
+    chosen += [edit for edit in _edits_of_steps(spec) if of_steps.random() < _SHARE]
+    for edit in chosen:
         changed = edit(spec)
         found = compatibility.compare(blueprint_of(spec), blueprint_of(changed))
         spec = changed if compatibility.worst(found) is Compatibility.FREE else spec
@@ -52,6 +57,13 @@ def _edits(spec: PipelineSpec) -> Iterator[Edit]:
     yield lambda spec: replace(spec, latency_us=1_000)
 
 
+def _edits_of_steps(spec: PipelineSpec) -> Iterator[Edit]:
+    """Dead letters tell a step in its words, so that none may have others."""
+    for computation in spec.computations:
+        if _open_windows_follow(computation, spec):
+            yield partial(_computation, computation.name, _other_type)
+
+
 def _computation(name: str, change: Any, spec: PipelineSpec) -> PipelineSpec:
     return replace(
         spec, computations=tuple(change(c) if c.name == name else c for c in spec.computations)
@@ -68,6 +80,31 @@ def _other_delivery(computation: ComputationSpec) -> ComputationSpec:
 def _other_productions(computation: ComputationSpec) -> ComputationSpec:
     strong = computation.productions is Productions.STRONG
     return replace(computation, productions=Productions.WEAK if strong else Productions.STRONG)
+
+
+def _other_type(computation: ComputationSpec) -> ComputationSpec:
+    """``map`` makes a float of ``n``, of the same value."""
+    assert isinstance(computation.work, StepsSpec)
+    steps = tuple(
+        replace(step, fields={**step.fields, "n": "n * 2.0"}) if "n" in step.fields else step
+        for step in computation.work.steps
+    )
+    return replace(computation, work=replace(computation.work, steps=steps))
+
+
+def _open_windows_follow(computation: ComputationSpec, spec: PipelineSpec) -> bool:
+    """Whether windows behind its steps lie in columns of the types that it makes. Then no other
+    type may come into them; elsewhere one may, and shows."""
+    if not isinstance(computation.work, StepsSpec):
+        return False
+    compiled = language_of(spec).compile
+    typed = {
+        name for name in computation.outputs if types_of(name, spec, compiled).get("n") == "int"
+    }
+    return any(
+        c.windowed is not None and not typed.isdisjoint(given.stream for given in c.inputs)
+        for c in spec.computations
+    )
 
 
 def _without_fields(name: str, spec: PipelineSpec) -> PipelineSpec:
