@@ -133,13 +133,12 @@ def files() -> str:
 
 def layers() -> str:
     """The table of the layers, as ARCHITECTURE.md has it."""
-    lines = ["| layer | what it is for | holds |", "|---|---|---|"]
+    lines = ["| layer | what it is for |", "|---|---|"]
     for name in LAYERS:
         folder = PACKAGE / name
         file = folder / "__init__.py" if folder.is_dir() else folder.with_suffix(".py")
-        holds = sorted({each.stem for each in folder.glob("[!_]*") if each.suffix in ("", ".py")})
         shown = f"`{name}/`" if folder.is_dir() else f"`{name}.py`"
-        lines.append(f"| {shown} | {_summary(file)} | {' '.join(holds)} |")
+        lines.append(f"| {shown} | {_summary(file)} |")
     return "\n".join(lines)
 
 
