@@ -17,7 +17,7 @@ from millwheel.core.pipeline.spec import DEAD_LETTERS, AggregationStage, KeyKind
 from millwheel.core.pipeline.work import CallbackSpec, SlicesSpec
 from millwheel.engine.queries.model import QueryError
 from millwheel.engine.workers.delivery.combining import CombineLimits
-from millwheel.engine.workers.host import assembly as assembly_module
+from millwheel.engine.workers.host import computation_maker
 from millwheel.engine.workers.host.assembly import Assembly, Factories
 from millwheel.engine.workers.operators import joins
 from millwheel.engine.workers.operators.callbacks import CallbackOperator
@@ -422,7 +422,7 @@ def _paths(way: Way) -> Iterator[None]:
         if way.careful:
             stack.enter_context(replaced(CallbackOperator, "_run_fast", _never))
         if not way.cached:
-            stack.enter_context(replaced(assembly_module, "_CACHE_ENTRIES", 0))
+            stack.enter_context(replaced(computation_maker, "_CACHE_ENTRIES", 0))
         if way.large:
             for module in (joins, in_columns, change_log):
                 stack.enter_context(replaced(module, "_MOST_BYTES", _LARGE_BYTES))
