@@ -227,6 +227,11 @@ class ColumnWindows:
         ]
         closed = in_order_of_time(frame_of(self._merge(parts)))
         self._forget(due, watermark)
+        # What is left of them would fire again with the next watermark, as a second result.
+        invariant(
+            not any(is_complete(each.first, watermark) for each in self._segments),
+            f"windows that have fired at {watermark} are still open",
+        )
         return closed
 
     def _forget(self, segments: Sequence[ColumnarSegment], watermark: int) -> None:

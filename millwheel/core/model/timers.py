@@ -168,6 +168,9 @@ class TimerQueue:
 
     def undo_to(self, savepoint: int) -> None:
         """Take back every change since the savepoint, newest first."""
+        # The changes were taken for a commit in between: a failed call's timers would stay.
+        if savepoint > len(self._undo):
+            raise InvariantError("the timers since this savepoint are not known any more")
         while len(self._undo) > savepoint:
             timer_id, before, cause = self._undo.pop()
             self._recall(timer_id, cause)

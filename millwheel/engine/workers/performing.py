@@ -33,14 +33,12 @@ class Performing:
         for ack in ready.acks:
             # Earlier, the sender would forget records whose commit a crash may take back (mutation
             # ack_before_commit).
-            if ack.rests_on > self._durable.get(ack.target, 0):
-                raise self._too_early(ack.target, ack.rests_on, "acks")
+            self._check(ack.target, ack.rests_on, "acks")
             transport.ack(ack.reply_to, ack.channel, ack.target, ack.epoch, ack.up_to)
         for out in ready.sends:
             # Earlier, other workers would apply records that a crash undoes (mutation
             # productions_sent_before_commit).
-            if out.send.rests_on > self._durable.get(out.sender, 0):
-                raise self._too_early(out.sender, out.send.rests_on, "sends")
+            self._check(out.sender, out.send.rests_on, "sends")
             transport.send(out.address, out.token, out.send)
         for effect in ready.others:
             self._do(effect)
@@ -61,13 +59,21 @@ class Performing:
 
     def written(self) -> None:
         """The journal has made the oldest submitted group durable."""
-        self._durable.update(self._submitted.popleft().last)
+        last = self._submitted.popleft().last
+        for shard, number in last.items():
+            # In another order, an ack would leave although a commit before it may still be lost.
+            if number < self._durable.get(shard, 0):
+                raise self._too_early(shard, self._durable[shard], "was told to be durable with")
+        self._durable.update(last)
+
+    def _check(self, shard: ShardName, number: int, what: str) -> None:
+        if number > self._durable.get(shard, 0):
+            raise self._too_early(shard, number, what)
 
     def _answer(self, effect: ef.AnswerQueries) -> None:
         for shard, number in effect.rests_on.items():
             # Earlier, a reader would see what a crash may unmake (mutation answers_before_commit).
-            if number > self._durable.get(shard, 0):
-                raise self._too_early(shard, number, "answers")
+            self._check(shard, number, "answers")
         effect.reply(effect.outcomes)
 
     def _too_early(self, shard: ShardName, number: int, what: str) -> InvariantError:
@@ -93,6 +99,8 @@ class Performing:
             case ef.ReportLoad():
                 ports.master.load(effect.loads)
             case ef.PublishSnapshot():
+                # The next owner starts from it: a commit that a seal cuts off would be in there.
+                self._check(effect.shard, effect.last_commit, "publishes")
                 ports.snapshots.publish(effect.shard, effect.token, effect.last_commit, effect.path)
             case ef.DeleteSegment():
                 ports.journal.delete_segment(effect.segment)
@@ -105,12 +113,15 @@ class Performing:
             case ef.ForgetReports():
                 ports.reports.forget(effect.shard)
             case ef.Release():
+                # The next owner is told to find that commit in the snapshot.
+                self._check(effect.shard, effect.last_commit, "releases")
                 ports.master.released(effect.shard, effect.token, effect.last_commit)
             case ef.AnswerOrder():
                 ports.savepoints.answer(effect.answer)
             case ef.WithdrawAnswers():
                 ports.savepoints.withdraw()
             case ef.SaveCopy():
+                self._check(effect.shard, effect.standing.commit, "saves")
                 ports.savepoints.save(effect.order, effect.shard, effect.standing, effect.path)
             case ef.AnswerQueries():
                 self._answer(effect)

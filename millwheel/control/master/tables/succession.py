@@ -14,6 +14,7 @@ from millwheel.control.master.tables.planner import Census
 from millwheel.control.master.tables.resharding import Resharding, is_waiting, planned, resharded
 from millwheel.core.model.names import NOBODY, NodeName, ShardName, Token, WorkerName
 from millwheel.core.model.range_table import Ancestor, RangeTable, ShardEntry
+from millwheel.errors import invariant
 
 SEALED = -1
 """In a lineage: the number that the other way of ending does not have."""
@@ -54,8 +55,28 @@ def successor(table: RangeTable, now: Situation, census: Census) -> RangeTable:
 def _with_shards(table: RangeTable, shards: Sequence[ShardEntry]) -> RangeTable:
     """In most cases nothing changes. Then the same table is returned, and its ranges need not be
     checked again."""
-    same = all(after is before for after, before in zip(shards, table.shards, strict=True))
+    same = True
+    for after, before in zip(shards, table.shards, strict=True):
+        if after is not before:
+            _check_succession(before, after)
+            same = False
     return table if same else replace(table, shards=tuple(shards))
+
+
+def _check_succession(before: ShardEntry, after: ShardEntry) -> None:
+    """Raise InvariantError unless nothing of the former owner can be lost, or count again."""
+    # With a lower token, the reports and commits of a zombie would be those of the owner.
+    invariant(
+        not before.lease.outlived(after.token),
+        f"the token of {before.shard} would fall from {before.token} to {after.token}",
+    )
+    if before.owner and (after.owner, after.token) != (before.owner, before.token):
+        # Recovery reads the journals that the lineage names, and no others.
+        last = after.lineage[-1] if after.lineage else None
+        invariant(
+            last is not None and (last.incarnation, last.token) == (before.owner, before.token),
+            f"the lineage of {before.shard} ends with {last}, its last owner was {before.owner}",
+        )
 
 
 def _next(node: NodeName, entry: ShardEntry, now: Situation, census: Census) -> ShardEntry:

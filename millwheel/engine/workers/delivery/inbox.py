@@ -98,6 +98,7 @@ class Inbox:
         state = self._channels.get(channel)
         if state is None:
             state = self._channels[channel] = _Channel(accepted=0)
+        # Taken already, or of a lane that has begun anew, which sends all again that was not acked.
         if epoch < state.epoch or (epoch == state.epoch and index < state.next_index):
             return DeliveryOutcome.STALE
         if epoch > state.epoch:

@@ -169,6 +169,9 @@ class Outbox:
             for target, share in route(node, batch)
             for piece in deliveries(share)
         ]
+        # Its parts would be on the lanes twice, and the acks of the first half would end it.
+        if chunk.open_parts or (chunk.channel, chunk.number) not in self._open:
+            raise InvariantError(f"{chunk.channel}#{chunk.number} is routed already, or is done")
         chunk.open_parts = len(parts)
         for node, target, part in parts:
             self._lane(chunk.channel, node, target).waiting.append(part)
@@ -185,6 +188,7 @@ class Outbox:
         ready, self.ready = self.ready, {}
         for lane_key in ready:
             lane = self._lanes.get(lane_key)
+            # One goes in any case: what weighs more than the whole credit would wait for ever.
             while (
                 lane and lane.waiting and (not lane.unacked or lane.unacked_weight < self._window)
             ):
@@ -435,6 +439,11 @@ class Outbox:
     def _finish(self, chunk: OutputChunk) -> None:
         del self._open[chunk.channel, chunk.number]
         self.pending_weight -= chunk.weight
+        # What stays counted is never acked: in the end the shard would take nothing more.
+        if not self._open and self.pending_weight:
+            raise InvariantError(
+                f"nothing is in flight on {chunk.channel}, but {self.pending_weight} is counted"
+            )
         chunk.finished = True
         self._done.append(chunk)
         if (

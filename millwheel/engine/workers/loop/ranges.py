@@ -23,7 +23,7 @@ from millwheel.engine.workers.loop.shard_handle import (
 from millwheel.engine.workers.loop.snapshots import SnapshotPolicy
 from millwheel.engine.workers.loop.table_entries import KnownEntries
 from millwheel.engine.workers.ports import Followers
-from millwheel.errors import FencedError
+from millwheel.errors import FencedError, invariant
 
 
 class StandingBy:
@@ -181,6 +181,8 @@ class Ranges:
             event.store.close()
             return None
         del self._opening[name]
+        # Two machines of one shard would give the same numbers to their commits.
+        invariant(name not in self._served, f"{name} is served already")
         served = self._served[name] = make(event)
         self._order = None
         return served

@@ -402,6 +402,8 @@ class WorkerRuntime:
 
     def _work_done(self, event: ev.WorkDone, now_us: int) -> None:
         served = self._served.get(event.shard)
+        # Under another token it was done for a machine that is closed: this one may have begun the
+        # same work itself, under the same number.
         if served is not None and served.lease.admits(event.token):
             event.tell(now_us)
             served.stir()

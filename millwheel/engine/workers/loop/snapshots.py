@@ -120,6 +120,8 @@ class SnapshotPolicy:
             state = self._shards[name]
             if not self._busy and self._due(shard, state, now_us, leaving):
                 self._take(shard, state, now_us)
+            # Not before its last commit is durable: a seal may cut that off, and the next owner
+            # would have it from here.
             if state.path and not state.submitted and shard.commits.durable >= state.taken:
                 state.submitted = True
                 self._queue.publish(name, state.token, state.taken, state.path)

@@ -39,6 +39,7 @@ class WriteBehindStore:
     def apply(self, puts: Iterable[tuple[bytes, bytes]], deletes: Iterable[bytes]) -> None:
         puts = puts if type(puts) is list else list(puts)
         if len(puts) > _LARGE:
+            # First, what waits is older: written afterwards, it would be in the place of this.
             self._write()
             self._store.apply(puts, deletes)
             return
@@ -51,7 +52,7 @@ class WriteBehindStore:
             self._write()
 
     def delete_range(self, begin: bytes, end: bytes) -> None:
-        self._write()
+        self._write()  # some of it may lie in the range, and would come back
         self._store.delete_range(begin, end)
 
     def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:

@@ -44,6 +44,11 @@ class InFlight:
 
     def enlist(self, pending: PendingCommit) -> PendingCommit:
         """A commit was made: it waits for the journal."""
+        # Recovery replays them by their numbers, and stops at one that does not follow.
+        if self._commits and pending.number < self._commits[-1].number:
+            raise InvariantError(
+                f"{self._name}: commit {pending.number} was made after {self._commits[-1].number}"
+            )
         self._commits.append(pending)
         self.unsubmitted.append(pending)
         self._urgent += not pending.write_by_us

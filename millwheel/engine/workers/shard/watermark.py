@@ -11,6 +11,7 @@ from millwheel.engine.workers.bundle.operator import Operator
 from millwheel.engine.workers.delivery.inbox import Inbox
 from millwheel.engine.workers.delivery.outbox import Outbox
 from millwheel.engine.workers.shard.in_flight import InFlight
+from millwheel.errors import InvariantError
 
 
 class ShardWatermark:
@@ -112,6 +113,11 @@ class ShardWatermark:
 
     def tell(self, at: int) -> None:
         """This watermark is reported: no output may be emitted before it any more."""
+        # The other half of `held`: a next owner that does not know it would emit behind it.
+        if self._commits.floor < at < IDLE_TIME and self.floor_matters():
+            raise InvariantError(
+                f"{at} would be reported, but the floor that is durable is {self._commits.floor}"
+            )
         if at < IDLE_TIME:
             self.floor = max(self.floor, at)
 

@@ -36,7 +36,7 @@ from millwheel.engine.workers.sinks.pending import (
     published,
 )
 from millwheel.engine.workers.sinks.preparing import RETRY_US, Prepared, Preparing, prepared
-from millwheel.errors import UnavailableError, invariant
+from millwheel.errors import InvariantError, UnavailableError, invariant
 
 _ON_THEIR_WAY = 2
 """The most batches being published at a time; the next one waits and grows."""
@@ -168,6 +168,11 @@ class SinkOperator(Operator):
         )
         if self._at_once and not self._pending and self._shown(pending, bundle.now_us):
             return
+        # They are stored by their numbers: one of two would take the place of the other.
+        if self._pending and number <= self._pending[-1].number:
+            raise InvariantError(
+                f"batch {number} of {self._shard.name} follows {self._pending[-1].number}"
+            )
         bundle.overlay.put(COMMITTABLE + number8(number), committable)
         self._pending.append(pending)
 

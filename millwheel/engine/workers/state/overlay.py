@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from millwheel.adapters.ports import StoreView
+from millwheel.errors import InvariantError
 
 _HEAD = 9
 """A family and the hash of a key: all entries of one key in a family have this beginning."""
@@ -94,7 +95,11 @@ class Overlay:
 
     def undo_to(self, savepoint: int) -> None:
         """Take back every write since the savepoint."""
-        while self._undo and len(self._undo) > savepoint:
+        # A commit, or a bundle that ran at once, has ended the recording: then what a failed call
+        # has written would stay.
+        if self._undo is None or savepoint > len(self._undo):
+            raise InvariantError("the writes since this savepoint are not known any more")
+        while len(self._undo) > savepoint:
             key, present, before = self._undo.pop()
             if present:
                 self._changes[key] = before

@@ -160,6 +160,8 @@ class WaitingRecords:
 
     def _write_gone(self, number: int) -> None:
         held, store_key = self._open[number], WAITING + number8(number)
+        # More have come than there were: one came twice, and so did what its callback made of it.
+        invariant(held.left >= 0, f"{-held.left} records of segment {number} came twice")
         if held.left:
             gone = _Gone(held.first, sorted(held.others))
             self._overlay.put(store_key + _GONE, _encode(gone))

@@ -148,10 +148,28 @@ EFFECTS: list[tuple[ef.Effect, str]] = [
 
 
 def test_every_effect_reaches_its_port(performing: Performing, outside: Recorder) -> None:
+    performing.opened("n-0", 4)
     performing.perform(ef.Ready(others=[effect for effect, _ in EFFECTS]))
     assert outside.calls == [*(port for _, port in EFFECTS if port), "flush"]
     assert REPLIES.pop() == ()  # a query has its own way back
     assert {type(effect) for effect, _ in EFFECTS} == set(get_args(ef.Effect))
+
+
+@pytest.mark.parametrize(
+    ("effect", "what"),
+    [
+        (ef.PublishSnapshot("n-0", 1, 4, "path"), "publishes"),
+        (ef.Release("n-0", 1, 4), "releases"),
+        (ef.SaveCopy(ORDER, "n-0", HERE, "path"), "saves"),
+    ],
+)
+def test_nothing_that_outlives_the_worker_has_a_commit_that_is_not_durable(
+    performing: Performing, outside: Recorder, effect: ef.Effect, what: str
+) -> None:
+    performing.opened("n-0", 3)
+    with pytest.raises(InvariantError, match=f"{what} what rests on its commit 4, durable is 3"):
+        performing.perform(ef.Ready(others=[effect]))
+    assert not outside.calls
 
 
 def test_an_answer_that_rests_on_a_commit_that_is_not_durable_ends_the_worker(

@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from millwheel.control.master.tables.planner import Census
-from millwheel.control.master.tables.succession import Situation, successor
+from millwheel.control.master.tables.succession import Situation, _with_shards, successor
 from millwheel.core.model.range_table import Ancestor, RangeTable, ShardEntry
 from millwheel.core.model.ranges import tile
+from millwheel.errors import InvariantError
 
 KEY = ("traffic", "traffic-0")
 
@@ -118,3 +122,19 @@ def test_orphans_of_one_table_are_spread() -> None:
     now = Situation(takers=("w2", "w3"), dead={"w1": 0})
     after = successor(table, now, Census(now.takers, [table]))
     assert [row.owner for row in after.shards] == ["w2", "w3", "w2", "w3"]
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"token": 3}, "the token of n-0 would fall from 4 to 3"),
+        ({"owner": "w2", "token": 5}, "the lineage of n-0 ends with None, its last owner was w1"),
+        ({"owner": ""}, "its last owner was w1"),
+    ],
+)
+def test_no_table_forgets_an_owner_or_gives_an_old_token(
+    change: dict[str, Any], sentence: str
+) -> None:
+    entry = ShardEntry("n-0", tile(1)[0], "w1", 4)
+    with pytest.raises(InvariantError, match=sentence):
+        _with_shards(RangeTable("n", (entry,), 1), [replace(entry, **change)])

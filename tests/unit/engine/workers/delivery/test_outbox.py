@@ -65,6 +65,14 @@ def test_deliveries_of_a_lane_are_numbered_from_zero_under_the_tokens_epoch() ->
     assert list(outbox.sends()) == []
 
 
+def test_a_chunk_is_routed_once() -> None:
+    outbox = Outbox(3, 100)
+    one = chunk(1, 1, 2)
+    released(outbox, one)
+    with pytest.raises(InvariantError, match="c#1 is routed already"):
+        outbox.release(one, all_to_first)
+
+
 def test_an_ack_of_what_was_never_sent_is_refused() -> None:
     outbox = Outbox(3, 2)
     released(outbox, chunk(1, 1, 2), chunk(2, 3))

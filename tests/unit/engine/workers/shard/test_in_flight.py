@@ -113,10 +113,14 @@ def test_the_watermark_is_kept_by_the_lowest_of_what_is_not_durable(
 
 def test_the_durable_number_and_floor_never_fall() -> None:
     one, other = pending(5, floor=10), pending(4)
-    flight = in_flight(one, other, meta=Meta(number=5, floor=90, counters={}))
+    flight = in_flight(one, meta=Meta(number=5, floor=90, counters={}))
+    with pytest.raises(InvariantError, match="commit 4 was made after 5"):
+        flight.enlist(other)
     numbers(flight)
     flight.settle(one)
     assert (flight.durable, flight.floor) == (5, 90)
+    flight.enlist(other)
+    numbers(flight)
     with pytest.raises(InvariantError, match="commit 4 became durable after 5"):
         flight.settle(other)
     assert flight.floor > MIN_TIME

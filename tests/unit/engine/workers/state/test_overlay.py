@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from millwheel.engine.workers.state.overlay import Overlay
+from millwheel.errors import InvariantError
 from tests.fakes.plain_storage import SimStore
 
 LONG = [b"s" + b"\0" * 8 + b"k", b"s" + b"\0" * 8 + b"kk", b"s" + b"\0" * 7 + b"\1k"]
@@ -96,3 +98,13 @@ def test_an_overlay_is_true_when_it_would_change_something() -> None:
     assert overlay
     overlay.undo_to(mark)
     assert not overlay
+
+
+def test_what_was_written_before_a_commit_is_not_taken_back_in_silence() -> None:
+    overlay = Overlay(SimStore({}))
+    overlay.put(b"before", b"1")
+    point = overlay.savepoint()
+    overlay.put(b"a", b"1")
+    overlay.take()
+    with pytest.raises(InvariantError, match="not known any more"):
+        overlay.undo_to(point)
