@@ -1,8 +1,8 @@
 """``python -m bench report``: the newest campaign of each part, its plots for docs/performance.md
 and its tables for the docs site.
 
-The page has a place for each part, between ``<!-- bench:A -->`` and ``<!-- /bench:A -->``, for what
-was measured and the plots; the rest of it is prose, and stays. ``--results FILE`` takes another
+The page has a place for each part, between ``<!-- bench:A -->`` and ``<!-- /bench:A -->``, for its
+plots; the rest of it is prose, and stays. ``--results FILE`` takes another
 file of figures, ``--print`` writes the tables to the terminal and changes nothing.
 """
 
@@ -46,7 +46,7 @@ def main() -> int:
             print(f"## {part}\n\n{section(part, campaign)}\n")
         return 0
     for part, campaign in campaigns.items():
-        page = place(page, part, measured(campaign) + picture(part, campaign))
+        page = place(page, part, picture(part, campaign).strip())
     PAGE.write_text(page, encoding="utf-8")
     return 0
 
@@ -57,29 +57,19 @@ def with_tables(page: str) -> str:
     for part in PARTS:
         if campaign := latest_campaign(found, part):
             begin = f"<!-- bench:{part} -->\n"
-            page = page.replace(begin + measured(campaign), begin + section(part, campaign))
+            page = page.replace(begin, f"{begin}{section(part, campaign)}\n\n")
     return page
-
-
-def measured(campaign: list[Figure]) -> str:
-    """What was measured on what, and how often where all ran equally often."""
-    alike = _numbers_of_runs(campaign)
-    return conditions(campaign) + (f" Runs of each: {alike.pop()}." if len(alike) == 1 else "")
-
-
-def _numbers_of_runs(campaign: list[Figure]) -> set[str]:
-    """How often each ran, in words; nothing where some run was not right."""
-    alike = {right_runs(runs) for runs in series(campaign).values()}
-    return alike if " of " not in "".join(alike) else set()
 
 
 def section(part: str, campaign: list[Figure]) -> str:
     """What was measured on what, and the table. The number of runs is a column only where it
     differs."""
-    first, second = panels(series(campaign), PARTS[part].more)
-    uneven = len(_numbers_of_runs(campaign)) != 1
+    found = series(campaign)
+    first, second = panels(found, PARTS[part].more)
+    alike = {right_runs(runs) for runs in found.values()}
+    uneven = len(alike) > 1 or " of " in "".join(alike)
     lines = [
-        measured(campaign),
+        conditions(campaign) + ("" if uneven else f" Runs of each: {alike.pop()}."),
         "",
         table(first, used(PARTS[part].metrics, campaign), PARTS[part].compared, with_runs=uneven),
     ]
