@@ -74,6 +74,20 @@ def test_a_sum_is_a_float_to_the_product_where_it_is_one_to_the_reference(text: 
     assert not examine(case, [REFERENCE])
 
 
+ASKED = """\
+pipeline: p
+streams: {hits: {source: {injection: {}}, timestamp: {field: at, unit: us}}}
+computations:
+  c: {input: hits, enrich: {lookup: {redis: {url: "redis://127.0.0.1:1/0", key: "item:{u}"}},
+    missing: keep, fields: {v: value}}, output: c}
+"""
+
+
+def test_what_is_known_of_a_text_is_as_certain_as_what_is_known_of_a_number() -> None:
+    values = tuple({"at": 1_000_000_000, "k": "a", "u": u, "n": 1} for u in (1, "a!"))
+    assert not examine(Case(1, ASKED, (Push("hits", values), Finish(None))), [REFERENCE])
+
+
 NAMED = """\
 pipeline: p
 streams: {hits: {source: {injection: {}}, timestamp: {field: at, unit: us}}}
