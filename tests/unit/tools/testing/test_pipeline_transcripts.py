@@ -2,8 +2,10 @@
 PipelineHarness.
 
 A document names computations, and lists steps; what every stream says after a step must be in the
-``say`` that follows. Each runs as it is, and again with a crash after every step. ``pytest
---rewrite`` puts in what did happen. The format is described in tests/transcripts/README.md.
+``say`` that follows. Each runs in every form: as it is, with the types of its records declared, in
+columns and in rows, and all of that with a crash after every step, which stores what is kept and
+opens it again. ``pytest --rewrite`` puts in what did happen. The format is described in
+tests/transcripts/README.md.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable
+from functools import partialmethod
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +21,9 @@ import pytest
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
 
+from millwheel.engine.workers.shard.bundle_sizes import ShardLimits
 from millwheel.testing import PipelineHarness
+from tests.unit.engine.workers.operators.column_runs import in_rows
 
 FOLDER = Path(__file__).parents[3] / "transcripts" / "pipelines"
 CODE = (Path(__file__).parent / "transcript_code.py").read_text()
@@ -48,9 +53,16 @@ def test_rewrite(path: Path, request: pytest.FixtureRequest, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("crashing", [False, True], ids=["calm", "crashing"])
+@pytest.mark.parametrize("form", ["undeclared", "columns", "rows"])
 @pytest.mark.parametrize("document", _CASES)
-def test_transcript(document: Any, crashing: bool, tmp_path: Path) -> None:
-    with _harness(document, tmp_path) as harness:
+def test_transcript(
+    document: Any, form: str, crashing: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if form != "undeclared" and not any(_fields(document, name) for name in document["streams"]):
+        pytest.skip("its records are not alike")
+    few = partialmethod(ShardLimits.__init__, rows_below=0)
+    monkeypatch.setattr(ShardLimits, "__init__", few)
+    with in_rows(form == "rows"), _harness(document, tmp_path, form != "undeclared") as harness:
         said: dict[str, Any] = {}
         for number, step in enumerate(document["steps"]):
             [(action, given)] = step.items()
@@ -88,11 +100,14 @@ def _rewritten(document: Any, folder: Path) -> CommentedSeq:
 # --- the pipeline ---------------------------------------------------------------------------------
 
 
-def _harness(document: Any, folder: Path) -> PipelineHarness:
-    streams = {
+def _harness(document: Any, folder: Path, declared: bool = False) -> PipelineHarness:
+    streams: dict[str, Any] = {
         name: {"source": "injection", "timestamp": {"field": "t", "unit": "us"}}
         for name in document["streams"]
     }
+    for name, stream in streams.items() if declared else ():
+        if fields := _fields(document, name):
+            stream["fields"] = fields
     spec = {
         "pipeline": "transcript",
         "streams": streams,
@@ -102,6 +117,20 @@ def _harness(document: Any, folder: Path) -> PipelineHarness:
     path.write_text(json.dumps(spec).replace('"code:', '"transcript_code:'))
     (folder / "transcript_code.py").write_text(CODE)
     return PipelineHarness(path)
+
+
+def _fields(document: Any, stream: str) -> dict[str, str]:
+    """The types of a stream's records, if all have the same fields of the same plain types."""
+    pushed = [step["push"].get(stream, []) for step in document["steps"] if "push" in step]
+    records = [each for some in pushed for each in (some if isinstance(some, list) else [some])]
+    if not records or not all(isinstance(each, dict) for each in records):
+        return {}
+    types = {tuple((name, type(each[name])) for name in sorted(each)) for each in _plain(records)}
+    names = {int: "int", float: "float", str: "str", bool: "bool"}
+    [alike, *others] = types
+    if others or not all(kind in names for _, kind in alike):
+        return {}
+    return {name: names[kind] for name, kind in alike}
 
 
 def _said(harness: PipelineHarness, document: Any) -> dict[str, Any]:
