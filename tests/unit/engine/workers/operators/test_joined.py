@@ -112,57 +112,6 @@ def test_a_join_says_the_pairs_of_each_window(
         assert text(harness.read("matched")) == text(joined(shown, clicked, kind, how))
 
 
-def test_a_join_speaks_when_both_watermarks_have_passed_the_window(folder: Path) -> None:
-    with PipelineHarness(
-        written(folder / "speaks", "window: {tumbling: 10us}\n    join: left")
-    ) as harness:
-        harness.push("shown", [row(3), row(4, ad=2)])
-        harness.push("clicked", row(5))
-        harness.advance_watermark(10, "shown")
-        assert harness.read("matched") == []
-        harness.crash()
-        harness.advance_watermark(10, "clicked")
-        assert len(harness.take("matched")) == 2
-        harness.push("clicked", row(6))
-        harness.finish()
-        assert harness.take("matched") == []
-        assert harness.counters["late"] == 1
-        assert harness.state("matched", 1) == {}
-
-
-def test_late_records_of_a_join_go_to_their_own_stream(folder: Path) -> None:
-    more = "window: {tumbling: 10us}\n    join: left\n    late: {side: behind}"
-    with PipelineHarness(written(folder / "side", more)) as harness:
-        harness.push("shown", row(3))
-        harness.advance_watermark(20)
-        harness.push("clicked", row(4))
-        harness.finish()
-        assert [found["clicked"] for found in harness.read("matched")] == [None]
-        assert harness.read("behind") == [row(4)]
-        assert harness.counters["late"] == 1
-
-
-@pytest.mark.parametrize(
-    ("count", "expected"),
-    [(2, [(1, None), (2, None), (3, 4)]), (3, [(1, None), (2, None), (3, None), (None, 4)])],
-)
-def test_a_count_window_counts_the_records_of_both_streams(
-    folder: Path, count: int, expected: list[Any]
-) -> None:
-    with PipelineHarness(
-        written(folder / f"count-{count}", f"window: {{count: {count}}}\n    join: outer")
-    ) as harness:
-        for at in (1, 2, 3):
-            harness.push("shown", row(at))
-        harness.push("clicked", row(4))
-        harness.finish()
-        found = [
-            (r["shown"] and r["shown"]["at"], r["clicked"] and r["clicked"]["at"])
-            for r in harness.read("matched")
-        ]
-        assert found == expected
-
-
 @pytest.mark.parametrize("kind", ["tumbling", "session"])
 def test_a_join_survives_crashes(folder: Path, kind: str) -> None:
     pipeline = written(folder / f"crash-{kind}", f"window: {WINDOWS[kind]}\n    join: outer")
@@ -201,42 +150,6 @@ def test_a_record_is_enriched_as_of_its_own_time(
         lost = len(shown) - len(expected)
         assert harness.counters.get("unmatched", 0) == (lost if missing == "drop" else 0)
         assert len(harness.read("dead_letters")) == (lost if missing == "dead_letter" else 0)
-
-
-def test_a_record_waits_for_the_watermark_of_the_other_stream(folder: Path) -> None:
-    with PipelineHarness(written(folder / "waits", "enrich: {with: clicked}")) as harness:
-        harness.push("clicked", row(3, what="old"))
-        harness.push("shown", row(5))
-        harness.advance_watermark(20, "shown")
-        assert harness.read("matched") == []
-        harness.push("clicked", row(5, what="new"))
-        harness.crash()
-        harness.advance_watermark(6, "clicked")
-        [found] = harness.read("matched")
-        assert found["clicked"]["what"] == "new"
-
-
-def test_as_of_arrival_nothing_waits(folder: Path) -> None:
-    with PipelineHarness(
-        written(folder / "arrival", "enrich: {with: clicked, as_of: arrival}")
-    ) as harness:
-        harness.push("shown", row(5))
-        harness.push("clicked", row(9, what="new"))
-        harness.push("shown", row(5))
-        assert [
-            found["clicked"] and found["clicked"]["what"] for found in harness.read("matched")
-        ] == [None, "new"]
-
-
-def test_as_of_arrival_the_newest_version_counts_in_whatever_order_they_come(folder: Path) -> None:
-    with PipelineHarness(
-        written(folder / "newest", "enrich: {with: clicked, as_of: arrival}")
-    ) as harness:
-        for at in (20, 10):
-            harness.push("clicked", row(at))
-        harness.crash()
-        harness.push("shown", row(5))
-        assert [found["clicked"]["at"] for found in harness.read("matched")] == [20]
 
 
 @given(shown=rows, clicked=rows, mixed=st.permutations(range(14)))

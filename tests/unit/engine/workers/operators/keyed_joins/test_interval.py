@@ -122,19 +122,6 @@ def test_all_that_is_near_meets_and_what_meets_nothing_is_said(
     assert counted(rows) == counted(list(whole(kind, within, pushes)))
 
 
-def test_the_last_partner_comes_when_the_watermark_is_there(tmp_path: Path) -> None:
-    with PipelineHarness(joined(tmp_path, "inner", NEAR)) as harness:
-        harness.push("shown", row(10))
-        harness.advance_watermark(11)
-        harness.push("clicked", row(11))
-        assert len(harness.take("matched")) == 1
-        harness.push("clicked", row(14))
-        harness.push("shown", row(16))
-        assert len(harness.take("matched")) == 1
-        harness.push("shown", row(17))
-        assert harness.take("matched") == []
-
-
 def test_what_has_no_partner_is_said_once_its_interval_has_passed(tmp_path: Path) -> None:
     with PipelineHarness(joined(tmp_path, "left", "{until: shown.ends}")) as harness:
         harness.push("shown", [row(10, length=5), row(11, length=-3)])

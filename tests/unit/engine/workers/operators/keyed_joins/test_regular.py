@@ -138,19 +138,6 @@ def test_what_stands_of_changing_inputs_is_the_join_of_what_stands_of_them(
     assert folded(rows) == whole(kind, lefts, rights, ("shown_counts", "clicked"))
 
 
-def test_a_row_that_is_no_longer_alone_is_taken_back_first(tmp_path: Path) -> None:
-    with PipelineHarness(joined(tmp_path, "left")) as harness:
-        harness.push("shown", row(5))
-        assert harness.take("matched") == [{"ad": 1, "shown": row(5), "clicked": None}]
-        harness.push("clicked", row(3, what="y"))
-        assert harness.take("matched") == [
-            {"ad": 1, "shown": row(5), "clicked": None, "__retraction__": 1},
-            {"ad": 1, "shown": row(5), "clicked": row(3, what="y")},
-        ]
-        harness.push("clicked", row(4))
-        assert harness.take("matched") == [{"ad": 1, "shown": row(5), "clicked": row(4)}]
-
-
 @pytest.mark.parametrize("first", ["shown", "clicked"])
 def test_a_pair_has_the_later_of_both_times(tmp_path: Path, first: str) -> None:
     times = {"shown": 7, "clicked": 3}
@@ -168,22 +155,6 @@ def test_a_null_finds_no_partner(tmp_path: Path) -> None:
         harness.push("clicked", {"at": 1, "ad": None})
         assert harness.take("matched") == []
         assert len(harness.read("dead_letters")) == 2
-
-
-def test_a_record_is_forgotten_after_its_time_to_live(tmp_path: Path) -> None:
-    path = joined(tmp_path, "{kind: left, ttl: {clicked: 10us}}")
-    with PipelineHarness(path) as harness:
-        harness.push("clicked", row(1, what="c"))
-        harness.push("shown", row(2))
-        assert [each["clicked"] for each in harness.take("matched")] == [row(1, what="c")]
-        harness.advance_watermark(40)
-        harness.push("shown", row(41, what="late"))
-        assert [each["clicked"] for each in harness.take("matched")] == [None]
-        harness.push("clicked", row(42, what="d"))
-        said = harness.take("matched")
-    # only what was said of a row without a partner is taken back
-    assert [each["shown"]["at"] for each in said if "__retraction__" in each] == [41]
-    assert sorted(each["shown"]["at"] for each in said if "__retraction__" not in each) == [2, 41]
 
 
 def test_what_was_forgotten_is_not_taken_back(tmp_path: Path) -> None:
