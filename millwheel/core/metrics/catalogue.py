@@ -1,7 +1,7 @@
 """Every metric there is. Names and units follow Prometheus' conventions: seconds, bytes, ``_total``
 for counters.
 
-docs/metrics.md has the same table (``python -m tests.metrics``). The names of a metric and of its
+The docs site has them as tables (``python -m tests.metrics``). The names of a metric and of its
 labels are public: dashboards and alerts rest on them.
 """
 
