@@ -1,28 +1,42 @@
 """Cases with divided keys: what can be divided is, and all results must be those of whole keys
-(docs/skew.md)."""
+(docs/skew.md). Likewise enrichments have copies of their tables, and results must be those of a
+table that is divided by its key (docs/joins.md)."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from random import Random
 
 from millwheel.core.model.times import MIN_TIME
-from millwheel.core.pipeline.graph import takes_retractions
+from millwheel.core.pipeline.graph import build_graph, takes_retractions
 from millwheel.core.pipeline.skew import planned
 from millwheel.core.pipeline.spec import (
     DEAD_LETTERS,
     ComputationSpec,
     Delivery,
     Divided,
+    KeyKind,
     PipelineSpec,
     Productions,
 )
-from millwheel.core.pipeline.work import AggregationSpec, JoinSpec, SlicesSpec
+from millwheel.core.pipeline.work import (
+    AggregationSpec,
+    BroadcastSpec,
+    EnrichSpec,
+    JoinSpec,
+    SlicesSpec,
+)
+from millwheel.core.tables.copies import with_copies
 from tests.search.generate.pushes import LAST_CLOCK
-from tests.search.script import Action, Case, Clock, Finish, Letter, Outcome, Push, Watermark
+from tests.search.script import Action, Case, Clock, Finish, Outcome, Push, Watermark
 
 _ARRIVAL = frozenset({"collect", "first", "last"})
-_PREFIX = "partial."
+_KEYLESS = re.compile(
+    r"^(enrich with|copies of) \S+ failed \d+ times on this record: RecordError: (?=missing key)"
+)
+"""A record without a key for its row comes to its copy all the same, and is a letter there."""
+_PREFIXES = "partial.", "copies."
 
 
 def divided(spec: PipelineSpec, instances: int, case: Case, grouped: bool = False) -> PipelineSpec:
@@ -32,13 +46,39 @@ def divided(spec: PipelineSpec, instances: int, case: Case, grouped: bool = Fals
     if instances == 1:
         return spec
     timely = _timely(case, spec)
+    spec = with_copies(with_broadcast(spec, instances, case))
     computations = (
         replace(c, scatter=instances, divided=_rule(c, spec) if grouped else Divided.ALL)
-        if _fits(c, spec, timely)
+        if _fits(c, spec, timely) and not isinstance(c.work, EnrichSpec)
         else c
         for c in spec.computations
     )
     return planned(replace(spec, computations=tuple(computations)))
+
+
+def with_broadcast(spec: PipelineSpec, copies: int, case: Case) -> PipelineSpec:
+    """The pipeline with so many copies of each table of which there can be some."""
+    if copies == 1:
+        return spec
+    held, timely = BroadcastSpec(1_000_000, copies=copies), _timely(case, spec)
+    computations = (
+        replace(c, work=replace(c.work, broadcast=held))
+        if isinstance(c.work, EnrichSpec) and _has_copies(c, spec, timely)
+        else c
+        for c in spec.computations
+    )
+    return replace(spec, computations=tuple(computations))
+
+
+def _has_copies(c: ComputationSpec, spec: PipelineSpec, timely: frozenset[str]) -> bool:
+    """Not where a record may come when its time has passed: it gets what has come by then, and a
+    version takes longer to a copy."""
+    work = c.work
+    if not isinstance(work, EnrichSpec) or not work.waits or work.timeless:
+        return False
+    sources = {name.removeprefix("source.") for name in build_graph(spec).roots(c.name)}
+    own = any(each.key.kind is KeyKind.RECORD for each in c.inputs)
+    return not own and sources <= timely and c.delivery is Delivery.EXACTLY_ONCE
 
 
 def _rule(c: ComputationSpec, spec: PipelineSpec) -> Divided:
@@ -112,7 +152,7 @@ def _is_timely(value: object, unit_us: int, stand: int) -> bool:
 
 
 def _fits(c: ComputationSpec, spec: PipelineSpec, timely: frozenset[str]) -> bool:
-    return (
+    return _has_copies(c, spec, timely) or (
         (_has_pieces(c, timely) or (isinstance(c.work, SlicesSpec) and c.work.ttl_us is None))
         and bool(c.aggregates)
         and not c.called
@@ -137,10 +177,16 @@ def _has_pieces(c: ComputationSpec, timely: frozenset[str]) -> bool:
 
 
 def as_whole(outcome: Outcome) -> Outcome:
-    """An outcome with partial computations under the names of those they are a part of."""
+    """An outcome with what the planner has put before computations under the names of these."""
     letters = (
-        Letter(each.where.removeprefix(_PREFIX), each.reason, each.about)
+        replace(each, where=_whole(each.where), reason=_KEYLESS.sub("", each.reason))
         for each in outcome.letters
     )
-    streams = {name: rows for name, rows in outcome.streams.items() if not name.startswith(_PREFIX)}
+    streams = {name: rows for name, rows in outcome.streams.items() if _whole(name) == name}
     return replace(outcome, streams=streams, letters=tuple(letters))
+
+
+def _whole(name: str) -> str:
+    for prefix in _PREFIXES:
+        name = name.removeprefix(prefix)
+    return name

@@ -416,4 +416,8 @@ def _enriched(base: Facts, c: ComputationSpec, each_in_order: bool) -> Facts:
     if not c.work.waits and (not base.paced or base.order is Order.NONE):
         return NOTHING
     paced = base.paced and not c.work.waits
-    return replace(base, paced=paced, single=False, keyed=base.keyed, placed=Placed.BY_ARRIVAL)
+    # joins.md: "Results of one key come in the order of time from each copy, and in no order from
+    # several".
+    order = base.order if c.work.broadcast is None else Order.NONE
+    placed = Placed.BY_ARRIVAL
+    return replace(base, paced=paced, single=False, keyed=base.keyed, placed=placed, order=order)

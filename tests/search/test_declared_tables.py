@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,9 @@ import pytest
 from millwheel import as_retraction
 from millwheel.core.model.watermark import ReadFirst
 from millwheel.core.ranked import latest
+from millwheel.engine.workers.delivery import consumer_keys
 from millwheel.engine.workers.operators import joined
-from millwheel.engine.workers.operators.broadcast import enrichment
+from millwheel.engine.workers.operators.broadcast import copies, enrichment
 from millwheel.engine.workers.operators.broadcast.table import HeldTable
 from millwheel.testing import PipelineHarness
 from tests.search.mistakes import replaced
@@ -35,6 +37,10 @@ computations:
     input: {orders: {key: id}, users: {key: id}}
     enrich: {with: users, missing: MISSING}
     output: of
+  copied:
+    input: {orders: {key: id}, users: {key: id}}
+    enrich: {with: users, as: users, missing: MISSING, broadcast: {copies: 3}}
+    output: copied
   beside: {input: {orders: {key: id}, sides: {key: id}}, enrich: {with: sides}, output: beside}
   held:
     input: {orders: {key: id}, sides: {key: id}}
@@ -45,11 +51,12 @@ sinks:
   users: {stdout: {mode: changelog}}
   cities: {stdout: {mode: changelog}}
   of: {stdout: {mode: changelog}}
+  copied: {stdout: {mode: changelog}}
   beside: {stdout: {mode: changelog}}
   held: {stdout: {mode: changelog}}
   met: {stdout: {mode: changelog}}
 """
-OUTPUTS = ("users", "cities", "of", "beside", "held", "met")
+OUTPUTS = ("users", "cities", "of", "copied", "beside", "held", "met")
 WAYS: dict[str, Any] = {
     "one": {"shards": 1, "workers": 1},
     "crashes": {"crash_every": 11},
@@ -118,11 +125,13 @@ def wanted(case: Case) -> Found:
         for city in {row["city"] for row in rows}
     }
     of = [{**order, "users": as_of(case, order)} for order in orders]
+    found = [row for row in of if row["users"] or case.missing == "keep"]
     by_id = {row["id"]: row for row in rows}
     return {
         "users": texts(rows),
         "cities": texts({"city": c, "n": len(i), "ids": sum(i)} for c, i in ids.items()),
-        "of": texts(row for row in of if row["users"] or case.missing == "keep"),
+        "of": texts(found),
+        "copied": texts(found),
         "beside": texts({**order, "sides": sides.get(order["id"])} for order in orders),
         "held": texts(
             {**order, "sides": sides.get(order["id"])}
@@ -211,9 +220,11 @@ def places_of_one_time_do_not_count() -> AbstractContextManager[None]:
 
 def deletes_are_rows() -> AbstractContextManager[None]:
     right = joined.Enriched.__init__
-    return replaced(
-        joined.Enriched, "__init__", lambda self, spec, outputs, deletes: right(self, spec, outputs)
-    )
+
+    def wrong(self: Any, spec: Any, outputs: Any, *deletes: Any) -> None:
+        right(self, spec, outputs)
+
+    return replaced(joined.Enriched, "__init__", wrong)
 
 
 def results_are_taken_back_as_they_would_be_now() -> AbstractContextManager[None]:
@@ -259,6 +270,21 @@ def what_is_taken_back_of_a_held_table_has_no_row() -> AbstractContextManager[No
     return replaced(enrichment, "retracted", lambda row: right({**row, "sides": None}))
 
 
+def what_is_taken_back_goes_to_any_copy() -> AbstractContextManager[None]:
+    turns, right = count(), consumer_keys.copy_key
+    return replaced(consumer_keys, "copy_key", lambda key, copies: right(next(turns), copies))
+
+
+def places_of_one_time_do_not_count_in_copies() -> AbstractContextManager[None]:
+    right = copies.Located
+    return replaced(copies, "Located", lambda *parts: right(*parts[:4], "", 0))
+
+
+def only_some_copies_get_a_change() -> AbstractContextManager[None]:
+    right = copies.copy_keys
+    return replaced(copies, "copy_keys", lambda number: right(number)[:1])
+
+
 @pytest.mark.parametrize(
     "mistake",
     [
@@ -270,6 +296,9 @@ def what_is_taken_back_of_a_held_table_has_no_row() -> AbstractContextManager[No
         a_held_table_keeps_its_first_rows,
         partitions_of_a_held_table_come_as_they_like,
         what_is_taken_back_of_a_held_table_has_no_row,
+        what_is_taken_back_goes_to_any_copy,
+        places_of_one_time_do_not_count_in_copies,
+        only_some_copies_get_a_change,
     ],
 )
 def test_a_mistake_about_tables_is_found(mistake: Any, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from millwheel.errors import PipelineError
 from tests.search.against import against_reference
 from tests.search.callbacks import IMPOSSIBLE
 from tests.search.compare import differences
-from tests.search.divided import timely
+from tests.search.divided import timely, with_broadcast
 from tests.search.facts import Free
 from tests.search.freedoms import Promised, promised
 from tests.search.running import Way, run
@@ -297,7 +297,8 @@ def judge(case: Case, way: Way, spec: PipelineSpec, want: Outcome) -> Finding | 
         return Finding(case, way, (got,))
     unequal = [letter.reason for letter in got.letters if IMPOSSIBLE in letter.reason]
     # A partial computation has counters of its own.
-    known = promised(spec, case.stated, free_of(way, case, spec))
+    own_spec = with_broadcast(spec, way.scatter, case)
+    known = promised(own_spec, case.stated, free_of(way, case, spec))
     unequal += differences(spec, known, want, got, counted=way.scatter == 1)
     return Finding(case, way, tuple(unequal)) if unequal else None
 

@@ -33,7 +33,7 @@ streams:
 computations:
   priced:
     input: {orders: {key: item}, items: {key: item}}
-    enrich: {with: items, as: of, missing: drop}
+    enrich: {with: items, as: of, missing: drop, broadcast: COPIES}
     output: priced
   placed:
     input: {priced: {key: {shelf: "mod(item, 5000)"}}, shelves: {key: shelf}}
@@ -70,9 +70,13 @@ def written(folder: Path) -> None:
         write(f"shelves{part}", [{"shelf": draw.randrange(5_000), "row": n} for n in some])
 
 
+def written_with(broadcast: str, copies: str = "false") -> str:
+    return PIPELINE.replace("BROADCAST", broadcast).replace("COPIES", copies)
+
+
 def started(folder: Path, inputs: Path, broadcast: bool = False) -> Run:
     folder.mkdir()
-    (folder / "p.yaml").write_text(PIPELINE.replace("BROADCAST", str(broadcast).lower()))
+    (folder / "p.yaml").write_text(written_with(str(broadcast).lower(), str(broadcast).lower()))
     params = {"input": str(inputs), "output": str(folder / "out")}
     return Run(folder / "p.yaml", folder, params).start()
 
@@ -109,7 +113,7 @@ def test_a_table_is_held_whole_with_a_root_in_an_object_store(s3: S3Server, tmp_
     calm = rows(started(tmp_path / "calm", tmp_path / "in"))
     folder = tmp_path / "kept"
     folder.mkdir()
-    (folder / "p.yaml").write_text(PIPELINE.replace("BROADCAST", "true"))
+    (folder / "p.yaml").write_text(written_with("true"))
     params = {"input": str(tmp_path / "in"), "output": str(folder / "out")}
     run = Run(folder / "p.yaml", folder, params, place=s3.root()).start().until_reading()
     names = (WORKERS, "millwheel.control.master")
@@ -177,14 +181,19 @@ def test_pairs_within_an_interval_meet_a_held_table_in_executors_that_die(tmp_pa
     )
 
 
-def test_a_table_that_is_too_large_to_be_held_whole_ends_the_run(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("table", "broadcast", "copies"),
+    [("shelves", "{limit: 50kB}", "false"), ("items", "false", "{limit: 50kB}")],
+)
+def test_a_table_that_is_too_large_to_be_held_whole_ends_the_run(
+    table: str, broadcast: str, copies: str, tmp_path: Path
+) -> None:
     written(tmp_path / "in")
-    text = PIPELINE.replace("BROADCAST", "{limit: 50kB}")
-    (tmp_path / "p.yaml").write_text(text)
+    (tmp_path / "p.yaml").write_text(written_with(broadcast, copies))
     params = {"input": str(tmp_path / "in"), "output": str(tmp_path / "out")}
     run = Run(tmp_path / "p.yaml", tmp_path, params).start().wait()
     assert run.code not in (0, None), run.said
-    assert "the table 'shelves' has more than the 50,000 bytes" in run.said
+    assert f"the table {table!r} has more than the 50,000 bytes" in run.said
     assert "leave out broadcast" in run.said
 
 
@@ -193,7 +202,7 @@ def test_rows_that_change_after_the_start_change_no_result(tmp_path: Path) -> No
     ledger = tmp_path / "shelves.db"
     table(ledger, [(n + 1, n, n % 7) for n in range(5_000)])
     (tmp_path / "site").mkdir()
-    text = PIPELINE.replace("BROADCAST", "true")
+    text = written_with("true")
     files = '{files: {path: "${input}/shelves*.jsonl", format: jsonl}}, table: shelf}'
     text = text.replace(files, f'{{ledger: {{path: "{ledger}"}}}}, table: account}}')
     text = text.replace("shelves: {key: shelf}", "shelves: {key: account}")

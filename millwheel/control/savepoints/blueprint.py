@@ -34,6 +34,7 @@ from millwheel.core.pipeline.work import (
     AggregationSpec,
     BranchesSpec,
     CallbackSpec,
+    CopiesSpec,
     DeduplicateSpec,
     DictionarySpec,
     EnrichSpec,
@@ -184,6 +185,9 @@ def _facets(spec: ComputationSpec, pipeline: PipelineSpec) -> dict[str, Any]:
             return {"pairing": [_without_defaults(work), every, spec.ordered]}
         case TableSpec() as work:
             return {"pairing": [work.of, list(work.key)]}
+        case CopiesSpec() as work:
+            # Another limit changes no row.
+            return {"pairing": [work.of, key_words(work.key), work.copies]}
     return {}
 
 
@@ -210,7 +214,7 @@ def _without_defaults(work: TopSpec | EnrichSpec) -> dict[str, Any]:
     return {name: value for name, value in facets.items() if value or name not in _OF_TABLES}
 
 
-_OF_TABLES = frozenset({"upserts", "delete", "timeless", "broadcast"})
+_OF_TABLES = frozenset({"upserts", "delete", "timeless", "broadcast", "of"})
 
 
 def _pairing(spec: ComputationSpec) -> dict[str, Any]:
@@ -236,6 +240,7 @@ _FORMS: Mapping[type[Work], str] = {
     TopSpec: "first rows",
     DictionarySpec: "dictionary",
     TableSpec: "table",
+    CopiesSpec: "copies of a table",
     BranchesSpec: "branches",
     StepsSpec: "steps",
 }
@@ -258,6 +263,7 @@ def key_words(key: KeySpec) -> str:
     over = f", over {key.instances} instances" if key.instances > 1 else ""
     over += f", {key.divided.value}" if key.divided.by_slots else ""
     over += f", in {key.partitions} partitions" if key.partitions else ""
+    over += f", in {key.copies} copies" if key.copies else ""
     over += ", null as a group" if key.nulls else ""
     if key.kind is KeyKind.RECORD:
         return f"the record's own key{over}"

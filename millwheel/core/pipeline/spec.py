@@ -105,7 +105,8 @@ class KeySpec:
     ``nulls``: a null is a group of its own, whose key is NULL; elsewhere such a record has no key.
     ``instances``: above 1 the key is divided, and has the number of an instance as its last part;
     ``divided`` says which keys have more than one. ``partitions``: above 0 the key is the partition
-    of a dictionary that the one field belongs to."""
+    of a dictionary that the one field belongs to. ``copies``: above 0 it is the key of one of so
+    many copies of a table, by the key that the producer gave."""
 
     kind: KeyKind
     names: tuple[str, ...] = ()
@@ -114,6 +115,7 @@ class KeySpec:
     divided: Divided = Divided.ALL
     texts: tuple[str, ...] = ()
     nulls: bool = False
+    copies: int = 0
 
     @property
     def fields(self) -> tuple[str, ...]:

@@ -331,13 +331,16 @@ class Missing(Enum):
 
 @dataclass(frozen=True, slots=True)
 class BroadcastSpec:
-    """A table that every worker holds whole, up to ``limit_bytes`` of keys and rows as they are
-    encoded. The planner adds ``by``, the key by which a record finds its row, and ``of``, that of
-    the rows: the records themselves keep the key that they came with."""
+    """A table that is whole in several processes, up to ``limit_bytes`` of keys and rows as they
+    are encoded. One that ends and has no times is read by every worker. Of another there are so
+    many ``copies`` (0: as many as the planner gives it). The planner adds ``by``, the key by which
+    a record finds its row, and ``of``, that of the rows of a table that is read by workers: the
+    records themselves keep the key that they came with."""
 
     limit_bytes: int
     by: KeySpec | None = None
     of: KeySpec | None = None
+    copies: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -346,7 +349,9 @@ class EnrichSpec:
     ``waits``: as of their own event time; otherwise as of their arrival. With ``upserts`` the
     stream is that of a table's source: a value that satisfies ``delete`` ends the one before it.
     ``timeless``: that table ends, and has no times; records wait until all of it is there, and no
-    longer. ``broadcast``: each worker reads all of it, and the stream is no input."""
+    longer. ``broadcast``: each worker reads all of it, and the stream is no input; or there are
+    copies of it, and the stream is that of the changes of each. ``of``:
+    the name of the table in a file, where the stream has another."""
 
     stream: str
     name: str
@@ -356,6 +361,17 @@ class EnrichSpec:
     delete: str = ""
     timeless: bool = False
     broadcast: BroadcastSpec | None = None
+    of: str = ""
+
+    @property
+    def held(self) -> bool:
+        """Whether each worker reads all of the table."""
+        return self.broadcast is not None and self.timeless
+
+    @property
+    def copied(self) -> bool:
+        """Whether there are copies of the table."""
+        return self.broadcast is not None and not self.timeless
 
 
 @dataclass(frozen=True, slots=True)
@@ -405,6 +421,20 @@ class TableSpec:
     beside: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class CopiesSpec:
+    """Each record of the table ``of`` goes to each of so many ``copies``, under the ``key`` of its
+    row. One of them may have ``limit_bytes`` of keys and rows as they are encoded. With ``upserts``
+    the stream is that of the table's source, and one that satisfies ``delete`` is no row."""
+
+    of: str
+    key: KeySpec
+    copies: int
+    limit_bytes: int
+    upserts: bool = False
+    delete: str = ""
+
+
 Work = (
     CallbackSpec
     | StepsSpec
@@ -422,6 +452,7 @@ Work = (
     | LookupSpec
     | DictionarySpec
     | TableSpec
+    | CopiesSpec
 )
 """Every computation does exactly one of these."""
 NOTHING = StepsSpec(())

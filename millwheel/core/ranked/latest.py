@@ -10,7 +10,7 @@ from typing import Any
 
 from millwheel.core.aggregates.families.rows import Entry, content
 from millwheel.core.model.records import Record
-from millwheel.core.pipeline.work import EnrichSpec, OverSpec, TopSpec, Work
+from millwheel.core.pipeline.work import CopiesSpec, EnrichSpec, OverSpec, TopSpec, Work
 
 _Row = tuple[Any, int]
 DELETED_FIELD = "__deleted__"
@@ -28,14 +28,15 @@ class Located(Record[Any], gc=False):
 def table_without_times(work: Work) -> str:
     """The stream of a table without times that comes beside the records that are enriched with it;
     "" for none."""
-    if not isinstance(work, EnrichSpec) or work.broadcast is not None:
+    if not isinstance(work, EnrichSpec) or work.held:
         return ""
     return work.stream if work.timeless else ""
 
 
 def is_located(work: Work) -> bool:
     """Whether calls get the positions of records in their source."""
-    ordered = isinstance(work, OverSpec) or (isinstance(work, TopSpec) and work.upserts)
+    ordered = isinstance(work, OverSpec | CopiesSpec)
+    ordered = ordered or (isinstance(work, TopSpec) and work.upserts)
     return ordered or bool(table_without_times(work))
 
 

@@ -16,9 +16,9 @@ A stream with ``table: {key: id}`` is planned likewise. An enrichment with it re
 needs all versions of a row, with their times, and of a change log there are only those that bundles
 have left.
 
-Where ``broadcast`` lets each worker read it, the enrichment has only the other input, whose records
-keep their keys. Another computation, rows.NAME, takes the rows by their keys and passes on none: it
-is there for the dead letters of those without.
+Where ``broadcast`` lets each worker read it (of one with times there are copies: copies.py), the
+enrichment has only the other input, whose records keep their keys. Another computation, rows.NAME,
+takes the rows by their keys and passes on none: it is there for the dead letters of those without.
 """
 
 from __future__ import annotations
@@ -118,7 +118,8 @@ def _with_versions(
         delete=stream.table.delete,
         timeless=stream.timeless and work.waits,
     )
-    if made.broadcast is not None:
+    if made.held:
+        assert made.broadcast is not None
         [other] = (each for each in computation.inputs if each.stream != stream.name)
         held = replace(made.broadcast, by=other.key, of=stream.table.key)
         inputs, made = (replace(other, key=_OWN),), replace(made, broadcast=held)
@@ -126,10 +127,10 @@ def _with_versions(
 
 
 def _held(spec: PipelineSpec, tables: Mapping[str, StreamSpec]) -> list[str]:
-    """The tables that each worker holds whole."""
+    """The tables that each worker reads whole."""
     works = [each.work for each in spec.computations]
     held = {each.stream for each in works if isinstance(each, EnrichSpec) and each.broadcast}
-    return [name for name in tables if name in held]
+    return [name for name, stream in tables.items() if name in held and stream.timeless]
 
 
 def _judging(stream: StreamSpec) -> ComputationSpec:

@@ -16,6 +16,7 @@ from millwheel.connect.python_objects import load_object
 from millwheel.core.pipeline.skew import planned
 from millwheel.core.pipeline.spec import ComputationSpec, PipelineSpec, SinkSpec, StreamSpec
 from millwheel.core.pipeline.visitors import numbered
+from millwheel.core.tables.copies import with_copies
 from millwheel.core.tables.planning import tabled
 from millwheel.core.windows.triggers import Default
 from millwheel.language.spec.change_logs.sinks import keyed
@@ -235,7 +236,7 @@ def check_document(
 def _as_it_runs(spec: PipelineSpec) -> PipelineSpec:
     """With the computations that the planner adds."""
     language = named_alone(spec.functions, spec.nulls, spec.vectorized)
-    return numbered(planned(tabled(spec)), lambda text: language.compile(text).fields)
+    return numbered(planned(with_copies(tabled(spec))), lambda text: language.compile(text).fields)
 
 
 @dataclass(slots=True)

@@ -271,7 +271,7 @@ class Flow(GroupedStreams, RankedStreams[T], Generic[T]):
         field: str = "",
         missing: Literal["keep", "drop", "dead_letter"] = "keep",
         as_of: Literal["timestamp", "arrival"] = "timestamp",
-        broadcast: bool | Mapping[str, str] = False,
+        broadcast: bool | Mapping[str, str | int] = False,
         name: str = "",
         output: str = "",
         **dials: Unpack[DialOptions],
@@ -283,7 +283,7 @@ class Flow(GroupedStreams, RankedStreams[T], Generic[T]):
         it. ``"arrival"``: as of now, without waiting. ``missing`` decides about a record without
         such a value: the field is None, or the record is dropped and counted, or it becomes a dead
         letter. ``broadcast=True`` or ``{"limit": "128MB"}``: each worker holds all of ``other``, a
-        table without times.
+        table without times. Of one that goes on there are ``{"copies": 8}``.
         """
         node = self._draft.name_for(name, output, f"{self._inputs[0].stream}_enrich")
         options: dict[str, Any] = {"with": other._inputs[0].stream}

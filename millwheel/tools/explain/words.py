@@ -26,6 +26,7 @@ from millwheel.core.pipeline.work import (
     FOREVER,
     AggregateSpec,
     BranchesSpec,
+    CopiesSpec,
     DeduplicateSpec,
     DictionarySpec,
     EnrichSpec,
@@ -60,6 +61,7 @@ def key_text(key: KeySpec) -> str:
     rule = f", {key.divided.value}" if key.divided.by_slots else ""
     over = f"{hot}over {key.instances} instances{rule}" if key.instances > 1 else ""
     over = f"in {key.partitions} partitions" if key.partitions else over
+    over = f"spread over {key.copies} copies" if key.copies else over
     if key.names == (KEY_FIELD,):
         return "by primary key"
     if key.kind is KeyKind.ALL:
@@ -334,8 +336,10 @@ def work_texts(work: Work) -> Iterator[str]:
         case EnrichSpec():
             when = "as of its time" if work.waits else "as of now"
             when = "once all of it is there" if work.timeless else when
-            when += ", held whole by each worker" if work.broadcast else ""
-            of = declared_name(work.stream)
+            when += ", held whole by each worker" if work.held else ""
+            copies = work.broadcast.copies if work.broadcast is not None and work.copied else 0
+            when += f", in {copies} whole copies" if copies else ""
+            of = work.of or declared_name(work.stream)
             yield f"{work.name} from {of} {when}; without: {_MISSING[work.missing.value]}"
         case RegularJoinSpec():
             several = f", of {len(work.ttls_us)} inputs" if len(work.ttls_us) > 2 else ""
@@ -355,6 +359,8 @@ def work_texts(work: Work) -> Iterator[str]:
                 f", forgotten after {duration_text(work.ttl_us)}" if work.ttl_us is not None else ""
             )
             yield f"{work.name}: a number for each {work.of}{forgets}"
+        case CopiesSpec():
+            yield f"each change of {work.of}, to each of {work.copies} copies"
         case TableSpec():
             by = ", ".join(work.key) or "the key of the message"
             yield f"rows by {by}; events that repeat or are older change nothing"

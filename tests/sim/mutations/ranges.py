@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from millwheel.control.master.tables import resharding, succession
+from millwheel.core.formats.store_layout import STATE
 from millwheel.core.model.range_table import Ancestor
 from millwheel.engine.workers.delivery.outbox import Outbox
 from millwheel.engine.workers.recovery import inheriting
@@ -90,3 +91,14 @@ def split_before_release() -> Context:
 
     right = succession.resharded
     return replaced(succession, "resharded", resharded)
+
+
+@mistake(within=2, faults="split reshard", workload="copied")
+def an_heir_has_no_copies() -> Context:
+    """A shard inherits the records that wait, and nothing of the tables that they ask."""
+    right = inheriting._keyed
+    return replaced(
+        inheriting,
+        "_keyed",
+        lambda estate: (entry for entry in right(estate) if not entry[0].startswith(STATE)),
+    )

@@ -8,6 +8,7 @@ from tests.sim.workloads.accounts import Accounts
 from tests.sim.workloads.arriving import Arriving
 from tests.sim.workloads.base import Workload
 from tests.sim.workloads.chains import Chains
+from tests.sim.workloads.copied import Copied
 from tests.sim.workloads.crowded import Crowded
 from tests.sim.workloads.dying import Dying
 from tests.sim.workloads.enriched import Enriched
@@ -67,6 +68,7 @@ WORKLOADS: dict[str, Callable[[int, float], Workload]] = {
     "injected": Injected,
     "arriving": Arriving,
     "enriched": Enriched,
+    "copied": Copied,
     "chains": Chains,
 }
 """(seed, size from 0 to 1) -> a workload."""

@@ -34,6 +34,7 @@ from millwheel.core.pipeline.work import (
     AggregationSpec,
     BranchesSpec,
     CallbackSpec,
+    CopiesSpec,
     DeduplicateSpec,
     DictionarySpec,
     EnrichSpec,
@@ -76,6 +77,7 @@ _WHY_NOT: dict[type[Work], str] = {
     DeduplicateSpec: "each record is compared with earlier ones",
     OverSpec: "each record is taken in its order",
     TableSpec: "a table takes each change",
+    CopiesSpec: "each change goes to each copy",
 }
 """Why work other than aggregations, steps and branches has no column form."""
 
@@ -138,7 +140,7 @@ def _form_of(
 
 def has_no_state(work: Work) -> bool:
     """Whether work follows from each record alone, or from a table that is held whole."""
-    held = isinstance(work, EnrichSpec) and work.broadcast is not None
+    held = isinstance(work, EnrichSpec) and work.held
     return held or isinstance(work, StepsSpec | BranchesSpec)
 
 

@@ -13,6 +13,7 @@ from millwheel.core.model.failures import ENDLESS, MOST_WORDS, encodable, in_wor
 from millwheel.core.model.keys import Key
 from millwheel.core.model.records import DeadLetter
 from millwheel.core.pipeline.spec import ComputationSpec
+from millwheel.core.pipeline.work import CopiesSpec, EnrichSpec
 from millwheel.engine.workers.boundaries import passes
 from millwheel.engine.workers.bundle.bundle import Bundle
 from millwheel.engine.workers.bundle.hangs import Avoided, Hang
@@ -113,9 +114,15 @@ class Attempts:
             timestamp=subject.timestamp,
             location=hang.where,
             attempts=1,
-            state=self._state.describe(),
+            state=self._described(),
         )
         bundle.dead_letter(letter, subject.timestamp, subject.cause, subject.what)
+
+    def _described(self) -> dict[str, Any]:
+        """The state of the key, but for one that is a whole table."""
+        work = self._spec.work
+        whole = isinstance(work, CopiesSpec) or (isinstance(work, EnrichSpec) and work.copied)
+        return {} if whole else self._state.describe()
 
     def _give_up(self, bundle: Bundle, subject: Subject, ex: BaseException) -> None:
         failure = _failure_of(ex)
@@ -132,7 +139,7 @@ class Attempts:
             exception=failure.trace,
             location=failure.where,
             attempts=attempts,
-            state=self._state.describe(),
+            state=self._described(),
             error=failure.kind,
             what=subject.what,
         )

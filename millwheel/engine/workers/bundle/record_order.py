@@ -128,7 +128,7 @@ def order_buffer(
     spec: ComputationSpec, overlay: Overlay, decode: Callable[[str, list[Any]], list[Any]]
 ) -> OrderBuffer | None:
     """Where records wait for the watermark. A version holds for records of its own time."""
-    if isinstance(spec.work, EnrichSpec) and spec.work.broadcast is not None:
+    if isinstance(spec.work, EnrichSpec) and spec.work.held:
         return None
     if isinstance(spec.work, EnrichSpec) and spec.work.waits:
         until = BEGINNING if spec.work.timeless else None

@@ -21,6 +21,7 @@ from millwheel.core.model.records import Batch
 from millwheel.core.pipeline.dictionaries import partitions_of_numbers, partitions_of_text
 from millwheel.core.pipeline.skew import divided_keys, instances_of, with_instances
 from millwheel.core.pipeline.spec import EVERYTHING, INSTANCE, Divided, KeySpec
+from millwheel.core.tables.copies import copy_key
 from millwheel.engine.workers.boundaries import ColumnBoundary, passes
 from millwheel.engine.workers.delivery.instances import Instances
 from millwheel.engine.workers.delivery.timestamps import numbers_column, plain_column
@@ -56,7 +57,8 @@ class Consumer:
     may look at any. ``divided`` is the key of one whose keys are divided over instances.
     ``partitions``: of a dictionary, which has the partition of a value of the field ``of`` as its
     key. ``labelled`` when it takes the labels of its records. ``computed`` makes keys of
-    expressions in columns; ``whole`` when all records have the one key of everything."""
+    expressions in columns; ``whole`` when all records have the one key of everything. ``copies``:
+    of an enrichment with so many copies of a table, where the key is that of one."""
 
     node: NodeName
     fields: tuple[str, ...]
@@ -69,6 +71,7 @@ class Consumer:
     labelled: bool = False
     computed: KeyColumns | None = None
     whole: bool = False
+    copies: int = 0
 
     @property
     def counts(self) -> bool:
@@ -214,6 +217,15 @@ def _partition_column(batch: ColumnBatch, consumer: Consumer, most: int) -> pl.S
     )
 
 
+def copy_key_column(keys: pl.Series, copies: int) -> pl.Series:
+    """The keys of the copies that get records with these keys."""
+    known: dict[Key, int] = {}
+    for key in key_list(keys):
+        if key not in known:
+            known[key] = copy_key(key, copies)
+    return pl.Series(keys.name, [known[key] for key in key_list(keys)], pl.Int64)
+
+
 def _most_bytes(part: pl.Series) -> int:
     """The bytes of the longest text of a column, or those of a number."""
     return int(part.str.len_bytes().to_numpy().max()) if part.dtype == pl.String else _INT_BYTES
@@ -223,6 +235,8 @@ def keyed(
     consumer: Consumer, batch: Batch, decoded: Sequence[Any], most: int
 ) -> tuple[Batch, list[Keyless]]:
     """The batch under a consumer's keys, and its records that have none."""
+    if consumer.copies:
+        return batch.under([copy_key(key, consumer.copies) for key in batch.keys]), []
     if consumer.extract is None:
         return batch, []
     if consumer.whole:

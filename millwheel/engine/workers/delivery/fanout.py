@@ -25,6 +25,7 @@ from millwheel.engine.workers.delivery.consumer_keys import (
     Dividing,
     Extractor,
     Keyless,
+    copy_key_column,
     key_column_of,
     keyed,
     with_instances_of,
@@ -70,6 +71,7 @@ class Fanout:
                     consumer = replace(consumer, computed=KeyColumns(spec, language.compile))
                 if spec.instances > 1:
                     consumer = replace(consumer, divided=spec)
+                consumer = replace(consumer, copies=spec.copies)
                 if spec.partitions:
                     consumer = replace(
                         consumer, fields=(), of=spec.names[0], partitions=spec.partitions
@@ -134,7 +136,10 @@ class Fanout:
             own_batch = batch if gone is None or consumer.counts else in_time
             if not len(own_batch):
                 continue
-            if consumer.extract is None and consumer.divided is None:
+            if consumer.copies:
+                placed = replace(own_batch, keys=copy_key_column(own_batch.keys, consumer.copies))
+                out.append((consumer.node, placed))
+            elif consumer.extract is None and consumer.divided is None:
                 out.append((consumer.node, own_batch))
             elif (keys := key_column_of(own_batch, consumer, self._most_key, epochs)) is not None:
                 frame = (

@@ -31,7 +31,6 @@ from millwheel.core.pipeline.spec import (
 )
 from millwheel.core.pipeline.work import (
     AggregationSpec,
-    BroadcastSpec,
     DictionarySpec,
     EnrichSpec,
     JoinSpec,
@@ -47,6 +46,7 @@ from millwheel.engine.workers.delivery.routing import TableRouter
 from millwheel.engine.workers.dictionaries.dictionary import DictionaryOperator
 from millwheel.engine.workers.host.computation_objects import computation_of
 from millwheel.engine.workers.operators.batch_callbacks import BatchOperator
+from millwheel.engine.workers.operators.broadcast.copies import Copied, CopiesOperator
 from millwheel.engine.workers.operators.broadcast.enrichment import BroadcastOperator, EnrichedWhole
 from millwheel.engine.workers.operators.broadcast.table import HeldTable, key_bytes_of
 from millwheel.engine.workers.operators.callbacks import CallbackOperator, Decode
@@ -136,7 +136,7 @@ class ComputationMaker:
                 plan, few = self.plans.get(spec.name), self.limits.rows_below
                 arguments = (shard_parts.store, overlay, self.decode, _CACHE_ENTRIES)
                 return SlicesOperator(spec, self.spec, *arguments, plan, few)
-            case EnrichSpec(broadcast=BroadcastSpec()):
+            case EnrichSpec() as work if work.held:
                 return self._broadcast(spec, overlay)
         instance = computation_of(spec, self.spec, self.load)
         kind = BatchOperator if takes_batches(type(instance)) else CallbackOperator
@@ -145,11 +145,11 @@ class ComputationMaker:
         if (plans := self.stateless.get(spec.name)) is not None:
             few = self._few_of(spec)
             return StatelessOperator(*parts, plans, few, self.language)
-        if has_column_form(spec):
+        if isinstance(instance, Copied):
+            operator: CallbackOperator = CopiesOperator(instance, *parts[:2], *parts[3:], use)
+        elif has_column_form(spec):
             pairing, shard = self.near.get(spec.name), self._column_shard(shard_parts)
-            operator: CallbackOperator = column_join(
-                pairing, shard, self.limits.rows_below, *parts, use
-            )
+            operator = column_join(pairing, shard, self.limits.rows_below, *parts, use)
         elif isinstance(spec.work, TopSpec) and not spec.work.upserts:
             plan, shard = self.plans.get(spec.name), self._column_shard(shard_parts)
             columns = first_columns(spec, self.spec, plan, use, self.language.compile)

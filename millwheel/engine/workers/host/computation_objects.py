@@ -17,7 +17,9 @@ from millwheel.core.pipeline.steps import compile_branches, compile_steps
 from millwheel.core.pipeline.work import (
     BranchesSpec,
     CallbackSpec,
+    CopiesSpec,
     DeduplicateSpec,
+    EnrichSpec,
     IntervalJoinSpec,
     OverSpec,
     RegularJoinSpec,
@@ -27,6 +29,7 @@ from millwheel.core.pipeline.work import (
 )
 from millwheel.core.ranked.latest import LatestRow, deletion
 from millwheel.core.ranked.ranking import Ranking
+from millwheel.engine.workers.operators.broadcast.copies import copied, enriched_in_copies
 from millwheel.engine.workers.operators.joined import declared_fields, joined
 from millwheel.engine.workers.operators.keyed_joins.interval import interval_join
 from millwheel.engine.workers.operators.keyed_joins.regular import regular_join
@@ -62,6 +65,10 @@ def computation_of(
             return _over(spec, pipeline, load)
         case TableSpec() as work:
             return Tabled(work, spec.outputs)
+        case CopiesSpec():
+            return copied(spec, pipeline)
+        case EnrichSpec(copied=True):
+            return enriched_in_copies(spec, pipeline)
         case BranchesSpec(branches=branches, match_all=match_all):
             choose = compile_branches(branches, match_all, language_of(pipeline))
             return Branched(choose, _declared(spec, pipeline))

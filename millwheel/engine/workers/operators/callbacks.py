@@ -33,6 +33,7 @@ from millwheel.core.pipeline.steps import step_text
 from millwheel.core.pipeline.work import (
     BranchesSpec,
     CallbackSpec,
+    CopiesSpec,
     DeduplicateSpec,
     EnrichSpec,
     IntervalJoinSpec,
@@ -523,20 +524,20 @@ def _code(work: Work) -> str:
             return callback
         case LookupSpec(kind=kind):
             return f"lookup in {kind}"
-        case EnrichSpec(stream=stream):
-            return f"enrich with {stream}"
+        case EnrichSpec(stream=stream, of=of):
+            return f"enrich with {of or stream}"
         case TableSpec(of=of):
             return f"table of {of}"
+        case CopiesSpec(of=of):
+            return f"copies of {of}"
         case DeduplicateSpec():
             return "deduplicate"
         case RegularJoinSpec() | IntervalJoinSpec():
             return "join"
         case OverSpec():
             return "over"
-        case TopSpec(upserts=True):
-            return "table"
-        case TopSpec(by=by):
-            return "top" if by else "deduplicate"
+        case TopSpec(by=by, upserts=is_table):
+            return "table" if is_table else "top" if by else "deduplicate"
         case BranchesSpec():
             return "branch"
         case StepsSpec(steps=steps):

@@ -137,7 +137,7 @@ def ordered(value: Any, fields: tuple[str, ...]) -> Any:
     return {name: value[name] for name in names if name in value}
 
 
-class _Held(Version, Certain, array_like=True):
+class HeldVersion(Version, Certain, array_like=True):
     """A version in state. It is never changed in place."""
 
 
@@ -145,7 +145,7 @@ class Enriched(Computation):
     """Adds to a record the latest value of another stream for its key. A value that is taken back,
     or that ``deletes`` holds for, is none from its time on."""
 
-    version: ValueState[_Held] = ValueState(_Held)
+    version: ValueState[HeldVersion] = ValueState(HeldVersion)
 
     def __init__(
         self, spec: EnrichSpec, outputs: Sequence[str], deletes: Callable[[Any], Any] | None = None
@@ -162,23 +162,33 @@ class Enriched(Computation):
         fields = plain(record.value)
         found = self._found(ctx, record, fields)
         if found is not None:
-            for stream in self._outputs:
-                ctx.produce(stream, {**fields, self._spec.name: found[0]})
+            self._produce(ctx, {**fields, self._spec.name: found[0]})
+
+    def _known(self) -> HeldVersion | None:
+        """The version of the current key."""
+        return self.version.get()
+
+    def _keep(self, version: HeldVersion) -> None:
+        self.version.set(version)
+
+    def _produce(self, ctx: Context, row: Any) -> None:
+        for stream in self._outputs:
+            ctx.produce(stream, row)
 
     def _learn(self, record: Record) -> None:
-        at, version, back = record.timestamp, self.version.get(), as_retraction(record.value)
+        at, version, back = record.timestamp, self._known(), as_retraction(record.value)
         if back is not None:
             # Of the one in force alone: another has taken the place of any other, and holds.
             ends = version is not None and version.at <= at and _alike(version.value, back.value)
             if ends:
-                self.version.set(_Held(at, None))
+                self._keep(HeldVersion(at, None))
             return
         value = plain(record.value)
         if self._deletes is not None and self._deletes(value):
             value = None
         position = (record.channel, record.number) if isinstance(record, Located) else None
         if newer(at, version, position):
-            self.version.set(_Held(at, value, position))
+            self._keep(HeldVersion(at, value, position))
 
     def _found(self, ctx: Context, record: Record, fields: Any) -> list[Any] | None:
         """[the value that the record gets]; None if the record is dropped."""
@@ -187,12 +197,12 @@ class Enriched(Computation):
             raise RecordError(
                 f"enrich adds the field {spec.name!r}, and a {type(fields).__name__} has no fields"
             )
-        value = known(self.version.get(), record.timestamp if spec.waits else None)
+        value = known(self._known(), record.timestamp if spec.waits else None)
         if value is None and spec.missing is Missing.DROP:
             ctx.count(UNMATCHED)
             return None
         if value is None and spec.missing is Missing.DEAD_LETTER:
-            of = declared_name(spec.stream)
+            of = spec.of or declared_name(spec.stream)
             raise RecordError(f"{of} has said nothing of {record.key!r} up to {record.timestamp}")
         return [value]
 
@@ -231,8 +241,7 @@ class EnrichedChanges(Enriched):
         found = self._found(ctx, record, fields)
         self.given[name] = [*(self.given.get(name) or ()), found or []]
         if found is not None:
-            for stream in self._outputs:
-                ctx.produce(stream, {**fields, self._spec.name: found[0]})
+            self._produce(ctx, {**fields, self._spec.name: found[0]})
 
     def _take_back(self, ctx: Context, fields: Any, name: bytes) -> None:
         given = self.given.get(name)
@@ -246,8 +255,7 @@ class EnrichedChanges(Enriched):
         else:
             del self.given[name]
         for value in given[-1]:
-            for stream in self._outputs:
-                ctx.produce(stream, retracted({**fields, self._spec.name: value}))
+            self._produce(ctx, retracted({**fields, self._spec.name: value}))
 
 
 def _alike(one: Any, other: Any) -> bool:

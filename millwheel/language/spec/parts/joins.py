@@ -24,6 +24,7 @@ from millwheel.core.pipeline.work import (
     RegularJoinSpec,
     WindowSpec,
 )
+from millwheel.core.tables.copies import COPIES, MOST_COPIES
 from millwheel.core.windows.panes import Accumulation
 from millwheel.language.spec.keys.notation import key_names
 from millwheel.language.spec.parts.aggregates import WINDOW_FIELDS
@@ -39,6 +40,7 @@ from millwheel.language.spec.reading.parts import (
     Flag,
     Items,
     NameText,
+    Number,
     Own,
     Short,
     Text,
@@ -65,6 +67,13 @@ _BROADCAST = FilePart(
             "how large the table may be, by the encoded keys and rows; the run stops where it is"
             " larger",
             default="64MB",
+        ),
+        "copies": Field(
+            "copies",
+            Number(2, MOST_COPIES),
+            "of a table that goes on: how many copies of it there are. Each is in one shard, so"
+            " that more shards have nothing to do",
+            default=str(COPIES),
         ),
     },
     BroadcastSpec(BROADCAST_BYTES),
@@ -109,9 +118,9 @@ ENRICH = FilePart(
         "broadcast": Field(
             "broadcast",
             Own((Flag(), _BROADCAST), _read_broadcast),
-            "each worker holds the [whole table](joins.md#broadcast), and the other input is not"
-            " divided by the key: for small tables that end and have no `timestamp`; `{limit:"
-            " 64MB}` says how large one may be, by its encoded keys and rows",
+            "the [whole table](joins.md#broadcast) is in each worker, or in some copies if it goes"
+            " on, and the other input is not divided by the key: for small tables; `{limit: 64MB}`"
+            " says how large one may be, by its encoded keys and rows",
             default="`false`",
         ),
     },

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from millwheel.core.pipeline.spec import (
+    ComputationSpec,
     KeyKind,
     KeySpec,
     PipelineSpec,
@@ -107,7 +108,7 @@ def check_tables(
     for computation in spec.computations:
         work = computation.work
         if isinstance(work, EnrichSpec) and work.broadcast is not None:
-            why = _why_no_broadcast(work, spec.stream(work.stream))
+            why = _why_no_broadcast(computation, work, spec.stream(work.stream))
             if why:
                 reader.bad(
                     node_at("computations", computation.name, "enrich", "broadcast"),
@@ -125,22 +126,34 @@ def check_tables(
                 )
 
 
-def _why_no_broadcast(work: EnrichSpec, stream: StreamSpec) -> str:
-    """Why a table cannot be held whole by every worker, with a cure; "" where it can."""
-    if stream.table is None or stream.source is None or not stream.timeless:
+def _why_no_broadcast(computation: ComputationSpec, work: EnrichSpec, stream: StreamSpec) -> str:
+    """Why a table cannot be whole in several processes, with a cure; "" where there can."""
+    assert work.broadcast is not None
+    if not work.waits:
         return (
-            "broadcast is for tables that end and have no times, of which all is there before the"
-            f" first record; declare {stream.name!r} as one, with table and without timestamp, and"
-            " let its source end"
+            "a record finds the rows as of its own time in a table that is there whole; leave out"
+            " as_of"
         )
+    if stream.table is None or not stream.timeless:
+        own = (each.stream for each in computation.inputs if each.key.kind is KeyKind.RECORD)
+        return next((_WHY_KEY.format(name, name) for name in own), "")
     if stream.id:
         return (
             "with broadcast the table is read without looking for copies by id, of which the last"
             f" row of a key wins anyway; leave out id of {stream.name!r}"
         )
-    if not work.waits:
-        return "a table that is held whole is there before the first record; leave out as_of"
+    if work.broadcast.copies:
+        return (
+            "copies are of a table that goes on, and each worker reads one that ends and has no"
+            " times; leave out copies"
+        )
     return ""
+
+
+_WHY_KEY = (
+    "records of {!r} come without a key for their row: the one that their producer gave says which"
+    " copy of the table they go to; write the key, for example {}: {{key: id}}"
+)
 
 
 def _notation(key: KeySpec) -> str:

@@ -38,6 +38,7 @@ from millwheel.core.pipeline.work import (
     StepSpec,
     WindowSpec,
 )
+from millwheel.core.tables.copies import with_copies
 from millwheel.core.tables.planning import tabled
 from tests.computations import changed, computation_spec
 
@@ -571,18 +572,27 @@ def _keyed(text: str, nulls: bool = False) -> Blueprint:
     return blueprint_of(PipelineSpec("p", (StreamSpec("s", timestamp="t"),), (counts,), (), "/"))
 
 
-def enriched(broadcast: BroadcastSpec | None) -> Blueprint:
-    """A pipeline whose records are enriched with a table, held whole by each worker or not."""
+def enriched(broadcast: BroadcastSpec | None, timestamp: str = "") -> Blueprint:
+    """A pipeline whose records are enriched with a table, held whole by each worker, or in copies
+    where it goes on, or divided by its key."""
     orders = StreamSpec("orders", SourceSpec("files"), "at")
     sides = StreamSpec(
-        "sides", SourceSpec("files"), table=UpsertSpec(KeySpec(KeyKind.FIELD, ("id",)))
+        "sides", SourceSpec("files"), timestamp, table=UpsertSpec(KeySpec(KeyKind.FIELD, ("id",)))
     )
     key = KeySpec(KeyKind.FIELD, ("id",))
     work = EnrichSpec("sides", "side", broadcast=broadcast)
     inputs = (InputSpec("orders", key), InputSpec("sides", key))
     computation = ComputationSpec("found", inputs, ("found",), work)
     spec = PipelineSpec("p", (orders, sides), (computation,), (), "/nowhere")
-    return blueprint_of(tabled(spec))
+    return blueprint_of(with_copies(tabled(spec)))
+
+
+def test_copies_of_a_table_stay_as_many_as_they_were() -> None:
+    divided, copied = enriched(None, "at"), enriched(BroadcastSpec(1_000, copies=4), "at")
+    for before, after in ((divided, copied), (copied, divided)):
+        assert worst(compare(before, after)) is REFUSED
+    assert worst(compare(copied, enriched(BroadcastSpec(2_000, copies=4), "at"))) is FREE
+    assert worst(compare(copied, enriched(BroadcastSpec(1_000, copies=5), "at"))) is REFUSED
 
 
 def test_a_table_is_not_held_whole_where_its_rows_are_state_nor_the_other_way_round() -> None:

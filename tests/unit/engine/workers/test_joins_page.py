@@ -23,12 +23,13 @@ def test_the_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         "within.yaml",
         "enrich.yaml",
     }
-    assert set(FILES) == {"head.yaml", "auctions.yaml", "tables.yaml", "broadcast.yaml", *of_head}
+    own = {"head.yaml", "auctions.yaml", "tables.yaml", "broadcast.yaml", "copies.yaml"}
+    assert set(FILES) == own | of_head
     for name, text in FILES.items():
         head = FILES["head.yaml"] if name in of_head else ""
         (tmp_path / name).write_text(head + text, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {"__name__": "example"}
-    assert len(EXAMPLES) == 11
+    assert len(EXAMPLES) == 12
     for example in EXAMPLES:
         exec(compile(example, "docs/joins.md", "exec"), names)

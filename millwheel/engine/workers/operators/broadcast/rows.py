@@ -58,7 +58,7 @@ def computations_with_kept_rows(spec: PipelineSpec) -> Iterator[ComputationSpec]
     found: dict[str, ComputationSpec] = {}
     for each in spec.computations:
         work = each.work
-        if isinstance(work, EnrichSpec) and work.broadcast is not None:
+        if isinstance(work, EnrichSpec) and work.held:
             other = found.get(work.stream)
             if other is None or _limit(each) < _limit(other):
                 found[work.stream] = each

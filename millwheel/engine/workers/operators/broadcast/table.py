@@ -40,6 +40,15 @@ def key_bytes_of(extract: Extractor, most_bytes: int) -> KeyBytes:
     return lambda value: key_bytes(fitting_key(extract(value), most_bytes))
 
 
+def too_large(where: str, name: str, limit: int, who: str, rows: str = "") -> str:
+    """What ends the run where a table is larger than ``who`` may hold of it."""
+    return (
+        f"{where}: the table {name!r} has more than the {limit:,} bytes that {who} may hold of"
+        f" it{rows}; leave out broadcast, so that it is divided by its key, or give it more, for"
+        f" example broadcast: {{limit: {-(-2 * limit // 1_000_000)}MB}}"
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class TableSource:
     """Where a table comes from, and what its records mean. ``partitions`` come in the order of
@@ -162,12 +171,8 @@ class HeldTable:
     def _check_size(self) -> None:
         limit = self._given.limit_bytes
         if self.size_bytes > limit:
-            raise SetupError(
-                f"{self._given.where}: the table {self._given.name!r} has more than the"
-                f" {limit:,} bytes that each worker may hold of it ({len(self.rows):,} rows so"
-                " far); leave out broadcast, so that it is divided by its key, or give it more, for"
-                f" example broadcast: {{limit: {-(-2 * limit // 1_000_000)}MB}}"
-            )
+            given, rows = self._given, f" ({len(self.rows):,} rows so far)"
+            raise SetupError(too_large(given.where, given.name, limit, "each worker", rows))
 
     def _close(self) -> None:
         if self._reader is not None:

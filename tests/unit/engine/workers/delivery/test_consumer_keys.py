@@ -16,7 +16,9 @@ from millwheel.core.grouping.epochs import KeyEpochs
 from millwheel.core.model.failures import encodable
 from millwheel.core.model.keys import fitting_key
 from millwheel.core.model.names import NodeName
+from millwheel.core.model.records import Batch
 from millwheel.core.pipeline.spec import Divided, KeyKind, KeySpec
+from millwheel.core.tables.copies import copy_key
 from millwheel.engine.workers.delivery.consumer_keys import Consumer, keyed
 from millwheel.engine.workers.delivery.fanout import Fanout
 from millwheel.errors import InvariantError, RecordError
@@ -192,3 +194,17 @@ def test_keys_of_several_fields_together_are_those_one_by_one(
     single = [keyed(consumer, batch(["p"], [record]), [record], most) for record in records]
     assert found.keys == [key for each, _ in single for key in (each.keys[0],)]
     assert [each.index for each in missing] == [at for at, (_, none) in enumerate(single) if none]
+
+
+@pytest.mark.parametrize("own", [["a", "b", "a", "c"], [3, 4, 3, 5]])
+def test_records_go_to_the_copy_for_their_key_in_rows_and_in_columns(own: list[Any]) -> None:
+    made = fanout(e=KeySpec(KeyKind.RECORD, copies=3))
+    frame, order = pl.DataFrame({"v": [1, 2, 3, 4]}), np.arange(4)
+    [(_, columns)], _ = made.split_columns(ColumnBatch("s", order, order, pl.Series(own), frame))
+    wanted = [copy_key(key, 3) for key in own]
+    assert isinstance(columns, ColumnBatch)
+    assert columns.keys.to_list() == wanted
+    given = batch(own)
+    [(_, rows)], _ = made.split(given, given.values)
+    assert isinstance(rows, Batch)
+    assert list(rows.keys) == wanted

@@ -216,12 +216,18 @@ OF_USERS = held("true").replace("sides: {key: [a, b]}", "users: {key: id}")
         (held("{limits: 1MB}"), "enrich.broadcast.limits: unknown field"),
         (held("{limit: 3}"), "write a number and a unit, such as 64kB"),
         (held("{limit: 3B}"), "must lie between"),
-        (held("true", ", as_of: arrival"), "is there before the first record; leave out as_of"),
+        (held("true", ", as_of: arrival"), "that is there whole; leave out as_of"),
+        (held("{copies: 1}"), "enrich.broadcast.copies: must be a whole number from 2 to 256"),
         (
-            OF_USERS.replace("with: sides", "with: users"),
-            "f.enrich.broadcast: broadcast is for tables that end and have no times, of which all"
-            " is there before the first record; declare 'users' as one, with table and without"
-            " timestamp, and let its source end; or leave out broadcast",
+            held("{copies: 4}"),
+            "f.enrich.broadcast: copies are of a table that goes on, and each worker reads one that"
+            " ends and has no times; leave out copies; or leave out broadcast",
+        ),
+        (
+            OF_USERS.replace("with: sides", "with: users").replace("hits: {key: [who, what]}", "n"),
+            "f.enrich.broadcast: records of 'n' come without a key for their row: the one that"
+            " their producer gave says which copy of the table they go to; write the key, for"
+            " example n: {key: id}; or leave out broadcast",
         ),
         (
             held("true").replace("table: [a, b]", "table: [a, b], id: a"),
