@@ -33,8 +33,8 @@ class StoreView(Protocol):
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]: ...
 
-    def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Keys that start with ``prefix``, in byte order."""
+    def scan(self, prefix: bytes, since: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
+        """Keys that start with ``prefix`` and are not below ``since``, in byte order."""
 
 
 class StateStore(Protocol):
@@ -51,8 +51,9 @@ class StateStore(Protocol):
     def delete_range(self, begin: bytes, end: bytes) -> None:
         """Drop every key in ``[begin, end)``."""
 
-    def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Keys that start with ``prefix``, in byte order, as of the call."""
+    def scan(self, prefix: bytes, since: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
+        """Keys that start with ``prefix`` and are not below ``since``, in byte order, as of the
+        call."""
 
     def first(self, prefix: bytes, since: bytes) -> bytes | None:
         """The lowest key that starts with ``prefix`` and is not below ``since``. Quick, however

@@ -41,9 +41,10 @@ class ModelStore:
         for key in [key for key in self.data if begin <= key < end]:
             del self.data[key]
 
-    def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+    def scan(self, prefix: bytes, since: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
+        entries = self.data.items()
         return iter(
-            sorted((key, value) for key, value in self.data.items() if key.startswith(prefix))
+            sorted((key, of) for key, of in entries if key.startswith(prefix) and key >= since)
         )
 
     def first(self, prefix: bytes, since: bytes) -> bytes | None:

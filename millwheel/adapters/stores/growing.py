@@ -98,8 +98,8 @@ class GrowingStore:
     def delete_range(self, begin: bytes, end: bytes) -> None:
         self._store.delete_range(begin, end)
 
-    def scan(self, prefix: bytes) -> Iterator[Entry]:
-        return self._store.scan(prefix)
+    def scan(self, prefix: bytes, since: bytes = b"") -> Iterator[Entry]:
+        return self._store.scan(prefix, since)
 
     def first(self, prefix: bytes, since: bytes) -> bytes | None:
         return self._store.first(prefix, since)

@@ -110,11 +110,11 @@ class RocksStore:
         except Exception as ex:
             raise _translated(ex, self._path) from ex
 
-    def scan(self, prefix: bytes) -> Iterator[Entry]:
+    def scan(self, prefix: bytes, since: bytes = b"") -> Iterator[Entry]:
         """The first entries are read at once, which is all of most scans; longer ones go on over
         RocksDB's iterator, which sees the store as of this call and ends with :meth:`close`."""
         try:
-            scan = _Scan(self._db, prefix, self._path)
+            scan = _Scan(self._db, prefix, since, self._path)
         except Exception as ex:
             raise _translated(ex, self._path) from ex
         head = scan.some()
@@ -170,7 +170,7 @@ class _Scan:
     iterator. An iterator that hits damage just ends, as at the last entry; only its status tells.
     """
 
-    def __init__(self, db: Rdict, prefix: bytes, path: str) -> None:
+    def __init__(self, db: Rdict, prefix: bytes, since: bytes, path: str) -> None:
         self._path = path
         self._cursor: RdictIter | None = None
         self._options = ReadOptions()
@@ -178,7 +178,7 @@ class _Scan:
         if end:
             self._options.set_iterate_upper_bound(end)
         self._cursor = db.iter(self._options)
-        self._cursor.seek(prefix)
+        self._cursor.seek(max(prefix, since))
         self.ended = False
 
     def some(self) -> list[Entry]:

@@ -60,11 +60,11 @@ class SmallStore:
         for key in [*data.irange(begin, end, (True, False))] if begin < end else ():
             del data[key]
 
-    def scan(self, prefix: bytes) -> Iterator[Entry]:
+    def scan(self, prefix: bytes, since: bytes = b"") -> Iterator[Entry]:
         data = self._opened()
         # A list, not a generator: whoever scans may write meanwhile, as in the store that it may
         # become (test_a_scan_sees_the_store_as_of_the_call).
-        return iter([(key, data[key]) for key in self._keys(prefix, prefix)])
+        return iter([(key, data[key]) for key in self._keys(prefix, max(prefix, since))])
 
     def first(self, prefix: bytes, since: bytes) -> bytes | None:
         return next(self._keys(prefix, max(prefix, since)), None)

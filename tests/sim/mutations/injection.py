@@ -36,8 +36,8 @@ def ids_of_injected_records_are_forgotten_when_a_shard_moves() -> Context:
         def __init__(self, store: Any) -> None:
             self._store = store
 
-        def scan(self, prefix: bytes) -> Any:
-            return iter(()) if prefix == RUNS else self._store.scan(prefix)
+        def scan(self, prefix: bytes, since: bytes = b"") -> Any:
+            return iter(()) if prefix == RUNS else self._store.scan(prefix, since)
 
         def first(self, lo: bytes, hi: bytes) -> Any:
             return None if lo == SEEN else self._store.first(lo, hi)

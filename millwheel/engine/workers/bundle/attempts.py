@@ -13,7 +13,22 @@ from millwheel.core.model.failures import ENDLESS, MOST_WORDS, encodable, in_wor
 from millwheel.core.model.keys import Key
 from millwheel.core.model.records import DeadLetter
 from millwheel.core.pipeline.spec import ComputationSpec
-from millwheel.core.pipeline.work import CopiesSpec, EnrichSpec
+from millwheel.core.pipeline.steps import step_text
+from millwheel.core.pipeline.work import (
+    BranchesSpec,
+    CallbackSpec,
+    CopiesSpec,
+    DeduplicateSpec,
+    EnrichSpec,
+    IntervalJoinSpec,
+    LookupSpec,
+    OverSpec,
+    RegularJoinSpec,
+    StepsSpec,
+    TableSpec,
+    TopSpec,
+    Work,
+)
 from millwheel.engine.workers.boundaries import passes
 from millwheel.engine.workers.bundle.bundle import Bundle
 from millwheel.engine.workers.bundle.hangs import Avoided, Hang
@@ -166,3 +181,31 @@ def _failure_of(ex: BaseException) -> _Failure:
     except BaseException:  # an exception may have attributes of its own making
         where, trace, hint = "", "", ""
     return _Failure(type(ex).__name__, in_words(ex) + hint, encodable(where), encodable(trace))
+
+
+def code_of(work: Work) -> str:
+    """The user's code of a computation, as it is named in the pipeline."""
+    match work:
+        case CallbackSpec(callback=callback):
+            return callback
+        case LookupSpec(kind=kind):
+            return f"lookup in {kind}"
+        case EnrichSpec(stream=stream, of=of):
+            return f"enrich with {of or stream}"
+        case TableSpec(of=of):
+            return f"table of {of}"
+        case CopiesSpec(of=of):
+            return f"copies of {of}"
+        case DeduplicateSpec():
+            return "deduplicate"
+        case RegularJoinSpec() | IntervalJoinSpec():
+            return "join"
+        case OverSpec():
+            return "over"
+        case TopSpec(by=by, upserts=is_table):
+            return "table" if is_table else "top" if by else "deduplicate"
+        case BranchesSpec():
+            return "branch"
+        case StepsSpec(steps=steps):
+            return ", ".join(step_text(step) for step in steps)
+    return ""

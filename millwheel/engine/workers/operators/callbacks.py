@@ -7,6 +7,7 @@ and, in the end, sent to the dead-letter stream, in the same commit as everythin
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import count, repeat
@@ -29,27 +30,11 @@ from millwheel.core.order.labels import NO_USE, LabelUse
 from millwheel.core.pipeline.graph import runs_user_code
 from millwheel.core.pipeline.production_ids import Cause, record_causes, timer_cause
 from millwheel.core.pipeline.spec import ComputationSpec
-from millwheel.core.pipeline.steps import step_text
-from millwheel.core.pipeline.work import (
-    BranchesSpec,
-    CallbackSpec,
-    CopiesSpec,
-    DeduplicateSpec,
-    EnrichSpec,
-    IntervalJoinSpec,
-    LookupSpec,
-    OverSpec,
-    RegularJoinSpec,
-    StepsSpec,
-    TableSpec,
-    TopSpec,
-    Work,
-)
 from millwheel.core.ranked.latest import Located, is_located, table_without_times
 from millwheel.core.windows.lateness import is_behind, late_among
 from millwheel.engine.queries.model import Finding, Query
 from millwheel.engine.workers.boundaries import passes
-from millwheel.engine.workers.bundle.attempts import Attempts, Subject
+from millwheel.engine.workers.bundle.attempts import Attempts, Subject, code_of
 from millwheel.engine.workers.bundle.bundle import Bundle
 from millwheel.engine.workers.bundle.hangs import (
     TOGETHER_MARK,
@@ -67,7 +52,8 @@ from millwheel.engine.workers.bundle.record_order import (
     order_buffer,
 )
 from millwheel.engine.workers.delivery.inbox import Arrival
-from millwheel.engine.workers.operators.callback_context import CallbackContext
+from millwheel.engine.workers.operators.callback_context import SUSPENDED_TAG, CallbackContext
+from millwheel.engine.workers.operators.suspension import Resumed, Suspending
 from millwheel.engine.workers.state.cells import TTL_TAG
 from millwheel.engine.workers.state.keyed_state import KeyedState, callback_state
 from millwheel.engine.workers.state.overlay import Overlay
@@ -143,12 +129,16 @@ class CallbackOperator(Operator):
         self._changes = runs_user_code(spec)
         outputs, passes_on = frozenset(spec.outputs), spec.called is None
         self._context = CallbackContext(outputs, self._state, limits, self._identified, passes_on)
+        suspends = isinstance(instance, Suspending) and instance.suspends
+        if not suspends or self._identified or labels.takes or labels.gives:
+            # the name of a production, and what it waits for, belong to its record's own step
+            self._context.most_room = sys.maxsize
         self._ordered = order_buffer(spec, overlay, decode)
         self._positions = Positions(overlay, decode, labels.follows) if labels.takes else None
         self._labels = labels.gives
         self._located = is_located(spec.work)
         self._table = table_without_times(spec.work)
-        self._attempts = Attempts(spec, pipeline, _code(spec.work), self._state)
+        self._attempts = Attempts(spec, pipeline, code_of(spec.work), self._state)
         self._process: Process = instance.process_record
         self._at: Due | _Running | Together | None = None
         """Where the fast mode is: at a timer, in a batch, or at some records of a key."""
@@ -202,8 +192,13 @@ class CallbackOperator(Operator):
             changed = self._state.encoded()
         bundle.overlay.forget_savepoints()
         self._state.write(changed)
+        if self._context.suspended:
+            self._context.hold_suspended()
         if self._ordered is not None:
             self._ordered.write()
+
+    def intake(self, waiting: int, now_us: int, watermark: int) -> int:
+        return 0 if self._context.crowded else waiting
 
     def durable(self, number: int, now_us: int) -> None:
         self._attempts.avoided.durable(number)
@@ -396,12 +391,19 @@ class CallbackOperator(Operator):
     def _ring_due(self, bundle: Bundle, fire: Fire) -> None:
         """The processing-time timers, behind the records."""
         self._state.clock = max(bundle.watermark, bundle.clock)
+        self._context.room = self._context.most_room
         for due in bundle.fires(Domain.PROCESSING):
             fire(due)
             self._settle(bundle, fire)
 
     def _fire_one(self, due: Due) -> None:
         self._at = due
+        if due.tag == SUSPENDED_TAG:
+            for resumed in self._resumed(due):
+                self._context.point(due.key, resumed.timestamp)
+                self._process(self._context, resumed)
+                self._state.settle()
+            return
         record = self._begin(due)
         self._context.point(
             due.key, _time_of(due, record, self._context.floor), self._cause_of(due)
@@ -416,6 +418,12 @@ class CallbackOperator(Operator):
                     self._context, Timer(due.key, due.tag, due.at, due.domain)
                 )
         self._state.settle()
+
+    def _resumed(self, due: Due) -> Iterator[Resumed]:
+        """The records of a key that go on."""
+        assert isinstance(self._instance, Suspending)
+        self._context.point(due.key, MIN_TIME)
+        return self._instance.resumed(self._context)
 
     def _begin(self, due: Due) -> Record | None:
         """A timer's call begins; the record, if it is the system's own, for one that has waited."""
@@ -434,7 +442,12 @@ class CallbackOperator(Operator):
 
     def _run_carefully(self, bundle: Bundle) -> None:
         def fire(due: Due) -> None:
-            self._attempt(bundle, self._call_of(due))
+            if due.tag != SUSPENDED_TAG:
+                self._attempt(bundle, self._call_of(due))
+                return
+            for each in self._resumed(due):
+                call = _Call(due.key, each.timestamp, each, None, None, due)
+                self._attempt(bundle, call)
 
         self._fire_due(bundle, fire)
         for number, arrival in enumerate(self._at_once(bundle, fire)):
@@ -515,31 +528,3 @@ def _subject(call: _Call, record: Record | None) -> Subject:
         return Subject("record", call.key, call.timestamp, record.value, record.stream, call.cause)
     assert call.timer is not None
     return Subject("timer", call.key, call.timestamp, _timer_text(call.timer), cause=call.cause)
-
-
-def _code(work: Work) -> str:
-    """The user's code of a computation, as it is named in the pipeline."""
-    match work:
-        case CallbackSpec(callback=callback):
-            return callback
-        case LookupSpec(kind=kind):
-            return f"lookup in {kind}"
-        case EnrichSpec(stream=stream, of=of):
-            return f"enrich with {of or stream}"
-        case TableSpec(of=of):
-            return f"table of {of}"
-        case CopiesSpec(of=of):
-            return f"copies of {of}"
-        case DeduplicateSpec():
-            return "deduplicate"
-        case RegularJoinSpec() | IntervalJoinSpec():
-            return "join"
-        case OverSpec():
-            return "over"
-        case TopSpec(by=by, upserts=is_table):
-            return "table" if is_table else "top" if by else "deduplicate"
-        case BranchesSpec():
-            return "branch"
-        case StepsSpec(steps=steps):
-            return ", ".join(step_text(step) for step in steps)
-    return ""

@@ -55,9 +55,9 @@ class WriteBehindStore:
         self._write()  # some of it may lie in the range, and would come back
         self._store.delete_range(begin, end)
 
-    def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+    def scan(self, prefix: bytes, since: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
         self._write()
-        return self._store.scan(prefix)
+        return self._store.scan(prefix, since)
 
     def first(self, prefix: bytes, since: bytes) -> bytes | None:
         self._write()

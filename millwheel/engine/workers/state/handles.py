@@ -47,6 +47,7 @@ _LOADS_OF_MOST = 4
 ahead."""
 _BUNDLES_AHEAD = 63  # that are read ahead before it is looked again what is asked for
 _MAP_KEYS = (str, int, bytes)
+_NEXT = b"\0"  # Fixed: behind a stored key, the least that is greater
 _CACHED_BYTES = 32 << 20
 """Of one state of a shard, as they are stored."""
 _LOOKS_IN_A_TTL = 8
@@ -281,6 +282,20 @@ class MapCells(Typed):
 
     def items(self) -> Iterator[tuple[Key, Any]]:
         return iter([(key, self[key]) for key in self._stored() if key in self])
+
+    def behind(self, key: Key | None) -> Iterator[tuple[Key, Any]]:
+        """The entries behind that of a key (None: all), in the order of their stored keys. They are
+        read as they are asked for, and kept in memory only where they were before."""
+        self._owner.flush()
+        prefix = self._owner.prefix(self._name)
+        since = b"" if key is None else prefix + key_bytes(key) + _NEXT
+        for store_key, data in self._owner.overlay.scan(prefix, since):
+            name = key_from_bytes(store_key[len(prefix) :])
+            if self.ttl_us is not None or (self._owner.key, name) in self.cells:
+                if (value := self.get(name, ABSENT)) is not ABSENT:
+                    yield name, value
+            else:
+                yield name, self.decode(data)
 
     def expire(self, now_us: int) -> None:
         """Remove the entries that were not written again meanwhile. The others are looked at

@@ -6,6 +6,7 @@ fails.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 
 from millwheel.adapters.ports import StoreView
@@ -65,17 +66,27 @@ class Overlay:
             for key in changes:
                 self._heads.setdefault(key[:_HEAD], {})[key] = None
 
-    def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """All entries below a prefix in byte order, as this bundle sees them."""
-        changes = {key: self._changes[key] for key in self._like(prefix) if key.startswith(prefix)}
-        if not changes:
-            yield from self._store.scan(prefix)
+    def scan(self, prefix: bytes, since: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
+        """All entries below a prefix that are not below ``since``, in byte order, as this bundle
+        sees them. What is scanned is what was there when the first entry was asked for."""
+        own = self._like(prefix)
+        changed = sorted([key for key in own if key.startswith(prefix) and key >= since])
+        if not changed:
+            yield from self._store.scan(prefix, since)
             return
-        merged = dict(self._store.scan(prefix))
-        merged.update({key: value for key, value in changes.items() if value is not None})
-        for key in sorted(merged):
-            if changes.get(key, b"") is not None:
-                yield key, merged[key]
+        changes, ahead = {key: self._changes[key] for key in changed}, deque(changed)
+        head = ahead[0]
+        for entry in self._store.scan(prefix, since):
+            while ahead and head < entry[0]:
+                if (value := changes[head]) is not None:
+                    yield head, value
+                ahead.popleft()
+                head = ahead[0] if ahead else b""
+            if head != entry[0]:
+                yield entry
+        for key in ahead:
+            if (value := changes[key]) is not None:
+                yield key, value
 
     def _like(self, prefix: bytes) -> list[bytes]:
         """The changes, at least those under this prefix."""

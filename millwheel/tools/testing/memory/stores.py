@@ -66,8 +66,11 @@ class MemoryStore:
     def delete_range(self, begin: bytes, end: bytes) -> None:
         self.apply((), [key for key in self._open() if begin <= key < end])
 
-    def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
-        return iter(sorted(entry for entry in self._open().items() if entry[0].startswith(prefix)))
+    def scan(self, prefix: bytes, since: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
+        entries = self._open().items()
+        return iter(
+            sorted((key, of) for key, of in entries if key.startswith(prefix) and key >= since)
+        )
 
     def first(self, prefix: bytes, since: bytes) -> bytes | None:
         return min(

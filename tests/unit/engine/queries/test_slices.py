@@ -42,7 +42,7 @@ class Plain:
         self.reads.append(len(keys))
         return [self.data.get(key) for key in keys]
 
-    def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+    def scan(self, prefix: bytes, since: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
         raise AssertionError("an answer scans nothing")
 
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import msgspec
 import xxhash
 
-from millwheel.api import Computation, Context, MapHandle, MapState, ValueHandle, ValueState
+from millwheel.api import Context, MapHandle, MapState, ValueHandle, ValueState
 from millwheel.core.formats.codec import decode_value, encode_value
 from millwheel.core.formats.nesting import MOST_NESTING, nests_too_deeply
 from millwheel.core.model.keys import Key
@@ -27,6 +27,7 @@ from millwheel.core.pipeline.work import JoinKind, RegularJoinSpec
 from millwheel.core.windows.panes import as_retraction, retracted
 from millwheel.engine.workers.operators.joined import ordered, plain
 from millwheel.engine.workers.operators.keyed_joins.interval import NearRow
+from millwheel.engine.workers.operators.suspension import RESULT_BYTES, Cursor, Suspending
 from millwheel.engine.workers.state.stored_types import Certain
 
 FORGOTTEN = "forgotten"
@@ -36,6 +37,9 @@ _FEW = 8
 """Rows of a key that lie in one entry with their count; more of them would make each new row of a
 busy key expensive."""
 _SHORT = 1_000  # bytes of such a row: with eight of them an entry still fits into a page of disk
+_BEGINS, _TELLS_BEFORE, _PAIRS, _TELLS_AFTER = range(4)
+"""What a record does with the rows of the other stream: it makes pairs, and says before or after
+that which of them stand alone no longer, or now."""
 _encode = msgspec.msgpack.Encoder(order="deterministic").encode
 _LONGEST = 32  # Fixed: bytes of a row that names itself; state depends on it
 
@@ -97,7 +101,7 @@ class JoinArrival(NamedTuple):
     settles: bool
 
 
-class RegularJoined(Computation):
+class RegularJoined(Suspending):
     """See the head of this file. Built by :func:`regular_join`."""
 
     left: ValueState[Side]
@@ -116,6 +120,7 @@ class RegularJoined(Computation):
         self._shows = _showing(spec.kind)
         self._in_pairs = spec.kind.in_pairs
         self._forgets = tuple(ttl is not None for ttl in spec.ttls_us)
+        self.suspends = not any(self._forgets)
         self._names = tuple(each.stream for each in inputs)
         self._head = inputs[0].key.naming()
         self._outputs = tuple(outputs)
@@ -123,27 +128,21 @@ class RegularJoined(Computation):
         self._sides: tuple[Side, ...] = Side(), Side()
         """Those of the current key, to change in place."""
 
-    def process_record(self, ctx: Context, record: Record) -> None:
+    def go_on(self, ctx: Any, record: Record, cursor: Cursor) -> bool:
         """A row comes, or is taken back."""
-        arrived = self._arrived(ctx, record)
-        if arrived is None:
-            return
-        (sign, side, identity, data, row, settles), at = arrived, record.timestamp
-        if sign > 0:  # what goes is said before what comes
-            self._count(ctx, side, sign, at)
-        if self._in_pairs:
-            for _, partner in self._all(1 - side):
-                for its in partner.times:
-                    weight = -sign if partner.owed else sign
-                    self._say(ctx, side, data, partner.data, max(its, at), weight)
-        if settles:
-            assert row is not None
-            self._settle(ctx, side, identity, row, at)
+        at = record.timestamp
+        if cursor.step == _TELLS_AFTER:
+            self._sides, side = self._stored_sides(), self._names.index(record.stream)
+            done = self._tell_others(ctx, side, at, cursor)
         else:
-            self._keep(ctx, side, identity, row or Row(data, [], [], sign < 0), at)
-        if sign < 0:
-            self._count(ctx, side, sign, at)
+            arrived = self._arrived(ctx, record)
+            if arrived is None:
+                return True
+            side = arrived.side
+            take = self._take if arrived.sign > 0 else self._take_back
+            done = take(ctx, arrived, at, cursor)
         self._store(side)
+        return done
 
     def row_of(self, side: int, record: Record) -> NearRow:
         """The row of a record for columns, which no retraction is."""
@@ -247,6 +246,54 @@ class RegularJoined(Computation):
         data = encode_value(ordered(value, self._fields[side])) if row is None else row.data
         return JoinArrival(sign, side, identity, data, row, settles)
 
+    def _take(self, ctx: Any, arrived: JoinArrival, at: int, cursor: Cursor) -> bool:
+        """One more row: what goes is said before what comes. Whether all is said."""
+        if cursor.step == _BEGINS:
+            cursor.begin(_TELLS_BEFORE if self._recount(arrived.side, 1) else _PAIRS)
+        if cursor.step == _TELLS_BEFORE:
+            if not self._tell_others(ctx, arrived.side, at, cursor):
+                return False
+            cursor.begin(_PAIRS)
+        if not self._pair(ctx, arrived, at, cursor):
+            return False
+        self._write_row(ctx, arrived, at)
+        return True
+
+    def _take_back(self, ctx: Any, arrived: JoinArrival, at: int, cursor: Cursor) -> bool:
+        """One less."""
+        if not self._pair(ctx, arrived, at, cursor):
+            return False
+        self._write_row(ctx, arrived, at)
+        if not self._recount(arrived.side, -1):
+            return True
+        cursor.begin(_TELLS_AFTER)
+        return self._tell_others(ctx, arrived.side, at, cursor)
+
+    def _pair(self, ctx: Any, arrived: JoinArrival, at: int, cursor: Cursor) -> bool:
+        """Say the pairs of a row that comes or goes."""
+        if not self._in_pairs:
+            return True
+        sign, side, _, data, _, _ = arrived
+        for _, partner in self._from(1 - side, cursor):
+            weight = -sign if partner.owed else sign
+            bytes_of_each = len(data) + len(partner.data) + RESULT_BYTES
+            for its in partner.times[cursor.times :] if cursor.times else partner.times:
+                if ctx.room <= 0:
+                    return False
+                ctx.room -= bytes_of_each
+                self._say(ctx, side, data, partner.data, max(its, at), weight)
+                cursor.times += 1
+            cursor.times = 0
+        return True
+
+    def _write_row(self, ctx: Context, arrived: JoinArrival, at: int) -> None:
+        sign, side, identity, data, row, settles = arrived
+        if settles:
+            assert row is not None
+            self._settle(ctx, side, identity, row, at)
+        else:
+            self._keep(ctx, side, identity, row or Row(data, [], [], sign < 0), at)
+
     def _keep(self, ctx: Context, side: int, identity: bytes, row: Row, at: int) -> None:
         """One more of equal rows."""
         shows = self._shows[side]
@@ -268,27 +315,35 @@ class RegularJoined(Computation):
         else:
             self._drop(side, identity)
 
-    def _count(self, ctx: Context, side: int, change: int, at: int) -> None:
-        """The rows of a side have become one more or less: do those of the other still, or now,
-        stand alone?"""
+    def _recount(self, side: int, change: int) -> bool:
+        """The rows of a side have become one more or less: whether those of the other stand alone
+        no longer, or now."""
         own = self._sides[side]
         before = own.count
         own.count = before + change
         if self._forgets[side] and change < 0:  # rows may have been forgotten since
             own.count = sum(len(row.times) for _, row in self._all(side))
-        shows = self._shows[1 - side]
-        if shows is _never or (before > 0) == (own.count > 0):
-            return
-        alone = shows(own.count > 0)
-        for identity, row in self._all(1 - side):
+        return self._shows[1 - side] is not _never and (before > 0) != (own.count > 0)
+
+    def _tell_others(self, ctx: Any, side: int, at: int, cursor: Cursor) -> bool:
+        """Say of the rows of the other side that they stand alone now, or no longer do."""
+        other = 1 - side
+        alone = self._shows[other](self._sides[side].count > 0)
+        for identity, row in self._from(other, cursor):
             if all(said == alone for said in row.alone):
                 continue
-            for said, its in zip(row.alone, row.times, strict=True):
-                if said != alone:
-                    weight = -1 if row.owed is alone else 1
-                    self._say_alone(ctx, 1 - side, row.data, max(its, at), weight)
-            row.alone = [alone] * len(row.times)
-            self._put(1 - side, identity, row)
+            for index, (said, its) in enumerate(zip(row.alone, row.times, strict=True)):
+                if said == alone:
+                    continue
+                if ctx.room <= 0:
+                    self._put(other, identity, row)
+                    return False
+                ctx.room -= len(row.data) + RESULT_BYTES
+                weight = -1 if row.owed is alone else 1
+                self._say_alone(ctx, other, row.data, max(its, at), weight)
+                row.alone[index] = alone
+            self._put(other, identity, row)
+        return True
 
     # --- what is said -----------------------------------------------------------------------------
 
@@ -341,6 +396,19 @@ class RegularJoined(Computation):
         if own.entries or self._forgets[side]:
             rows += self._rows(side).items()
         return rows
+
+    def _from(self, side: int, cursor: Cursor) -> Iterator[tuple[bytes, Row]]:
+        """The rows of a side from where a cursor is, which goes with them."""
+        own = self._sides[side]
+        few = [*own.few.items()]
+        while cursor.few < len(few):
+            yield few[cursor.few]
+            cursor.few += 1
+        if own.entries or self._forgets[side]:
+            rows: Any = self._rows(side)  # its handle knows more than the API says
+            for identity, row in rows.behind(cursor.entry):
+                yield identity, row
+                cursor.entry = identity
 
     def _put(self, side: int, identity: bytes, row: Row) -> None:
         own = self._sides[side]

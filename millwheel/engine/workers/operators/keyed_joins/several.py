@@ -28,6 +28,7 @@ from millwheel.engine.workers.operators.keyed_joins.regular import (
     Row,
     Side,
 )
+from millwheel.engine.workers.operators.suspension import RESULT_BYTES, Cursor
 
 
 class Factor(NamedTuple):
@@ -52,13 +53,14 @@ class SeveralJoined(RegularJoined):
         super().__init__(spec, inputs, outputs, fields)
         self._missing = spec.kind.missing(len(inputs))
 
-    def process_record(self, ctx: Context, record: Record) -> None:
+    def go_on(self, ctx: Any, record: Record, cursor: Cursor) -> bool:
         """A row comes, or is taken back."""
         arrived = self._arrived(ctx, record)
         if arrived is None:
-            return
+            return True
         sign, side, identity, data, row, settles = arrived
-        self._combine(ctx, side, Factor(data, record.timestamp, sign))
+        if not self._combine(ctx, side, Factor(data, record.timestamp, sign), cursor):
+            return False
         if settles:
             assert row is not None
             self._settle(ctx, side, identity, row, record.timestamp)
@@ -68,9 +70,11 @@ class SeveralJoined(RegularJoined):
             row.alone.append(False)
             self._put(side, identity, row)
         self._store(side)
+        return True
 
-    def _combine(self, ctx: Context, side: int, change: Factor) -> None:
-        """Say what one row more or less of a side changes; what goes before what comes."""
+    def _combine(self, ctx: Any, side: int, change: Factor, cursor: Cursor) -> bool:
+        """Say what one row more or less of a side changes; what goes before what comes. Whether all
+        is said; ``cursor.times`` counts what is."""
         own = self._sides[side]
         before = own.count
         own.count += change.weight
@@ -79,11 +83,19 @@ class SeveralJoined(RegularJoined):
             changes.append(Factor(NULL, change.at, -change.weight))
         others = self._others(side)
         if others is None:
-            return
-        for new in sorted(changes, key=lambda each: each.weight):
-            for parts in product(*others[:side], [new], *others[side:]):
-                if any(part.data is not NULL for part in parts):
-                    self._say_all(ctx, parts)
+            return True
+        changes.sort(key=lambda each: each.weight)
+        # the first factor varies last, so it is the one that changes
+        for new, *partners in _products([changes, *others], cursor.times):
+            if ctx.room <= 0:
+                own.count = before
+                return False
+            parts = [*partners[:side], new, *partners[side:]]
+            cursor.times += 1
+            if any(part.data is not NULL for part in parts):
+                ctx.room -= sum(len(part.data) for part in parts) + RESULT_BYTES
+                self._say_all(ctx, parts)
+        return True
 
     def _others(self, side: int) -> list[list[Factor]] | None:
         """The rows of the other sides; None if one has nothing to give."""
@@ -129,3 +141,19 @@ def several_join(spec: ComputationSpec, fields: Sequence[Sequence[str]]) -> Seve
     kind = type("SeveralJoined", (SeveralJoined,), states)
     computation: SeveralJoined = kind(work, spec.inputs, spec.outputs, fields)
     return computation
+
+
+def _products(factors: Sequence[Sequence[Factor]], start: int) -> Iterator[tuple[Factor, ...]]:
+    """The combinations of one of each, in the order of :func:`itertools.product`, from that with
+    this number."""
+    sizes = [len(each) for each in factors]
+    if start >= prod(sizes):
+        return
+    if not start:
+        yield from product(*factors)
+        return
+    head, rest = factors[0], factors[1:]
+    first, start = divmod(start, prod(sizes[1:]))
+    for each in _products(rest, start):
+        yield (head[first], *each)
+    yield from product(head[first + 1 :], *rest)

@@ -35,7 +35,7 @@ class Plain:
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
         return [self.data.get(key) for key in keys]
 
-    def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+    def scan(self, prefix: bytes, since: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
         return iter(())
 
 
