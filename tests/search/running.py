@@ -10,7 +10,7 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from millwheel.core.columns.state import columns_to_rows
+from millwheel.core.columns.state import columns_to_rows, near_pairs
 from millwheel.core.model.keys import check_key
 from millwheel.core.pipeline.graph import NodeKind
 from millwheel.core.pipeline.spec import DEAD_LETTERS, AggregationStage, KeyKind, PipelineSpec
@@ -19,9 +19,9 @@ from millwheel.engine.queries.model import QueryError
 from millwheel.engine.workers.delivery.combining import CombineLimits
 from millwheel.engine.workers.host import computation_maker
 from millwheel.engine.workers.host.assembly import Assembly, Factories
-from millwheel.engine.workers.operators import joins
+from millwheel.engine.workers.operators import callback_context, joins, suspension
 from millwheel.engine.workers.operators.callbacks import CallbackOperator
-from millwheel.engine.workers.operators.keyed_joins import in_columns
+from millwheel.engine.workers.operators.keyed_joins import in_columns, lasting, regular
 from millwheel.engine.workers.operators.windows import change_log
 from millwheel.engine.workers.shard.bundle_sizes import ShardLimits
 from millwheel.language.spec.key_extractors import load_extractor
@@ -82,6 +82,9 @@ class Way:
     large: bool = False
     """A few records are more than a join holds in columns, so they go on in rows, some keys in each
     bundle."""
+    little: bool = False
+    """Of results of joins there is room for one in each part of a bundle, and keys have too many
+    pairs for one step soon."""
     edited: bool = False
     """From the first crash on the pipeline is another one, with which its root may go on."""
     warmed: bool = False
@@ -427,6 +430,14 @@ def _paths(way: Way) -> Iterator[None]:
             for module in (joins, in_columns, change_log):
                 stack.enter_context(replaced(module, "_MOST_BYTES", _LARGE_BYTES))
             stack.enter_context(replaced(columns_to_rows, "PART_RECORDS", _PART))
+        if way.little:
+            stack.enter_context(replaced(callback_context, "ROOM_BYTES", 1))
+            stack.enter_context(replaced(suspension, "_LEAST_BYTES", 1))
+            stack.enter_context(replaced(suspension, "_MOST_WAITING", 3))
+            stack.enter_context(replaced(near_pairs, "MOST_PAIR_BYTES", 1))
+            stack.enter_context(replaced(near_pairs, "_FEW_PAIRS", 1))
+            stack.enter_context(replaced(regular, "_FEW", 1))
+            stack.enter_context(replaced(lasting, "_MANY", 3))
         yield
 
 

@@ -93,9 +93,14 @@ VARIANTS: dict[str, Way] = {
     "large-crashes": Way(
         "large-crashes", large=True, together=8, crash_every=25, service_lives=True
     ),
+    "little": Way("little", little=True, together=8, bundle=2),
+    "little-crashes": Way(
+        "little-crashes", little=True, together=8, bundle=2, crash_every=25, service_lives=True
+    ),
 }
 """By name. Places of crashes and numbers of records are drawn anew for each seed."""
 _LARGE = 0.3  # of the seeds that draw their ways
+_LITTLE = 0.3  # likewise
 _FEW = (0, 0, 3, 200)
 """Below how many records a batch is grouped in rows: never, in some of its bundles, in all of
 them."""
@@ -127,9 +132,11 @@ def chosen(seed: int, count: int, names: Iterable[str] = ()) -> list[Way]:
     }
     if asked := [_varied(named[name], rng) for name in names]:
         return asked
-    drawn = rng.sample([way for way in VARIANTS.values() if not way.large], count)
+    ways = [way for way in VARIANTS.values() if not (way.large or way.little)]
     large = random.Random(f"large {seed}").random() < _LARGE
-    return [REFERENCE, *(_varied(replace(way, large=large, few=few), rng) for way in drawn)]
+    little = random.Random(f"little {seed}").random() < _LITTLE
+    drawn = (replace(way, large=large, few=few, little=little) for way in rng.sample(ways, count))
+    return [REFERENCE, *(_varied(way, rng) for way in drawn)]
 
 
 def option_for(seed: int, way: Way) -> str:

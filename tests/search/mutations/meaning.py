@@ -176,7 +176,7 @@ def equal_rows_of_a_join_without_a_window_are_one() -> Context:
 def a_row_that_has_found_a_partner_stands_alone_as_before() -> Context:
     """Whether rows are alone is looked at when they come, and not again. (``left``, and a record
     before its partner.)"""
-    return replaced(RegularJoined, "_count", lambda self, ctx, side, change, at: None)
+    return replaced(RegularJoined, "_recount", lambda self, side, change: False)
 
 
 @mistake(within=10, features="join_of_three", variants="reference")

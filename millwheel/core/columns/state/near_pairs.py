@@ -49,7 +49,20 @@ from millwheel.core.windows.panes import RETRACTION_FIELD
 NUMBER = "number"
 """Of a new record its number in the bundle; -1: it was kept before."""
 _CODE, _TIME = "code", "time"
+MOST_PAIR_BYTES = 256 << 20
+"""Of pairs that are made in one operation."""
+_FEW_PAIRS = 50_000
+"""Pairs that always may be."""
 _FAR = 2**61  # Fixed: the sum of a time and a distance below this fits into 64 bits
+
+
+class TooManyPairs(Exception):
+    """So many pairs are not made in one step: ``keys`` have the most of them, and the others are
+    few enough."""
+
+    def __init__(self, keys: set[Key]) -> None:
+        super().__init__(f"{len(keys)} keys have too many pairs for one step")
+        self.keys = keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,13 +182,14 @@ class NearPairing(KeptInputs):
     ) -> pl.DataFrame | None:
         """The pairs of new records with kept ones and with each other; None for none. ``new`` has
         the numbers of the records, by which they came. ``watermark``: some are behind it, so of two
-        new records the first must have been kept until the second came."""
+        new records the first must have been kept until the second came. Raises TooManyPairs."""
         if not _alike([*new, *kept]):
             new, kept = alike(new, with_keys_of(new, kept))
         (old_left, old_right), (left, right) = (
             [side_of(frames, number) for number in range(2)] for frames in (numbered(kept), new)
         )
-        found = [_met(left, [*old_right, *right]), _met(old_left, right)]
+        meets = ((left, [*old_right, *right]), (old_left, right))
+        found = [_met(*each, self.lasting) for each in meets]
         frames = [frame for frame in found if frame is not None]
         if not frames:
             return None
@@ -446,8 +460,10 @@ def side_of(frames: Sequence[pl.DataFrame], number: int) -> list[pl.DataFrame]:
     return parts
 
 
-def _met(lefts: Sequence[pl.DataFrame], rights: Sequence[pl.DataFrame]) -> pl.DataFrame | None:
-    """The pairs of left records with right ones."""
+def _met(
+    lefts: Sequence[pl.DataFrame], rights: Sequence[pl.DataFrame], bounded: bool
+) -> pl.DataFrame | None:
+    """The pairs of left records with right ones. ``bounded``: raises TooManyPairs."""
     if not lefts or not rights:
         return None
     left_is_small = sum(frame.height for frame in lefts) <= sum(frame.height for frame in rights)
@@ -461,8 +477,12 @@ def _met(lefts: Sequence[pl.DataFrame], rights: Sequence[pl.DataFrame]) -> pl.Da
     ones, others = (few, many) if left_is_small else (many, few)
     from_left, from_right = _Spans.of(ones, others), _Spans.of(others, ones)
     if from_left.total <= from_right.total:
+        if bounded:
+            _check(from_left, ones, others, keys)
         left, right = from_left.indexes()
     else:
+        if bounded:
+            _check(from_right, others, ones, keys)
         right, left = from_right.indexes()
     at, other_at = ones[AT].to_numpy()[left], others[AT].to_numpy()[right]
     within = (others[START].to_numpy()[right] <= at) & (at <= others[LAST].to_numpy()[right])
@@ -471,6 +491,21 @@ def _met(lefts: Sequence[pl.DataFrame], rights: Sequence[pl.DataFrame]) -> pl.Da
         return None
     partners = others[right[within]].drop(KEY, _CODE).rename(other)
     return pl.concat([ones[left[within]].drop(_CODE), partners], how="horizontal")
+
+
+def _check(spans: _Spans, records: pl.DataFrame, others: pl.DataFrame, keys: pl.DataFrame) -> None:
+    """Raise TooManyPairs where columns should not make these pairs."""
+    if spans.total <= _FEW_PAIRS:
+        return
+    bytes_of_each = sum(frame.estimated_size() / frame.height for frame in (records, others))
+    most = max(_FEW_PAIRS, int(MOST_PAIR_BYTES / bytes_of_each))
+    if spans.total <= most:
+        return
+    by_key = pl.DataFrame({_CODE: records[_CODE], NUMBER: spans.counts})
+    by_key = by_key.group_by(_CODE).agg(pl.col(NUMBER).sum()).sort(NUMBER, _CODE, descending=True)
+    without = spans.total - by_key[NUMBER].cum_sum()
+    heavy = by_key.head(int((without > most).sum()) + 1)
+    raise TooManyPairs(set(key_list(keys.join(heavy, on=_CODE, how="semi")[KEY])))
 
 
 def _coded(frames: Sequence[pl.DataFrame], keys: pl.DataFrame) -> pl.DataFrame:

@@ -247,6 +247,11 @@ class CallbackContext:
         queue = self._bundle.timers[Domain.PROCESSING]
         return bool(queue) and queue.get(self.key, SUSPENDED_TAG) is not None
 
+    def keys_suspended(self) -> set[Key]:
+        """The keys for which calls go on in this bundle."""
+        queue = self._bundle.timers[Domain.PROCESSING]
+        return {key for key, tag, _ in queue.items() if tag == SUSPENDED_TAG} if queue else set()
+
     def suspend(self, at: int) -> None:
         """The current call goes on in the next bundle. The watermark is held at ``at`` (µs) until
         :meth:`resumed`."""

@@ -479,11 +479,15 @@ class CallbackOperator(Operator):
     def _attempt(self, bundle: Bundle, call: _Call) -> None:
         record = call.record
         encoded = msgspec.Raw(b"" if record is None else encode_value(record.value))
+        room = self._context.room
 
         def as_it_came(record: Record) -> Record:
             return structs.replace(record, value=self._decode(record.stream, [encoded])[0])
 
         def once() -> None:
+            # With less, a second attempt would stop before it comes to what has failed, and be
+            # taken up again for ever.
+            self._context.room = room
             if record is not None:
                 self._context.point(call.key, call.timestamp, call.cause)
                 self._process(self._context, as_it_came(record))

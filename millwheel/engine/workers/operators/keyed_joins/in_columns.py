@@ -27,12 +27,11 @@ from millwheel.core.aggregates.columns import Unfit
 from millwheel.core.columns.batch import AnyBatch, ColumnBatch
 from millwheel.core.columns.groups_frame import END, KEY, START
 from millwheel.core.columns.pairs import AT, INPUT, LAST, VALUE, encoded
-from millwheel.core.columns.state.columns_to_rows import (
-    Left,
-)
+from millwheel.core.columns.state.columns_to_rows import Left, encoded_keys, is_among, keys_of
 from millwheel.core.columns.state.near_pairs import (
     NUMBER,
     NearPairing,
+    TooManyPairs,
     at_of,
     kept_rows,
     other,
@@ -162,14 +161,15 @@ class ColumnJoinOperator(CallbackOperator, Validated):
             for frame in self._frames(batch, mask, bundle):
                 new.append(frame.with_columns(_numbers(number, frame.height)))
                 number += frame.height
-        self._meet(new, bundle, late)
+        taken = self._meet_but_heavy(new, batches, taken, bundle, late)
         for index, row, span in apart:
-            alone = batches[index].rows().pick([row])
-            before, mask = bundle.outputs.lengths(), np.array([True])
-            record = self._encoded(alone, mask)
+            alone = [batches[index].rows().pick([row])]
+            before, masks = bundle.outputs.lengths(), [np.array([True])]
+            record = self._encoded(alone[0], masks[0])
             if record.height:
-                self._meet([record.with_columns(_numbers(0, 1))], bundle, late=False)
-            taken[index][row] = mask[0]
+                new = [record.with_columns(_numbers(0, 1))]
+                masks = self._meet_but_heavy(new, alone, masks, bundle, late=False)
+            taken[index][row] = masks[0][0]
             assert bundle.traced is not None
             bundle.traced.credit(span, before, bundle.outputs.lengths())
         left_in(bundle, taken)
@@ -220,8 +220,28 @@ class ColumnJoinOperator(CallbackOperator, Validated):
                 rows.append((side, record.key, row.at, row.first, row.last, row.data))
         return self._pairing.encoded(rows)
 
+    def _meet_but_heavy(
+        self,
+        new: Sequence[pl.DataFrame],
+        batches: Sequence[AnyBatch],
+        taken: list[Mask],
+        bundle: Bundle,
+        late: bool,
+    ) -> list[Mask]:
+        """The same; what of ``taken`` was. Keys with too many pairs for one step go on in rows."""
+        while True:
+            try:
+                self._meet(new, bundle, late)
+                return taken
+            except TooManyPairs as heavy:
+                self._let_go(heavy.keys, bundle)
+                taken = without(heavy.keys, taken, batches)
+                of_keys = [encoded_keys(heavy.keys)]
+                new = [each.filter(pl.Series(~is_among(each[KEY], of_keys))) for each in new]
+
     def _meet(self, new: Sequence[pl.DataFrame], bundle: Bundle, late: bool) -> None:
         """The pairs of new records, which are kept then."""
+        new = [frame for frame in new if frame.height]
         if not new:
             return
         kept = [*(segment.groups for segment in self._kept.segments()), *self._recalled]
@@ -255,6 +275,12 @@ class ColumnJoinOperator(CallbackOperator, Validated):
                 self._join.produce_pair(self._context, left, right, at)
             except RecordError as ex:  # the two together nest too deeply
                 self._refuse(bundle, 1, right, at, ex)
+
+    def _let_go(self, keys: set[Key], bundle: Bundle) -> None:
+        """All that columns hold of some keys goes on in rows."""
+        if keys:
+            self._hand_over(self._form.leaving.taken_out([encoded_keys(keys)]), bundle)
+            self._form.some_in_rows = True
 
     # --- to rows ----------------------------------------------------------------------------------
 
@@ -326,3 +352,12 @@ class ColumnJoinOfBatches(ColumnJoinOperator, BatchOperator):
 
 def _numbers(first: int, count: int) -> pl.Series:
     return pl.Series(NUMBER, np.arange(first, first + count))
+
+
+def without(keys: set[Key], taken: Sequence[Mask], batches: Iterable[AnyBatch]) -> list[Mask]:
+    """The records that are taken, but for those of some keys."""
+    if not keys:
+        return [*taken]
+    of_keys = [encoded_keys(keys)]
+    pairs = zip(taken, batches, strict=True)
+    return [mask & ~is_among(keys_of(batch), of_keys) for mask, batch in pairs]

@@ -24,8 +24,6 @@ from millwheel.core.columns.pairs import AT, INPUT, VALUE, encoded
 from millwheel.core.columns.state.alone import AloneRows, alone_changes
 from millwheel.core.columns.state.columns_to_rows import (
     Left,
-    encoded_keys,
-    is_among,
     keys_of,
     where,
 )
@@ -51,18 +49,26 @@ from millwheel.engine.workers.operators.keyed_joins.in_columns import (
     ColumnJoinOperator,
     Mask,
     SidesOfKey,
+    without,
 )
 from millwheel.engine.workers.operators.keyed_joins.interval import NearRow
 from millwheel.engine.workers.operators.keyed_joins.regular import Row
 from millwheel.engine.workers.state.column_segments import ColumnShard
 from millwheel.errors import RecordError
 
+_MANY = 50_000
+"""Rows of a key that a bundle does not read at once: its records go on in rows, where what they
+make may span several bundles."""
+
 
 class RowsOfKeys(Protocol):
     """What such a join needs of its row form, too."""
 
-    def rows_of(self, ctx: Any, side: int, keys: Sequence[Key]) -> Iterator[tuple[int, list[Row]]]:
-        """The rows of a side of some keys, by the number of the key."""
+    def rows_of(
+        self, ctx: Any, side: int, keys: Sequence[Key], most: int
+    ) -> Iterator[tuple[int, list[Row] | None]]:
+        """The rows of a side of some keys, by the number of the key; None where they have more than
+        ``most`` entries."""
 
     def keep_few(self, side: int, by_key: Mapping[Key, list[NearRow]]) -> list[Key]:
         """Keep rows of keys that have few, as it is for :meth:`JoinInRows.keep`; the other keys."""
@@ -106,17 +112,17 @@ class LastingJoinOperator(ColumnJoinOperator):
         self._recalled.clear()
         if self._form.in_rows and not self._kept:
             return [np.zeros(len(batch), np.bool_) for batch in batches]
-        back = self._for_rows(batches)
+        back = self._for_rows(batches) | self._context.keys_suspended()
         self._let_go(back, bundle)
         if self._form.in_rows:
             taken = self._form.leaving.stays(batches)
         else:
             taken = [np.ones(len(batch), np.bool_) for batch in batches]
-        taken = _without(back, taken, batches)
+        taken = without(back, taken, batches)
         if self._form.some_in_rows:
             owed = self._recall(batches, taken)
             self._let_go(owed, bundle)
-            taken = _without(owed, taken, batches)
+            taken = without(owed, taken, batches)
         return taken
 
     def _hand_over(self, segments: Sequence[Left], bundle: Bundle) -> None:
@@ -138,12 +144,6 @@ class LastingJoinOperator(ColumnJoinOperator):
             for key in self._rows.keep_few(side, of_side):
                 others.setdefault(key, ([], []))[side].extend(of_side[key])
         self._hand_over_carefully(others, bundle)
-
-    def _let_go(self, keys: set[Key], bundle: Bundle) -> None:
-        """All that columns hold of some keys goes on in rows."""
-        if keys:
-            self._hand_over(self._form.leaving.taken_out([encoded_keys(keys)]), bundle)
-            self._form.some_in_rows = True
 
     def _for_rows(self, batches: Sequence[AnyBatch]) -> set[Key]:
         """The keys of records that take back others, or may be too deep for a pair. Sources alone
@@ -181,10 +181,10 @@ class LastingJoinOperator(ColumnJoinOperator):
                 keys = keys_of(where(batch, mask)).unique()
                 names = key_list(keys)
                 numbers, times, values = [], [], []
-                for number, rows in self._rows.rows_of(self._context, side, names):
+                for number, rows in self._rows.rows_of(self._context, side, names, _MANY):
                     if names[number] in read:
                         continue
-                    if self._rows.decides(side, rows, batch.stream != stream):
+                    if rows is None or self._rows.decides(side, rows, batch.stream != stream):
                         owed.add(names[number])
                         continue
                     for row in rows:
@@ -207,10 +207,11 @@ class LastingJoinOperator(ColumnJoinOperator):
             return
         kind = self._pairing.kind
         new, kept = alike(new, with_keys_of(new, kept))
+        pairs = self._pairing.pairs(new, kept, None) if kind.in_pairs else None
         changes = alone_changes(kind, new, kept)
         self._say_alone([each for each in changes if each.sign < 0], [*new, *kept], bundle)
-        if kind.in_pairs:
-            super()._say(new, kept, bundle, late)
+        if pairs is not None:
+            self._produce(pairs, bundle)
         self._say_alone([each for each in changes if each.sign > 0], [*new, *kept], bundle)
 
     def _say_alone(
@@ -257,12 +258,3 @@ def column_join(
     if pairing is None:
         return make(pairing_in_rows(spec), shard, None, spec, *rest)
     return make(pairing, shard, few, spec, *rest)
-
-
-def _without(keys: set[Key], taken: Sequence[Mask], batches: Iterable[AnyBatch]) -> list[Mask]:
-    """The records that are taken, but for those of some keys."""
-    if not keys:
-        return [*taken]
-    of_keys = [encoded_keys(keys)]
-    pairs = zip(taken, batches, strict=True)
-    return [mask & ~is_among(keys_of(batch), of_keys) for mask, batch in pairs]

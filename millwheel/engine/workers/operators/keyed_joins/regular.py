@@ -180,10 +180,16 @@ class RegularJoined(Suspending):
                 kept[key] = own
         return [*others, *state.put(kept)]
 
-    def rows_of(self, ctx: Any, side: int, keys: Sequence[Key]) -> Iterator[tuple[int, list[Row]]]:
-        """The rows of a side of some keys, by the number of the key."""
+    def rows_of(
+        self, ctx: Any, side: int, keys: Sequence[Key], most: int
+    ) -> Iterator[tuple[int, list[Row] | None]]:
+        """The rows of a side of some keys, by the number of the key; None where they have more than
+        ``most`` entries."""
         state: Any = self._side(side)  # its handle knows more than the API says
         for number, own in state.values_of(keys):
+            if own.entries > most:
+                yield number, None
+                continue
             rows = [*own.few.values()]
             if own.entries:
                 ctx.point(keys[number], MIN_TIME)

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
-from millwheel.core.columns.state import columns_to_rows
+from millwheel.core.columns.state import columns_to_rows, near_pairs
 from millwheel.core.formats import nesting
-from millwheel.core.formats.store_layout import STATE
+from millwheel.core.formats.store_layout import STATE, key_in
 from millwheel.core.windows.panes import RETRACTION_FIELD
 from millwheel.engine.workers.bundle import bundle
-from millwheel.engine.workers.operators import form_choice
+from millwheel.engine.workers.operators import callback_context, form_choice
 from millwheel.engine.workers.operators.keyed_joins import in_columns, regular
 from millwheel.engine.workers.operators.keyed_joins.lasting import LastingJoinOperator
 from millwheel.engine.workers.shard.bundle_sizes import ShardLimits
@@ -270,6 +270,35 @@ def test_a_crash_changes_nothing_of_what_stands_alone(
     path = of_kind(folder / f"crash-{most}-{kind}", kind)
     story = {"shown": records(15, 3), "clicked": records(15, 4)}
     assert assert_survives_crashes(path, story, every=41) > 3
+
+
+@pytest.mark.parametrize("kind", ["inner", *KINDS])
+def test_a_key_with_too_many_pairs_for_one_step_goes_on_in_rows(
+    folder: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There they span many bundles. The other keys stay in columns."""
+    monkeypatch.setattr(near_pairs, "MOST_PAIR_BYTES", 1)
+    monkeypatch.setattr(near_pairs, "_FEW_PAIRS", 100)
+    monkeypatch.setattr(callback_context, "ROOM_BYTES", 1_000)
+    limits = partialmethod(ShardLimits.__init__, rows_below=1)
+    monkeypatch.setattr(ShardLimits, "__init__", limits)
+    path = of_kind(folder / f"heavy-{kind}", kind)
+    first, second = ([row(at, ad=at % 5 or 5) for at in range(start, 60, 2)] for start in (0, 1))
+    story = [
+        ("shown", [*first[:15], *(row(at, what=str(at)) for at in range(20))]),
+        ("clicked", [*second[:15], *(row(at) for at in range(6))]),
+        ("shown", first[15:]),
+        ("clicked", second[15:]),
+    ]
+    assert stands(path, story, False) == stands(path, story, True)
+    with PipelineHarness(path, shards=1) as harness:
+        for stream, values in story:
+            harness.push(stream, values)
+        [shard] = harness._cluster.shards_of("matched")
+        in_both = {key for key, *_ in shard.operator.kept()}
+        in_columns_only = in_both - {key_in(entry) for entry, _ in shard.store.scan(STATE)}
+    assert in_both == {1, 2, 3, 4, 5}
+    assert in_columns_only == (in_both if kind in ("semi", "anti") else {2, 3, 4, 5})
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -1,0 +1,47 @@
+"""Deliberate mistakes in joins whose results span several commits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from millwheel.engine.workers.operators import suspension
+from millwheel.engine.workers.operators.callback_context import CallbackContext
+from millwheel.engine.workers.operators.keyed_joins.regular import RegularJoined
+from millwheel.engine.workers.operators.suspension import Suspending
+from tests.search.mistakes import Context, mistake, replaced
+
+
+@mistake(within=4, features="all_in_columns", variants="little little-crashes", first=16)
+def what_comes_for_a_suspended_record_does_not_wait() -> Context:
+    """It is joined at once, with rows that have not been met by all before it."""
+    right = Suspending.process_record
+
+    def wrong(self: Suspending, ctx: Any, record: Any) -> None:
+        if type(record) is suspension.Resumed or not ctx.is_suspended:
+            right(self, ctx, record)
+            return
+        ctx.room = 1 << 40
+        self.go_on(ctx, record, suspension.Cursor())
+
+    return replaced(Suspending, "process_record", wrong)
+
+
+@mistake(within=4, features="all_in_columns", variants="little little-crashes", first=4)
+def a_suspended_record_goes_on_behind_the_next_row() -> Context:
+    """It leaves out one of its partners."""
+    right = RegularJoined._from
+
+    def wrong(self: RegularJoined, side: int, cursor: suspension.Cursor) -> Iterator[Any]:
+        rows = right(self, side, cursor)
+        if cursor.few or cursor.entry is not None:
+            next(rows, None)
+        yield from rows
+
+    return replaced(RegularJoined, "_from", wrong)
+
+
+@mistake(within=4, features="all_in_columns", variants="little little-crashes", first=16)
+def records_of_suspended_keys_are_taken_in_columns() -> Context:
+    """Those that wait in rows never meet them."""
+    return replaced(CallbackContext, "keys_suspended", lambda self: set())
