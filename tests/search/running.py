@@ -19,7 +19,7 @@ from millwheel.engine.queries.model import QueryError
 from millwheel.engine.workers.delivery.combining import CombineLimits
 from millwheel.engine.workers.host import computation_maker
 from millwheel.engine.workers.host.assembly import Assembly, Factories
-from millwheel.engine.workers.operators import callback_context, joins, suspension
+from millwheel.engine.workers.operators import joins, suspension
 from millwheel.engine.workers.operators.callbacks import CallbackOperator
 from millwheel.engine.workers.operators.keyed_joins import in_columns, lasting, regular
 from millwheel.engine.workers.operators.windows import change_log
@@ -431,7 +431,7 @@ def _paths(way: Way) -> Iterator[None]:
                 stack.enter_context(replaced(module, "_MOST_BYTES", _LARGE_BYTES))
             stack.enter_context(replaced(columns_to_rows, "PART_RECORDS", _PART))
         if way.little:
-            stack.enter_context(replaced(callback_context, "ROOM_BYTES", 1))
+            stack.enter_context(replaced(suspension, "ROOM_BYTES", 1))
             stack.enter_context(replaced(suspension, "_LEAST_BYTES", 1))
             stack.enter_context(replaced(suspension, "_MOST_WAITING", 3))
             stack.enter_context(replaced(near_pairs, "MOST_PAIR_BYTES", 1))

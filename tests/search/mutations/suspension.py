@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from millwheel.engine.workers.operators import suspension
-from millwheel.engine.workers.operators.callback_context import CallbackContext
 from millwheel.engine.workers.operators.keyed_joins.regular import RegularJoined
-from millwheel.engine.workers.operators.suspension import Suspending
+from millwheel.engine.workers.operators.suspension import Suspending, Suspension
 from tests.search.mistakes import Context, mistake, replaced
 
 
@@ -18,10 +17,10 @@ def what_comes_for_a_suspended_record_does_not_wait() -> Context:
     right = Suspending.process_record
 
     def wrong(self: Suspending, ctx: Any, record: Any) -> None:
-        if type(record) is suspension.Resumed or not ctx.is_suspended:
+        if type(record) is suspension.Resumed or not ctx.suspension.has(ctx.key):
             right(self, ctx, record)
             return
-        ctx.room = 1 << 40
+        ctx.suspension.room = 1 << 40
         self.go_on(ctx, record, suspension.Cursor())
 
     return replaced(Suspending, "process_record", wrong)
@@ -44,4 +43,4 @@ def a_suspended_record_goes_on_behind_the_next_row() -> Context:
 @mistake(within=4, features="all_in_columns", variants="little little-crashes", first=16)
 def records_of_suspended_keys_are_taken_in_columns() -> Context:
     """Those that wait in rows never meet them."""
-    return replaced(CallbackContext, "keys_suspended", lambda self: set())
+    return replaced(Suspension, "keys", lambda self: set())

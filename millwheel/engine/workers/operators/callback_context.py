@@ -16,14 +16,10 @@ from millwheel.core.windows.lateness import is_behind
 from millwheel.core.windows.panes import RETRACTION_FIELD, Pane, Retraction
 from millwheel.engine.workers.bundle.bundle import UNCARRIABLE, Bundle
 from millwheel.engine.workers.bundle.record_order import ASIDE_TAG, label_bytes
+from millwheel.engine.workers.operators.suspension import Suspension
 from millwheel.engine.workers.state.keyed_state import KeyedState
 from millwheel.errors import EndlessTimerError, RecordError
 
-SUSPENDED_TAG = "\0s"
-"""The tag of a timer for a call that goes on in the next bundle."""
-ROOM_BYTES = 16 << 20
-"""Of results of a join that are made in one part of a bundle. They are in memory until they are
-sent, and in its commit."""
 _NAME = "\U0010ffffn".encode()  # Fixed: no state of a callback has such a name
 
 
@@ -166,17 +162,14 @@ class CallbackContext:
         "_state",
         "calls",
         "chains",
-        "crowded",
         "floor",
         "identified",
         "key",
         "label",
-        "most_room",
         "now",
         "pane",
         "passed",
-        "room",
-        "suspended",
+        "suspension",
         "timestamp",
         "together",
         "watermark",
@@ -203,13 +196,8 @@ class CallbackContext:
         self.passed = False
         """A timer was set for a time that the watermark has passed already."""
         self.pane: Pane | None = None
-        self.room = self.most_room = ROOM_BYTES
-        """The bytes of results that a join may still make in this part of a bundle, and in all."""
-        self.crowded = False
-        """So many records wait for others of their key that no more should come."""
-        self.suspended: dict[Key, int] = {}
-        """Keys with a call that goes on in the next bundle, and the earliest time (µs) of what it
-        will make."""
+        self.suspension = Suspension()
+        """Of calls that may go on in the next bundle."""
         self.together = False
         """The call may have several records, so a production has no timestamp of its own."""
         self.key: Key = None
@@ -225,8 +213,7 @@ class CallbackContext:
         self._state.begin(bundle.timers[Domain.EVENT])
         self.chains.begin(bundle)
         self.passed = self.together = False
-        self.room = self.most_room
-        self.suspended.clear()
+        self.suspension.begin(bundle.timers)
         self._bundle, self.watermark, self.now, self.floor = (
             bundle,
             bundle.watermark,
@@ -240,37 +227,6 @@ class CallbackContext:
         self.key, self.timestamp = key, timestamp
         self._cause, self._made = cause, 0
         self.calls += 1
-
-    @property
-    def is_suspended(self) -> bool:
-        """Whether a call for the current key goes on in the next bundle."""
-        queue = self._bundle.timers[Domain.PROCESSING]
-        return bool(queue) and queue.get(self.key, SUSPENDED_TAG) is not None
-
-    def keys_suspended(self) -> set[Key]:
-        """The keys for which calls go on in this bundle."""
-        queue = self._bundle.timers[Domain.PROCESSING]
-        return {key for key, tag, _ in queue.items() if tag == SUSPENDED_TAG} if queue else set()
-
-    def suspend(self, at: int) -> None:
-        """The current call goes on in the next bundle. The watermark is held at ``at`` (µs) until
-        :meth:`resumed`."""
-        self._bundle.timers[Domain.PROCESSING].set(self.key, SUSPENDED_TAG, MIN_TIME)
-        self.suspended[self.key] = at
-
-    def resumed(self) -> None:
-        """No call for the current key goes on."""
-        for queue in self._bundle.timers.values():
-            queue.cancel(self.key, SUSPENDED_TAG)
-        self.suspended.pop(self.key, None)
-
-    def hold_suspended(self) -> None:
-        """The bundle is over: timers by event time hold the watermark."""
-        # Not before: where the watermark has passed them they would fire in this bundle again.
-        timers = self._bundle.timers
-        for key, at in self.suspended.items():
-            if timers[Domain.PROCESSING].get(key, SUSPENDED_TAG) is not None:
-                timers[Domain.EVENT].set(key, SUSPENDED_TAG, at)
 
     def label_as(self, label: int) -> None:
         """The next call has this label, and so have its productions."""

@@ -52,8 +52,8 @@ from millwheel.engine.workers.bundle.record_order import (
     order_buffer,
 )
 from millwheel.engine.workers.delivery.inbox import Arrival
-from millwheel.engine.workers.operators.callback_context import SUSPENDED_TAG, CallbackContext
-from millwheel.engine.workers.operators.suspension import Resumed, Suspending
+from millwheel.engine.workers.operators.callback_context import CallbackContext
+from millwheel.engine.workers.operators.suspension import SUSPENDED_TAG, Resumed, Suspending
 from millwheel.engine.workers.state.cells import TTL_TAG
 from millwheel.engine.workers.state.keyed_state import KeyedState, callback_state
 from millwheel.engine.workers.state.overlay import Overlay
@@ -132,7 +132,7 @@ class CallbackOperator(Operator):
         suspends = isinstance(instance, Suspending) and instance.suspends
         if not suspends or self._identified or labels.takes or labels.gives:
             # the name of a production, and what it waits for, belong to its record's own step
-            self._context.most_room = sys.maxsize
+            self._context.suspension.most_room = sys.maxsize
         self._ordered = order_buffer(spec, overlay, decode)
         self._positions = Positions(overlay, decode, labels.follows) if labels.takes else None
         self._labels = labels.gives
@@ -192,13 +192,12 @@ class CallbackOperator(Operator):
             changed = self._state.encoded()
         bundle.overlay.forget_savepoints()
         self._state.write(changed)
-        if self._context.suspended:
-            self._context.hold_suspended()
+        self._context.suspension.hold()
         if self._ordered is not None:
             self._ordered.write()
 
     def intake(self, waiting: int, now_us: int, watermark: int) -> int:
-        return 0 if self._context.crowded else waiting
+        return 0 if self._context.suspension.crowded else waiting
 
     def durable(self, number: int, now_us: int) -> None:
         self._attempts.avoided.durable(number)
@@ -391,7 +390,7 @@ class CallbackOperator(Operator):
     def _ring_due(self, bundle: Bundle, fire: Fire) -> None:
         """The processing-time timers, behind the records."""
         self._state.clock = max(bundle.watermark, bundle.clock)
-        self._context.room = self._context.most_room
+        self._context.suspension.room = self._context.suspension.most_room
         for due in bundle.fires(Domain.PROCESSING):
             fire(due)
             self._settle(bundle, fire)
@@ -399,14 +398,16 @@ class CallbackOperator(Operator):
     def _fire_one(self, due: Due) -> None:
         self._at = due
         if due.tag == SUSPENDED_TAG:
-            for resumed in self._resumed(due):
+            for resumed in _resumed(self._instance, self._context, due):
                 self._context.point(due.key, resumed.timestamp)
                 self._process(self._context, resumed)
                 self._state.settle()
             return
         record = self._begin(due)
         self._context.point(
-            due.key, _time_of(due, record, self._context.floor), self._cause_of(due)
+            due.key,
+            _time_of(due, record, self._context.floor),
+            timer_cause(due) if self._identified else None,
         )
         if record is not None:
             self._process(self._context, record)
@@ -418,12 +419,6 @@ class CallbackOperator(Operator):
                     self._context, Timer(due.key, due.tag, due.at, due.domain)
                 )
         self._state.settle()
-
-    def _resumed(self, due: Due) -> Iterator[Resumed]:
-        """The records of a key that go on."""
-        assert isinstance(self._instance, Suspending)
-        self._context.point(due.key, MIN_TIME)
-        return self._instance.resumed(self._context)
 
     def _begin(self, due: Due) -> Record | None:
         """A timer's call begins; the record, if it is the system's own, for one that has waited."""
@@ -437,15 +432,12 @@ class CallbackOperator(Operator):
         self._state.clock = max(self._state.clock, label)
         return self._positions.take(due)
 
-    def _cause_of(self, due: Due) -> Cause:
-        return timer_cause(due) if self._identified else None
-
     def _run_carefully(self, bundle: Bundle) -> None:
         def fire(due: Due) -> None:
             if due.tag != SUSPENDED_TAG:
                 self._attempt(bundle, self._call_of(due))
                 return
-            for each in self._resumed(due):
+            for each in _resumed(self._instance, self._context, due):
                 call = _Call(due.key, each.timestamp, each, None, None, due)
                 self._attempt(bundle, call)
 
@@ -466,7 +458,7 @@ class CallbackOperator(Operator):
         self._ring_due(bundle, fire)
 
     def _call_of(self, due: Due) -> _Call:
-        record, cause = self._begin(due), self._cause_of(due)
+        record, cause = self._begin(due), timer_cause(due) if self._identified else None
         return _Call(
             due.key,
             _time_of(due, record, self._context.floor),
@@ -479,7 +471,7 @@ class CallbackOperator(Operator):
     def _attempt(self, bundle: Bundle, call: _Call) -> None:
         record = call.record
         encoded = msgspec.Raw(b"" if record is None else encode_value(record.value))
-        room = self._context.room
+        room = self._context.suspension.room
 
         def as_it_came(record: Record) -> Record:
             return structs.replace(record, value=self._decode(record.stream, [encoded])[0])
@@ -487,7 +479,7 @@ class CallbackOperator(Operator):
         def once() -> None:
             # With less, a second attempt would stop before it comes to what has failed, and be
             # taken up again for ever.
-            self._context.room = room
+            self._context.suspension.room = room
             if record is not None:
                 self._context.point(call.key, call.timestamp, call.cause)
                 self._process(self._context, as_it_came(record))
@@ -499,6 +491,13 @@ class CallbackOperator(Operator):
             bundle, once, lambda: _subject(call, record and as_it_came(record)), call.mark
         )
         self._at = None
+
+
+def _resumed(instance: Computation, context: CallbackContext, due: Due) -> Iterator[Resumed]:
+    """The records of a timer's key that go on."""
+    assert isinstance(instance, Suspending)
+    context.point(due.key, MIN_TIME)
+    return instance.resumed(context)
 
 
 def _watched(rows: Iterable[T], arrival: int, bundle: Bundle) -> Iterable[T]:

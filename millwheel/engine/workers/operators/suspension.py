@@ -17,11 +17,19 @@ import msgspec
 
 from millwheel.api import Computation, MapState
 from millwheel.core.formats.codec import decode_value, encode_value
-from millwheel.core.model.records import Record
+from millwheel.core.model.keys import Key
+from millwheel.core.model.records import Domain, Record
+from millwheel.core.model.timers import TimerQueue
+from millwheel.core.model.times import MIN_TIME
 from millwheel.engine.workers.state.stored_types import Certain
 
+SUSPENDED_TAG = "\0s"
+"""The tag of the timers for a key whose records go on in the next bundle."""
 RESULT_BYTES = 200
 """Of a result besides its records, in memory and on the way."""
+ROOM_BYTES = 16 << 20
+"""Of results that a join makes in one part of a bundle. They are in memory until they are sent, and
+in its commit."""
 _LEAST_BYTES = 4 << 10
 """Of results that each record may make, however full the bundle is: those with few partners do not
 wait."""
@@ -70,6 +78,53 @@ class Resumed(Record[Any], gc=False):
     cursor: Cursor
 
 
+class Suspension:
+    """What the calls of one shard that may go on in later bundles share. ``room`` is how many bytes
+    of results may still be made in this part of a bundle; ``crowded``: so many records wait for
+    others of their key that no more should come."""
+
+    def __init__(self) -> None:
+        self.room = self.most_room = ROOM_BYTES
+        self.crowded = False
+        self._timers: dict[Domain, TimerQueue] = {}
+        self._holds: dict[Key, int] = {}
+        """Keys that were suspended in this bundle, and the earliest time (µs) of what comes."""
+
+    def begin(self, timers: dict[Domain, TimerQueue]) -> None:
+        """Start of a bundle, or of another try of it."""
+        self.room, self._timers = self.most_room, timers
+        self._holds.clear()
+
+    def has(self, key: Key) -> bool:
+        """Whether records of a key go on in the next bundle."""
+        queue = self._timers[Domain.PROCESSING]
+        return bool(queue) and queue.get(key, SUSPENDED_TAG) is not None
+
+    def keys(self) -> set[Key]:
+        """The keys whose records go on in this bundle."""
+        queue = self._timers[Domain.PROCESSING]
+        return {key for key, tag, _ in queue.items() if tag == SUSPENDED_TAG} if queue else set()
+
+    def suspend(self, key: Key, at: int) -> None:
+        """Records of a key go on in the next bundle. The watermark is held at ``at`` (µs) until
+        :meth:`resume`."""
+        self._timers[Domain.PROCESSING].set(key, SUSPENDED_TAG, MIN_TIME)
+        self._holds[key] = at
+
+    def resume(self, key: Key) -> None:
+        """No record of a key waits any more."""
+        for queue in self._timers.values():
+            queue.cancel(key, SUSPENDED_TAG)
+        self._holds.pop(key, None)
+
+    def hold(self) -> None:
+        """The bundle is over: timers by event time hold the watermark."""
+        # Not before: where the watermark has passed them they would fire in this bundle again.
+        for key, at in self._holds.items():
+            if self.has(key):  # an attempt that was taken back may have suspended it
+                self._timers[Domain.EVENT].set(key, SUSPENDED_TAG, at)
+
+
 class Suspending(Computation):
     """A computation whose records may go on in later bundles."""
 
@@ -89,35 +144,36 @@ class Suspending(Computation):
             cursor = msgspec.structs.replace(record.cursor)  # there may be a second attempt
             if not self.go_on(ctx, record, cursor):
                 self._wait(ctx, record, cursor, record.number)
-        elif ctx.is_suspended:
+        elif ctx.suspension.has(ctx.key):
             self._wait(ctx, record, Cursor())
         else:
-            ctx.room = max(ctx.room, _LEAST_BYTES)
+            suspension = ctx.suspension
+            suspension.room = max(suspension.room, _LEAST_BYTES)
             cursor = Cursor()
             if not self.go_on(ctx, record, cursor):
                 self._wait(ctx, record, cursor)
 
     def resumed(self, ctx: Any) -> Iterator[Resumed]:
         """The records of the current key that wait, one after the other, while there is room."""
-        key = ctx.key
+        key, suspension = ctx.key, ctx.suspension
         while (waits := self.waits.get(_ALL)) is not None:
-            ctx.crowded = waits.end - waits.first > _MOST_WAITING
-            if ctx.room <= 0:
-                ctx.suspend(waits.hold)
+            suspension.crowded = waits.end - waits.first > _MOST_WAITING
+            if suspension.room <= 0:
+                suspension.suspend(key, waits.hold)
                 return
             number = waits.first
             each = self.waiting[number]
             del self.waiting[number]
             if number + 1 < waits.end:
                 self.waits[_ALL] = Waits(number + 1, waits.end, waits.hold)
-                ctx.suspend(waits.hold)
+                suspension.suspend(key, waits.hold)
             else:
                 del self.waits[_ALL]
-                ctx.resumed()
+                suspension.resume(key)
             yield Resumed(key, decode_value(each.value), each.at, each.stream, number, each.cursor)
             ctx.point(key, each.at)
-        ctx.crowded = False
-        ctx.resumed()
+        suspension.crowded = False
+        suspension.resume(key)
 
     def _wait(self, ctx: Any, record: Record, cursor: Cursor, number: int | None = None) -> None:
         """``number``: that of a record that has waited before, and now is the first again."""
@@ -133,5 +189,5 @@ class Suspending(Computation):
         self.waits[_ALL] = Waits(first, end, hold)
         value = encode_value(record.value)
         self.waiting[number] = Suspended(record.stream, at, value, cursor)
-        ctx.crowded = end - first > _MOST_WAITING
-        ctx.suspend(hold)
+        ctx.suspension.crowded = end - first > _MOST_WAITING
+        ctx.suspension.suspend(ctx.key, hold)

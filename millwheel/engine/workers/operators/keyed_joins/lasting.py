@@ -112,7 +112,7 @@ class LastingJoinOperator(ColumnJoinOperator):
         self._recalled.clear()
         if self._form.in_rows and not self._kept:
             return [np.zeros(len(batch), np.bool_) for batch in batches]
-        back = self._for_rows(batches) | self._context.keys_suspended()
+        back = self._for_rows(batches) | self._context.suspension.keys()
         self._let_go(back, bundle)
         if self._form.in_rows:
             taken = self._form.leaving.stays(batches)

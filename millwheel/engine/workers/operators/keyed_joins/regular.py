@@ -101,13 +101,90 @@ class JoinArrival(NamedTuple):
     settles: bool
 
 
-class RegularJoined(Suspending):
-    """See the head of this file. Built by :func:`regular_join`."""
+class StoredSides(Suspending):
+    """The rows of a key, by stream. ``_sides`` are those of the current key, to change in place."""
 
     left: ValueState[Side]
     right: ValueState[Side]
     lefts: MapState[bytes, Row]
     rights: MapState[bytes, Row]
+
+    def __init__(self, spec: RegularJoinSpec, inputs: Sequence[InputSpec]) -> None:
+        self._forgets = tuple(ttl is not None for ttl in spec.ttls_us)
+        self.suspends = not any(self._forgets)
+        self._names = tuple(each.stream for each in inputs)
+        self._sides: tuple[Side, ...] = Side(), Side()
+
+    def _stored_sides(self) -> tuple[Side, ...]:
+        """A key of which no stream has rows has no entry: what is read is not written."""
+        return tuple(self._side(side).get() or Side() for side in range(len(self._names)))
+
+    def _store(self, side: int) -> None:
+        """Write what a key has of a stream. That lengthens its life."""
+        own = self._sides[side]
+        if own.count or own.few or own.entries:
+            self._side(side).set(own)
+        else:
+            self._side(side).clear()
+
+    def _found(self, side: int, identity: bytes) -> Row | None:
+        own = self._sides[side]
+        if (row := own.few.get(identity)) is not None:
+            return row
+        found: Row | None = (
+            self._rows(side).get(identity) if own.entries or self._forgets[side] else None
+        )
+        return found
+
+    def _all(self, side: int) -> Iterable[tuple[bytes, Row]]:
+        own = self._sides[side]
+        rows = [*own.few.items()]
+        if own.entries or self._forgets[side]:
+            rows += self._rows(side).items()
+        return rows
+
+    def _from(self, side: int, cursor: Cursor) -> Iterator[tuple[bytes, Row]]:
+        """The rows of a side from where a cursor is, which goes with them."""
+        own = self._sides[side]
+        few = [*own.few.items()]
+        while cursor.few < len(few):
+            yield few[cursor.few]
+            cursor.few += 1
+        if own.entries or self._forgets[side]:
+            rows: Any = self._rows(side)  # its handle knows more than the API says
+            for identity, row in rows.behind(cursor.entry):
+                yield identity, row
+                cursor.entry = identity
+
+    def _put(self, side: int, identity: bytes, row: Row) -> None:
+        own = self._sides[side]
+        if self._forgets[side]:  # each row has a time to live of its own
+            self._rows(side)[identity] = row
+        elif identity in own.few:  # it was changed in place
+            return
+        elif own.entries and identity in self._rows(side):
+            self._rows(side)[identity] = row
+        elif len(own.few) < _FEW and len(row.data) <= _SHORT:
+            own.few[identity] = row
+        else:
+            own.entries += 1
+            self._rows(side)[identity] = row
+
+    def _drop(self, side: int, identity: bytes) -> None:
+        own = self._sides[side]
+        if own.few.pop(identity, None) is None:
+            del self._rows(side)[identity]
+            own.entries -= not self._forgets[side]
+
+    def _side(self, side: int) -> ValueHandle[Side]:
+        return self.left if side == _LEFT else self.right
+
+    def _rows(self, side: int) -> MapHandle[bytes, Row]:
+        return self.lefts if side == _LEFT else self.rights
+
+
+class RegularJoined(StoredSides):
+    """See the head of this file. Built by :func:`regular_join`."""
 
     def __init__(
         self,
@@ -117,16 +194,12 @@ class RegularJoined(Suspending):
         fields: Sequence[Sequence[str]] = ((), ()),
     ) -> None:
         """``fields``: those that either stream declares, in their order."""
+        super().__init__(spec, inputs)
         self._shows = _showing(spec.kind)
         self._in_pairs = spec.kind.in_pairs
-        self._forgets = tuple(ttl is not None for ttl in spec.ttls_us)
-        self.suspends = not any(self._forgets)
-        self._names = tuple(each.stream for each in inputs)
         self._head = inputs[0].key.naming()
         self._outputs = tuple(outputs)
         self._fields = tuple(map(tuple, fields))
-        self._sides: tuple[Side, ...] = Side(), Side()
-        """Those of the current key, to change in place."""
 
     def go_on(self, ctx: Any, record: Record, cursor: Cursor) -> bool:
         """A row comes, or is taken back."""
@@ -284,9 +357,9 @@ class RegularJoined(Suspending):
             weight = -sign if partner.owed else sign
             bytes_of_each = len(data) + len(partner.data) + RESULT_BYTES
             for its in partner.times[cursor.times :] if cursor.times else partner.times:
-                if ctx.room <= 0:
+                if ctx.suspension.room <= 0:
                     return False
-                ctx.room -= bytes_of_each
+                ctx.suspension.room -= bytes_of_each
                 self._say(ctx, side, data, partner.data, max(its, at), weight)
                 cursor.times += 1
             cursor.times = 0
@@ -341,10 +414,10 @@ class RegularJoined(Suspending):
             for index, (said, its) in enumerate(zip(row.alone, row.times, strict=True)):
                 if said == alone:
                     continue
-                if ctx.room <= 0:
+                if ctx.suspension.room <= 0:
                     self._put(other, identity, row)
                     return False
-                ctx.room -= len(row.data) + RESULT_BYTES
+                ctx.suspension.room -= len(row.data) + RESULT_BYTES
                 weight = -1 if row.owed is alone else 1
                 self._say_alone(ctx, other, row.data, max(its, at), weight)
                 row.alone[index] = alone
@@ -372,75 +445,6 @@ class RegularJoined(Suspending):
         value = row if weight > 0 else retracted(row)
         for stream in self._outputs:
             ctx.produce(stream, value, at)
-
-    # --- what is kept -----------------------------------------------------------------------------
-
-    def _stored_sides(self) -> tuple[Side, ...]:
-        """A key of which no stream has rows has no entry: what is read is not written."""
-        return tuple(self._side(side).get() or Side() for side in range(len(self._names)))
-
-    def _store(self, side: int) -> None:
-        """Write what a key has of a stream. That lengthens its life."""
-        own = self._sides[side]
-        if own.count or own.few or own.entries:
-            self._side(side).set(own)
-        else:
-            self._side(side).clear()
-
-    def _found(self, side: int, identity: bytes) -> Row | None:
-        own = self._sides[side]
-        if (row := own.few.get(identity)) is not None:
-            return row
-        found: Row | None = (
-            self._rows(side).get(identity) if own.entries or self._forgets[side] else None
-        )
-        return found
-
-    def _all(self, side: int) -> Iterable[tuple[bytes, Row]]:
-        own = self._sides[side]
-        rows = [*own.few.items()]
-        if own.entries or self._forgets[side]:
-            rows += self._rows(side).items()
-        return rows
-
-    def _from(self, side: int, cursor: Cursor) -> Iterator[tuple[bytes, Row]]:
-        """The rows of a side from where a cursor is, which goes with them."""
-        own = self._sides[side]
-        few = [*own.few.items()]
-        while cursor.few < len(few):
-            yield few[cursor.few]
-            cursor.few += 1
-        if own.entries or self._forgets[side]:
-            rows: Any = self._rows(side)  # its handle knows more than the API says
-            for identity, row in rows.behind(cursor.entry):
-                yield identity, row
-                cursor.entry = identity
-
-    def _put(self, side: int, identity: bytes, row: Row) -> None:
-        own = self._sides[side]
-        if self._forgets[side]:  # each row has a time to live of its own
-            self._rows(side)[identity] = row
-        elif identity in own.few:  # it was changed in place
-            return
-        elif own.entries and identity in self._rows(side):
-            self._rows(side)[identity] = row
-        elif len(own.few) < _FEW and len(row.data) <= _SHORT:
-            own.few[identity] = row
-        else:
-            own.entries += 1
-            self._rows(side)[identity] = row
-
-    def _drop(self, side: int, identity: bytes) -> None:
-        own = self._sides[side]
-        if own.few.pop(identity, None) is None:
-            del self._rows(side)[identity]
-            own.entries -= not self._forgets[side]
-
-    def _side(self, side: int) -> ValueHandle[Side]:
-        return self.left if side == _LEFT else self.right
-
-    def _rows(self, side: int) -> MapHandle[bytes, Row]:
-        return self.lefts if side == _LEFT else self.rights
 
 
 def _with_few(own: Side, rows: Sequence[NearRow], shows: Shows) -> Side | None:

@@ -87,13 +87,13 @@ class SeveralJoined(RegularJoined):
         changes.sort(key=lambda each: each.weight)
         # the first factor varies last, so it is the one that changes
         for new, *partners in _products([changes, *others], cursor.times):
-            if ctx.room <= 0:
+            if ctx.suspension.room <= 0:
                 own.count = before
                 return False
             parts = [*partners[:side], new, *partners[side:]]
             cursor.times += 1
             if any(part.data is not NULL for part in parts):
-                ctx.room -= sum(len(part.data) for part in parts) + RESULT_BYTES
+                ctx.suspension.room -= sum(len(part.data) for part in parts) + RESULT_BYTES
                 self._say_all(ctx, parts)
         return True
 

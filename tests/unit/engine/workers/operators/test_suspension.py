@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millwheel.core.formats.codec import decode_value
-from millwheel.engine.workers.operators import callback_context, suspension
+from millwheel.engine.workers.operators import suspension
 from millwheel.engine.workers.operators.keyed_joins.regular import RegularJoined
 from millwheel.errors import RecordError
 from millwheel.testing import PipelineHarness, assert_survives_crashes
@@ -26,7 +26,7 @@ NO_ROOM = 1
 
 @pytest.fixture(autouse=True)
 def little_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(callback_context, "ROOM_BYTES", NO_ROOM)
+    monkeypatch.setattr(suspension, "ROOM_BYTES", NO_ROOM)
     monkeypatch.setattr(suspension, "_LEAST_BYTES", NO_ROOM)
 
 
@@ -101,7 +101,7 @@ def test_one_record_takes_as_many_bundles_as_its_partners_need(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     room = 10 * (suspension.RESULT_BYTES + 40)
-    monkeypatch.setattr(callback_context, "ROOM_BYTES", room)
+    monkeypatch.setattr(suspension, "ROOM_BYTES", room)
     most = 0
     right = suspension.Suspending.resumed
 
@@ -156,8 +156,8 @@ def test_while_many_records_wait_the_inbox_keeps_what_comes(
         nonlocal crowded
         yield from right(self, ctx)
         taken = shard_of(harness).operator.intake(7, 0, 0)
-        assert taken == (0 if ctx.crowded else 7)
-        crowded += ctx.crowded
+        assert taken == (0 if ctx.suspension.crowded else 7)
+        crowded += ctx.suspension.crowded
 
     monkeypatch.setattr(suspension.Suspending, "resumed", watched)
     with PipelineHarness(two.joined(tmp_path, "inner")) as harness:

@@ -16,7 +16,7 @@ from millwheel.core.formats import nesting
 from millwheel.core.formats.store_layout import STATE, key_in
 from millwheel.core.windows.panes import RETRACTION_FIELD
 from millwheel.engine.workers.bundle import bundle
-from millwheel.engine.workers.operators import callback_context, form_choice
+from millwheel.engine.workers.operators import form_choice, suspension
 from millwheel.engine.workers.operators.keyed_joins import in_columns, regular
 from millwheel.engine.workers.operators.keyed_joins.lasting import LastingJoinOperator
 from millwheel.engine.workers.shard.bundle_sizes import ShardLimits
@@ -279,7 +279,7 @@ def test_a_key_with_too_many_pairs_for_one_step_goes_on_in_rows(
     """There they span many bundles. The other keys stay in columns."""
     monkeypatch.setattr(near_pairs, "MOST_PAIR_BYTES", 1)
     monkeypatch.setattr(near_pairs, "_FEW_PAIRS", 100)
-    monkeypatch.setattr(callback_context, "ROOM_BYTES", 1_000)
+    monkeypatch.setattr(suspension, "ROOM_BYTES", 1_000)
     limits = partialmethod(ShardLimits.__init__, rows_below=1)
     monkeypatch.setattr(ShardLimits, "__init__", limits)
     path = of_kind(folder / f"heavy-{kind}", kind)
