@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from millwheel.core.columns.forms.windows import plan_or_why
+from millwheel.core.columns.forms.windows import plan_or_why, plans_by_type
 from millwheel.core.columns.plan import ColumnPlan
+from millwheel.core.columns.state.inferred import PlansByType
 from millwheel.core.expressions.language import compile_expression
 from millwheel.core.machines.specs import windowing_from_spec
 from millwheel.core.model.names import ChannelName
@@ -30,7 +31,7 @@ from tests.fakes.plain_storage import SimStore
 from tests.unit.core.columns.test_windows import Row, batch_of, spec_of
 from tests.unit.core.test_transcripts import CASES, plain_of, record_of, time_of, window_spec
 
-FORMS = ("rows", "declared", "grouped", "rows and columns")
+FORMS = ("rows", "declared", "inferred", "grouped", "rows and columns")
 _KEYS = ("k", "ann", "bob")
 _ONLY_MACHINES = {"percentile", "retract", "rejected"}
 """Steps of which only the machine knows."""
@@ -56,7 +57,7 @@ class OneOperator:
 
     spec: ComputationSpec
     pipeline: PipelineSpec
-    plan: ColumnPlan | None
+    plan: ColumnPlan | PlansByType | None
     form: str
     reopens: bool
     store: SimStore = field(default_factory=lambda: SimStore({}))
@@ -71,18 +72,19 @@ class OneOperator:
 
     def _open(self) -> None:
         self._overlay = overlay = Overlay(self.store)
-        rows = WindowedOperator(self.spec, self.pipeline, overlay, _as_they_are, 100)
-        if self.plan is not None:
-            rows.finish_row = self.plan.typed
+        parts, plan = (overlay, _as_they_are, 100), self.plan
+        rows = WindowedOperator(self.spec, self.pipeline, *parts)
+        if isinstance(plan, ColumnPlan):
+            rows.finish_row = plan.typed
+        elif plan is not None:
+            rows = GroupedOperator(self.spec, self.pipeline, plan, *parts)
         self.operator: Any = rows
-        if self.plan is not None and self.form == "grouped":
-            plan = replace(self.plan, fires_once=False)
-            self.operator = GroupedOperator(
-                self.spec, self.pipeline, plan, overlay, _as_they_are, 100
-            )
-        elif self.plan is not None and self.plan.fires_once and self.form != "rows":
+        if isinstance(plan, ColumnPlan) and self.form == "grouped":
+            plan = replace(plan, fires_once=False)
+            self.operator = GroupedOperator(self.spec, self.pipeline, plan, *parts)
+        elif plan is not None and plan.held and self.form != "rows":
             shard = ColumnShard("s", self.store, self.watermark)
-            self.operator = ColumnOperator(self.spec, self.plan, shard, rows, _as_they_are)
+            self.operator = ColumnOperator(self.spec, plan, shard, rows, _as_they_are)
 
     def run(self, records: list[Row]) -> Iterator[tuple[int, int, int, int, bool]]:
         """A bundle of records, and then as many as there are timers due."""
@@ -154,7 +156,11 @@ def operator_of(document: Any, form: str, reopens: bool) -> OneOperator:
         late="drop" if late == "side" else late,
         **more,
     )
-    found = plan_or_why(spec, pipeline, windowing_from_spec(spec), compile_expression)
+    found: ColumnPlan | PlansByType | str
+    if form == "inferred":
+        found = plans_by_type(spec, windowing_from_spec(spec), compile_expression)
+    else:
+        found = plan_or_why(spec, pipeline, windowing_from_spec(spec), compile_expression)
     plan = None if isinstance(found, str) else found
     return OneOperator(spec, pipeline, plan, form, reopens)
 
