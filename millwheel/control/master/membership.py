@@ -108,6 +108,13 @@ class Membership:
     def sealed(self, incarnation: WorkerName, end: int) -> None:
         """The journal of a dead worker is closed."""
         self._sealing.discard(incarnation)
+        # A table may name the first end already: by another one, the next owners of two shards
+        # would believe different groups of one journal.
+        before = self._dead.get(incarnation)
+        invariant(
+            before is None or before == end,
+            f"the journal of {incarnation} was sealed at {before}, and now at {end}",
+        )
         self.declare_dead(incarnation, "its journal is sealed")
         self._dead[incarnation] = end
 

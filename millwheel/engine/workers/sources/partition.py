@@ -72,8 +72,7 @@ class Part:
     divided, where a consumer divides them by tables, with measurements of ``completion`` if any
     goes by them; then it is read ``ahead`` of the consumers by a limited time only. ``combine``:
     whether groups are sent in place of records. ``arrivals``: the times of its records, where those
-    are their
-    timestamps. ``wait`` is there while it cannot be read."""
+    are their timestamps. ``wait`` is there while it cannot be read."""
 
     partition: Partition
     channel: ChannelName

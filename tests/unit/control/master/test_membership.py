@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import pytest
+
 from millwheel.control.master.events import Member
 from millwheel.control.master.membership import Membership
+from millwheel.errors import InvariantError
 
 LATE = Member(incarnation="w1-late", address="late:1")
 
@@ -59,3 +62,11 @@ def test_the_journals_for_which_shards_wait_are_sealed_before_all_others() -> No
         ("spare", False),
         ("another", False),
     ]
+
+
+def test_a_journal_has_one_end() -> None:
+    membership = Membership()
+    for _ in range(2):
+        membership.sealed("w1", 7)
+    with pytest.raises(InvariantError, match="was sealed at 7, and now at 9"):
+        membership.sealed("w1", 9)
