@@ -98,6 +98,20 @@ def quiet_shards_forget_when_to_wake() -> Context:
 
 
 @mistake(within=20)
+def broadcasts_wake_nobody() -> Context:
+    """A shard that hears of a higher watermark is not asked whether something is due."""
+    right = Served.follow
+
+    def wrong(self: Served, watermarks: Any, graph: Any, now_us: int) -> bool:
+        stirred = self.stirred
+        rose = right(self, watermarks, graph, now_us)
+        self.stirred = stirred
+        return rose
+
+    return replaced(Served, "follow", wrong)
+
+
+@mistake(within=20)
 def applied_records_not_cut_off() -> Context:
     """A restarted sender's records are taken again."""
     return replaced(Batch, "after", lambda self, seq: self)
