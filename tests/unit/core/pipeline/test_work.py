@@ -9,6 +9,7 @@ from millwheel.core.pipeline.work import (
     AggregationSpec,
     BranchesSpec,
     CallbackSpec,
+    CopiesSpec,
     DeduplicateSpec,
     DictionarySpec,
     EnrichSpec,
@@ -86,7 +87,7 @@ def test_change_events_have_a_table_and_unique_visitors_a_dictionary(tmp_path: P
 
 
 def test_every_kind_of_work_can_be_written() -> None:
-    assert {*KINDS.values(), TableSpec} == set(get_args(Work))
+    assert {*KINDS.values(), TableSpec, CopiesSpec} == set(get_args(Work))
     assert {kind for kind in get_args(Work) if issubclass(kind, WindowedSpec)} == {
         WindowCallbackSpec,
         AggregationSpec,

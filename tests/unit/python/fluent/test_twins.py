@@ -182,6 +182,10 @@ computations:
     input: {sent: {key: a}, places: {key: a}}
     enrich: {with: places, broadcast: {limit: 2MB}}
     output: placed
+  known:
+    input: {sent: {key: [a, b]}, people: {key: [a, b]}}
+    enrich: {with: people, broadcast: {copies: 3}}
+    output: known
   watch:
     input: {bursts: {}, late_words: {key: word}}
     callback: codes:Watch
@@ -278,6 +282,7 @@ numbers.key_by("kb").unique_visitors("path", every="1h", approximate=True, outpu
     .aggregate({"n": agg.count()}, output="ever"))
 people.key_by("a").aggregate({"n": "count"}, output="living")
 sent.key_by("a").enrich(places.key_by("a"), broadcast={"limit": "2MB"}, name="placed")
+sent.key_by("a", "b").enrich(people.key_by("a", "b"), broadcast={"copies": 3}, name="known")
 alerts, trace = p.flatten(bursts, p.stream("late_words").key_by("word")).process(
     Watch, name="watch", output=["alerts", "trace"],
     options={"limit": 3, "names": ["a", "b"], "more": {"x": None, "y": True}},
