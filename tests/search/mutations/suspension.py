@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from millwheel.engine.workers.delivery.inbox import Arrival, Inbox, first_of
 from millwheel.engine.workers.operators import suspension
 from millwheel.engine.workers.operators.keyed_joins.regular import RegularJoined
 from millwheel.engine.workers.operators.suspension import Suspending, Suspension
@@ -44,3 +45,14 @@ def a_suspended_record_goes_on_behind_the_next_row() -> Context:
 def records_of_suspended_keys_are_taken_in_columns() -> Context:
     """Those that wait in rows never meet them."""
     return replaced(Suspension, "keys", lambda self: set())
+
+
+@mistake(within=4, features="all_in_columns", variants="little little-crashes")
+def what_a_shortened_bundle_leaves_is_gone() -> Context:
+    """It does not wait again in the inbox. (So many pairs that a bundle takes less.)"""
+    return replaced(Inbox, "put_back", _forgetting)
+
+
+def _forgetting(self: Inbox, arrivals: list[Arrival], counts: list[int]) -> list[Arrival]:
+    pairs = zip(arrivals, counts, strict=True)
+    return [first_of(arrival, count) for arrival, count in pairs if count]

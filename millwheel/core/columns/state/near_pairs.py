@@ -57,12 +57,12 @@ _FAR = 2**61  # Fixed: the sum of a time and a distance below this fits into 64 
 
 
 class TooManyPairs(Exception):
-    """So many pairs are not made in one step: ``keys`` have the most of them, and the others are
-    few enough."""
+    """So many pairs are not made in one step, but about this ``share`` of them. ``keys`` have the
+    most of them, and the others are few enough."""
 
-    def __init__(self, keys: set[Key]) -> None:
+    def __init__(self, keys: set[Key], share: float) -> None:
         super().__init__(f"{len(keys)} keys have too many pairs for one step")
-        self.keys = keys
+        self.keys, self.share = keys, share
 
 
 @dataclass(frozen=True, slots=True)
@@ -505,7 +505,9 @@ def _check(spans: _Spans, records: pl.DataFrame, others: pl.DataFrame, keys: pl.
     by_key = by_key.group_by(_CODE).agg(pl.col(NUMBER).sum()).sort(NUMBER, _CODE, descending=True)
     without = spans.total - by_key[NUMBER].cum_sum()
     heavy = by_key.head(int((without > most).sum()) + 1)
-    raise TooManyPairs(set(key_list(keys.join(heavy, on=_CODE, how="semi")[KEY])))
+    raise TooManyPairs(
+        set(key_list(keys.join(heavy, on=_CODE, how="semi")[KEY])), most / spans.total
+    )
 
 
 def _coded(frames: Sequence[pl.DataFrame], keys: pl.DataFrame) -> pl.DataFrame:

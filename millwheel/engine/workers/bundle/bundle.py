@@ -28,7 +28,7 @@ from millwheel.core.model.records import DeadLetter, Domain
 from millwheel.core.model.timers import Due, TimerQueue
 from millwheel.core.model.times import MAX_TIME, MIN_TIME
 from millwheel.core.pipeline.spec import DEAD_LETTERS
-from millwheel.engine.workers.delivery.inbox import Arrival
+from millwheel.engine.workers.delivery.inbox import Arrival, first_of
 from millwheel.engine.workers.delivery.outbox import OutputChunk
 from millwheel.engine.workers.state.overlay import Overlay
 from millwheel.engine.workers.tracing.traced import TracedBundle
@@ -69,6 +69,8 @@ class Outputs:
         self.groups: list[AnyBatch] = []
         self.counted: list[tuple[str, int]] = []
         self.count = 0
+        self.makers: dict[str, str] = {}
+        """Of the streams that chained computations have filled, which one has."""
         self.label: int | None = None
         """That of the call whose productions come next (None: productions of this node have no
         labels)."""
@@ -173,8 +175,8 @@ class Bundle:
     one each, which are as much work. ``floor`` is the earliest timestamp of productions without an
     input record (from a processing-time timer). ``tried`` counts calls by what they are about,
     ``failures`` those that failed, and ``firsts`` says in words how, by kind. ``traced`` are its
-    traced records, if it has any. ``makers``: of the streams that chained computations have filled,
-    which one has.
+    traced records, if it has any. ``counts`` says how many records of each arrival are taken (None:
+    all), see :meth:`shorten`.
     """
 
     number: int
@@ -198,7 +200,25 @@ class Bundle:
     firsts: dict[str, First] = field(default_factory=dict)
     replayed: dict[bytes, list[Any]] = field(default_factory=dict)
     traced: TracedBundle | None = None
-    makers: dict[str, str] = field(default_factory=dict)
+    counts: list[int] | None = None
+
+    def shorten(self, share: float) -> bool:
+        """Take only about this share of the records, the first of each arrival; the others wait for
+        the next bundle. False where that cannot be done. Nothing must have been made of them."""
+        lengths = [len(arrival.batch) for arrival in self.arrivals]
+        # what was noted of a record by now must not be noted again
+        noted = self.traced is not None or self.replayed
+        whole = any(not each.channel or each.batch.ids is not None for each in self.arrivals)
+        if noted or whole or sum(lengths) < 2:
+            return False
+        counts = [int(length * share) for length in lengths]
+        if not any(counts):
+            counts[next(index for index, length in enumerate(lengths) if length)] = 1
+        pairs = zip(self.arrivals, counts, strict=True)
+        self.arrivals = [first_of(arrival, count) for arrival, count in pairs]
+        self.counts = counts
+        self.try_(RECORD, sum(counts) - sum(lengths))
+        return True
 
     @property
     def passed(self) -> int:

@@ -72,6 +72,12 @@ def taken(
     return batch, marks.raised(last) if last else marks
 
 
+def first_of(arrival: Arrival, count: int) -> Arrival:
+    """The first records of an arrival, as the part of a delivery."""
+    batch = _part(arrival.batch, 0, count)
+    return replace(arrival, batch=batch, reply_to=UNANSWERED, min_timestamp=batch.earliest)
+
+
 def _part(batch: AnyBatch, start: int, end: int) -> AnyBatch:
     return (
         batch.part(start, end) if isinstance(batch, ColumnBatch) else batch.pick(range(start, end))
@@ -148,18 +154,29 @@ class Inbox:
             return []
         self._waiting.remove(next_arrival)
         if len(next_arrival.batch) > 1 and next_arrival.channel:
-            first, rest = (
-                _part(next_arrival.batch, 0, 1),
-                _part(next_arrival.batch, 1, len(next_arrival.batch)),
-            )
+            rest = _part(next_arrival.batch, 1, len(next_arrival.batch))
             self._waiting.appendleft(replace(next_arrival, batch=rest, min_timestamp=rest.earliest))
             # Acked now, the records behind it would be forgotten by their sender and lost with this
             # worker.
-            next_arrival = replace(
-                next_arrival, batch=first, reply_to=UNANSWERED, min_timestamp=first.earliest
-            )
+            next_arrival = first_of(next_arrival, 1)
         self.records -= len(next_arrival.batch)
         return [next_arrival]
+
+    def put_back(self, arrivals: list[Arrival], counts: list[int]) -> list[Arrival]:
+        """Of arrivals that were taken together, each is to be only its first so many records after
+        all. These; the others wait again, before all else."""
+        firsts = []
+        for arrival, count in reversed([*zip(arrivals, counts, strict=True)]):
+            length = len(arrival.batch)
+            if count < length:
+                rest = _part(arrival.batch, count, length)
+                self._waiting.appendleft(replace(arrival, batch=rest, min_timestamp=rest.earliest))
+                self.records += len(rest)
+                # as in take_one
+                arrival = first_of(arrival, count)
+            if count or not length:  # one without records is to be answered, too
+                firsts.append(arrival)
+        return firsts[::-1]
 
     def _take_some(self, max_weight: int, accepts: Callable[[ChannelName], bool]) -> list[Arrival]:
         """Channels are independent of each other, so leaving some out keeps the order of the

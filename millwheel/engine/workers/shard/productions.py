@@ -284,7 +284,7 @@ class ProductionBuilding:
         for index in big:
             letter = DeadLetter(
                 self._identity.pipeline,
-                bundle.makers.get(whole_of(stream), self._identity.node),
+                bundle.outputs.makers.get(whole_of(stream), self._identity.node),
                 whole_of(stream),
                 over("record", "a record", len(produced.raws[index]), most),
                 key=produced.keys[index],

@@ -212,6 +212,8 @@ class Shard:
         if self.instance_counts is not None:
             self.instance_counts.take(bundle.arrivals)
         self.operator.run(bundle)
+        if bundle.counts is not None:
+            step.arrivals = self._inbox.put_back(step.arrivals, bundle.counts)
         if self.operator.behind is not None:
             self.operator.behind(bundle)
         step.chunk, step.asks = self.productions.checkpoint(bundle), False
@@ -239,7 +241,8 @@ class Shard:
             pending.chunk.held = not pending.weak
             pending.chunk.commit = 0 if pending.weak else pending.number
             self.outbox.release(pending.chunk, self._route)
-        weight = sum([arrival.batch.weight for arrival in bundle.arrivals])
+        # those that came: an operator leaves in the bundle what it has not taken as a whole
+        weight = sum([arrival.batch.weight for arrival in step.arrivals])
         self.admission.bundle.learn(weight, 0 if step_chunk is None else step_chunk.weight)
         return pending
 

@@ -161,14 +161,18 @@ class ColumnJoinOperator(CallbackOperator, Validated):
             for frame in self._frames(batch, mask, bundle):
                 new.append(frame.with_columns(_numbers(number, frame.height)))
                 number += frame.height
-        taken = self._meet_but_heavy(new, batches, taken, bundle, late)
+        met = self._meet_but_heavy(new, batches, taken, bundle, late)
+        if met is None:
+            self._take(bundle)
+            return
+        taken = met
         for index, row, span in apart:
             alone = [batches[index].rows().pick([row])]
             before, masks = bundle.outputs.lengths(), [np.array([True])]
             record = self._encoded(alone[0], masks[0])
             if record.height:
                 new = [record.with_columns(_numbers(0, 1))]
-                masks = self._meet_but_heavy(new, alone, masks, bundle, late=False)
+                masks = self._meet_but_heavy(new, alone, masks, bundle, late=False) or masks
             taken[index][row] = masks[0][0]
             assert bundle.traced is not None
             bundle.traced.credit(span, before, bundle.outputs.lengths())
@@ -227,13 +231,16 @@ class ColumnJoinOperator(CallbackOperator, Validated):
         taken: list[Mask],
         bundle: Bundle,
         late: bool,
-    ) -> list[Mask]:
-        """The same; what of ``taken`` was. Keys with too many pairs for one step go on in rows."""
+    ) -> list[Mask] | None:
+        """The same; what of ``taken`` was. Where there are too many pairs for one step, None: the
+        bundle has become shorter. If it cannot, the keys with the most pairs go on in rows."""
         while True:
             try:
                 self._meet(new, bundle, late)
                 return taken
             except TooManyPairs as heavy:
+                if bundle.shorten(heavy.share):
+                    return None
                 self._let_go(heavy.keys, bundle)
                 taken = without(heavy.keys, taken, batches)
                 of_keys = [encoded_keys(heavy.keys)]

@@ -56,7 +56,7 @@ from millwheel.engine.workers.operators.keyed_joins.regular import Row
 from millwheel.engine.workers.state.column_segments import ColumnShard
 from millwheel.errors import RecordError
 
-_MANY = 50_000
+_MANY = 500_000
 """Rows of a key that a bundle does not read at once: its records go on in rows, where what they
 make may span several bundles."""
 

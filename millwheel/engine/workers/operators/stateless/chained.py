@@ -214,7 +214,7 @@ def _add(link: ChainLink, part: Bundle, bundle: Bundle) -> None:
     """Make what a computation has done a part of the bundle."""
     bundle.outputs.add(part.outputs)
     for stream in (*part.outputs.streams, *(batch.stream for batch in part.outputs.columns)):
-        bundle.makers[whole_of(stream)] = link.node
+        bundle.outputs.makers[whole_of(stream)] = link.node
     for name, count in part.counters.items():
         bundle.count(chained_counter(link.node, name), count)
     for call, count in part.failures.items():
