@@ -21,7 +21,7 @@ from millwheel.engine.workers.host import computation_maker
 from millwheel.engine.workers.host.assembly import Assembly, Factories
 from millwheel.engine.workers.operators import joins, suspension
 from millwheel.engine.workers.operators.callbacks import CallbackOperator
-from millwheel.engine.workers.operators.keyed_joins import in_columns, lasting, regular
+from millwheel.engine.workers.operators.keyed_joins import in_columns, interval, lasting, regular
 from millwheel.engine.workers.operators.windows import change_log
 from millwheel.engine.workers.shard.bundle_sizes import ShardLimits
 from millwheel.language.spec.key_extractors import load_extractor
@@ -432,11 +432,13 @@ def _paths(way: Way) -> Iterator[None]:
             stack.enter_context(replaced(columns_to_rows, "PART_RECORDS", _PART))
         if way.little:
             stack.enter_context(replaced(suspension, "ROOM_BYTES", 1))
-            stack.enter_context(replaced(suspension, "_LEAST_BYTES", 1))
+            stack.enter_context(replaced(suspension, "LEAST_BYTES", 1))
             stack.enter_context(replaced(suspension, "_MOST_WAITING", 3))
             stack.enter_context(replaced(near_pairs, "MOST_PAIR_BYTES", 1))
             stack.enter_context(replaced(near_pairs, "_FEW_PAIRS", 1))
             stack.enter_context(replaced(regular, "_FEW", 1))
+            stack.enter_context(replaced(interval, "LEAST_BYTES", 1))
+            stack.enter_context(replaced(interval, "_AT_ONCE", 1))
             stack.enter_context(replaced(lasting, "_MANY", 3))
         yield
 

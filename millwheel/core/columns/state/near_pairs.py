@@ -188,8 +188,7 @@ class NearPairing(KeptInputs):
         (old_left, old_right), (left, right) = (
             [side_of(frames, number) for number in range(2)] for frames in (numbered(kept), new)
         )
-        meets = ((left, [*old_right, *right]), (old_left, right))
-        found = [_met(*each, self.lasting) for each in meets]
+        found = [_met(left, [*old_right, *right]), _met(old_left, right)]
         frames = [frame for frame in found if frame is not None]
         if not frames:
             return None
@@ -460,10 +459,8 @@ def side_of(frames: Sequence[pl.DataFrame], number: int) -> list[pl.DataFrame]:
     return parts
 
 
-def _met(
-    lefts: Sequence[pl.DataFrame], rights: Sequence[pl.DataFrame], bounded: bool
-) -> pl.DataFrame | None:
-    """The pairs of left records with right ones. ``bounded``: raises TooManyPairs."""
+def _met(lefts: Sequence[pl.DataFrame], rights: Sequence[pl.DataFrame]) -> pl.DataFrame | None:
+    """The pairs of left records with right ones. Raises TooManyPairs."""
     if not lefts or not rights:
         return None
     left_is_small = sum(frame.height for frame in lefts) <= sum(frame.height for frame in rights)
@@ -477,12 +474,10 @@ def _met(
     ones, others = (few, many) if left_is_small else (many, few)
     from_left, from_right = _Spans.of(ones, others), _Spans.of(others, ones)
     if from_left.total <= from_right.total:
-        if bounded:
-            _check(from_left, ones, others, keys)
+        _check(from_left, ones, others, keys)
         left, right = from_left.indexes()
     else:
-        if bounded:
-            _check(from_right, others, ones, keys)
+        _check(from_right, others, ones, keys)
         right, left = from_right.indexes()
     at, other_at = ones[AT].to_numpy()[left], others[AT].to_numpy()[right]
     within = (others[START].to_numpy()[right] <= at) & (at <= others[LAST].to_numpy()[right])

@@ -228,6 +228,11 @@ class CallbackContext:
         self._cause, self._made = cause, 0
         self.calls += 1
 
+    def as_of(self, watermark: int) -> None:
+        """The current call is as if the watermark (µs) were still there."""
+        self.watermark = watermark
+        self._state.timestamp = max(self.timestamp, watermark)
+
     def label_as(self, label: int) -> None:
         """The next call has this label, and so have its productions."""
         self.label = self._bundle.outputs.label = label

@@ -129,7 +129,7 @@ class CallbackOperator(Operator):
         self._changes = runs_user_code(spec)
         outputs, passes_on = frozenset(spec.outputs), spec.called is None
         self._context = CallbackContext(outputs, self._state, limits, self._identified, passes_on)
-        suspends = isinstance(instance, Suspending) and instance.suspends
+        suspends = isinstance(instance, Suspending)
         if not suspends or self._identified or labels.takes or labels.gives:
             # the name of a production, and what it waits for, belong to its record's own step
             self._context.suspension.most_room = sys.maxsize
@@ -403,6 +403,8 @@ class CallbackOperator(Operator):
                 self._process(self._context, resumed)
                 self._state.settle()
             return
+        if self._context.suspension.postpones(due):
+            return
         record = self._begin(due)
         self._context.point(
             due.key,
@@ -435,7 +437,8 @@ class CallbackOperator(Operator):
     def _run_carefully(self, bundle: Bundle) -> None:
         def fire(due: Due) -> None:
             if due.tag != SUSPENDED_TAG:
-                self._attempt(bundle, self._call_of(due))
+                if not self._context.suspension.postpones(due):
+                    self._attempt(bundle, self._call_of(due))
                 return
             for each in _resumed(self._instance, self._context, due):
                 call = _Call(due.key, each.timestamp, each, None, None, due)

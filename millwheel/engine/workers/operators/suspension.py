@@ -19,7 +19,7 @@ from millwheel.api import Computation, MapState
 from millwheel.core.formats.codec import decode_value, encode_value
 from millwheel.core.model.keys import Key
 from millwheel.core.model.records import Domain, Record
-from millwheel.core.model.timers import TimerQueue
+from millwheel.core.model.timers import Due, TimerQueue
 from millwheel.core.model.times import MIN_TIME
 from millwheel.engine.workers.state.stored_types import Certain
 
@@ -30,7 +30,7 @@ RESULT_BYTES = 200
 ROOM_BYTES = 16 << 20
 """Of results that a join makes in one part of a bundle. They are in memory until they are sent, and
 in its commit."""
-_LEAST_BYTES = 4 << 10
+LEAST_BYTES = 4 << 10
 """Of results that each record may make, however full the bundle is: those with few partners do not
 wait."""
 _MOST_WAITING = 1_000
@@ -54,12 +54,14 @@ class Cursor(Certain, array_like=True):
 
 
 class Suspended(Certain, array_like=True):
-    """A record that goes on, or begins, behind those before it. ``value`` is encoded."""
+    """A record that goes on, or begins, behind those before it. ``value`` is encoded. ``came``: the
+    watermark (µs) as it came, for it is on time, or late, as it was then."""
 
     stream: str
     at: int
     value: bytes
     cursor: Cursor
+    came: int
 
 
 class Waits(Certain, array_like=True):
@@ -76,6 +78,7 @@ class Resumed(Record[Any], gc=False):
 
     number: int
     cursor: Cursor
+    came: int
 
 
 class Suspension:
@@ -89,11 +92,13 @@ class Suspension:
         self._timers: dict[Domain, TimerQueue] = {}
         self._holds: dict[Key, int] = {}
         """Keys that were suspended in this bundle, and the earliest time (µs) of what comes."""
+        self._postponed: list[Due] = []
 
     def begin(self, timers: dict[Domain, TimerQueue]) -> None:
         """Start of a bundle, or of another try of it."""
         self.room, self._timers = self.most_room, timers
         self._holds.clear()
+        self._postponed.clear()
 
     def has(self, key: Key) -> bool:
         """Whether records of a key go on in the next bundle."""
@@ -117,9 +122,19 @@ class Suspension:
             queue.cancel(key, SUSPENDED_TAG)
         self._holds.pop(key, None)
 
+    def postpones(self, due: Due) -> bool:
+        """Whether a timer by event time comes before its time: records of its key are still to be
+        met by others that wait. It comes again in the next bundle."""
+        if due.domain is Domain.PROCESSING or not self.has(due.key):
+            return False
+        self._postponed.append(due)
+        return True
+
     def hold(self) -> None:
         """The bundle is over: timers by event time hold the watermark."""
         # Not before: where the watermark has passed them they would fire in this bundle again.
+        for due in self._postponed:
+            self._timers[Domain.EVENT].set(due.key, due.tag, due.at, due.cause)
         for key, at in self._holds.items():
             if self.has(key):  # an attempt that was taken back may have suspended it
                 self._timers[Domain.EVENT].set(key, SUSPENDED_TAG, at)
@@ -128,8 +143,6 @@ class Suspension:
 class Suspending(Computation):
     """A computation whose records may go on in later bundles."""
 
-    suspends = True
-    """Whether they may."""
     waits: MapState[int, Waits] = MapState(int, Waits)
     waiting: MapState[int, Suspended] = MapState(int, Suspended)
 
@@ -142,13 +155,18 @@ class Suspending(Computation):
         """A record comes, or goes on."""
         if type(record) is Resumed:
             cursor = msgspec.structs.replace(record.cursor)  # there may be a second attempt
-            if not self.go_on(ctx, record, cursor):
-                self._wait(ctx, record, cursor, record.number)
+            watermark = ctx.watermark
+            ctx.as_of(record.came)
+            try:
+                if not self.go_on(ctx, record, cursor):
+                    self._wait(ctx, record, cursor, record.number)
+            finally:
+                ctx.watermark = watermark
         elif ctx.suspension.has(ctx.key):
             self._wait(ctx, record, Cursor())
         else:
             suspension = ctx.suspension
-            suspension.room = max(suspension.room, _LEAST_BYTES)
+            suspension.room = max(suspension.room, LEAST_BYTES)
             cursor = Cursor()
             if not self.go_on(ctx, record, cursor):
                 self._wait(ctx, record, cursor)
@@ -170,7 +188,8 @@ class Suspending(Computation):
             else:
                 del self.waits[_ALL]
                 suspension.resume(key)
-            yield Resumed(key, decode_value(each.value), each.at, each.stream, number, each.cursor)
+            value = decode_value(each.value)
+            yield Resumed(key, value, each.at, each.stream, number, each.cursor, each.came)
             ctx.point(key, each.at)
         suspension.crowded = False
         suspension.resume(key)
@@ -188,6 +207,6 @@ class Suspending(Computation):
         hold = at if waits is None else min(waits.hold, at)
         self.waits[_ALL] = Waits(first, end, hold)
         value = encode_value(record.value)
-        self.waiting[number] = Suspended(record.stream, at, value, cursor)
+        self.waiting[number] = Suspended(record.stream, at, value, cursor, ctx.watermark)
         ctx.suspension.crowded = end - first > _MOST_WAITING
         ctx.suspension.suspend(ctx.key, hold)

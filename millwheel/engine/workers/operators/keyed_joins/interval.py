@@ -13,12 +13,13 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 from operator import attrgetter
 from typing import Any
 
 import msgspec
 
-from millwheel.api import Computation, Context, MapHandle, MapState, ValueState
+from millwheel.api import Context, MapHandle, MapState, ValueState
 from millwheel.core.formats.codec import encode_value
 from millwheel.core.model.records import Record, Timer
 from millwheel.core.model.times import LAST_TIME, MAX_TIME, MIN_TIME
@@ -26,6 +27,13 @@ from millwheel.core.pipeline.spec import ComputationSpec, InputSpec
 from millwheel.core.pipeline.work import BoundSpec, IntervalJoinSpec, JoinKind
 from millwheel.core.windows.lateness import is_behind
 from millwheel.engine.workers.operators.joined import ordered, plain
+from millwheel.engine.workers.operators.suspension import (
+    LEAST_BYTES,
+    RESULT_BYTES,
+    Cursor,
+    Resumed,
+    Suspending,
+)
 from millwheel.engine.workers.state.stored_types import Certain
 from millwheel.errors import RecordError
 
@@ -37,6 +45,8 @@ _FEW_BYTES = 32 << 10
 """Bytes of them, likewise."""
 _SEGMENT_BYTES = 1 << 20
 """Of a segment: one is read whole."""
+_AT_ONCE = 64
+"""Partners that a record meets between two looks whether there is still room."""
 
 
 class NearRow(Certain, array_like=True):
@@ -54,12 +64,13 @@ class NearRow(Certain, array_like=True):
 class NearSegment(Certain, array_like=True):
     """What is known of a segment without reading it. Its rows are in the order of their times, from
     ``first`` to ``last``. All of them can be removed at ``end``; at ``waits`` the first row without
-    a partner has to be emitted (MAX_TIME: none)."""
+    a partner has to be emitted (MAX_TIME: none). They are so many (``count``)."""
 
     first: int
     last: int
     end: int
     waits: int
+    count: int
 
 
 class NearSide(Certain, array_like=True):
@@ -77,7 +88,7 @@ _time_of = attrgetter("at")
 Bound = Callable[[Any], Any]
 
 
-class IntervalJoined(Computation):
+class IntervalJoined(Suspending):
     """See the head of this file."""
 
     left: ValueState[NearSide] = ValueState(NearSide)
@@ -102,6 +113,8 @@ class IntervalJoined(Computation):
         self._head = inputs[0].key.naming()
         self._outputs = tuple(outputs)
         self._fields = tuple(map(tuple, fields))
+        self._candidates = 0
+        """Pairs of rows that the current call has looked at."""
 
         def compiled(bounds: Sequence[BoundSpec], stream: str) -> list[Bound]:
             own = (each for each in bounds if each.stream == stream)
@@ -110,14 +123,23 @@ class IntervalJoined(Computation):
         self._froms = [compiled(spec.froms, name) for name in self._names]
         self._untils = [compiled(spec.untils, name) for name in self._names]
 
-    def process_batch(self, ctx: Context, records: Sequence[Record]) -> None:
+    def process_batch(self, ctx: Any, records: Sequence[Record]) -> None:
         """The records of a key."""
+        if ctx.suspension.has(ctx.key) or type(records[0]) is Resumed:
+            for record in records:
+                self.process_record(ctx, record)
+            return
         new: tuple[list[NearRow], list[NearRow]] = ([], [])
         for record in records:
             side = self._names.index(record.stream)
             new[side].append(self.row_of(side, record))
         for rows in new:
             rows.sort(key=_time_of)
+        if not self._fits(ctx, new):
+            for record in records:
+                self.process_record(ctx, record)
+            return
+        self._candidates = 0
         for side in (_LEFT, _RIGHT):
             if new[side]:
                 self._meet(ctx, side, new[side], self._kept(ctx, 1 - side, new[side]))
@@ -126,6 +148,31 @@ class IntervalJoined(Computation):
         for side in (_LEFT, _RIGHT):
             if new[side]:
                 self._keep(ctx, side, new[side])
+        if self._candidates:
+            longest = max([len(row.data) for rows in new for row in rows])
+            ctx.suspension.room -= self._candidates * (2 * longest + RESULT_BYTES)
+
+    def go_on(self, ctx: Any, record: Record, cursor: Cursor) -> bool:
+        """One record: ``cursor`` counts lists of rows, and rows of the next; ``step``: it has met a
+        partner."""
+        side = self._names.index(record.stream)
+        row = self.row_of(side, record)
+        row.met = bool(cursor.step)
+        lists = self._kept(ctx, 1 - side, [row])
+        for others in islice(lists, cursor.few, None):
+            start, stop = _reach(row, others)
+            for index in range(start + cursor.times, stop, _AT_ONCE):
+                if ctx.suspension.room <= 0:
+                    cursor.step = int(row.met)
+                    return False
+                some = others[index : min(index + _AT_ONCE, stop)]
+                bytes_of_each = len(row.data) + len(some[0].data) + RESULT_BYTES
+                ctx.suspension.room -= len(some) * bytes_of_each
+                self._pair(ctx, side, [row], some)
+                cursor.times += len(some)
+            cursor.few, cursor.times = cursor.few + 1, 0
+        self._keep(ctx, side, [row])
+        return True
 
     def process_timer(self, ctx: Context, timer: Timer) -> None:
         """Rows may have to be emitted or removed."""
@@ -170,6 +217,44 @@ class IntervalJoined(Computation):
         """Emit the pair of two encoded records of the current key."""
         self._produce(ctx, self._framing(ctx)(left, right), at)
 
+    def _fits(self, ctx: Any, new: tuple[list[NearRow], list[NearRow]]) -> bool:
+        """Whether what new rows make has room in the bundle."""
+        room: int = max(ctx.suspension.room, LEAST_BYTES)
+        return self._most_bytes(new) <= room or self._bytes(ctx, new) <= room
+
+    def _most_bytes(self, new: tuple[list[NearRow], list[NearRow]]) -> int:
+        """The results of new rows are at most so many bytes, wherever they lie."""
+        most = 0
+        for side in (_LEFT, _RIGHT):
+            other = self._side(1 - side)
+            count = len(other.rows) + sum([each.count for each in other.segments.values()])
+            kept_bytes = sum([len(row.data) for row in other.rows])
+            kept_bytes += len(other.segments) * _SEGMENT_BYTES
+            if side == _LEFT:
+                count += len(new[_RIGHT])
+                kept_bytes += sum([len(row.data) for row in new[_RIGHT]])
+            own_bytes = sum([len(row.data) + RESULT_BYTES for row in new[side]])
+            most += count * own_bytes + kept_bytes * len(new[side])
+        return most
+
+    def _bytes(self, ctx: Context, new: tuple[list[NearRow], list[NearRow]]) -> int:
+        """About so many they are, by what is near in time."""
+        total = 0
+        for side in (_LEFT, _RIGHT):
+            rows = new[side]
+            if not rows:
+                continue
+            lists = [*self._kept(ctx, 1 - side, rows)]
+            if side == _LEFT:
+                lists.append(new[_RIGHT])
+            for others in lists:
+                for row in rows:
+                    start, stop = _reach(row, others)
+                    if start < stop:
+                        each = len(row.data) + len(others[start].data) + RESULT_BYTES
+                        total += (stop - start) * each
+        return total
+
     # --- results ----------------------------------------------------------------------------------
 
     def _meet(
@@ -186,8 +271,8 @@ class IntervalJoined(Computation):
         """``ones`` are rows of ``side``."""
         frame = self._framing(ctx) if self._in_pairs else None
         for one in ones:
-            start = bisect_left(others, one.first, key=_time_of)
-            stop = bisect_right(others, one.last, start, key=_time_of)
+            start, stop = _reach(one, others)
+            self._candidates += stop - start
             for other in others[start:stop]:
                 if other.first <= one.at <= other.last:
                     left, right = (one, other) if side == _LEFT else (other, one)
@@ -268,7 +353,7 @@ class IntervalJoined(Computation):
     def _add_segment(self, side: int, own: NearSide, rows: list[NearRow]) -> None:
         end = max(row.end for row in rows)
         own.segments[own.number] = NearSegment(
-            rows[0].at, rows[-1].at, end, self._waits(side, rows)
+            rows[0].at, rows[-1].at, end, self._waits(side, rows), len(rows)
         )
         self._segments(side)[own.number] = rows
         own.number += 1
@@ -331,6 +416,12 @@ def interval_join(
     """The computation for a spec."""
     work = spec.work_as(IntervalJoinSpec)
     return IntervalJoined(work, spec.inputs, spec.outputs, compile_expression, fields)
+
+
+def _reach(one: NearRow, others: list[NearRow]) -> tuple[int, int]:
+    """From where to where others, in the order of their times, have a time that ``one`` allows."""
+    start = bisect_left(others, one.first, key=_time_of)
+    return start, bisect_right(others, one.last, start, key=_time_of)
 
 
 def _there(rows: list[NearRow], watermark: int) -> list[NearRow]:

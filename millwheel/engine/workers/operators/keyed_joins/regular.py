@@ -111,7 +111,6 @@ class StoredSides(Suspending):
 
     def __init__(self, spec: RegularJoinSpec, inputs: Sequence[InputSpec]) -> None:
         self._forgets = tuple(ttl is not None for ttl in spec.ttls_us)
-        self.suspends = not any(self._forgets)
         self._names = tuple(each.stream for each in inputs)
         self._sides: tuple[Side, ...] = Side(), Side()
 

@@ -14,9 +14,12 @@ from hypothesis import strategies as st
 
 from millwheel.core.formats.codec import decode_value
 from millwheel.engine.workers.operators import suspension
+from millwheel.engine.workers.operators.keyed_joins import interval
 from millwheel.engine.workers.operators.keyed_joins.regular import RegularJoined
 from millwheel.errors import RecordError
 from millwheel.testing import PipelineHarness, assert_survives_crashes
+from millwheel.tools.testing.pushed import DEFAULT_PARTITION
+from tests.unit.engine.workers.operators.keyed_joins import test_interval as near
 from tests.unit.engine.workers.operators.keyed_joins import test_regular as two
 from tests.unit.engine.workers.operators.keyed_joins import test_several as three
 
@@ -27,7 +30,10 @@ NO_ROOM = 1
 @pytest.fixture(autouse=True)
 def little_room(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(suspension, "ROOM_BYTES", NO_ROOM)
-    monkeypatch.setattr(suspension, "_LEAST_BYTES", NO_ROOM)
+    for module in (suspension, interval):
+        monkeypatch.setattr(module, "LEAST_BYTES", NO_ROOM)
+    monkeypatch.setattr(interval, "_AT_ONCE", 1)
+    monkeypatch.setattr(interval, "_FEW", 2)  # so few that segments are made
 
 
 @pytest.fixture(scope="module")
@@ -83,6 +89,81 @@ def test_what_stands_of_several_streams_is_all_combinations(
         rows = harness.take("matched")
     sides = [[value for of, value in pushes if of == name] for name in three.NAMES]
     assert three.folded(rows) == three.whole(kind, "clicked", sides)
+
+
+@pytest.mark.parametrize("within", near.BOUNDS)
+@pytest.mark.parametrize("kind", near.KINDS)
+@settings(max_examples=10)
+@given(near.batches, st.integers(0, 6))
+def test_all_that_is_near_meets(
+    folder: Path, kind: str, within: str, batches: list[tuple[str, list[near.Row]]], crash: int
+) -> None:
+    with PipelineHarness(near.joined(folder / f"near_{kind}", kind, within)) as harness:
+        for number, (stream, values) in enumerate(batches):
+            if number == crash:
+                harness.crash()
+            harness.push(stream, values)
+        harness.advance_watermark(4)
+        harness.crash()
+        harness.advance_watermark(1_000)
+        rows = harness.take("matched")
+        assert harness.remembered()["matched"] == {}
+    pushes = [(stream, value) for stream, values in batches for value in values]
+    assert near.counted(rows) == near.counted(list(near.whole(kind, within, pushes)))
+
+
+@pytest.mark.parametrize("kind", near.KINDS)
+@settings(max_examples=15)
+@given(st.lists(near.records, max_size=9), st.lists(near.records, max_size=9), st.integers(0, 12))
+def test_a_watermark_that_passes_waiting_records_removes_nothing_that_they_are_to_meet(
+    folder: Path, kind: str, lefts: list[near.Row], rights: list[near.Row], watermark: int
+) -> None:
+    """They are on time, or late, as they were when they came."""
+    path = near.joined(folder / f"passed_{kind}", kind, near.NEAR)
+    with PipelineHarness(path) as harness:
+        harness.push("shown", lefts)
+        source = harness._inputs.taking("clicked", "pushed to")
+        source.push(rights, DEFAULT_PARTITION)
+        for each in harness._inputs.chosen(None):
+            each.state_watermark(watermark, None)
+        harness._cluster.read(["clicked", "shown"])
+        harness.finish()
+        rows = harness.take("matched")
+        assert harness.remembered()["matched"] == {}
+    pushes = [("shown", each) for each in lefts] + [("clicked", each) for each in rights]
+    assert near.counted(rows) == near.counted(list(near.whole(kind, near.NEAR, pushes)))
+
+
+@pytest.mark.parametrize("join", ["left", "inner"])
+@settings(max_examples=25)
+@given(
+    st.lists(two.pushes, min_size=1, max_size=3),
+    st.lists(st.integers(0, 9), min_size=3, max_size=3),
+)
+def test_records_that_wait_find_what_lived_when_they_came(
+    folder: Path, join: str, parts: list[list[tuple[str, two.Row]]], watermarks: tuple[int, ...]
+) -> None:
+    """A time to live may pass meanwhile."""
+
+    def found() -> tuple[Counter[str], Any]:
+        path = two.joined(folder / f"ttl_{join}", f"{{kind: {join}, ttl: 2us}}")
+        with PipelineHarness(path) as harness:
+            highest = 0
+            for pushes, watermark in zip(parts, watermarks, strict=False):
+                highest = max(highest, watermark)
+                for name in ("shown", "clicked"):
+                    values = [value for of, value in pushes if of == name]
+                    harness._inputs.taking(name, "pushed to").push(values, DEFAULT_PARTITION)
+                for each in harness._inputs.chosen(None):
+                    each.state_watermark(highest, None)
+                harness._cluster.read(["shown", "clicked"])
+            harness.finish()
+            return two.folded(harness.take("matched")), harness.remembered()["matched"]
+
+    waiting = found()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(suspension, "ROOM_BYTES", 1 << 20)
+        assert waiting == found()
 
 
 @pytest.mark.parametrize("kind", ["outer", "semi"])
