@@ -439,6 +439,7 @@ def _paths(way: Way) -> Iterator[None]:
             stack.enter_context(replaced(regular, "_FEW", 1))
             stack.enter_context(replaced(interval, "LEAST_BYTES", 1))
             stack.enter_context(replaced(interval, "_AT_ONCE", 1))
+            stack.enter_context(replaced(interval, "_FEW", 1))
             stack.enter_context(replaced(lasting, "_MANY", 3))
         yield
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from millwheel.engine.workers.delivery.inbox import Arrival, Inbox, first_of
 from millwheel.engine.workers.operators import suspension
+from millwheel.engine.workers.operators.keyed_joins.interval import IntervalJoined
 from millwheel.engine.workers.operators.keyed_joins.regular import RegularJoined
 from millwheel.engine.workers.operators.suspension import Suspending, Suspension
 from tests.search.mistakes import Context, mistake, replaced
@@ -56,3 +57,15 @@ def what_a_shortened_bundle_leaves_is_gone() -> Context:
 def _forgetting(self: Inbox, arrivals: list[Arrival], counts: list[int]) -> list[Arrival]:
     pairs = zip(arrivals, counts, strict=True)
     return [first_of(arrival, count) for arrival, count in pairs if count]
+
+
+@mistake(within=4, features="near_in_columns", variants="little little-crashes", first=16)
+def a_suspended_record_leaves_out_a_partner_that_is_near() -> Context:
+    """It goes on behind the next."""
+    right = IntervalJoined.go_on
+
+    def wrong(self: IntervalJoined, ctx: Any, record: Any, cursor: suspension.Cursor) -> bool:
+        cursor.times += type(record) is suspension.Resumed
+        return right(self, ctx, record, cursor)
+
+    return replaced(IntervalJoined, "go_on", wrong)
