@@ -207,9 +207,8 @@ class Bundle:
         the next bundle. False where that cannot be done. Nothing must have been made of them."""
         lengths = [len(arrival.batch) for arrival in self.arrivals]
         # what was noted of a record by now must not be noted again
-        noted = self.traced is not None or self.replayed
         whole = any(not each.channel or each.batch.ids is not None for each in self.arrivals)
-        if noted or whole or sum(lengths) < 2:
+        if self.replayed or whole or sum(lengths) < 2:
             return False
         counts = [int(length * share) for length in lengths]
         if not any(counts):
@@ -217,6 +216,8 @@ class Bundle:
         pairs = zip(self.arrivals, counts, strict=True)
         self.arrivals = [first_of(arrival, count) for arrival, count in pairs]
         self.counts = counts
+        if self.traced is not None:
+            self.traced.shorten(counts)
         self.try_(RECORD, sum(counts) - sum(lengths))
         return True
 

@@ -83,12 +83,12 @@ class Resumed(Record[Any], gc=False):
 
 class Suspension:
     """What the calls of one shard that may go on in later bundles share. ``room`` is how many bytes
-    of results may still be made in this part of a bundle; ``crowded``: so many records wait for
-    others of their key that no more should come."""
+    of results may still be made in this part of a bundle; of ``crowded``
+    keys so many records wait for others that no more should come."""
 
     def __init__(self) -> None:
         self.room = self.most_room = ROOM_BYTES
-        self.crowded = False
+        self.crowded: set[Key] = set()
         self._timers: dict[Domain, TimerQueue] = {}
         self._holds: dict[Key, int] = {}
         """Keys that were suspended in this bundle, and the earliest time (µs) of what comes."""
@@ -109,6 +109,13 @@ class Suspension:
         """The keys whose records go on in this bundle."""
         queue = self._timers[Domain.PROCESSING]
         return {key for key, tag, _ in queue.items() if tag == SUSPENDED_TAG} if queue else set()
+
+    def count(self, key: Key, waiting: int) -> None:
+        """So many records of a key wait."""
+        if waiting > _MOST_WAITING:
+            self.crowded.add(key)
+        else:
+            self.crowded.discard(key)
 
     def suspend(self, key: Key, at: int) -> None:
         """Records of a key go on in the next bundle. The watermark is held at ``at`` (µs) until
@@ -175,7 +182,7 @@ class Suspending(Computation):
         """The records of the current key that wait, one after the other, while there is room."""
         key, suspension = ctx.key, ctx.suspension
         while (waits := self.waits.get(_ALL)) is not None:
-            suspension.crowded = waits.end - waits.first > _MOST_WAITING
+            suspension.count(key, waits.end - waits.first)
             if suspension.room <= 0:
                 suspension.suspend(key, waits.hold)
                 return
@@ -191,7 +198,7 @@ class Suspending(Computation):
             value = decode_value(each.value)
             yield Resumed(key, value, each.at, each.stream, number, each.cursor, each.came)
             ctx.point(key, each.at)
-        suspension.crowded = False
+        suspension.count(key, 0)
         suspension.resume(key)
 
     def _wait(self, ctx: Any, record: Record, cursor: Cursor, number: int | None = None) -> None:
@@ -208,5 +215,5 @@ class Suspending(Computation):
         self.waits[_ALL] = Waits(first, end, hold)
         value = encode_value(record.value)
         self.waiting[number] = Suspended(record.stream, at, value, cursor, ctx.watermark)
-        ctx.suspension.crowded = end - first > _MOST_WAITING
+        ctx.suspension.count(ctx.key, end - first)
         ctx.suspension.suspend(ctx.key, hold)

@@ -286,7 +286,10 @@ class MapCells(Typed):
     def behind(self, key: Key | None) -> Iterator[tuple[Key, Any]]:
         """The entries behind that of a key (None: all), in the order of their stored keys. They are
         read as they are asked for, and kept in memory only where they were before."""
-        self._owner.flush()
+        if (
+            self.touched
+        ):  # else each record of a bundle would encode what all before it have changed
+            self._owner.flush()
         prefix = self._owner.prefix(self._name)
         since = b"" if key is None else prefix + key_bytes(key) + _NEXT
         for store_key, data in self._owner.overlay.scan(prefix, since):

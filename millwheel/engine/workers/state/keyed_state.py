@@ -105,7 +105,7 @@ class KeyedState:
 
     def touch(self, owner: Typed, cell: Cell) -> None:
         """Remember that a cell may have changed in this bundle."""
-        cell.dirty = True
+        cell.dirty = owner.touched = True
         self._touched.append((owner, cell))
 
     def hand(self, owner: Typed, cell: Cell, value: Any) -> None:
@@ -192,6 +192,7 @@ class KeyedState:
             cell.close(owner.stored.flat)
         self._touched.clear()
         for handle in self.handles.values():
+            handle.touched = False
             handle.trim(self._cache_entries)
 
     def _put(self, changes: list[Change]) -> None:
@@ -209,6 +210,7 @@ class KeyedState:
         self._touched.clear()
         self.handed, self.unsettled = {}, False
         for handle in self.handles.values():
+            handle.touched = False
             handle.trim(0)
 
     def expire(self, tag: str, at: int) -> None:

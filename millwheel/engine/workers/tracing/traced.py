@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from operator import attrgetter
@@ -81,6 +81,17 @@ class TracedBundle:
                 span.fail("it became a dead letter")
             for index in range(before.get(stream, 0), length):
                 self.made.setdefault(stream, {})[index] = span
+
+    def shorten(self, counts: Sequence[int]) -> None:
+        """Only so many records of each arrival are taken. The spans of the others end here: they
+        have none when they come again."""
+        now_us, stays = self.now_us(), []
+        for each in self.records:
+            if each.arrival < 0 or each.index < counts[each.arrival]:
+                stays.append(each)
+            else:
+                each.span.end(now_us)
+        self.records = stays
 
     def forget_made(self) -> None:
         """The bundle runs again."""

@@ -238,7 +238,7 @@ def test_while_many_records_wait_the_inbox_keeps_what_comes(
         yield from right(self, ctx)
         taken = shard_of(harness).operator.intake(7, 0, 0)
         assert taken == (0 if ctx.suspension.crowded else 7)
-        crowded += ctx.suspension.crowded
+        crowded += bool(ctx.suspension.crowded)
 
     monkeypatch.setattr(suspension.Suspending, "resumed", watched)
     with PipelineHarness(two.joined(tmp_path, "inner")) as harness:

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from millwheel.core.columns.state import columns_to_rows
+from millwheel.core.columns.state import columns_to_rows, near_pairs
 from millwheel.core.formats import nesting
 from millwheel.core.tracing.contexts import TraceContext
 from millwheel.engine.workers.bundle import bundle
@@ -392,6 +392,25 @@ def test_a_traced_record_is_the_cause_of_its_pairs(
         assert len(harness.read("matched")) == 3
         assert len(harness.read("dead_letters")) == 1
     assert credited == [0, 1]
+
+
+def test_a_traced_record_that_waits_for_the_next_bundle_has_its_pairs(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bundle has too many pairs, so it takes less."""
+    monkeypatch.setattr(near_pairs, "MOST_PAIR_BYTES", 1)
+    monkeypatch.setattr(near_pairs, "_FEW_PAIRS", 5)
+    with PipelineHarness(written(folder / "traced later", WIDE), shards=1) as harness:
+        [shard] = harness._cluster.shards_of("matched")
+        kept = tracing(KeptSpans())
+        last = [(7, Arrived(CONTEXT))]
+        monkeypatch.setattr(kept.table, "found", lambda channel, batch: last[: len(batch) // 8])
+        shard.trace(kept, is_source=False)
+        harness.push("shown", [row(5), row(6)])
+        before = shard.meta.number
+        harness.push("clicked", [row(7) for _ in range(8)])
+        assert len(harness.read("matched")) == 16
+        assert shard.meta.number - before >= 4
 
 
 @pytest.mark.parametrize("within", [WIDE, ALL])
