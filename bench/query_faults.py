@@ -66,7 +66,7 @@ async def client(run: QueriedRun, workers: Workers, key: int, end_s: float, told
     question = AskedQuestion(indicator="clicks", key=key, window="10m")
     last_s = time.monotonic()
     while (began_s := time.monotonic()) < end_s:
-        asking = asking_of(question, True, run.known.catalog, run.known.owners)
+        asking = asking_of(question, True, run.known)
         await workers.ask([asking], DEADLINE_S)
         now_s = time.monotonic()
         told.asked += 1

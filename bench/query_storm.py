@@ -44,14 +44,8 @@ def applied(run: QueriedRun) -> int:
 
     async def ask() -> int:
         workers = asking_workers()
-        known = run.known
         asked = [
-            asking_of(
-                AskedQuestion(indicator="clicks.n", key=key, window="1d"),
-                False,
-                known.catalog,
-                known.owners,
-            )
+            asking_of(AskedQuestion(indicator="clicks.n", key=key, window="1d"), False, run.known)
             for key in range(KEYS)
         ]
         await workers.ask(asked, 20.0)

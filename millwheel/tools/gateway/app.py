@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 from starlette.applications import Starlette
@@ -21,13 +21,12 @@ from starlette.staticfiles import StaticFiles
 from millwheel.adapters.front.browsers import BrowserRules, ForeignRequest
 from millwheel.adapters.front.guarding import Guarded
 from millwheel.engine.queries.model import QueryError
-from millwheel.engine.queries.names import Catalog
 from millwheel.engine.queries.peers.peer_client import Asking, Workers
 from millwheel.engine.queries.peers.watching import HealthWatch
-from millwheel.tools.gateway.owners import Owners
 from millwheel.tools.gateway.pages import DOCUMENT, PAGE, PAGE_POLICY
 from millwheel.tools.gateway.questions import (
     MAX_BATCH,
+    KnownRun,
     QueryBatch,
     asking_of,
     batch_of,
@@ -45,18 +44,6 @@ PROBES = ("/healthz", "/readyz")
 """Answered by every name, without a token, and whatever the number of other requests."""
 _encode = msgspec.json.Encoder().encode
 _Handler = Callable[[Request], Awaitable[Response]]
-
-
-class KnownRun(Protocol):
-    """The known state of a run; another thread keeps it up to date."""
-
-    @property
-    def catalog(self) -> Catalog:
-        """All that can be asked."""
-
-    @property
-    def owners(self) -> Owners:
-        """The owners of keys."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +163,7 @@ class Gateway:
         asked: list[Asking | QueryError] = []
         for question in batch.queries:
             try:
-                asked.append(asking_of(question, batch.stale, self.run.catalog, self.run.owners))
+                asked.append(asking_of(question, batch.stale, self.run))
             except QueryError as ex:
                 asked.append(ex)
         assert self._asks is not None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -18,6 +18,18 @@ MAX_BATCH = 10_000
 """The most questions in one request; use further requests for more."""
 # the default, and the upper bound; a client that waits longer asks again
 DEADLINE_MS, MOST_MS = 1_000, 30_000
+
+
+class KnownRun(Protocol):
+    """The known state of a run; another thread keeps it up to date."""
+
+    @property
+    def catalog(self) -> Catalog:
+        """All that can be asked."""
+
+    @property
+    def owners(self) -> Owners:
+        """The owners of keys."""
 
 
 class AskedQuestion(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -95,22 +107,29 @@ def deadline_s(batch: QueryBatch) -> float:
     return batch.deadline_ms / 1_000
 
 
-def asking_of(question: AskedQuestion, stale: bool, catalog: Catalog, owners: Owners) -> Asking:
-    """The question, addressed to the owner of its key. Raises QueryError if it has no answer
-    anywhere."""
+def asking_of(question: AskedQuestion, stale: bool, run: KnownRun) -> Asking:
+    """The question, addressed to the owner of its key, whoever that is when it is sent. Raises
+    QueryError if it has no answer anywhere."""
+    catalog = run.catalog
     indicator, text, options = _words(question, catalog)
     plan = catalog.planned(indicator, text, {name.lower(): word for name, word in options.items()})
     first = plan.questions[0]
     # with the window of the named query
     query = msgspec.structs.replace(first, indicator=indicator)
     computation, key = first.computation, first.key
-    follower = owners.others(computation, key) if first.consistency is Consistency.STANDBY else ()
+    of_standby = first.consistency is Consistency.STANDBY
+
+    def owner() -> str:
+        follower = run.owners.others(computation, key) if of_standby else ()
+        return follower[0] if follower else run.owners.owner(computation, key)
+
     return Asking(
         command_of(query, text),
-        follower[0] if follower else owners.owner(computation, key),
-        (lambda: owners.others(computation, key)) if stale else no_others,
-        (lambda: owners.anybody(computation, key)) if stale else no_others,
+        "",
+        (lambda: run.owners.others(computation, key)) if stale else no_others,
+        (lambda: run.owners.anybody(computation, key)) if stale else no_others,
         stale=command_of(query, text, {"CONSISTENCY": "snapshot"}),
+        owner=owner,
     )
 
 

@@ -33,6 +33,11 @@ def no_others() -> Sequence[str]:
     return ()
 
 
+def unknown_owner() -> str:
+    """No table says who has the key."""
+    return ""
+
+
 @dataclass(slots=True)
 class Asking:
     """One question on its way. ``address`` is the worker to ask next; "" means one of ``others``.
@@ -46,6 +51,10 @@ class Asking:
     """The workers that could answer from a snapshot if none of the former does."""
     tried: int = 0
     stale: bytes = b""
+    owner: Callable[[], str] = unknown_owner
+    """The worker that has the key by the tables of now, which may change while the question waits:
+    whoever asks may not have known the tables yet, and the owner may die."""
+    known_owner: str = ""
     elsewhere: bool = False
     """The owner of the key cannot answer at the moment: others are asked next."""
     late: dict[str, asyncio.Future[list[Any]]] = field(default_factory=dict)
@@ -100,6 +109,9 @@ class Workers:
 
     def _chosen(self, asking: Asking) -> tuple[str, bool] | None:
         """The worker to ask, and whether for a standby's state."""
+        if (owner := asking.owner()) != asking.known_owner:
+            asking.known_owner = asking.address = owner
+            asking.elsewhere = False
         address, free = asking.address, asking.address not in asking.late
         if address and free and not asking.elsewhere and not self._is_suspect(address):
             return address, False

@@ -81,9 +81,9 @@ def test_asyncio_asks_the_same(url: str) -> None:
 
 
 @contextmanager
-def breaking(url: str, times: int) -> Iterator[str]:
+def breaking(url: str, times: int, said: bytes = b"") -> Iterator[str]:
     """A balancer before the gateway at ``url``, whose first connections break once they have
-    asked."""
+    asked, behind these words."""
     port = int(url.rpartition(":")[2])
     with socket.create_server(("127.0.0.1", 0)) as listening:
 
@@ -92,6 +92,7 @@ def breaking(url: str, times: int) -> Iterator[str]:
                 with listening.accept()[0] as asked:
                     sent = asked.recv(65_536)
                     if number < times:
+                        asked.sendall(said)
                         continue
                     with socket.create_connection(("127.0.0.1", port)) as gateway:
                         gateway.sendall(sent)
@@ -102,19 +103,27 @@ def breaking(url: str, times: int) -> Iterator[str]:
         yield f"http://127.0.0.1:{listening.getsockname()[1]}"
 
 
-def test_a_question_whose_connection_breaks_is_asked_once_more(url: str) -> None:
-    with breaking(url, 1) as once, Queries(once) as queries:
+BAD_GATEWAY = b"HTTP/1.1 502 Bad Gateway\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("said", "sentence"), [(b"", "does not answer"), (BAD_GATEWAY, "answers with status 502")]
+)
+def test_a_question_whose_connection_breaks_is_asked_three_times_more(
+    url: str, said: bytes, sentence: str
+) -> None:
+    with breaking(url, 3, said) as thrice, Queries(thrice) as queries:
         assert queries.indicators()["queries"]
     with (
-        breaking(url, 2) as twice,
-        Queries(twice) as queries,
-        pytest.raises(QueryError, match="does not answer"),
+        breaking(url, 4, said) as again,
+        Queries(again) as queries,
+        pytest.raises(QueryError, match=sentence),
     ):
         queries.indicators()
 
     async def run() -> None:
-        with breaking(url, 1) as once:
-            async with AsyncQueries(once) as queries:
+        with breaking(url, 3, said) as thrice:
+            async with AsyncQueries(thrice) as queries:
                 assert (await queries.indicators())["queries"]
 
     asyncio.run(run())

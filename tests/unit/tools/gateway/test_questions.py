@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -22,12 +23,12 @@ from millwheel.tools.gateway.questions import (
 
 NAMED = NamedQueries([QuerySpec("cpc", "clicks.spend / clicks.n", 3_600_000_000)])
 CATALOG = Catalog({"clicks": "int", "views": None, "users": "str"}, frozenset({"clicks"}), NAMED)
-OWNERS = Owners(frozenset({"clicks"}))
+RUN = SimpleNamespace(catalog=CATALOG, owners=Owners(frozenset({"clicks"})))
 
 
 def words(**given: Any) -> str:
     """The command that a question becomes."""
-    data = asking_of(AskedQuestion(**given), True, CATALOG, OWNERS).command
+    data = asking_of(AskedQuestion(**given), True, RUN).command
     return b" ".join(data.split(b"\r\n")[4::2]).decode()
 
 
@@ -88,7 +89,7 @@ def test_parameters_are_a_request_whose_key_is_as_people_write_it() -> None:
     )
     (question,) = batch.queries
     assert (batch.deadline_ms, batch.stale, question.window) == (50, False, "3h")
-    assert asking_of(question, False, CATALOG, OWNERS).command.split(b"\r\n")[6] == b"42"
+    assert asking_of(question, False, RUN).command.split(b"\r\n")[6] == b"42"
     for wrong in ({"windw": "3h"}, {"until": "now"}, {"deadline_ms": "soon"}):
         with pytest.raises(QueryError):
             batch_of(wrong)

@@ -86,6 +86,20 @@ def test_a_dead_owner_is_asked_again_until_the_deadline_says_why_not() -> None:
     assert "nobody has the key" in str(nobody)
 
 
+def test_a_question_follows_the_tables_while_it_waits() -> None:
+    """A gateway that has just started knows no worker yet, and an owner that died has an heir."""
+    for known in (["", "", "b"], ["a", "a", "b"]):
+        owners = iter(known)
+        question = Asking(b"x", "", owner=lambda owners=owners: next(owners, "b"))
+        assert asked(FakeLinks(b=says("1")), question) == [b"1"]
+
+
+def test_a_redirection_is_followed_beyond_tables_that_lag() -> None:
+    links = FakeLinks(a=says("MOVED 7 b"), b=in_turn("TRYAGAIN soon", "TRYAGAIN soon", "1"))
+    assert asked(links, Asking(b"x", "", owner=lambda: "a")) == [b"1"]
+    assert links.calls == ["a", "b", "b", "b"]
+
+
 def test_others_answer_for_an_owner_that_is_dead_or_silent_and_then_at_once() -> None:
     for owner in (None, lambda command: None):
         links = FakeLinks(b=lambda command: b"late" if command == b"stale" else b"?")
