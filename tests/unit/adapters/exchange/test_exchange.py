@@ -4,6 +4,7 @@ import logging
 import os
 import select
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -245,3 +246,28 @@ def test_what_cannot_be_read_ends_the_connection_and_nothing_else(
     pump(left, right, until=lambda: right.batches() == [b"y"])
     for peer in (left, right):
         peer.close()
+
+
+# mailbox.py
+
+
+def test_events_of_other_threads_wake_the_loop_at_once() -> None:
+    peer = Peer()
+    began = time.monotonic()
+    threading.Timer(0.05, peer.mailbox.put, ("news",)).start()
+    assert peer.mailbox.sleep()
+    peer.exchange.wait(WAIT_S)
+    peer.mailbox.wake()
+    assert peer.mailbox.take(10) == ["news"]
+    assert time.monotonic() - began < WAIT_S / 2
+    peer.mailbox.put("more")
+    assert not peer.mailbox.sleep(), "there is something already"
+    peer.close()
+
+
+def test_a_mailbox_gives_what_was_put_in_order_and_no_more_than_asked() -> None:
+    mailbox = Mailbox()
+    for number in range(5):
+        mailbox.put(number)
+    assert (mailbox.take(2), mailbox.take(10), mailbox.take(10)) == ([0, 1], [2, 3, 4], [])
+    mailbox.close()

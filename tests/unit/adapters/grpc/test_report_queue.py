@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millwheel.adapters.grpc import node_reports
+from millwheel.adapters.grpc.node_reports import NodeReports
 from millwheel.adapters.grpc.report_queue import ReportQueue
 from millwheel.adapters.pb import injector_pb2 as pb
 from millwheel.control.injector.events import NumbersReported, ReportsArrived
@@ -16,7 +17,7 @@ from millwheel.control.injector.node import NodeState
 from millwheel.control.injector.wire import read_frame
 from millwheel.core.model.range_table import RangeTable, ShardEntry
 from millwheel.core.model.ranges import tile
-from millwheel.core.model.times import IDLE_TIME
+from millwheel.core.model.times import IDLE_TIME, MIN_TIME
 from millwheel.core.model.watermark import ShardReport
 
 
@@ -254,3 +255,26 @@ def test_a_shard_that_is_no_longer_idle_is_known_lower_again() -> None:
     line.put(0, (7, "input", 1))
     line.send()
     assert line.node.index.values[0] == 7
+
+
+# node_reports.py: Which reports are spelled out, and which go by number.
+
+
+def sent(reports: NodeReports, *given: ShardReport) -> list[tuple[list[str], list[int]]]:
+    """The shards that are spelled out, with how far silence has moved them, after these reports."""
+    reports.put(given)
+    return [(list(part.shards), list(part.idle_us)) for part in reports.take()]
+
+
+def test_a_shard_is_spelled_out_once_and_then_goes_by_number() -> None:
+    reports = NodeReports("n")
+    assert sent(reports, ShardReport("a", 1, 10)) == [(["a"], [MIN_TIME])]
+    assert sent(reports, ShardReport("a", 1, 20)) == [([], [])]
+
+
+def test_how_far_silence_has_moved_a_shard_is_spelled_out_whenever_it_changes() -> None:
+    reports = NodeReports("n")
+    sent(reports, ShardReport("a", 1, 10))
+    assert sent(reports, ShardReport("a", 1, IDLE_TIME, idle_us=50)) == [(["a"], [50])]
+    assert sent(reports, ShardReport("a", 1, IDLE_TIME, idle_us=60)) == [(["a"], [60])]
+    assert sent(reports, ShardReport("a", 1, 70)) == [(["a"], [MIN_TIME])]

@@ -1,7 +1,11 @@
 from __future__ import annotations
 
+import socket
+
 from prometheus_client.parser import text_string_to_metric_families
 
+from millwheel.adapters.metrics.endpoint import Endpoint
+from millwheel.adapters.metrics.fetching import fetched
 from millwheel.adapters.metrics.text import merged, text_of
 from millwheel.core.metrics.catalogue import DEAD_LETTERS, JOURNAL_WRITE, SHARDS
 from millwheel.core.metrics.figures import Figure, Histogram
@@ -59,3 +63,21 @@ def test_the_texts_of_several_processes_have_each_family_once() -> None:
     assert len(lines(text, "millwheel_shards{")) == 2
     names = [family.name for family in text_string_to_metric_families(text)]
     assert len(names) == len(set(names))
+
+
+# fetching.py
+
+
+def test_processes_that_do_not_answer_are_left_out() -> None:
+    endpoint = Endpoint("127.0.0.1:0", None, {"/metrics": lambda: b"up 1\n"})
+    endpoint.start()
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        gone = f"127.0.0.1:{free.getsockname()[1]}"
+        found = fetched(
+            {"here": endpoint.address, "gone": gone, "odd": "nowhere:x"}, "/metrics", None
+        )
+    assert found == {"here": "up 1\n"}
+    assert fetched({"here": endpoint.address}, "/none", None) == {}
+    assert fetched({}, "/metrics", None) == {}
+    endpoint.close()

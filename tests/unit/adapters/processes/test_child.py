@@ -8,7 +8,11 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
+from millwheel.adapters.processes.address import listen_on
 from millwheel.adapters.processes.child import Child, tail
+from millwheel.errors import SetupError
 
 
 def test_a_log_that_has_grown_large_is_put_aside(tmp_path: Path) -> None:
@@ -37,3 +41,13 @@ def test_the_tail_of_a_file_starts_at_the_end_at_most_8_kb_back(tmp_path: Path) 
     assert len(tail(file)) == 8_000
     assert tail(file, 20_000) == "end"
     assert tail(tmp_path / "none") == ""
+
+
+# address.py: Where processes listen.
+
+
+def test_auto_is_the_address_that_faces_zookeeper() -> None:
+    assert listen_on("10.1.2.3", "x:1") == "10.1.2.3:0"
+    assert listen_on("auto", "127.0.0.1:2181,other:2181/chroot") == "127.0.0.1:0"
+    with pytest.raises(SetupError, match="no way to ZooKeeper"):
+        listen_on("auto", "no-such-host.invalid:2181")

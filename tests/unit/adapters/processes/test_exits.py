@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 from millwheel.adapters.processes.exits import telling_line
+from millwheel.adapters.processes.memory_kills import memory_kills
 
 
 def test_a_process_that_leaves_has_written_all_and_ends_at_once_with_its_code() -> None:
@@ -45,3 +47,27 @@ def test_a_native_crash_is_told_with_the_innermost_line() -> None:
 def test_otherwise_the_last_line_is_told_and_nothing_of_an_empty_log() -> None:
     assert telling_line("worker: fenced\nworker: the root is gone\n") == "worker: the root is gone"
     assert telling_line("") == ""
+
+
+# memory_kills.py
+
+
+def test_kills_of_the_machine_and_of_all_groups_around_are_counted(tmp_path: Path) -> None:
+    own, machine, mounted = tmp_path / "cgroup", tmp_path / "vmstat", tmp_path / "fs"
+    (mounted / "a" / "b").mkdir(parents=True)
+    own.write_text("0::/a/b\n")
+    machine.write_text("nr_free_pages 5\noom_kill 1\n")
+    (mounted / "a" / "memory.events").write_text("low 0\noom 9\noom_kill 2\noom_group_kill 0\n")
+    (mounted / "a" / "b" / "memory.events").write_text("oom_kill 4\n")
+    assert memory_kills(mounted, own, machine) == 7
+
+
+def test_the_older_hierarchy_counts_too_and_what_is_missing_counts_nothing(tmp_path: Path) -> None:
+    own, mounted = tmp_path / "cgroup", tmp_path / "fs"
+    (mounted / "memory" / "a").mkdir(parents=True)
+    own.write_text("9:cpu:/a\n4:memory:/a\n")
+    (mounted / "memory" / "a" / "memory.oom_control").write_text(
+        "oom_kill_disable 0\nunder_oom 0\noom_kill 3\n"
+    )
+    assert memory_kills(mounted, own, tmp_path / "none") == 3
+    assert memory_kills(mounted, tmp_path / "none", tmp_path / "none") == 0

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from kazoo.exceptions import BadVersionError, ConnectionLoss, NodeExistsError, NoNodeError
 
+from millwheel.adapters.zookeeper.coordination import _check_hosts, _checked
 from millwheel.adapters.zookeeper.session import Znode, ZooKeeperSession
-from millwheel.errors import ConflictError
+from millwheel.errors import ConflictError, InvariantError, SetupError
 
 
 class Answer:
@@ -86,3 +87,28 @@ def test_a_replace_whose_answer_was_lost_is_ours_if_our_bytes_are_the_next_versi
 
 def test_a_node_that_does_not_exist_is_deleted_already() -> None:
     session(LOST(), NoNodeError()).delete("/a")
+
+
+# coordination.py
+
+
+@pytest.mark.parametrize("hosts", ["a:1", "a:1,b:2", "a:1/x", "a:1,b:2/x/y-z.1", "a:1/"])
+def test_addresses_with_and_without_a_chroot(hosts: str) -> None:
+    servers, slash, chroot = hosts.partition("/")
+    _check_hosts(hosts, servers, slash + chroot)
+
+
+@pytest.mark.parametrize(
+    "hosts", ["", "a", "a:x", "a:1,", "a:1 b:2", "a:1//x", "a:1/x y", "a:1/../x y"]
+)
+def test_what_is_no_address_is_told_with_its_form(hosts: str) -> None:
+    servers, slash, chroot = hosts.partition("/")
+    with pytest.raises(SetupError, match="is not of the form host:port,host:port/chroot"):
+        _check_hosts(hosts, servers, slash + chroot)
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a b", "x" * 129, "ä"])
+def test_a_name_is_one_part_of_a_path(name: str) -> None:
+    with pytest.raises(InvariantError, match="cannot be a name in ZooKeeper"):
+        _checked(name)
+    assert _checked("w0-1.a_b") == "w0-1.a_b"

@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from bench.nexmark.kept import Kept
+from bench.nexmark.kills import line
 from bench.nexmark.tool import check_number, lines_in, table
 
 
@@ -38,3 +40,23 @@ def test_the_rows_of_spark_are_counted(tmp_path: Path) -> None:
     for name, found in (("q0", 1), ("q0", 3), ("q8", 3)):
         with pytest.raises(SystemExit, match=f"{found} rows in place of 2"):
             check_number(name, found, 2)
+
+
+# kept.py
+
+
+def test_a_line_tells_rate_and_memory() -> None:
+    assert str(Kept(100_000, 42_131.4, 310.2, 420.7, 150.0)) == (
+        "100,000 auctions kept: 42,131 rows/s; a worker has 310 MB behind the auctions and 421 MB"
+        " behind the bids, the root 150 MB"
+    )
+
+
+# kills.py
+
+
+def test_a_line_tells_which_run_of_a_query_is_wrong_and_how() -> None:
+    right, wrong = (7_000, 0, ""), (7_000, 2, "missing: (1, 2)")
+    assert line("q0", 3, [right, right]) == "q0, 3 faults: 7,000 rows, all right"
+    told = "q0, 3 faults: chaos: 2 of 7000 rows are wrong; missing: (1, 2)"
+    assert line("q0", 3, [right, wrong]) == told

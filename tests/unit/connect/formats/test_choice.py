@@ -7,9 +7,12 @@ from typing import Any
 
 import pytest
 
+from millwheel.connect.formats.base import Decoding, checked, decode_one_by_one
 from millwheel.connect.formats.choice import build_decoder, build_encoder
 from millwheel.connect.formats.options import read_format
+from millwheel.core.columns.declared_fields import FieldTypes
 from millwheel.core.tables.changes import split
+from millwheel.errors import RecordError
 from tests.fakes.protobuf import write_descriptors
 
 SCHEMA = {"type": "record", "name": "R", "fields": [{"name": "value", "type": "string"}]}
@@ -72,3 +75,27 @@ def test_decimals_of_change_events_are_read_as_they_are_written(encoding: Any) -
     assert (found["price"], found["x"], found["ts"]) == (900719925474099325, 0.5, 1.5)
     assert type(found["x"]) is type(found["ts"]) is float
     assert not change.back
+
+
+# base.py: What all decoders have in common.
+
+
+def test_messages_that_are_no_record_are_told_by_number() -> None:
+    def one(message: bytes) -> int:
+        if message == b"bad":
+            raise RecordError("it is bad")
+        return int(message)
+
+    assert decode_one_by_one([b"1", b"bad", b"x", b"2"], one) == (
+        [0, 3],
+        [1, 2],
+        {1: "it is bad", 2: "invalid literal for int() with base 10: b'x'"},
+    )
+
+
+def test_declared_fields_of_other_types_are_told_and_the_others_keep_their_numbers() -> None:
+    found = checked(
+        Decoding([1, 4, 5], [{"n": 1}, {"n": "x"}, {}], {0: "bad"}), FieldTypes({"n": "int"})
+    )
+    assert (found.indexes, found.records) == ([1, 5], [{"n": 1}, {}])
+    assert found.wrong == {0: "bad", 4: "field 'n' is str 'x', but is declared as int"}

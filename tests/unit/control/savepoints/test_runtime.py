@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, cast
+
+import pytest
 
 from millwheel.control.savepoints.orders import (
     ANSWERS,
@@ -11,9 +14,10 @@ from millwheel.control.savepoints.orders import (
     encode,
 )
 from millwheel.control.savepoints.runtime import Taker
+from millwheel.control.savepoints.taking import check_folder, savepoint_folder
 from millwheel.core.model.range_table import RangeTable, ShardEntry
 from millwheel.core.model.ranges import tile
-from millwheel.errors import UnavailableError
+from millwheel.errors import SetupError, UnavailableError
 
 TABLE = RangeTable("n", (ShardEntry("n-0", tile(1)[0], "w", 1),), 0)  # type: ignore[arg-type]
 
@@ -91,3 +95,27 @@ def test_an_order_that_cannot_be_taken_back_goes_with_the_session() -> None:
     taker.step(1)
     taker.release()
     assert coordination.calls == [("join", "s-1"), ("leave", "s-1")]
+
+
+# taking.py
+
+
+def test_a_savepoint_is_a_folder_and_no_object_store(tmp_path: Path) -> None:
+    assert savepoint_folder(str(tmp_path / "s")) == tmp_path / "s"
+    with pytest.raises(SetupError, match="s3://bucket/x is not a folder"):
+        savepoint_folder("s3://bucket/x")
+
+
+def test_its_folder_is_new_or_empty_and_outlives_the_root(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    root.mkdir()
+    check_folder(tmp_path / "deep" / "new", root)
+    check_folder(tmp_path / "deep" / "new", root)
+    for folder in (root, root / "inside", tmp_path / "deep" / ".." / "root" / "x"):
+        with pytest.raises(SetupError, match="a savepoint must outlive it"):
+            check_folder(folder, root)
+    (tmp_path / "deep" / "new" / "file").touch()
+    with pytest.raises(SetupError, match="is not empty"):
+        check_folder(tmp_path / "deep" / "new", root)
+    with pytest.raises(SetupError, match="cannot be written to"):
+        check_folder(tmp_path / "deep" / "new" / "file", root)

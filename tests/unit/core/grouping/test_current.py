@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 
+from millwheel.core.grouping.catalogue import GROUPINGS
 from millwheel.core.grouping.current import CurrentTables
 from millwheel.core.grouping.epochs import EPOCH_US, Rule
-from millwheel.core.grouping.tables import Measured
+from millwheel.core.grouping.tables import Measured, first_table, imbalance
+from tests.unit.core.grouping.test_base import run, zipf
 
 
 def test_a_hot_key_is_divided_once_enough_is_counted_and_others_stay_whole() -> None:
@@ -69,3 +71,37 @@ def test_groupings_that_learn_nothing_keep_their_table() -> None:
     assert tables.choose("c", ["a"] * 200)[:4] == [0, 1, 2, 0]
     tables.turn(now_us=10**9)
     assert tables.choose("c", ["a"]) == [2], "counts go on"
+
+
+# choices.py: D-Choices and W-Choices: hot keys get the instances they need.
+
+NOTHING = Measured((None,) * 8)
+KEYS = zipf(8000, exponent=2.0)
+
+
+def second_window(name: str) -> tuple[dict[int, int], float]:
+    """How many candidates each hot key has, and the imbalance of counts in the window after the
+    first."""
+    grouping = GROUPINGS[name](first_table(8))
+    run(grouping, KEYS)
+    grouping.begin(grouping.next_table(NOTHING))
+    run(grouping, KEYS)
+    return {key: len(set(route)) for key, route in grouping.table.routes.items()}, imbalance(
+        grouping.counts
+    )
+
+
+def test_w_choices_gives_hot_keys_all_instances_and_balances_them() -> None:
+    candidates, uneven = second_window("w-choices")
+    assert set(candidates.values()) == {8}
+    assert uneven < 0.01
+
+
+def test_d_choices_gives_a_hot_key_as_many_as_its_share_needs() -> None:
+    candidates, uneven = second_window("d-choices")
+    pkg = GROUPINGS["pkg"](first_table(8))
+    run(pkg, KEYS)
+    plain = imbalance(pkg.counts)
+    assert candidates[0] == 6  # 61 % of 8 instances are 4.9, and one more
+    assert min(candidates.values()) == 2
+    assert uneven < 0.2 < plain

@@ -6,7 +6,7 @@ import ast
 import re
 
 from millwheel.core.metrics import catalogue
-from millwheel.core.metrics.figures import Metric, MetricKind
+from millwheel.core.metrics.figures import Histogram, Metric, MetricKind
 from tests import metrics, rooms
 
 ALL = [metric for each in catalogue.OF_PROCESS.values() for metric in each]
@@ -44,3 +44,14 @@ def test_the_catalogue_is_data() -> None:
     tree = ast.parse((rooms.PACKAGE / "core/metrics/catalogue.py").read_text(encoding="utf-8"))
     functions = [node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
     assert functions == ["_counter", "_gauge", "_histogram"]
+
+
+# figures.py
+
+
+def test_a_histogram_counts_values_up_to_each_bound() -> None:
+    histogram = Histogram((1.0, 2.0))
+    for value_s in (0.5, 1.0, 1.5, 7.0):
+        histogram.add(value_s)
+    assert histogram.cumulated() == [2, 3, 4]
+    assert (histogram.count, histogram.total_s) == (4, 10.0)

@@ -7,12 +7,15 @@ from pathlib import Path
 from millwheel.core.formats.store_layout import number8, parse_timer_value
 from millwheel.core.model.records import Batch, Domain
 from millwheel.core.model.timers import Due
+from millwheel.core.model.times import MAX_TIME
+from millwheel.core.pipeline.cluster_view import ClusterView, NodeView
 from millwheel.core.pipeline.production_ids import (
     production_id,
     record_causes,
     remembered,
     timer_cause,
 )
+from tests.unit.launch.progress.test_summary import graph, view
 
 
 def test_copies_of_a_record_in_two_files_make_one_production_whichever_counts_after_a_crash(
@@ -39,3 +42,18 @@ def test_what_has_no_cause_has_no_id_and_neither_has_what_follows_from_it() -> N
 def test_a_timer_of_an_older_version_is_named_by_its_key_tag_and_time() -> None:
     at, cause = parse_timer_value(number8(5))
     assert timer_cause(Due("ann", "t", at, Domain.EVENT, cause)) == ("t", "ann", "t", 5, "event")
+
+
+# cluster_view.py: Whether a pipeline has drained.
+
+
+def test_the_graph_has_drained_when_every_node_has_and_every_range_says_so() -> None:
+    assert view().drained(graph())
+    for change in (
+        NodeView("traffic", MAX_TIME - 1, True, "", {}),
+        NodeView("traffic", MAX_TIME, False, "", {}),
+    ):
+        nodes = {**view().nodes, "traffic": change}
+        assert not ClusterView(nodes).drained(graph())
+    missing = {name: node for name, node in view().nodes.items() if name != "sink.out"}
+    assert not ClusterView(missing).drained(graph())

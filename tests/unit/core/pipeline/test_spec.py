@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from millwheel.core.model.keys import NULL
+from millwheel.core.pipeline.query_changes import QueryChanges, QueryRow
 from millwheel.core.pipeline.spec import (
     EVERYTHING,
     INSTANCE,
@@ -13,10 +14,12 @@ from millwheel.core.pipeline.spec import (
     KeySpec,
     PipelineSpec,
     Productions,
+    QuerySpec,
     SinkSpec,
     StreamSpec,
 )
 from millwheel.core.pipeline.work import WindowSpec
+from millwheel.errors import CorruptionError
 from tests.computations import computation_spec
 
 
@@ -87,3 +90,31 @@ def test_results_hold_a_key_under_the_names_of_its_parts(
     key: KeySpec, value: Any, row: dict[str, Any]
 ) -> None:
     assert key.naming()(value) == row
+
+
+# query_changes.py: The table of named queries that changed while a pipeline ran.
+
+SHARE = QuerySpec("share", "site / views.n", 60_000_000, ("site", "ad"), {"views": ("ad",)})
+
+
+def test_a_query_is_the_same_after_it_was_stored() -> None:
+    changes = QueryChanges().changed([QueryRow.of(SHARE)], "a")
+    read = QueryChanges.decode(changes.encode())
+    assert read == changes
+    assert [row.spec for row in read.rows] == [SHARE]
+
+
+def test_of_each_name_the_last_change_counts() -> None:
+    changes = (
+        QueryChanges()
+        .changed([QueryRow("a", "x.n"), QueryRow("b", "y.n")], "1")
+        .changed([QueryRow("a")], "2")
+    )
+    assert changes.number == 2
+    assert {row.name: row.formula for row in changes.rows} == {"a": "", "b": "y.n"}
+
+
+@pytest.mark.parametrize("data", [b"", b"torn", b"[]", b'{"number": "x"}'])
+def test_damage_is_told(data: bytes) -> None:
+    with pytest.raises(CorruptionError, match="no table of named queries"):
+        QueryChanges.decode(data)

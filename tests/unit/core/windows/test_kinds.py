@@ -13,6 +13,7 @@ import pytest
 
 from millwheel.core.machines.specs import window_from_spec
 from millwheel.core.windows import kinds
+from millwheel.core.windows.contract import Effects, RejectedRecord, rejected
 from millwheel.core.windows.kinds import (
     WINDOW_KINDS,
     OptionForm,
@@ -32,6 +33,7 @@ from millwheel.core.windows.windows import (
     Window,
     WindowFunction,
 )
+from millwheel.errors import RecordError
 from millwheel.language.schema import words
 from millwheel.language.spec import check_pipeline
 from millwheel.language.spec.parts import windows as reader
@@ -125,3 +127,20 @@ def test_a_new_row_is_read_described_and_written(
     assert window_tree(Halves(4_000_000, 2_000_000)) == {"halves": "4s", "every": "2s"}
     assert _read({"halves": "4s", "every": "2s"}, tmp_path) == Halves(4_000_000, 2_000_000)
     assert words.part(reader.KINDS["halves"])["required"] == ["halves"]
+
+
+# contract.py
+
+
+def test_a_rejected_record_says_why_and_which_aggregate_refused_it() -> None:
+    error = RecordError("sum needs a number")
+    error.aggregate = "bytes"
+    assert rejected("k", {"v": 1}, 5, error) == RejectedRecord(
+        "k", {"v": 1}, 5, "sum needs a number", "bytes"
+    )
+    assert rejected("k", 1, 5, RecordError("no day")).aggregate == ""
+
+
+def test_effects_of_two_calls_are_apart() -> None:
+    Effects().panes.append(None)  # type: ignore[arg-type]
+    assert Effects().panes == []

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from millwheel.core.model.records import Domain
-from millwheel.core.windows.calls import Call
+from millwheel.core.windows.calls import Call, Taken
 from millwheel.core.windows.contract import Effects, Times, Windowing
 from millwheel.core.windows.requests import Requests
 from millwheel.core.windows.state import SPOKEN, WindowState
-from millwheel.core.windows.triggers import AfterProcessingTime
+from millwheel.core.windows.triggers import AfterProcessingTime, Moment
 from millwheel.core.windows.windows import Tumbling, Window
 
 WINDOW = Window(0, 10)
@@ -76,3 +76,18 @@ def test_that_a_timer_fires_shows_that_its_time_has_passed() -> None:
     assert requests.rung(own, "x", Domain.EVENT, 9, Times(3, 40)) == Times(10, 40)
     assert requests.rung(own, "x", Domain.PROCESSING, 50, Times(3, 40)) == Times(3, 51)
     assert (own.timer_at_us, own.clock_at_us) == (None, None)
+
+
+# calls.py
+
+
+def test_the_records_of_a_window_are_parallel_columns_in_order_of_arrival() -> None:
+    taken = Taken()
+    taken.rows += [(2, 20, "b", {"v": 2}), (1, 10, "a", {"v": 1})]
+    assert (taken.prepared, taken.timestamps) == (["b", "a"], [20, 10])
+    assert Taken().rows == []
+
+
+def test_a_trigger_sees_the_clocks_of_the_call_and_its_window() -> None:
+    call = Call({}, "k", Times(5, 7, {0.9: 6}), Effects())
+    assert call.moment(Window(0, 10)) == Moment(Window(0, 10), 5, 7, {0.9: 6})

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from millwheel.core.pipeline.query_changes import QueryChanges, QueryRow
 from millwheel.core.pipeline.spec import (
     ComputationSpec,
     InputSpec,
@@ -20,7 +21,7 @@ from millwheel.core.pipeline.spec import (
 from millwheel.core.pipeline.work import SlicesSpec
 from millwheel.core.slices.slots import slot_of, slot_of_key
 from millwheel.engine.queries.model import Answer, Consistency, Mode, Query, QueryError
-from millwheel.engine.queries.named_queries import NamedQueries
+from millwheel.engine.queries.named_queries import NamedQueries, merged
 from millwheel.engine.queries.names import Catalog, Name, QueryPlan, parse_name
 
 HOUR = 3_600_000_000
@@ -183,3 +184,33 @@ def test_the_type_of_a_key_is_that_of_its_field_or_expression(
     counts = ComputationSpec("c", (InputSpec("s", key),), work=SlicesSpec((5,), 20))
     catalog = Catalog.of(PipelineSpec("p", (stream,), (counts,), (), "/"))
     assert catalog.keys == {"c": kind}
+
+
+# named_queries.py: Named queries that change while they are asked.
+
+OWN = [QuerySpec("ctr", "clicks.n / views.n"), QuerySpec("cpc", "clicks.spend / clicks.n")]
+
+
+def test_queries_are_added_changed_and_removed() -> None:
+    named = NamedQueries(OWN, frozenset({"clicks", "views"}))
+    assert set(named.formulas) == {"ctr", "cpc"}
+    changes = QueryChanges().changed(
+        [QueryRow("ctr", "views.n"), QueryRow("cpc"), QueryRow("new", "clicks.n")], "1"
+    )
+    assert not named.change(changes)
+    assert {name: each.spec.formula for name, each in named.formulas.items()} == {
+        "ctr": "views.n",
+        "new": "clicks.n",
+    }
+    assert named.number == 1
+    assert set(merged(OWN, changes)) == {"ctr", "new"}
+
+
+def test_what_is_no_formula_is_left_out_with_a_sentence() -> None:
+    named = NamedQueries(OWN, frozenset({"clicks"}))
+    problems = named.change(
+        QueryChanges().changed([QueryRow("clicks", "views.n"), QueryRow("bad", "1 +")], "1")
+    )
+    assert set(named.formulas) == {"ctr", "cpc"}
+    assert "a computation has that name" in problems[0]
+    assert "the query bad is left out: column" in problems[1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from msgspec.structs import replace
 
 from millwheel.core.model.names import WorkerName
@@ -12,8 +13,9 @@ from millwheel.engine.queries.commands import QueryService, Session
 from millwheel.engine.queries.model import Elsewhere, Found, QueryError
 from millwheel.engine.queries.named_queries import NamedQueries
 from millwheel.engine.queries.names import Catalog
+from millwheel.engine.queries.rendering import get_reply, json_reply, value_text
 from millwheel.engine.queries.replies import Gather, Pending
-from tests.unit.engine.queries.test_commands import ONE, formulas, parsed, session, told
+from tests.unit.engine.queries.test_commands import ANSWER, ONE, formulas, parsed, session, told
 
 
 def test_keys_of_other_workers_are_moved_and_while_they_move_asked_for() -> None:
@@ -71,3 +73,28 @@ def test_parts_of_a_formula_are_asked_of_standbys_only_where_that_is_good_enough
     assert whom(found, "READONLY") == [("a:1", "c:3")]
     assert whom(gone, "READONLY") == [("c:3", "c:3")]
     assert str(whom(gone)).startswith("TRYAGAIN")
+
+
+# rendering.py: Values and answers as clients get them.
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (3, b"3"),
+        (1.5, b"1.5"),
+        ("é", "é".encode()),
+        (b"x", b"x"),
+        (True, b"1"),
+        ([1, "a"], b'[1,"a"]'),
+        (None, None),
+    ],
+)
+def test_values_are_text(value: object, text: bytes | None) -> None:
+    assert value_text(value) == text
+
+
+def test_an_answer_is_a_value_an_object_or_a_document() -> None:
+    assert parsed(get_reply(ONE, 2)) == "3"
+    assert parsed(get_reply(ANSWER, 2)) == '{"n":3,"spend":1.5}'
+    assert parsed(json_reply(ONE)).startswith('{"values":{"n":3},"covered_start":10,')

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from millwheel.core.slices.levels import slice_levels
-from millwheel.engine.queries.model import Mode, QueryError
+from millwheel.engine.queries.model import CODES, Consistency, Mode, Query, QueryError
 from millwheel.engine.queries.span import SliceSpan, pieces, span_of
 
 M, H, D = 60_000_000, 3_600_000_000, 86_400_000_000
@@ -95,3 +97,26 @@ def test_the_published_formulas_of_slices_that_a_window_falls_into_hold(
     ]
     assert len(read) - -(-window // length) in (0, 1)
     assert until - span.start_us - window == (until - window) % length
+
+
+# model.py: Questions and answers are plain values; an error is a sentence with a code.
+
+
+def test_an_error_is_told_by_its_sentence_and_compared_by_its_code() -> None:
+    error = QueryError("unknown_indicator", "no indicator is called 'clikcs'")
+    assert str(error) == "no indicator is called 'clikcs'"
+    assert error.code in CODES
+
+
+def test_a_question_covers_what_it_touches_and_reads_what_is_durable_by_default() -> None:
+    query = Query("clicks", 42, 3_600_000_000)
+    assert (query.mode, query.consistency, query.until_us) == (
+        Mode.COVERING,
+        Consistency.DURABLE,
+        None,
+    )
+
+
+def test_an_error_passes_through_a_context_manager() -> None:
+    with pytest.raises(QueryError, match="negative"), contextlib.ExitStack():
+        raise QueryError("bad_window", "the window is negative")

@@ -10,7 +10,19 @@ from typing import Any
 import pytest
 
 import millwheel
+from millwheel import agg
+from millwheel.connect.python_objects import load_object
+from millwheel.python.fluent.ends import OtherLookup, OtherSink, OtherSource, kind_of, param, secret
+from millwheel.python.fluent.kinds import (
+    FileSink,
+    FileSource,
+    GeneratorSource,
+    HttpSource,
+    InjectionSource,
+    StdoutSink,
+)
 from millwheel.testing import PipelineHarness
+from tests.unit.python.fluent.test_draft import small
 
 # --- names ----------------------------------------------------------------------------------------
 
@@ -209,3 +221,52 @@ def test_fields_may_be_times(tmp_path: Path) -> None:
     with PipelineHarness(str(tmp_path / "timed.py")) as harness:
         harness.push("hits", {"at": "1970-01-01T00:00:01Z", "seen": 1_500})
         assert harness.read("out") == [{"waited": 500_000}]
+
+
+# agg.py: Aggregates of a pipeline in Python.
+
+
+def test_aggregates_know_their_functions() -> None:
+    from millwheel.core.aggregates.functions import FUNCTIONS
+
+    assert set(agg.__all__) - {"Aggregate", "own"} == set(FUNCTIONS)
+
+
+# ends.py
+
+
+def test_only_what_was_given_is_an_option() -> None:
+    """What is left out has the default of the source, which may change."""
+    assert FileSource("a", "jsonl").options() == {"path": "a", "format": "jsonl"}
+    assert FileSource("a", "csv", follow=False).options()["follow"] is False
+    assert InjectionSource().options() == {}
+    assert HttpSource(8080, max_requests=3).options() == {"port": 8080, "max_requests": 3}
+    assert GeneratorSource(rate=0, count=5).options() == {"rate": 0, "count": 5}
+
+
+def test_those_of_others_have_the_names_that_they_registered() -> None:
+    settings = {"a": 1}
+    for made in (
+        OtherSource("theirs", settings),
+        OtherSink("theirs", settings),
+        OtherLookup("theirs", settings),
+    ):
+        assert (kind_of(made), made.options()) == ("theirs", settings)
+        made.options()["a"] = 2
+        assert made.options() == {"a": 1}
+    assert (kind_of(FileSink("x")), kind_of(StdoutSink())) == ("files", "stdout")
+
+
+def test_parameters_and_secrets_are_written_as_in_yaml() -> None:
+    assert (param("a"), param("a", 5), secret("PG")) == ("${a}", "${a:-5}", "${secret:PG}")
+
+
+# live.py: Pipelines that no file defines.
+
+
+def test_a_pipeline_without_a_file_is_a_spec_too() -> None:
+    pipeline, hits = small()
+    hits.map(lambda value: value * 2, name="twice")
+    (twice,) = pipeline.spec().computations
+    assert load_object(twice.work.steps[0].function, "/nowhere")(21) == 42
+    assert twice.where.startswith(f"{__file__}:")

@@ -1,13 +1,15 @@
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from millwheel.errors import BrokenError, PipelineError, SetupError, UnavailableError
-from millwheel.launch.settings import RunSettings
+from millwheel.launch.settings import LauncherKind, RunSettings
 from millwheel.python.handles import handle
-from millwheel.python.handles.attended import RunOutcome, RunState, failed
+from millwheel.python.handles.attended import RunOutcome, RunState, driven, failed
 from millwheel.python.handles.handle import _error
 
 
@@ -52,3 +54,19 @@ def test_a_run_that_somebody_else_ends_has_failed(
     begun = handle.RunHandle(settings, "p", {}, tmp_path / "shipped", shows=False)
     assert begun.wait(20)
     assert begun.status().state is RunState.FAILED
+
+
+# attended.py
+
+
+def test_a_pipeline_that_cannot_run_is_an_outcome_with_its_sentences() -> None:
+    found = driven(
+        RunSettings("nowhere.py", launcher=LauncherKind.SPARK), Console(file=io.StringIO())
+    )
+    assert (found.state, found.error) == (RunState.FAILED, "SetupError")
+    assert "nowhere.py" in found.text[0]
+
+
+def test_long_errors_fit_into_the_pipe() -> None:
+    found = failed(PipelineError(*["x" * 50_000] * 300))
+    assert sum(map(len, found.text)) <= 20_000

@@ -1,10 +1,14 @@
 from __future__ import annotations
 
+import io
 from typing import Any
 
+from rich.console import Console
+
 from millwheel import InjectionSource, Pipeline, Tumbling, agg
+from millwheel.tools.dev.rendering import print_trial
 from millwheel.tools.dev.sampling import Sample
-from millwheel.tools.dev.stages import tried
+from millwheel.tools.dev.stages import Stage, Trial, tried
 
 
 def test_each_stage_has_its_rows_and_failures_are_sentences_with_a_line() -> None:
@@ -50,3 +54,21 @@ def test_times_of_a_sample_are_not_read_twice() -> None:
     trial = tried(p.spec(), [Sample("hits", "given", {"a": [{"t": 1_500_000}]})], 5)
     assert [stage.rows for stage in trial.stages] == [[{"t": 1_500_000}]] * 2
     assert not trial.failures
+
+
+# rendering.py
+
+
+def test_rows_are_tables_with_short_cells() -> None:
+    console = Console(file=io.StringIO(), width=120)
+    rows = [{"page": "/", "n": 1}, {"page": "x" * 60, "tags": ["a"]}, 7]
+    print_trial(
+        Trial([Stage("hits", "files", 3, rows), Stage("none", "sums", 0, [])], ["hits: 1 x odd"]),
+        console,
+    )
+    said = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "hits  3 records  files" in said
+    assert "x" * 39 + "…" in said
+    assert '["a"]' in said
+    assert "none  0 records  sums" in said
+    assert "! hits: 1 x odd" in said

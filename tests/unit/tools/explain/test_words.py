@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from millwheel import GeneratorSource, Pipeline, StdoutSink
 from millwheel.core.pipeline.spec import KeyKind, KeySpec, SourceSpec, StreamSpec
 from millwheel.core.pipeline.work import (
     BoundSpec,
@@ -128,3 +129,16 @@ def test_a_join_of_several_inputs_tells_how_many_and_how_long_they_live() -> Non
         "inner join of all records with equal keys, of 4 inputs",
         "keeps them of the second input for 1d and of the 4th input for 2d",
     ]
+
+
+# explanation.py
+
+
+def test_one_drawing_is_text_picture_and_mermaid() -> None:
+    p = Pipeline("load")
+    p.read("load", GeneratorSource(count=3)).write(StdoutSink())
+    shown = p.explain()
+    assert "generator: count=3" in str(shown) == repr(shown)
+    assert shown._repr_html_() == shown.svg()
+    assert shown.svg().startswith("<svg")
+    assert shown.mermaid().startswith("flowchart TB")

@@ -226,3 +226,18 @@ def test_what_is_no_pipeline_is_refused(tmp_path: Path) -> None:
         PipelineHarness(tmp_path / "nothing.yaml")
     with pytest.raises(PipelineError, match="int is no pipeline"):
         PipelineHarness(5)
+
+
+# inspection.py: What a test can see of a running pipeline.
+
+
+def test_state_is_what_the_callbacks_left(make: Make) -> None:
+    harness = make()
+    harness.push("orders", [order(1), order(2, worth=7, shop="south"), order(3, "bob")])
+    state = harness.state("accounts", "ann")
+    assert (state["account"].worth, state["seen"], state["by_shop"]) == (
+        12,
+        ["o1", "o2"],
+        {"north": 1, "south": 1},
+    )
+    assert harness.state("accounts", "nobody")["seen"] == []

@@ -16,13 +16,16 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.testclient import TestClient
 from starlette.types import Message
 
+from millwheel.control.roots.root import RunInfo
 from millwheel.errors import SetupError
 from millwheel.language.spec.pipelines import load_pipeline
 from millwheel.tools.ui import app as module
+from millwheel.tools.ui import serving
 from millwheel.tools.ui.app import PageSettings, RunPage
 from millwheel.tools.ui.documents import LiveRun
 from millwheel.tools.ui.page_state import Shown
 from millwheel.tools.ui.panels import ShownLetters
+from millwheel.tools.ui.serving import UiSettings, serve
 from tests.unit.tools.ui.test_drawing import TEXT, drawn
 
 HOSTS = ("localhost", "127.0.0.1")
@@ -213,3 +216,20 @@ def test_pages_that_are_asked_for_at_the_same_moment_are_all_counted(
     assert anyio.run(asked) == (200, 503, 200), (
         "one that has left makes room, also if it never began"
     )
+
+
+# serving.py
+
+
+@pytest.mark.parametrize(
+    ("known", "host", "said"),
+    [(False, "127.0.0.1", "is not the root of a run"), (True, "0.0.0.0", "without authentication")],
+)
+def test_what_cannot_be_served_is_a_sentence(
+    known: bool, host: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = RunInfo("drawn", "1", "local:x", 1) if known else None
+    monkeypatch.setattr(serving, "read_run", lambda root: run)
+    orders: Any = None
+    with pytest.raises(SetupError, match=said):
+        serve(UiSettings(str(tmp_path), host), orders, lambda where: None)

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+import datetime as dt
 import threading
 from typing import Any
 
 import pytest
 
-from millwheel.connect.connectors.external.batches import decode_rows
+from millwheel.connect.connectors.external.batches import decode_rows, encode_rows, encode_what_can
 from millwheel.connect.connectors.external.meanings import MOST_TRIES
+from millwheel.connect.connectors.external.target import Owner, RowsRefusedError
 from millwheel.connect.connectors.external.writer import ExternalWriter
 from millwheel.connect.sinks.base import BatchRefusedError, BatchSplitError, SinkBatch, SinkRecord
 from millwheel.errors import (
@@ -245,3 +247,57 @@ def published_in_parts(writer: ExternalWriter, waiting: list[bytes]) -> list[Any
         else:
             waiting.pop(0)
     return refused
+
+
+# batches.py
+
+
+def test_rows_survive_the_journal() -> None:
+    moment = dt.datetime(2026, 1, 2, tzinfo=dt.timezone.utc)
+    records = [
+        SinkRecord(("a", 1), {"n": 1, "b": b"x", "t": moment, "l": [1, None]}, 5),
+        SinkRecord(None, "text", -1),
+    ]
+    batch = decode_rows(encode_rows(7, records))
+    assert (batch.number, batch.records()) == (7, records)
+
+
+def test_what_is_no_plain_data_is_left_out() -> None:
+    records = [
+        SinkRecord("a", 1, 0),
+        SinkRecord("b", object(), 0),
+        SinkRecord("c", 1 << 70, 0),
+        SinkRecord("d", 2, 0),
+    ]
+    data, refused = encode_what_can(0, records)
+    assert decode_rows(data).records() == [records[0], records[3]]
+    assert [each.record for each in refused] == records[1:3]
+
+
+# sink.py
+
+
+def test_each_shard_has_a_lane_and_a_name_of_its_own() -> None:
+    sink = MemorySink(Table())
+    assert sink.open("s-0", 1).lane == "root/s-0"
+    assert sink.open("s-1", 1).lane == "root/s-1"
+
+
+def test_a_sink_without_identity_is_not_opened() -> None:
+    with pytest.raises(SetupError, match="does not know its root"):
+        MemorySink(Table(), identity="").open("s", 1)
+
+
+# target.py
+
+
+def test_a_newer_token_shuts_an_owner_out_and_its_own_and_older_ones_do_not() -> None:
+    owner = Owner("root/s", 2)
+    owner.admits(1)
+    owner.admits(2)
+    with pytest.raises(FencedError):
+        owner.admits(3)
+
+
+def test_a_refusal_tells_the_words_of_the_target() -> None:
+    assert str(RowsRefusedError({1: "too long", 4: "too late"})) == "too long; too late"

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import builtins
 from typing import Any
 
 import psycopg
 import pytest
 
 from millwheel.connect.connectors.external.meanings import Meaning, RowToBlameError, UnknownError
-from millwheel.connect.connectors.postgres import errors
+from millwheel.connect.connectors.postgres import client, errors
 from millwheel.errors import SetupError, UnavailableError
 
 TYPES = {
@@ -75,3 +76,19 @@ def test_every_class_of_the_servers_errors_is_in_the_table_but_its_internal_one(
 )
 def test_a_server_that_lets_nobody_in_is_not_away(words: str) -> None:
     assert errors.meaning_of(psycopg.OperationalError(words)) is Meaning.MEND
+
+
+# client.py
+
+
+def test_a_missing_library_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = builtins.__import__
+
+    def absent(name: str, *words: Any, **named: Any) -> Any:
+        if name == "psycopg":
+            raise ImportError(name)
+        return plain(name, *words, **named)
+
+    monkeypatch.setattr(builtins, "__import__", absent)
+    with pytest.raises(SetupError, match=r"pip install 'millwheel-spark\[postgres\]'"):
+        client.library()

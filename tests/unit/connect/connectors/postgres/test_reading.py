@@ -4,10 +4,13 @@ import threading
 import time
 from typing import Any
 
+import msgspec
 import pytest
 
-from millwheel.connect.connectors.postgres.pages import Page
+from millwheel.connect.connectors.postgres.pages import Page, Pages
+from millwheel.connect.connectors.postgres.queries import one_query
 from millwheel.connect.connectors.postgres.reading import PostgresReader, RowDecoder
+from millwheel.connect.connectors.postgres.source_options import PostgresSourceOptions
 from millwheel.connect.sources.base import Chunk
 from millwheel.errors import SetupError, UnavailableError
 
@@ -78,3 +81,47 @@ def test_numerics_that_are_declared_as_decimals_keep_their_digits() -> None:
     assert (found, error) == ({"price": 900719925474099325, "x": 0.5}, "")
     assert type(found["x"]) is float
     assert "more than 2 digits behind the point" in decoder.one(b'{"price": 0.125}')[1]
+
+
+# pages.py
+
+NOWHERE = {"dsn": "postgresql://u:hush-hush@127.0.0.1:1/results", "order_by": "id", "table": "t"}
+
+
+def test_a_server_that_does_not_answer_is_a_sentence_at_first_and_waited_for_later() -> None:
+    pages = Pages(msgspec.convert(NOWHERE, PostgresSourceOptions))
+    with pytest.raises(SetupError, match="cannot be used") as caught:
+        pages.span()
+    with pytest.raises(UnavailableError) as later:
+        pages.page(0, 9)
+    assert "hush" not in f"{caught.value} {later.value}"
+
+
+# queries.py
+
+
+@pytest.mark.parametrize(
+    ("text", "query"),
+    [
+        ("select 1", "select 1"),
+        ("select 1;", "select 1"),
+        ("select 1 ; -- all of them", "select 1 "),
+        ("select 1 -- all; of them", "select 1 -- all; of them"),
+        (
+            "select ';' as a, \"b;\" /* ; */, $x$;$x$, E'\\';' from t ;\n",
+            "select ';' as a, \"b;\" /* ; */, $x$;$x$, E'\\';' from t ",
+        ),
+    ],
+)
+def test_a_query_is_one_statement_whatever_its_texts_and_comments_hold(
+    text: str, query: str
+) -> None:
+    assert one_query(text) == query
+
+
+@pytest.mark.parametrize(
+    "text", ["select 1; select 2", "select 1; drop table t -- x", "", " ; ", "-- nothing"]
+)
+def test_several_statements_or_none_are_no_query(text: str) -> None:
+    with pytest.raises(ValueError, match="write one select"):
+        one_query(text)

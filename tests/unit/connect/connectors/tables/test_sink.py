@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from millwheel.connect.connectors.external.target import Owner, RowsRefusedError
+from millwheel.connect.connectors.external.target import NOTHING_YET, Owner, RowsRefusedError
 from millwheel.connect.connectors.tables.committer import Committer
 from millwheel.connect.connectors.tables.sink import TableSink, TableSinkOptions, TableTarget
-from millwheel.connect.connectors.tables.table import LakeTable
+from millwheel.connect.connectors.tables.table import LakeTable, TableMark
 from millwheel.connect.sinks import build_sink
 from millwheel.connect.sinks.base import SinkRecord
 from millwheel.core.pipeline.spec import SinkSpec
@@ -155,3 +155,10 @@ def test_rows_that_can_never_fit_are_told_before_the_run(
         TableSink(TableSinkOptions(fields=FIELDS, with_key=True), make(tmp_path)).check_fields(
             ["country"]
         )
+
+
+# table.py: What is noted of a shard that has not written yet.
+
+
+def test_a_shard_that_is_not_known_has_no_number_and_the_lowest_token() -> None:
+    assert TableMark() == TableMark(NOTHING_YET, 0)

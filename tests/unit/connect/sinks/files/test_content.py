@@ -14,11 +14,13 @@ import pytest
 
 from millwheel.connect.sinks.base import SinkBatch, SinkRecord
 from millwheel.connect.sinks.files.content import Content, Shape
+from millwheel.connect.sinks.files.pieces import Piece, Pieces, pack, unpack
 from millwheel.connect.sinks.files.sink import build_files
 from millwheel.connect.sinks.rows import records_of
 from millwheel.core.columns.batch import ColumnBatch, key_column
 from millwheel.core.columns.stateless.changes import retractions_of
 from millwheel.core.windows.panes import RETRACTION_FIELD
+from millwheel.errors import CorruptionError
 
 SCHEMA = {"type": "record", "name": "R", "fields": [{"name": "n", "type": "long"}]}
 AVRO = {"avro": {"schema": SCHEMA}}
@@ -92,3 +94,18 @@ def test_changes_in_columns_are_the_file_that_they_are_in_rows(form: str, with_k
     for some in ([back, brings], [brings], [back], [brings, odd]):
         whole = [record for batch in some for record in records_of(batch)]
         assert content.of(SinkBatch(1, "1-1", [], some)) == rows.encode(whole)
+
+
+# pieces.py: Committables of sinks with a layout.
+
+
+def test_what_was_packed_is_unpacked() -> None:
+    told = Pieces(3, [Piece("a=1/part-x-00000003.jsonl", "part-x.tmp", 1, 3, 7, b"{}\n")])
+    assert unpack(pack(told)) == told
+
+
+@pytest.mark.parametrize("final", ["", "../x", "a//b", "/x", "a/./b"])
+def test_names_that_lead_elsewhere_are_damage(final: str) -> None:
+    data = pack([3, [[final, "t", 1, 3, 7, b""]]])
+    with pytest.raises(CorruptionError):
+        unpack(data)

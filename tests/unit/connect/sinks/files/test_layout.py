@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+import xxhash
 from obstore.store import MemoryStore
 
 from millwheel.adapters.objects.address import ObjectAddress
@@ -28,6 +29,7 @@ from millwheel.connect.sinks.files.marker import HIDDEN
 from millwheel.connect.sinks.files.open_files import Roll
 from millwheel.connect.sinks.files.options import FilesSinkOptions, shape
 from millwheel.connect.sinks.files.paths import Partitioning
+from millwheel.connect.sinks.files.pieces import Piece
 from millwheel.connect.sinks.files.sink import build_files
 from millwheel.errors import CorruptionError, SetupError
 from tests.fakes.faulty_files import Call, FaultyFiles, Killed, kill_at
@@ -338,3 +340,33 @@ def test_a_sweep_finds_what_former_owners_of_the_shard_left_and_nothing_else() -
         "part-sink.out-1-00000003.jsonl",
     ]
     assert left_behind([*others, *former], "sink.out-1", 3) == former
+
+
+# folder.py: Files that become visible by a rename; test_layout.py has crashes and zombies.
+
+DATA = b"{}\n"
+PIECE = Piece(
+    "a=1/part-x-00000000.jsonl", "part-x-00000000-1-1-0.tmp", 1, 3, xxhash.xxh3_64_intdigest(DATA)
+)
+
+
+def destination_on(disk: MemoryDisk) -> FolderDestination:
+    destination = FolderDestination(disk, "/out")
+    destination.check("root-1")
+    return destination
+
+
+def test_a_hidden_file_that_the_disk_has_damaged_is_not_shown() -> None:
+    disk = MemoryDisk()
+    destination_on(disk).hide([(PIECE.temp, b"xx\n")])
+    with pytest.raises(CorruptionError, match="the disk damaged it"):
+        destination_on(disk).publish(PIECE, 0)
+
+
+def test_a_file_that_somebody_removed_before_it_was_published_is_missed() -> None:
+    disk = MemoryDisk()
+    destination = destination_on(disk)
+    destination.hide([(PIECE.temp, DATA)])
+    disk.unlink(f"/out/{HIDDEN}/{PIECE.temp}")
+    with pytest.raises(CorruptionError, match="with 1 rows of results"):
+        destination.publish(PIECE, 0)

@@ -3,6 +3,7 @@ its pages hold."""
 
 from __future__ import annotations
 
+import io
 import random
 from collections.abc import Callable
 from contextlib import suppress
@@ -15,7 +16,9 @@ import pytest
 
 from millwheel.connect.sources.arrow import bounds
 from millwheel.connect.sources.arrow.bounds import ParquetBounds
+from millwheel.connect.sources.arrow.pages import Encoding, PageKind, pages_of, span_of
 from millwheel.connect.sources.arrow.parquet import ParquetBatches, ParquetReader
+from millwheel.connect.sources.arrow.ranges import KeptFile
 from millwheel.errors import SetupError
 
 MOST = 1 << 20  # the bound in these tests
@@ -203,3 +206,47 @@ def test_more_pages_than_can_be_looked_at_are_left_out(
                    write_batch_size=10)  # fmt: skip
     chunk = ParquetReader(path, None, {}).read(0, 10)
     assert ["has more than 3 pages" in each.reason for each in chunk.rejects] == [True]
+
+
+# ranges.py: The bytes of a file that were looked at are not fetched again.
+
+
+def test_an_object_is_fetched_once_for_the_look_and_for_the_rows(tmp_path: Path) -> None:
+    path = Path(
+        written(
+            tmp_path / "a.parquet",
+            dictionary([str(at) * 20 for at in range(500)]),
+            row_group_size=500,
+        )
+    )
+    asked: list[int] = []
+
+    class Content(io.BytesIO):
+        def read(self, size: int | None = -1, /) -> bytes:
+            asked.append(size or 0)
+            return super().read(size)
+
+    data = path.read_bytes()
+    batches = ParquetBatches("a.parquet", Content(data))
+    source = batches._groups._source
+    assert isinstance(source, KeptFile)
+    found: list[int] = []
+    while (batch := batches.after(len(found), 700, None)) is not None:
+        found += batch.column(0).to_pylist()
+    assert found == list(range(ROWS))
+    assert sum(asked) < 1.2 * len(data) + (64 << 10)  # the end of the file is read first
+    assert len(asked) <= 2 + ROWS // 500
+    assert not source._kept
+
+
+# pages.py: Pages of Parquet files are found by their headers alone.
+
+
+def test_pages_are_found_by_their_headers(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.parquet", dictionary(["x" * 5_000, "y"]), data_page_size=100)
+    column = pq.read_metadata(path).row_group(0).column(1)
+    with open(path, "rb") as file:
+        found = list(pages_of(lambda at, size: pread(file, at, size), span_of(column)))
+    assert (found[0].kind, found[0].values, found[0].plain) == (PageKind.DICTIONARY, 2, 5_009)
+    assert {page.encoding for page in found[1:]} == {Encoding.RLE_DICTIONARY}
+    assert sum(page.values for page in found[1:]) == ROWS

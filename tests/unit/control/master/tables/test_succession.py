@@ -5,11 +5,13 @@ from typing import Any
 
 import pytest
 
+from millwheel.control.master.events import TableSeen
 from millwheel.control.master.tables.planner import Census
 from millwheel.control.master.tables.succession import Situation, _with_shards, successor
 from millwheel.core.model.range_table import Ancestor, RangeTable, ShardEntry
 from millwheel.core.model.ranges import tile
 from millwheel.errors import InvariantError
+from tests.unit.control.master.test_state import served
 
 KEY = ("traffic", "traffic-0")
 
@@ -138,3 +140,16 @@ def test_no_table_forgets_an_owner_or_gives_an_old_token(
     entry = ShardEntry("n-0", tile(1)[0], "w1", 4)
     with pytest.raises(InvariantError, match=sentence):
         _with_shards(RangeTable("n", (entry,), 1), [replace(entry, **change)])
+
+
+# holdings.py: Range tables as stored, and as they will be.
+
+
+def test_old_versions_of_a_table_are_old_news_and_tokens_never_go_back() -> None:
+    state, table = served("w1", "w2")
+    newer = replace(table, shards=tuple(e.assigned("w2") for e in table.shards), version=4)
+    state.handle(TableSeen(table=newer))
+    state.handle(TableSeen(table=table))
+    assert state.tables == (newer,)
+    with pytest.raises(InvariantError, match="token of traffic-0 went back"):
+        state.handle(TableSeen(table=replace(table, version=5)))

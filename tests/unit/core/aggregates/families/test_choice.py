@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from array import array
+
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from millwheel.core.aggregates.columns import Unfit
+from millwheel.core.aggregates.families.first_seen import among, first_seen
 from millwheel.core.pipeline.work import AggregateSpec
 from tests.unit.core.aggregates.both_forms import (
     VALUES,
@@ -55,3 +59,31 @@ def test_which_of_two_equal_zeros_is_among_the_largest_does_not_depend_on_their_
 def test_the_largest_values_of_another_type_fit_no_column() -> None:
     with pytest.raises(Unfit):
         made_of(AggregateSpec("x", "top_k", "f", options={"k": 3}), "int").from_acc([2.5, 1])
+
+
+# first_seen.py: Each number is counted in the first of the sets that has it.
+
+sets = st.lists(
+    st.lists(st.one_of(st.integers(0, 20), st.integers(0, 2**64 - 1)), max_size=5), max_size=9
+)
+
+
+@given(sets)
+def test_each_number_is_in_the_first_set_that_has_it(given_sets: list[list[int]]) -> None:
+    expected: dict[int, int] = {}
+    for index, numbers in enumerate(given_sets):
+        for number in numbers:
+            expected.setdefault(number, index)
+    found = first_seen([[array("Q", sorted(numbers))] for numbers in given_sets])
+    if found is None:
+        assert max(expected) >> 64 - len(given_sets).bit_length()
+        return
+    assert dict(zip(found[0].tolist(), found[1].tolist(), strict=True)) == expected
+    assert found[0].tolist() == sorted(expected)
+
+
+@given(st.sets(st.one_of(st.integers(0, 50), st.integers(0, 2**64 - 1)), min_size=1), st.data())
+def test_some_of_the_numbers_are_found_among_them(numbers: set[int], data: st.DataObject) -> None:
+    some = data.draw(st.sets(st.sampled_from(sorted(numbers))))
+    found = among(np.array(sorted(numbers), np.uint64), np.array(sorted(some), np.uint64))
+    assert found.tolist() == [number in some for number in sorted(numbers)]

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from millwheel.core.expressions import functions
 from millwheel.core.expressions.families.nulls import FUNCTIONS
 
 CAST, JSON = FUNCTIONS["cast"].act, FUNCTIONS["json"].act
@@ -74,3 +75,25 @@ def test_json_has_names_and_positions_and_null_for_all_else() -> None:
             JSON(wrong)
     with pytest.raises(TypeError, match="a step is a name or a position"):
         JSON(text, None)
+
+
+# decimals.py: Texts and units of decimals, and what is cast to them.
+
+DECIMAL, UNITS = functions.FUNCTIONS["cast"].act, functions.FUNCTIONS["decimal_units"].act
+
+
+def test_what_is_cast_to_a_decimal_has_its_digits() -> None:
+    assert str(DECIMAL("1.5", "decimal(5, 2)")) == "1.50"
+    assert DECIMAL("x", "decimal(5, 2)", 7) == 7
+    assert DECIMAL(None, "decimal(5, 2)") is None
+    with pytest.raises(ValueError, match=r"a list cannot be cast to decimal\(5, 2\)"):
+        DECIMAL([1], "decimal(5, 2)")
+
+
+def test_units_are_the_nearest_of_what_has_room() -> None:
+    assert UNITS("10.505", 12, 2) == 1050
+    assert UNITS("100", 4, 2, None) is None
+    with pytest.raises(ValueError, match=r"'100' cannot be cast to decimal\(4, 2\)"):
+        UNITS("100", 4, 2)
+    with pytest.raises(ValueError, match="digits are whole numbers up to 18"):
+        UNITS("1", True, 2)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from millwheel.core.pipeline.spec import KeyKind, KeySpec
 from millwheel.language.spec.change_logs.speaking import consumers
 from tests.unit.language.spec.parts.test_steps import computation
 
@@ -56,3 +57,28 @@ def test_its_consumers_stand_behind_steps_and_branches(check: Any) -> None:
         + "  e: {input: {rest: {key: n}}, aggregate: {users: count}, output: r}\n"
     )
     assert [each.name for each in consumers(spec.computations[0].outputs, spec)] == ["e"]
+
+
+# sinks.py: Sinks of change logs know by which fields their rows are known.
+
+POSTGRES = "{postgres: {dsn: 'host=x', table: t, mode: upsert%s}}"
+DELTA = "{delta: {path: t, mode: upsert, fields: {user: str, day: int, n: int}%s}}"
+
+
+@pytest.mark.parametrize("sink", [POSTGRES, DELTA])
+def test_the_key_of_the_groups_need_not_be_written_twice(check: Any, sink: str) -> None:
+    key = "{hits: {key: {user: user, day: \"trunc(ts, '1d')\"}}}"
+    text = computation(input=key, aggregate="{n: count}") + "sinks: {out: %s}\n"
+    [found] = check(text % (sink % "")).sinks
+    assert found.options["by"] == ["user", "day"]
+    assert found.key == KeySpec(KeyKind.FIELDS, ("user", "day"))
+    [written] = check(text % (sink % ", by: [user]")).sinks
+    assert written.options["by"] == ["user"]
+
+
+def test_elsewhere_it_must_be_written(problems: Any) -> None:
+    sink = "sinks: {out: %s}\n" % (POSTGRES % "")
+    windowed = {"window": "{tumbling: 1m}", "input": "{hits: {key: user}}"}
+    for fields in (windowed, {"input": "{hits: {key: all}}"}):
+        found = problems(computation(aggregate="{n: count}", **fields) + sink)
+        assert any("needs the option 'by'" in each for each in found), found

@@ -11,6 +11,7 @@ import pytest
 
 from millwheel.errors import PipelineError
 from millwheel.language.spec import check_pipeline
+from tests.unit.language.spec.test_pipelines import MINIMAL
 
 PIPELINE = """
 pipeline: p
@@ -175,3 +176,24 @@ def test_a_default_that_can_be_changed_is_of_one_key_alone() -> None:
     bench = Bench(Shared)
     bench.at("a", 0).notes.get().append(1)
     assert bench.at("b", 0).notes.get() == []
+
+
+# code.py: Code that a pipeline names is imported when it is checked, and only then.
+
+
+def test_without_checking_code_nothing_is_imported(weblog: str, check: Any, folder: Path) -> None:
+    (folder / "detectors.py").write_text("raise SystemExit('imported')")
+    assert check(weblog, check_code=False).name == "weblog"
+
+
+def test_a_factory_of_a_third_party_that_fails_is_a_problem(
+    problems: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*given: Any) -> None:
+        raise RuntimeError("no such broker")
+
+    monkeypatch.setattr("millwheel.connect.sinks.build_sink", fails)
+    (found,) = problems(MINIMAL)
+    assert found.endswith(
+        "sinks.out.stdout: stdout cannot be built with these options: RuntimeError: no such broker"
+    )

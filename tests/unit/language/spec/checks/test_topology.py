@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from millwheel.errors import PipelineError
 from millwheel.language.spec import check_pipeline, load_pipeline
+from tests.unit.language.spec.parts.test_queries import read
 from tests.unit.language.spec.test_pipelines import MINIMAL
 
 
@@ -170,3 +172,23 @@ def test_windows_of_results_do_not_follow_a_join_that_passes_these_on_later(
     )
     of_hits = text.replace("{input: {small: {key: n}}", "{input: {small: {key: k}}")
     assert check(of_hits.replace("window: {of: input}", "window: {tumbling: 1h}"))
+
+
+# queries.py: Named queries that ask for what is not there are refused before anything starts.
+
+
+@pytest.mark.parametrize(
+    ("queries", "said"),
+    [
+        ("{cpc: {formula: clikcs.n}}", "clikcs.*clicks"),
+        ("{cpc: {formula: clicks.m}}", "unknown value of clicks 'm'"),
+        ("{cpc: {formula: clicks}}", "has 2 values; name one, such as clicks.n"),
+        ("{cpc: {formula: clicks.n, window: 2d}}", "longer than clicks keeps its slices, 1d"),
+        ("{clicks: {formula: clicks.n}}", "the name of a computation"),
+        ("{cpc: {formula: clicks.n, keys: {views: ad}}}", "does not ask"),
+        ("{cpc: {formula: clicks.n, key: [site], keys: {clicks: ad}}}", "no part of key"),
+    ],
+)
+def test_mistakes_are_named(tmp_path: Path, queries: str, said: str) -> None:
+    with pytest.raises(PipelineError, match=said):
+        read(tmp_path, queries)

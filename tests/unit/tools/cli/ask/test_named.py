@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
+from typer.testing import CliRunner
 
 from millwheel.adapters.spaces.durable import make_dirs
 from millwheel.adapters.spaces.folder import FolderSpace
 from millwheel.adapters.spaces.query_table import QueryTable
 from millwheel.errors import PipelineError, SetupError
 from millwheel.language.spec.pipelines import load_pipeline
+from millwheel.tools.cli.app import app
 from millwheel.tools.cli.ask import named
 from tests.fakes.memory_disk import MemoryDisk
 from tests.unit.language.spec.test_query_files import PIPELINE
@@ -71,3 +73,21 @@ def test_what_is_not_there_is_a_sentence(console: Console, tmp_path: Path) -> No
 def test_a_folder_that_is_no_root_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SetupError, match="is not the root of a run"):
         named._opened(str(tmp_path))
+
+
+# commands.py: The commands reach their code.
+
+
+def test_every_option_of_a_query_that_is_set_arrives(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[tuple[object, ...]] = []
+    monkeypatch.setattr(named, "set_queries", lambda *given: calls.append((*given[:-2], given[-1])))
+    monkeypatch.setattr(
+        named, "remove_query", lambda *given: calls.append((*given[:-2], given[-1]))
+    )
+    for words in ("set /r ctr --formula a.n --window 1h", "set /r q.yaml --json", "remove /r ctr"):
+        assert CliRunner().invoke(app, ["queries", *words.split()]).exit_code == 0
+    assert calls == [
+        ("/r", "ctr", "a.n", "1h", False),
+        ("/r", "q.yaml", "", "", True),
+        ("/r", "ctr", False),
+    ]

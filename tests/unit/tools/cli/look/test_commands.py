@@ -1,20 +1,33 @@
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
+import typer
 from typer.testing import CliRunner
 
+from millwheel.adapters.grpc.security import load_security
+from millwheel.adapters.spaces.replay_orders import ReplayOrders
+from millwheel.control.roots.root import ACCESS, Root
+from millwheel.errors import SetupError
 from millwheel.tools.cli.app import app
+from millwheel.tools.cli.change import savepoint
 from millwheel.tools.cli.look import doctor as examining
 from millwheel.tools.cli.look import logs as printing
 from millwheel.tools.cli.look import metrics as gathering
-from millwheel.tools.cli.look import status as showing
+from millwheel.tools.cli.look import page, status
+from millwheel.tools.cli.look.arguments import the_root
+from millwheel.tools.cli.look.chosen import chosen_root
+from millwheel.tools.ui.serving import UiSettings
+from tests.unit.tools.client.test_queries import run_on
 
 
 @pytest.mark.parametrize(
     ("words", "module", "name", "given"),
     [
-        ("status /r --watch", showing, "status", ("/r", False, True)),
-        ("status --root /r --json", showing, "status", ("/r", True, False)),
+        ("status /r --watch", status, "status", ("/r", False, True)),
+        ("status --root /r --json", status, "status", ("/r", True, False)),
         ("logs /r --computation c --level error", printing, "logs", ("/r", "c", "error", False)),
         ("metrics /r", gathering, "metrics", ("/r",)),
         ("doctor --root /r --zookeeper h:1 --json", examining, "doctor", ("/r", "", "h:1", True)),
@@ -46,3 +59,91 @@ def test_the_shell_completes_commands() -> None:
     }
     result = CliRunner().invoke(app, [], prog_name="millwheel", env=asked)
     assert result.stdout.split() == ["doctor"]
+
+
+# arguments.py
+
+
+def test_every_command_whose_root_is_an_argument_takes_it_as_an_option_too() -> None:
+    names = []
+    for name, command in typer.main.get_command(app).commands.items():  # type: ignore[attr-defined]
+        if any(each.metavar == "[ROOT]" for each in command.params):
+            names.append(name)
+            assert any("--root" in each.opts for each in command.params), name
+    assert {"status", "stop", "scale", "letters", "logs", "summary", "ui"} <= {*names}
+
+
+@pytest.mark.parametrize("words", [("/r",), ("--root", "/r")])
+def test_status_and_stop_take_the_root_alike(
+    words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(status, "status", lambda root, *_: asked.append(root))
+    monkeypatch.setattr(savepoint, "stop", lambda root, *_: asked.append(root))
+    for command in ("status", "stop"):
+        assert CliRunner().invoke(app, [command, *words]).exit_code == 0
+    assert asked == ["/r", "/r"]
+
+
+def test_two_roots_are_refused() -> None:
+    assert (the_root("", ""), the_root("/a", ""), the_root("", "/a")) == ("", "/a", "/a")
+    assert the_root("/a", "/a") == "/a"
+    with pytest.raises(SetupError, match="/a and --root /b are two roots: name one of them"):
+        the_root("/a", "/b")
+
+
+# chosen.py
+
+
+def test_a_run_that_was_not_named_is_named_in_the_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Root.open(".millwheel/ads", "ads").close()
+    assert chosen_root("") == tmp_path / ".millwheel" / "ads"
+    found = capsys.readouterr()
+    assert (found.out, found.err) == ("", "Using the run in .millwheel/ads\n")
+
+
+def test_a_run_that_was_named_is_not_repeated(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert chosen_root(str(tmp_path)) == tmp_path
+    assert capsys.readouterr().err == ""
+
+
+# page.py
+
+
+def test_options_become_settings_and_the_address_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[UiSettings] = []
+
+    def serve(settings: UiSettings, orders: Any, told: Any) -> None:
+        given.append(settings)
+        assert isinstance(orders(str(tmp_path)), ReplayOrders)
+        told("http://127.0.0.1:1/#token=t")
+
+    monkeypatch.setattr(page, "serve", serve)
+    words = ["ui", "a-root", "--port", "1", "--writable", "--allow-host", "proxy.example"]
+    done = CliRunner().invoke(app, words)
+    assert done.output == "The page is at http://127.0.0.1:1/#token=t\n"
+    assert given == [UiSettings("a-root", "127.0.0.1", 1, "", True, ["proxy.example"])]
+
+
+# token.py
+
+
+def test_the_token_is_printed_and_nothing_else(tmp_path: Path) -> None:
+    run_on(tmp_path / "root")
+    known = load_security(str(tmp_path / "root" / ACCESS))
+    assert known is not None
+    done = CliRunner().invoke(app, ["token", str(tmp_path / "root")])
+    assert done.stdout == f"{known.token}\n"
+
+
+def test_a_run_that_wants_none_says_so(tmp_path: Path) -> None:
+    run_on(tmp_path / "root", is_open=True)
+    done = CliRunner().invoke(app, ["token", str(tmp_path / "root")])
+    assert "was started with --open" in str(done.exception)

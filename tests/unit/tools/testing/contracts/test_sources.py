@@ -9,7 +9,8 @@ import polars as pl
 import pytest
 
 from millwheel.connect.sources.base import Chunk, FrameChunk, Partition, Reader, Reject, Source
-from millwheel.testing.contracts import SourceContract
+from millwheel.testing.contracts import Outside, ShardLife, SourceContract
+from tests.fakes.small_database import SmallWorld
 
 INPUT = {"a": [1, None, 2, 3, 4, 5], "b": [6], "c": []}
 
@@ -226,3 +227,27 @@ def test_a_broken_source_is_caught(broken: Any, check: str) -> None:
 def test_each_check_catches_a_broken_source() -> None:
     checks = {name for name in dir(SourceContract) if name.startswith("test_")}
     assert checks == {check for _, caught in BROKEN for check in caught}
+
+
+# worlds.py
+
+
+def test_another_owner_divides_what_was_not_committed_otherwise() -> None:
+    world = SmallWorld()
+    life = ShardLife(world, [world.value(0, row) for row in range(7)])
+    first = life.writer(Outside())
+    life.publish(first, life.prepare(first))
+    life.owned(Outside())
+    assert life.taken == [3, 2, 2]
+    assert world.rows() == life.expected() == life.values
+
+
+def test_refused_values_become_letters_and_are_not_expected() -> None:
+    world = SmallWorld()
+    values = [world.value(0, row) for row in (0, 13, 1)]
+    life = ShardLife(world, values)
+    life.owned(Outside())
+    assert [(letter.value["row"], letter.reason) for letter in life.letters] == [
+        (13, "a row must not be 13")
+    ]
+    assert world.rows() == life.expected() == [values[0], values[2]]

@@ -3,11 +3,14 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
 
 from millwheel import Retraction
 from millwheel.connect.connectors.postgres.sink_options import PostgresSinkOptions
 from millwheel.connect.connectors.postgres.table import DatabaseTable, TableColumn
-from millwheel.connect.connectors.postgres.writing.rows import RowMaker, evaluators
+from millwheel.connect.connectors.postgres.writing.rows import RowMaker, TextRow, evaluators
+from millwheel.connect.connectors.postgres.writing.statements import waves
 from millwheel.connect.sinks.base import SinkRecord
 
 TABLE = DatabaseTable(
@@ -60,3 +63,26 @@ def test_columns_are_computed_from_the_row() -> None:
     rows, wrong = made([{"a": 3, "b": 4}, {"a": 3}], columns={"n": "a * b"})
     assert rows == [({"n": "12"}, False)]
     assert list(wrong) == [1]
+
+
+# statements.py
+
+
+def row(index: int, identity: str, back: bool = False) -> TextRow:
+    return TextRow(index, ("id",), (identity,), back, (identity,))
+
+
+def test_rows_that_are_only_appended_are_one_group() -> None:
+    assert [len(wave) for wave in waves([row(n, "a") for n in range(5)], None)] == [5]
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.booleans())))
+def test_what_happens_to_one_identity_happens_in_its_order(steps: list[tuple[str, bool]]) -> None:
+    rows = [row(index, identity, back) for index, (identity, back) in enumerate(steps)]
+    found = list(waves(rows, [row.identity for row in rows]))
+    for wave in found:
+        assert len({each.identity for each in wave}) == len(wave)
+        assert len({each.back for each in wave}) == 1
+    for identity in "abc":
+        indexes = [each.index for wave in found for each in wave if each.identity == (identity,)]
+        assert indexes == [each.index for each in rows if each.identity == (identity,)]

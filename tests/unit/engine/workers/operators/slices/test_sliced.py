@@ -151,3 +151,35 @@ def test_a_record_of_an_expired_slice_is_late_and_one_of_the_next_slice_counts(
 def stored(harness: PipelineHarness, family: bytes) -> int:
     shards = harness._cluster.shards_of("clicks")
     return sum(1 for shard in shards for _ in shard.store.scan(family))
+
+
+# cells.py: The cache of accumulators holds what the store holds, also when an aggregator fails half
+# way.
+
+CODE = """
+from millwheel import Aggregator
+
+class Picky(Aggregator):
+    def create(self):
+        return []
+    def add(self, acc, value, timestamp):
+        acc.append(value)
+        if value == 13:
+            raise LookupError("thirteen")
+        return acc
+    def merge(self, acc, other):
+        return acc + other
+"""
+
+
+def test_a_record_that_an_aggregator_of_the_users_cannot_take_changes_nothing(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "own.py").write_text(CODE)
+    with PipelineHarness(
+        pipeline(tmp_path, aggregate='{n: count, seen: {"own:Picky": cost}}')
+    ) as harness:
+        for cost in (1, 13, 2):
+            harness.push("events", {"at": 5 * S, "ad": 1, "cost": cost})
+        assert harness.ask("clicks", 1, "1m", 60 * S).values == {"n": 2, "seen": [1, 2]}
+        assert harness.counters["dead_letters"] == 1
