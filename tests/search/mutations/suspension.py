@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from millwheel.engine.workers.delivery.inbox import Arrival, Inbox, first_of
+from millwheel.engine.workers.delivery.inbox import Inbox, parted
 from millwheel.engine.workers.operators import suspension
 from millwheel.engine.workers.operators.keyed_joins.interval import IntervalJoined
 from millwheel.engine.workers.operators.keyed_joins.regular import RegularJoined
@@ -51,12 +51,7 @@ def records_of_suspended_keys_are_taken_in_columns() -> Context:
 @mistake(within=4, features="all_in_columns", variants="little little-crashes")
 def what_a_shortened_bundle_leaves_is_gone() -> Context:
     """It does not wait again in the inbox. (So many pairs that a bundle takes less.)"""
-    return replaced(Inbox, "put_back", _forgetting)
-
-
-def _forgetting(self: Inbox, arrivals: list[Arrival], counts: list[int]) -> list[Arrival]:
-    pairs = zip(arrivals, counts, strict=True)
-    return [first_of(arrival, count) for arrival, count in pairs if count]
+    return replaced(Inbox, "put_back", lambda self, arrivals, count: parted(arrivals, count)[0])
 
 
 @mistake(within=4, features="near_in_columns", variants="little little-crashes", first=16)

@@ -28,7 +28,7 @@ from millwheel.core.model.records import DeadLetter, Domain
 from millwheel.core.model.timers import Due, TimerQueue
 from millwheel.core.model.times import MAX_TIME, MIN_TIME
 from millwheel.core.pipeline.spec import DEAD_LETTERS
-from millwheel.engine.workers.delivery.inbox import Arrival, first_of
+from millwheel.engine.workers.delivery.inbox import Arrival, parted
 from millwheel.engine.workers.delivery.outbox import OutputChunk
 from millwheel.engine.workers.state.overlay import Overlay
 from millwheel.engine.workers.tracing.traced import TracedBundle
@@ -43,6 +43,7 @@ _BEGINNING = 10_000  # characters of a value that a dead letter shows
 _MOST_TIMERS = 100_000
 """The most event-time timers that fire before the records of a bundle, even if each sets the
 next."""
+_MOST_SHARE = 0.5  # else the first records, if they are the heavy ones, would be tried many times
 _WORDS = 300  # characters of a failure that the log shows
 RECORD, TIMER, WINDOW, LINE = "record", "timer", "window", "line"
 """The subjects of calls."""
@@ -175,8 +176,8 @@ class Bundle:
     one each, which are as much work. ``floor`` is the earliest timestamp of productions without an
     input record (from a processing-time timer). ``tried`` counts calls by what they are about,
     ``failures`` those that failed, and ``firsts`` says in words how, by kind. ``traced`` are its
-    traced records, if it has any. ``counts`` says how many records of each arrival are taken (None:
-    all), see :meth:`shorten`.
+    traced records, if it has any. ``most`` is how many of its records are taken (None: all), see
+    :meth:`shorten`.
     """
 
     number: int
@@ -200,25 +201,21 @@ class Bundle:
     firsts: dict[str, First] = field(default_factory=dict)
     replayed: dict[bytes, list[Any]] = field(default_factory=dict)
     traced: TracedBundle | None = None
-    counts: list[int] | None = None
+    most: int | None = None
 
     def shorten(self, share: float) -> bool:
-        """Take only about this share of the records, the first of each arrival; the others wait for
-        the next bundle. False where that cannot be done. Nothing must have been made of them."""
-        lengths = [len(arrival.batch) for arrival in self.arrivals]
+        """Take only the first of the records, about this share of them; the others wait for the
+        next bundle. False where that cannot be done. Nothing must have been made of them."""
+        count = sum(len(arrival.batch) for arrival in self.arrivals)
         # what was noted of a record by now must not be noted again
         whole = any(not each.channel or each.batch.ids is not None for each in self.arrivals)
-        if self.replayed or whole or sum(lengths) < 2:
+        if self.replayed or whole or count < 2:
             return False
-        counts = [int(length * share) for length in lengths]
-        if not any(counts):
-            counts[next(index for index, length in enumerate(lengths) if length)] = 1
-        pairs = zip(self.arrivals, counts, strict=True)
-        self.arrivals = [first_of(arrival, count) for arrival, count in pairs]
-        self.counts = counts
+        self.most = max(int(count * min(share, _MOST_SHARE)), 1)
+        self.arrivals, _ = parted(self.arrivals, self.most)
         if self.traced is not None:
-            self.traced.shorten(counts)
-        self.try_(RECORD, sum(counts) - sum(lengths))
+            self.traced.shorten([len(arrival.batch) for arrival in self.arrivals])
+        self.try_(RECORD, self.most - count)
         return True
 
     @property

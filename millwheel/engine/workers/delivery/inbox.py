@@ -78,6 +78,23 @@ def first_of(arrival: Arrival, count: int) -> Arrival:
     return replace(arrival, batch=batch, reply_to=UNANSWERED, min_timestamp=batch.earliest)
 
 
+def parted(arrivals: list[Arrival], count: int) -> tuple[list[Arrival], list[Arrival]]:
+    """Arrivals up to the first ``count`` records of all of them, and what lies behind these. So
+    none is answered, and no high-water mark rises, before those of its channel that came earlier:
+    nothing stays behind of what a sender forgets."""
+    for index, arrival in enumerate(arrivals):
+        length = len(arrival.batch)
+        if count < length:
+            # Acked now, the records behind it would be forgotten by their sender and lost with this
+            # worker (mutation a_part_answers_for_its_delivery).
+            firsts = [first_of(arrival, count)] if count else []
+            rest = _part(arrival.batch, count, length)
+            behind = replace(arrival, batch=rest, min_timestamp=rest.earliest)
+            return [*arrivals[:index], *firsts], [behind, *arrivals[index + 1 :]]
+        count -= length
+    return arrivals, []
+
+
 def _part(batch: AnyBatch, start: int, end: int) -> AnyBatch:
     return (
         batch.part(start, end) if isinstance(batch, ColumnBatch) else batch.pick(range(start, end))
@@ -154,29 +171,18 @@ class Inbox:
             return []
         self._waiting.remove(next_arrival)
         if len(next_arrival.batch) > 1 and next_arrival.channel:
-            rest = _part(next_arrival.batch, 1, len(next_arrival.batch))
-            self._waiting.appendleft(replace(next_arrival, batch=rest, min_timestamp=rest.earliest))
-            # Acked now, the records behind it would be forgotten by their sender and lost with this
-            # worker.
-            next_arrival = first_of(next_arrival, 1)
+            (next_arrival,), rest = parted([next_arrival], 1)
+            self._waiting.extendleft(rest)
         self.records -= len(next_arrival.batch)
         return [next_arrival]
 
-    def put_back(self, arrivals: list[Arrival], counts: list[int]) -> list[Arrival]:
-        """Of arrivals that were taken together, each is to be only its first so many records after
-        all. These; the others wait again, before all else."""
-        firsts = []
-        for arrival, count in reversed([*zip(arrivals, counts, strict=True)]):
-            length = len(arrival.batch)
-            if count < length:
-                rest = _part(arrival.batch, count, length)
-                self._waiting.appendleft(replace(arrival, batch=rest, min_timestamp=rest.earliest))
-                self.records += len(rest)
-                # as in take_one
-                arrival = first_of(arrival, count)
-            if count or not length:  # one without records is to be answered, too
-                firsts.append(arrival)
-        return firsts[::-1]
+    def put_back(self, arrivals: list[Arrival], count: int) -> list[Arrival]:
+        """Of arrivals that were taken together, only the first ``count`` records are to be taken
+        after all. These; the others wait again, before all else."""
+        firsts, rest = parted(arrivals, count)
+        self._waiting.extendleft(reversed(rest))
+        self.records += sum(len(arrival.batch) for arrival in rest)
+        return firsts
 
     def _take_some(self, max_weight: int, accepts: Callable[[ChannelName], bool]) -> list[Arrival]:
         """Channels are independent of each other, so leaving some out keeps the order of the

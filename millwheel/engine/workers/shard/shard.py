@@ -212,8 +212,8 @@ class Shard:
         if self.instance_counts is not None:
             self.instance_counts.take(bundle.arrivals)
         self.operator.run(bundle)
-        if bundle.counts is not None:
-            step.arrivals = self._inbox.put_back(step.arrivals, bundle.counts)
+        if bundle.most is not None:
+            step.arrivals = self._inbox.put_back(step.arrivals, bundle.most)
         if self.operator.behind is not None:
             self.operator.behind(bundle)
         step.chunk, step.asks = self.productions.checkpoint(bundle), False

@@ -82,12 +82,12 @@ class TracedBundle:
             for index in range(before.get(stream, 0), length):
                 self.made.setdefault(stream, {})[index] = span
 
-    def shorten(self, counts: Sequence[int]) -> None:
-        """Only so many records of each arrival are taken. The spans of the others end here: they
-        have none when they come again."""
+    def shorten(self, lengths: Sequence[int]) -> None:
+        """Only the first arrivals, with so many records each, are taken. The spans
+        of the others end here: they have none when they come again."""
         now_us, stays = self.now_us(), []
         for each in self.records:
-            if each.arrival < 0 or each.index < counts[each.arrival]:
+            if each.arrival < len(lengths) and each.index < lengths[each.arrival]:
                 stays.append(each)
             else:
                 each.span.end(now_us)

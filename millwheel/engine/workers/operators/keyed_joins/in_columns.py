@@ -172,7 +172,7 @@ class ColumnJoinOperator(CallbackOperator, Validated):
             record = self._encoded(alone[0], masks[0])
             if record.height:
                 new = [record.with_columns(_numbers(0, 1))]
-                masks = self._meet_but_heavy(new, alone, masks, bundle, late=False) or masks
+                masks = self._meet_but_heavy(new, alone, masks, bundle, False, True) or masks
             taken[index][row] = masks[0][0]
             assert bundle.traced is not None
             bundle.traced.credit(span, before, bundle.outputs.lengths())
@@ -231,15 +231,17 @@ class ColumnJoinOperator(CallbackOperator, Validated):
         taken: list[Mask],
         bundle: Bundle,
         late: bool,
+        begun: bool = False,
     ) -> list[Mask] | None:
         """The same; what of ``taken`` was. Where there are too many pairs for one step, None: the
-        bundle has become shorter. If it cannot, the keys with the most pairs go on in rows."""
+        bundle has become shorter. If it cannot, the keys with the most pairs go on in rows.
+        ``begun``: something was made of other records of the bundle."""
         while True:
             try:
                 self._meet(new, bundle, late)
                 return taken
             except TooManyPairs as heavy:
-                if bundle.shorten(heavy.share):
+                if not begun and bundle.shorten(heavy.share):
                     return None
                 self._let_go(heavy.keys, bundle)
                 taken = without(heavy.keys, taken, batches)

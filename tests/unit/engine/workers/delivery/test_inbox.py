@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
 from millwheel.core.model.records import Batch
 from millwheel.core.model.times import MAX_TIME
 from millwheel.engine.workers.delivery.inbox import UNANSWERED, Arrival, DeliveryOutcome, Inbox
@@ -139,27 +143,33 @@ def test_one_record_at_a_time_is_taken_and_the_delivery_answered_with_the_last()
     assert inbox.records == 0
 
 
-def test_what_is_put_back_waits_before_all_else() -> None:
-    """A delivery is answered with its last part."""
-    inbox = Inbox({"b": 9})
+@pytest.mark.parametrize(
+    ("count", "firsts", "rest"),
+    [
+        (2, [([1, 2], UNANSWERED)], [([3], "first"), ([], "copies"), ([4, 5], "second")]),
+        (3, [([1, 2, 3], "first"), ([], "copies")], [([4, 5], "second")]),
+        (
+            4,
+            [([1, 2, 3], "first"), ([], "copies"), ([4], UNANSWERED)],
+            [([5], "second")],
+        ),
+    ],
+)
+def test_what_is_put_back_waits_before_all_else(count: int, firsts: Any, rest: Any) -> None:
+    """A delivery is answered with its last part, and behind those that came before it, also one of
+    which nothing is new."""
+    inbox = Inbox({})
     inbox.offer("a", 1, 0, batch(1, 2, 3), "first")
-    inbox.offer("b", 1, 0, batch(8, 9), "copies")
-    inbox.offer("c", 1, 0, batch(4, 5), "second")
+    inbox.offer("a", 2, 0, batch(1, 2, 3), "copies")
+    inbox.offer("a", 2, 1, batch(4, 5), "second")
     arrivals = inbox.take(1_000)
     inbox.offer("d", 1, 0, batch(1), "third")
-    firsts = inbox.put_back(arrivals, [2, 0, 0])
+    found = inbox.put_back(arrivals, count)
     inbox.validate()
-    assert [(each.batch.values, each.reply_to) for each in firsts] == [
-        ([1, 2], UNANSWERED),
-        ([], "copies"),
-    ]
-    assert (inbox.records, inbox.min_timestamp()) == (4, 10)
-    rest = inbox.take(1_000)
-    assert [(each.batch.values, each.reply_to) for each in rest] == [
-        ([3], "first"),
-        ([4, 5], "second"),
-        ([1], "third"),
-    ]
+    assert [(each.batch.values, each.reply_to) for each in found] == firsts
+    assert inbox.records == 6 - count
+    again = inbox.take(1_000)
+    assert [(each.batch.values, each.reply_to) for each in again] == [*rest, ([1], "third")]
 
 
 def test_of_chosen_channels_one_record_at_a_time_is_taken_in_their_order() -> None:

@@ -1,0 +1,94 @@
+"""Joins of all records of two streams in columns, whose bundles have more pairs than a step may
+make: each takes a part of what came, and the rest waits in the inbox, unacked."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+from millwheel.core.columns.state import near_pairs
+from millwheel.core.pipeline.spec import (
+    ComputationSpec,
+    InputSpec,
+    PipelineSpec,
+    Productions,
+    SinkSpec,
+    SourceSpec,
+    StreamSpec,
+)
+from millwheel.core.pipeline.work import IntervalJoinSpec, JoinKind, RegularJoinSpec
+from tests.sim.replacing import replaced
+from tests.sim.workloads.base import SECOND, START_US, Workload, by, equal
+
+_FIELDS = {"k": "str", "n": "int", "ts": "int"}
+_LEFT, _RIGHT = "shown", "clicked"
+
+
+class Paired(Workload):
+    """Two sources → a join without a window → sink. In some seeds only records that lie near each
+    other are joined."""
+
+    def __init__(self, seed: int, size: float = 1.0) -> None:
+        super().__init__(seed, size)
+        own = random.Random(f"paired {seed}")
+        self.productions, self.columns = Productions.STRONG, _FIELDS
+        self.limits = replace(
+            self.limits, bundle=own.choice([7, 40]), columns_from=1, rows_below=own.choice([0, 4])
+        )
+        self.most_pairs = own.choice([5, 20, 60])
+        self.near_us = own.choice([None, None, 3 * SECOND])
+        self.keys = own.choice([1, 2])
+        self.rows = {stream: self._records(own) for stream in (_LEFT, _RIGHT)}
+
+    def _records(self, rng: random.Random) -> dict[str, list[Any]]:
+        names = [f"p{number}" for number in range(rng.randint(1, 3))]
+        found: dict[str, list[Any]] = {name: [] for name in names}
+        for n in range(rng.randint(1, max(1, int(100 * self.size)))):
+            row = {"k": f"k{rng.randrange(self.keys)}", "n": n, "ts": START_US + n * SECOND // 7}
+            found[rng.choice(names)].append(row)
+        return found
+
+    @contextmanager
+    def tight(self) -> Iterator[None]:
+        with (
+            replaced(near_pairs, "_FEW_PAIRS", self.most_pairs),
+            replaced(near_pairs, "MOST_PAIR_BYTES", 1),
+        ):
+            yield
+
+    def spec(self) -> PipelineSpec:
+        # Silence lets the watermark pass what is written later, and how far differs.
+        timely: dict[str, Any] = {"max_delay_us": SECOND, "idle_after_us": None}
+        streams = tuple(
+            StreamSpec(name, SourceSpec("files", {"stream": name}), "ts", fields=_FIELDS, **timely)
+            for name in (_LEFT, _RIGHT)
+        )
+        work: Any = RegularJoinSpec(JoinKind.INNER)
+        if self.near_us is not None:
+            work = IntervalJoinSpec(JoinKind.INNER, self.near_us, self.near_us)
+        inputs = tuple(InputSpec(name, by("k")) for name in (_LEFT, _RIGHT))
+        join = ComputationSpec("pairs", inputs, ("pairs",), work)
+        sinks = tuple(SinkSpec(name, "memory") for name in ("pairs", "dead_letters"))
+        return PipelineSpec("sim", streams, (join,), sinks, "/nowhere")
+
+    def check(self) -> None:
+        found = Counter(
+            (row["k"], row[_LEFT]["n"], row[_RIGHT]["n"]) for row in self.sinks.rows("pairs")
+        )
+        wanted = Counter(
+            (left["k"], left["n"], right["n"])
+            for left in self._all(_LEFT)
+            for right in self._all(_RIGHT)
+            if left["k"] == right["k"]
+            and (self.near_us is None or abs(left["ts"] - right["ts"]) <= self.near_us)
+        )
+        equal("pairs", found, wanted)
+        letters = Counter(letters=len(self.sinks.rows("dead_letters")))
+        equal("dead_letters", letters, Counter(letters=0))
+
+    def _all(self, stream: str) -> list[dict[str, Any]]:
+        return [row for rows in self.rows[stream].values() for row in rows]
