@@ -9,7 +9,7 @@ import pytest
 
 from millwheel.adapters.spaces.durable import read_whole, write_new
 from millwheel.adapters.spaces.files import Files, PosixFiles
-from tests.fakes.memory_disk import MemoryDisk
+from millwheel.tools.testing.memory.disk import MemoryDisk
 
 
 @pytest.fixture(params=("memory", "posix"))

@@ -13,8 +13,8 @@ from millwheel.adapters.spaces.durable import TEMPORARY
 from millwheel.adapters.spaces.files import PosixFiles
 from millwheel.adapters.spaces.folder import FolderSpace
 from millwheel.adapters.spaces.object_space import ObjectSpace
+from millwheel.tools.testing.memory.disk import MemoryDisk
 from tests.fakes.buckets import BUCKETS, BucketServer
-from tests.fakes.memory_disk import MemoryDisk
 
 
 @pytest.fixture(params=("memory", "posix", *BUCKETS))

@@ -14,8 +14,8 @@ from millwheel.adapters.spaces.files import Files, PosixFiles
 from millwheel.adapters.stores.growing import SMALL_BYTES, GrowingStores
 from millwheel.adapters.stores.rocksdb import RocksStores
 from millwheel.errors import CorruptionError, InvariantError
-from tests.fakes.memory_disk import MemoryDisk
-from tests.fakes.stores import MemoryStores
+from millwheel.tools.testing.memory.disk import MemoryDisk
+from millwheel.tools.testing.memory.stores import MemoryStores
 
 
 class Place:

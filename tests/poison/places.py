@@ -101,7 +101,7 @@ def source_fields() -> Iterator[Place]:
         format="csv",
     )
     yield Place(
-        "field of a class", "field", windowed("{sum: v}"), "schema: 'tests.poison.schemas:Event'"
+        "field of a class", "field", windowed("{sum: v}"), "schema: 'tests.poison.usercode:Event'"
     )
     yield Place("field that nobody reads", "field", windowed("count"), usual=OF_TYPE["str"])
     beside = "fields: {k: str, t: int, n: 'decimal(9, 2)'}"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+import msgspec
+
 from millwheel import (
     Aggregator,
     Computation,
@@ -254,3 +256,13 @@ class Failing(Aggregator[Any]):
         if self.at == "result" and named:
             return self._fail(named[0])
         return len(acc) if isinstance(acc, list) else told(acc)
+
+
+class Event(msgspec.Struct, omit_defaults=True):
+    """A record of the sweep whose ``v`` is a float."""
+
+    k: str
+    t: int
+    v: float
+    n: int = 0
+    p: str | None = None

@@ -14,8 +14,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 
 from tests.search.generate import Unlucky, case
-from tests.search.shrink import shrunk
-from tests.search.story import tell
+from tests.search.shrink import shrunk, tell
 from tests.search.variants import VARIANTS, Finding, chosen, examine
 
 _CHUNK = 10

@@ -32,8 +32,7 @@ from millwheel.tools.testing.pushed import PushedStreams
 from millwheel.tools.testing.rewiring import rewired
 from tests.search.divided import as_whole, divided
 from tests.search.edits import edited
-from tests.search.looked_up import ConstantLookup
-from tests.search.probes import answers
+from tests.search.questions import ConstantLookup, answers
 from tests.search.removal import check_removed
 from tests.search.script import Action, Case, Clock, Finish, Letter, Outcome, Push, Row, Watermark
 from tests.search.streams import CaseStream

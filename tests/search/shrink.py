@@ -1,5 +1,5 @@
 """Makes a failing case short: fewer computations, options, pushes and fields, as long as it still
-fails."""
+fails; and tells it as a person reads it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any
 from millwheel.errors import PipelineError
 from tests.search.document import emit, parse
 from tests.search.generate.pushes import LAST_CLOCK, NOW
-from tests.search.script import Action, Case, Clock, Finish, Push
-from tests.search.variants import BASE, Finding, attempt, examine, judge
+from tests.search.script import Action, Case, Clock, Finish, Push, Watermark
+from tests.search.variants import BASE, Finding, attempt, examine, judge, option_for
 
 _KEPT = frozenset({"input", "output", "source", "timestamp"})
 _MEANING = frozenset({"unit"})
@@ -139,3 +139,35 @@ def _options(options: dict[str, Any]) -> Iterator[dict[str, Any]]:
                         **options,
                         name: {other: part for other, part in value.items() if other != key},
                     }
+
+
+def tell(finding: Finding) -> str:
+    """The whole story."""
+    case = finding.case
+    way = option_for(case.seed, finding.way)
+    lines = [f"python -m tests.search --seed {case.seed}{way}", "", case.yaml.rstrip(), ""]
+    if case.now is not None:
+        lines.append(f"the clock shows {case.now}")
+    if not case.stated:
+        lines.append("watermarks follow max_delay and idle_after")
+    lines += map(_line, case.script)
+    lines += [
+        "",
+        f"{finding.way}",
+        "differs from one record at a time (what that gives comes first):",
+    ]
+    return "\n".join([*lines, *(f"  {each}" for each in finding.differences[:6])])
+
+
+def _line(action: Action) -> str:
+    match action:
+        case Push():
+            index = "" if action.partition == "pushed" else f" ({action.partition})"
+            return f"push {action.stream}{index}: " + ", ".join(map(str, action.values))
+        case Watermark():
+            where = "".join(f" {part}" for part in (action.stream, action.partition) if part)
+            return f"watermark{where}: {action.t}"
+        case Clock():
+            return f"clock: {action.t}"
+        case Finish():
+            return f"finish {action.stream or ''}".rstrip()

@@ -16,7 +16,7 @@ from tests.search.freedoms import promised
 from tests.search.generate import case
 from tests.search.mistakes import MUTATIONS
 from tests.search.script import Case, Outcome, Push, load, load_tree
-from tests.search.story import tell
+from tests.search.shrink import tell
 from tests.search.variants import VARIANTS, Finding, Way, chosen, examine
 
 assert mutations

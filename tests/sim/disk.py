@@ -7,7 +7,7 @@ import errno
 from collections.abc import Callable
 from typing import Any
 
-from tests.fakes.memory_disk import MemoryDisk
+from millwheel.tools.testing.memory.disk import MemoryDisk
 from tests.sim.kernel import Simulation
 from tests.sim.process import Process
 

@@ -15,8 +15,8 @@ from millwheel.adapters.stores.growing import GrowingStores
 from millwheel.control.savepoints.orders import Standing
 from millwheel.core.formats.journal_segment import decode_header, valid_prefix
 from millwheel.errors import CorruptionError
-from tests.fakes.memory_disk import MemoryDisk
-from tests.fakes.stores import MemoryStores
+from millwheel.tools.testing.memory.disk import MemoryDisk
+from millwheel.tools.testing.memory.stores import MemoryStores
 from tests.sim.disk import SimFiles, Trouble
 from tests.sim.kernel import Simulation
 from tests.sim.process import Process

@@ -5,14 +5,18 @@ from __future__ import annotations
 
 import json
 import random
+import signal
 import textwrap
 from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
+from millwheel.launch.certificates import make_set
 from tests.slow.runs import Run
+from tests.slow.test_run import ads, ads_events, assert_right
 
 pytestmark = pytest.mark.slow
 
@@ -166,3 +170,42 @@ def joined(orders: list[dict[str, Any]], prices: list[dict[str, Any]]) -> list[s
                 row = {"item": item, **bounds, "orders": order, "prices": price}
                 found.append(json.dumps(row, sort_keys=True))
     return found
+
+
+@pytest.mark.parametrize("launcher", ["processes", pytest.param("spark", marks=pytest.mark.long)])
+def test_a_secured_run_survives_the_death_of_a_worker(tmp_path: Path, launcher: str) -> None:
+    folder = make_set(str(tmp_path / "security"))
+    events = ads_events(tmp_path, 400_000)
+    run = (
+        ads(tmp_path, events, launcher, "--security", str(folder))
+        .start()
+        .until_reading(timeout_s=90)
+    )
+    killed = run.kill_at_random(("millwheel.engine.workers",), seed=3, times=2, pause_s=(0.05, 0.3))
+    assert_right(run.wait(), events)
+    assert killed["millwheel.engine.workers"] > 0
+
+
+@pytest.mark.parametrize("launcher", ["processes", pytest.param("spark", marks=pytest.mark.long)])
+def test_workers_that_are_paused_for_ever_are_replaced_and_no_process_is_left(
+    tmp_path: Path, launcher: str
+) -> None:
+    events = ads_events(tmp_path, 300_000)
+    run = ads(tmp_path, events, launcher).start().until_reading(timeout_s=90)
+    paused = run.processes("millwheel.engine.workers")
+    assert len(paused) == 2
+    for worker in paused:
+        worker.send_signal(signal.SIGSTOP)  # nobody goes on unless they are replaced
+    family = psutil.Process(run.process.pid).children(recursive=True)
+    assert_right(run.wait(), events)
+    assert "has been declared dead, but it still runs" in run.said
+    assert not [process for process in [*paused, *family] if lives(process)]
+
+
+def lives(process: psutil.Process) -> bool:
+    """True unless it has ended. One that has, and whose new parent has not looked yet, is a
+    zombie."""
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False

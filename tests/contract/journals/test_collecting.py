@@ -12,9 +12,9 @@ from millwheel.errors import (
     FencedError,
     InvariantError,
 )
+from millwheel.tools.testing.memory.disk import MemoryDisk
 from tests.contract.journals.world import World, memory_world
 from tests.fakes.faulty_files import Call, Killed
-from tests.fakes.memory_disk import MemoryDisk
 
 
 def _five_segments(world: World) -> JournalWriter:

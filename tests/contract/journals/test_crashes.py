@@ -6,9 +6,9 @@ import random
 from contextlib import suppress
 from functools import partial
 
+from millwheel.tools.testing.memory.disk import MemoryDisk
 from tests.contract.journals.world import World, memory_world
 from tests.fakes.faulty_files import FaultyFiles, Killed, kill_at
-from tests.fakes.memory_disk import MemoryDisk
 
 
 def test_a_writer_that_dies_at_any_step_loses_nothing_acked(world: World) -> None:

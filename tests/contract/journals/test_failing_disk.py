@@ -13,9 +13,9 @@ from millwheel.errors import (
     SetupError,
     UnavailableError,
 )
+from millwheel.tools.testing.memory.disk import MemoryDisk
 from tests.contract.journals.world import World, memory_world
 from tests.fakes.faulty_files import FaultyFiles, fail_when
-from tests.fakes.memory_disk import MemoryDisk
 
 
 def test_a_full_disk_is_told_and_leaves_no_garbage_behind(memory: World) -> None:

@@ -10,9 +10,9 @@ import pytest
 
 from millwheel.adapters.ports import JournalWriter
 from millwheel.errors import FencedError, UnavailableError
+from millwheel.tools.testing.memory.disk import MemoryDisk
 from tests.contract.journals.world import World, memory_world
 from tests.fakes.faulty_files import Call, FaultyFiles, Killed, kill_at
-from tests.fakes.memory_disk import MemoryDisk
 
 
 def test_everybody_gets_the_same_end(world: World) -> None:

@@ -13,8 +13,8 @@ from millwheel.errors import (
     InvariantError,
     SetupError,
 )
+from millwheel.tools.testing.memory.disk import MemoryDisk
 from tests.contract.journals.world import FORMS, World, memory_world
-from tests.fakes.memory_disk import MemoryDisk
 
 
 def test_entries_come_back_in_the_order_they_were_committed(world: World) -> None:

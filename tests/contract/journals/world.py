@@ -11,8 +11,8 @@ from millwheel.adapters.spaces.durable import make_dirs
 from millwheel.adapters.spaces.files import Files
 from millwheel.adapters.spaces.folder import FolderSpace
 from millwheel.adapters.spaces.object_space import ObjectSpace
+from millwheel.tools.testing.memory.disk import MemoryDisk
 from tests.fakes.faulty_files import FaultyFiles, Hook, ignore
-from tests.fakes.memory_disk import MemoryDisk
 
 FORMS = ("append", "append in room", "create")
 _ROOM = 1_600  # bytes: groups of up to 200 are written over zeros, others make the file grow

@@ -13,10 +13,10 @@ from millwheel.adapters.spaces.durable import read_whole
 from millwheel.errors import (
     UnavailableError,
 )
+from millwheel.tools.testing.memory.disk import MemoryDisk
+from millwheel.tools.testing.memory.stores import MemoryStores
 from tests.contract.snapshots.world import SHARD, World, filled, free, memory_world
 from tests.fakes.faulty_files import Call, FaultyFiles, Killed, fail_when, kill_at
-from tests.fakes.memory_disk import MemoryDisk
-from tests.fakes.stores import MemoryStores
 
 
 def _publish_calls() -> int:

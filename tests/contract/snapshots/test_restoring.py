@@ -14,10 +14,10 @@ from millwheel.adapters.snapshots.snapshots import FileSnapshots
 from millwheel.adapters.spaces.files import PosixFiles
 from millwheel.adapters.spaces.object_space import ObjectSpace
 from millwheel.adapters.stores.rocksdb import RocksStores
+from millwheel.tools.testing.memory.disk import MemoryDisk
 from tests.contract.snapshots.world import SHARD, World, filled, memory_world
 from tests.fakes.buckets import Fault
 from tests.fakes.faulty_files import FaultyFiles
-from tests.fakes.memory_disk import MemoryDisk
 from tests.fakes.s3_server import S3Server
 
 

@@ -12,8 +12,8 @@ from millwheel.adapters.snapshots.snapshots import FileSnapshots
 from millwheel.adapters.spaces.files import Files
 from millwheel.adapters.spaces.folder import FolderSpace
 from millwheel.adapters.spaces.object_space import ObjectSpace
-from tests.fakes.memory_disk import MemoryDisk
-from tests.fakes.stores import MemoryStores
+from millwheel.tools.testing.memory.disk import MemoryDisk
+from millwheel.tools.testing.memory.stores import MemoryStores
 
 SHARD = "traffic-0"
 

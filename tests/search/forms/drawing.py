@@ -10,7 +10,7 @@ from typing import Any
 from millwheel.core.aggregates.functions import FUNCTIONS
 from millwheel.core.instants.texts import iso_text
 from tests.search.document import emit
-from tests.search.forms import arrays, decimals, results, steps, tables, within
+from tests.search.forms import arrays, decimals, steps, tables, within
 from tests.search.forms.values import NAMES, SECOND, START, TIMES, drawn, time
 from tests.search.script import Action, Case, Clock, Finish, Push
 
@@ -107,7 +107,7 @@ def case(seed: int) -> Case:
     if "join" in draft.tree["computations"]["c0"] and "decimals" not in features:
         within.steps_within(Random(f"within {seed}"), draft.tree, draft.fields)
         features |= {"within"}
-    if "decimals" not in features and results.of_results(
+    if "decimals" not in features and within.of_results(
         Random(f"results {seed}"), draft.tree, draft.fields
     ):
         features |= {"results"}

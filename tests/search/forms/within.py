@@ -1,5 +1,6 @@
 """Draws steps over the records within the pairs of a join, of which one may be missing, and over
-those of a source that are passed on with fields that nobody declares, records among them."""
+those of a source that are passed on with fields that nobody declares, records among
+them; and what is made of the results of windows."""
 
 from __future__ import annotations
 
@@ -88,3 +89,28 @@ def _add(tree: dict[str, Any], name: str, step: dict[str, Any]) -> None:
     tree["computations"][name] = step if "branch" in step else {**step, "output": name}
     for stream in step.get("branch", [name]):
         tree["sinks"][stream] = {"stdout": {}}
+
+
+def of_results(rng: Random, tree: dict[str, Any], fields: Mapping[str, Mapping[str, str]]) -> bool:
+    """Adds ``then`` and ``having`` to some aggregations over windows; whether it did."""
+    added = False
+    for name, computation in tree["computations"].items():
+        windowed = name in fields and {"aggregate", "window"} <= computation.keys()
+        if not windowed or rng.random() < 0.5:
+            continue
+        known = {given: kind for given, kind in fields[name].items() if kind}
+        taken = {*fields[name], *computation["aggregate"], "window_start"}
+        free = [given for given in NAMES if given not in taken]
+        then = {}
+        for given in rng.sample(free, rng.choice([0, 1, 2])):
+            plain = rng.random() < 0.5  # which mostly has a value
+            then[given], kind = ("window_end // 7 + 1", "int") if plain else steps.value(rng, known)
+            known[given] = kind
+        if then:
+            computation["then"] = then
+        again = computation.get("accumulation") == "accumulating"
+        if not again and (not then or rng.random() < 0.6):
+            plain = rng.random() < 0.6
+            computation["having"] = "window_end % 7 < 4" if plain else steps.test(rng, known)
+        added = True
+    return added

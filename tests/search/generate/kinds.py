@@ -12,7 +12,7 @@ from typing import Any
 from tests.search.generate.draft import Draft, Flow
 from tests.search.generate.inputs import linked, take_input, take_pair, take_third
 from tests.search.generate.windows import draw_window, of_input
-from tests.search.probes import SECOND, START
+from tests.search.questions import SECOND, START
 from tests.search.script import Action, Push
 
 _TOGETHER = ("callbacks:Orders", "callbacks:Brief", "callbacks:Mixed", "callbacks:Free")

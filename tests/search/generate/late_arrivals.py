@@ -9,7 +9,7 @@ from random import Random
 from typing import Any
 
 from tests.search.generate.draft import Draft
-from tests.search.probes import SECOND
+from tests.search.questions import SECOND
 from tests.search.script import PARTITION, Action, Clock, Finish, Push, Watermark
 
 FEATURE = "fired_windows"

@@ -6,7 +6,7 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from tests.search.probes import SECOND, START
+from tests.search.questions import SECOND, START
 
 if TYPE_CHECKING:
     from tests.search.generate.draft import Draft

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tests.search.generate.orders import order, theme
-from tests.search.probes import SECOND, START
+from tests.search.questions import SECOND, START
 from tests.search.script import PARTITION, Action, Clock, Finish, Push, Watermark
 
 if TYPE_CHECKING:

@@ -1,5 +1,5 @@
-"""Deliberate mistakes about what a pipeline means: all ways of running it make them, so only the
-reference tells."""
+"""Deliberate mistakes about what a pipeline means, texts of times and decimals, and what may change
+on a root: all ways of running it make them, so only the reference tells."""
 
 from __future__ import annotations
 
@@ -11,15 +11,21 @@ from typing import Any
 from msgspec import structs
 
 from millwheel.api import Context as CallContext
+from millwheel.control.savepoints import blueprint
 from millwheel.core.columns.key_columns import KeyColumns
+from millwheel.core.decimals.declared import DecimalForm
+from millwheel.core.instants import declared as instants
+from millwheel.core.machines import combined
 from millwheel.core.machines.triggered import TriggeredMachine
 from millwheel.core.model.records import Record
 from millwheel.core.model.timers import TimerQueue
 from millwheel.core.model.times import MAX_TIME, MIN_TIME
 from millwheel.core.pipeline import joins
+from millwheel.core.pipeline.spec import Delivery
 from millwheel.core.windows.panes import Pane
 from millwheel.core.windows.state import WindowState
 from millwheel.core.windows.windows import Sessions, Window
+from millwheel.engine.workers.host import grouping
 from millwheel.engine.workers.operators import joined
 from millwheel.engine.workers.operators.keyed_joins import firing_again
 from millwheel.engine.workers.operators.keyed_joins.interval import (
@@ -31,6 +37,7 @@ from millwheel.engine.workers.operators.keyed_joins.regular import RegularJoined
 from millwheel.engine.workers.operators.keyed_joins.several import SeveralJoined
 from millwheel.engine.workers.operators.record_computations import Deduplicated
 from millwheel.language.spec import key_extractors
+from millwheel.tools.testing import questions
 from tests.search.mistakes import Context, mistake, replaced
 
 
@@ -268,3 +275,50 @@ def keys_in_columns_are_those_of_other_records() -> Context:
         return None if parts is None else [part.reverse() for part in parts]
 
     return replaced(KeyColumns, "parts", wrong)
+
+
+@mistake(within=10, features="tumbling_window aggregate", variants="edited", first=399)
+def whoever_takes_copies_takes_no_groups() -> Context:
+    """An aggregation whose delivery is changed does not know the groups that are on their way to
+    it."""
+
+    def wrong(spec: Any, windowing: Any, aggregation: Any) -> str:
+        why = combined.why_not_combined(spec, windowing, aggregation)
+        return why or ("sent at least once" if spec.delivery is Delivery.AT_LEAST_ONCE else "")
+
+    return replaced(grouping, "why_not_combined", wrong)
+
+
+@mistake(within=10, features="steps_in_columns windowed aggregate", variants="edited edited-often")
+def windows_go_on_whatever_type_is_made_before_them() -> Context:
+    """That a changed step makes another type does not keep open windows in columns from going
+    on."""
+    return replaced(blueprint, "follows_types", lambda stream, pipeline: False)
+
+
+@mistake(within=20, features="times", variants="reference")
+def clocks_of_all_texts_are_those_of_utc() -> Context:
+    """The offset that a text says is not taken off."""
+    right = instants.texts_us
+
+    def wrong(texts: Sequence[str]) -> Any:
+        return right([text[:-6] if text[-6:-5] in ("+", "-") else text for text in texts])
+
+    return replaced(instants, "texts_us", wrong)
+
+
+@mistake(within=30, features="decimals", variants="reference")
+def a_decimal_loses_the_digits_that_have_no_room() -> Context:
+    """It is cut, and no dead letter says so."""
+
+    def wrong(self: DecimalForm, number: Any, value: Any) -> int:
+        return int(number.scaleb(self.scale)) if number.is_finite() else right(self, number, value)
+
+    right = DecimalForm._units
+    return replaced(DecimalForm, "_units", wrong)
+
+
+@mistake(within=20, features="decimals slices", variants="reference")
+def answers_have_decimals_as_whole_units() -> Context:
+    """600 is told for 6.00."""
+    return replaced(questions, "shown_answer", lambda answer, scales: answer)

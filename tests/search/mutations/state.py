@@ -1,5 +1,5 @@
-"""Deliberate mistakes about times to live and timers of callbacks. The features that a pipeline
-must have to show one stand in its docstring."""
+"""Deliberate mistakes about times to live and timers of callbacks, and objects that
+cross into user code. The features that a pipeline must have to show one stand in its docstring."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from millwheel.core.model.records import Domain, Record
 from millwheel.core.model.timers import Due
 from millwheel.core.model.times import LAST_TIME, MAX_TIME
 from millwheel.engine.workers.bundle.bundle import Bundle
+from millwheel.engine.workers.delivery.fanout import Fanout
 from millwheel.engine.workers.operators.batch_callbacks import BatchOperator
 from millwheel.engine.workers.operators.callback_context import CallbackContext
 from millwheel.engine.workers.state.cells import ABSENT, Cell, Typed
@@ -202,3 +203,31 @@ def records_come_together_in_no_order() -> Context:
         return {key: records[::-1] for key, records in right(self, *given).items()}
 
     return replaced(BatchOperator, "_by_key", wrong)
+
+
+@mistake(
+    within=5,
+    features="owning",
+    variants="bundles together shards spread crashes careful uncached",
+    first=1010,
+)
+def consumers_share_the_objects_of_a_source() -> Context:
+    """A callback that changes its record changes it for the other consumers of the stream. (Two
+    consumers.)"""
+    return replaced(Fanout, "_own", lambda self, found: found)
+
+
+@mistake(
+    within=5,
+    features="owning",
+    variants="bundles together shards spread crashes careful uncached",
+    first=1010,
+)
+def state_is_the_object_that_was_set() -> Context:
+    """What a callback changes after it has set it is changed in the state, and is of another type
+    until a crash."""
+
+    def wrong(self: Typed, cell: Cell, value: Any) -> None:
+        cell.value = value
+
+    return replaced(Typed, "keep", wrong)

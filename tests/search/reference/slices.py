@@ -12,7 +12,7 @@ from millwheel.core.model.times import MAX_TIME, MIN_TIME
 from millwheel.core.pipeline.spec import ComputationSpec
 from millwheel.core.pipeline.work import SlicesSpec
 from millwheel.errors import RecordError
-from tests.search.probes import answers
+from tests.search.questions import answers
 from tests.search.reference.aggregates import Aggregates, Item
 from tests.search.reference.calls import CallNode
 from tests.search.reference.engine import Arrival, World

@@ -36,7 +36,7 @@ from millwheel.core.pipeline.work import (
 )
 from millwheel.core.windows.panes import as_retraction, retracted
 from millwheel.errors import RecordError
-from tests.search.looked_up import answer_of
+from tests.search.questions import answer_of
 from tests.search.reference.calls import CallNode
 from tests.search.reference.engine import World, plain
 from tests.search.reference.kept_joins import kept_join

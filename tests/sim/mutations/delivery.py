@@ -1,4 +1,5 @@
-"""Deliberate mistakes in delivery and commits."""
+"""Deliberate mistakes in delivery and commits, also of computations that run in the shards of
+others."""
 
 from __future__ import annotations
 
@@ -9,7 +10,9 @@ from typing import Any
 
 from millwheel.core.model.records import Batch
 from millwheel.core.model.times import MAX_TIME
+from millwheel.core.pipeline.spec import DEAD_LETTERS
 from millwheel.engine.workers import events as ev
+from millwheel.engine.workers.bundle.bundle import Bundle, Outputs
 from millwheel.engine.workers.delivery import inbox
 from millwheel.engine.workers.delivery.outbox import Outbox
 from millwheel.engine.workers.effects import Ack
@@ -18,6 +21,8 @@ from millwheel.engine.workers.loop.runtime import WorkerRuntime
 from millwheel.engine.workers.loop.shard_handle import Served
 from millwheel.engine.workers.loop.traffic import Traffic
 from millwheel.engine.workers.operators import callbacks
+from millwheel.engine.workers.operators.stateless import chained
+from millwheel.engine.workers.operators.stateless.chained import ChainLink
 from millwheel.engine.workers.shard import shard
 from millwheel.engine.workers.shard.admission import Admission
 from millwheel.engine.workers.shard.productions import ProductionBuilding
@@ -179,3 +184,31 @@ def weak_ids_without_their_maker() -> Context:
 def back_pressure_stops_circles() -> Context:
     """A shard with too much on its way does not take what follows from it either."""
     return replaced(Admission, "_circles", lambda self, channel: False)
+
+
+@mistake(within=2, workload="chains", faults="kill kill-again power")
+def what_a_chain_makes_is_in_the_next_commit() -> Context:
+    """Input is acked with a commit in which what a chained computation made of it is missing: a new
+    owner has neither."""
+    right = chained._add
+    waiting: dict[int, Outputs] = {}
+
+    def wrong(link: ChainLink, part: Bundle, bundle: Bundle) -> None:
+        made = part.outputs
+        part.outputs = waiting.pop(id(link), Outputs())
+        waiting[id(link)] = made
+        right(link, part, bundle)
+
+    return replaced(chained, "_add", wrong)
+
+
+@mistake(within=1, workload="chains", faults="none")
+def letters_of_chained_computations_are_dropped() -> Context:
+    """What the second computation of a chain could not use is counted, and not told."""
+    right = chained._add
+
+    def wrong(link: ChainLink, part: Bundle, bundle: Bundle) -> None:
+        part.outputs.streams.pop(DEAD_LETTERS, None)
+        right(link, part, bundle)
+
+    return replaced(chained, "_add", wrong)

@@ -1,5 +1,5 @@
 """Deliberate mistakes about steps in which too much fails, and about dead letters that are tried
-again."""
+again, and in lookups under faults."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import Any
 
 from millwheel.core.model.ranges import KeyRange
 from millwheel.core.pipeline.replays import ReplayOrder
-from millwheel.engine.workers.bundle.bundle import Hold
+from millwheel.engine.workers.bundle.bundle import Bundle, Hold
 from millwheel.engine.workers.loop.replaying import Replaying
 from millwheel.engine.workers.loop.shard_handle import Served
+from millwheel.engine.workers.operators.lookups import LookupOperator
 from millwheel.engine.workers.shard.admission import Admission
 from millwheel.engine.workers.shard.pending_commit import Step
 from tests.sim.mistakes import Context, mistake, replaced
@@ -55,3 +56,15 @@ def replays_are_offered_to_no_later_owner() -> Context:
             right(self, served, entry)
 
     return replaced(Replaying, "begin", wrong)
+
+
+@mistake(within=30, workload="searched", first=42_000)
+def a_bundle_runs_before_its_answers_have_come() -> Context:
+    """The target is asked, and nobody waits for it."""
+    right = LookupOperator.ask
+
+    def wrong(self: LookupOperator, bundle: Bundle, now_us: int) -> bool:
+        right(self, bundle, now_us)
+        return False
+
+    return replaced(LookupOperator, "ask", wrong)

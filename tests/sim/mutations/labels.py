@@ -1,4 +1,5 @@
-"""Deliberate mistakes in labels: which timers come before a record."""
+"""Deliberate mistakes in labels: which timers come before a record; and in what is moved for the
+load's sake."""
 
 from __future__ import annotations
 
@@ -6,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from millwheel.control.master.balancing import Balancer
+from millwheel.control.master.speeds import Speeds
 from millwheel.core.model.records import NO_LABEL, Batch
 from millwheel.core.windows.lateness import labels_of
 from millwheel.engine.workers.bundle.record_order import Positions
@@ -87,3 +90,20 @@ def labels_of_stored_productions_lost_in_a_crash() -> Context:
         return found
 
     return replaced(shard, "read_productions", wrong)
+
+
+@mistake(within=1, faults="none", workload="straggling")
+def slow_workers_are_moved_from_like_busy_ones() -> Context:
+    """Nobody is found slow: who takes four times as long only looks busy."""
+    return replaced(Speeds, "_judge", lambda self, seen, evidence, now_us: None)
+
+
+@mistake(within=1, faults="none", workload="straggling", first=2)
+def what_was_given_away_comes_back_as_quickly() -> Context:
+    """A worker that is sound again gets its shards back at once, and is slow again soon."""
+
+    def looks(self: Any, step: Any, cluster: Any, relieving: bool) -> int:
+        found: int = self.config.certain
+        return found
+
+    return replaced(Balancer, "_looks", looks)

@@ -18,7 +18,7 @@ from tests.search.facts import Facts, Free, Level
 from tests.search.freedoms import promised
 from tests.search.generate import case
 from tests.search.generate.pushes import NOW, SECOND
-from tests.search.looked_up import ConstantLookup
+from tests.search.questions import ConstantLookup
 from tests.search.running import run
 from tests.search.script import Case, Finish, Letter, Outcome, Push, Row, load
 from tests.search.variants import BASE

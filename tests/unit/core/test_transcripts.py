@@ -22,6 +22,7 @@ from millwheel.core.pipeline.work import WindowSpec
 from millwheel.core.windows.panes import Pane, Retraction, Timing
 from millwheel.core.windows.trees import trigger_from_tree
 from millwheel.testing import WindowHarness
+from tests.transcripts.adapter import run
 
 FOLDER = Path(__file__).parents[2] / "transcripts"
 
@@ -247,3 +248,28 @@ def _flow(value: Any) -> Any:
 
 def test_the_transcripts_are_found() -> None:
     assert len(CASES) > 40
+
+
+# conformance.py: Runs tests/transcripts/conformance: what the Dataflow model says of windows and
+# triggers, told in Beam's manner.
+
+CONFORMANCE = Path(__file__).parents[2] / "transcripts" / "conformance"
+_CASES = [
+    pytest.param(document, id=f"{path.stem}-{document['name'].replace(' ', '_')}")
+    for path in sorted(CONFORMANCE.glob("*.yaml"))
+    for document in YAML(typ="safe").load_all(path.read_text())
+    if document is not None
+]
+
+
+@pytest.mark.parametrize("document", _CASES)
+def test_conformance(document: Any) -> None:
+    if "error" not in document:
+        run(document)
+        return
+    with pytest.raises(AssertionError, match=document["error"]):
+        run(document)
+
+
+def test_the_transcripts_of_conformance_are_found() -> None:
+    assert len(_CASES) > 60

@@ -15,7 +15,7 @@ from millwheel.adapters.journal.folder import SEAL, JournalFolder
 from millwheel.adapters.spaces.durable import make_dirs
 from millwheel.adapters.spaces.folder import FolderSpace
 from millwheel.errors import FencedError, InvariantError, UnavailableError
-from tests.fakes.memory_disk import MemoryDisk
+from millwheel.tools.testing.memory.disk import MemoryDisk
 
 
 class Watched(MemoryDisk):

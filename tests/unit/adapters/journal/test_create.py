@@ -16,7 +16,7 @@ from millwheel.adapters.journal.numbers import KEPT_GROUPS
 from millwheel.adapters.spaces.durable import make_dirs
 from millwheel.adapters.spaces.folder import FolderSpace
 from millwheel.errors import CorruptionError, FencedError, InvariantError, UnavailableError
-from tests.fakes.memory_disk import MemoryDisk
+from millwheel.tools.testing.memory.disk import MemoryDisk
 
 
 def made() -> tuple[JournalFolder, CreateForm, CreateWriter]:

@@ -16,7 +16,7 @@ from millwheel.adapters.journal.folder import (
 from millwheel.adapters.spaces.durable import make_dirs
 from millwheel.adapters.spaces.folder import FolderSpace
 from millwheel.errors import CorruptionError, FencedError
-from tests.fakes.memory_disk import MemoryDisk
+from millwheel.tools.testing.memory.disk import MemoryDisk
 
 
 @pytest.fixture

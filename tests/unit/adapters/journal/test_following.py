@@ -15,7 +15,7 @@ from millwheel.adapters.spaces.durable import make_dirs
 from millwheel.adapters.spaces.folder import FolderSpace
 from millwheel.core.formats.journal_segment import JournalEnd
 from millwheel.errors import CorruptionError
-from tests.fakes.memory_disk import MemoryDisk
+from millwheel.tools.testing.memory.disk import MemoryDisk
 
 
 def made(segment_bytes: int) -> tuple[JournalFolder, AppendForm]:

@@ -7,7 +7,7 @@ import pytest
 from millwheel.adapters.journal.journals import FileJournals, JournalForm
 from millwheel.adapters.spaces.durable import make_dirs, read_whole
 from millwheel.errors import CorruptionError, SetupError
-from tests.fakes.memory_disk import MemoryDisk
+from millwheel.tools.testing.memory.disk import MemoryDisk
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from millwheel.core.formats.journal_segment import (
     encode_header,
 )
 from millwheel.errors import CorruptionError, FencedError
-from tests.fakes.memory_disk import MemoryDisk
+from millwheel.tools.testing.memory.disk import MemoryDisk
 
 
 def folder() -> JournalFolder:

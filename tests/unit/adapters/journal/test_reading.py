@@ -8,7 +8,7 @@ from millwheel.adapters.journal.reading import open_segments
 from millwheel.adapters.spaces.durable import make_dirs, write_all
 from millwheel.adapters.spaces.folder import FolderSpace
 from millwheel.errors import CorruptionError
-from tests.fakes.memory_disk import MemoryDisk
+from millwheel.tools.testing.memory.disk import MemoryDisk
 
 
 class Racing(MemoryDisk):

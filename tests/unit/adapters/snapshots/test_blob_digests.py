@@ -4,7 +4,7 @@ from xxhash import xxh3_128_hexdigest
 
 from millwheel.adapters.snapshots.blob_digests import Digests
 from millwheel.adapters.spaces.durable import make_dirs, write_all
-from tests.fakes.memory_disk import MemoryDisk
+from millwheel.tools.testing.memory.disk import MemoryDisk
 
 
 class Reading(MemoryDisk):

@@ -12,7 +12,7 @@ from millwheel.adapters.snapshots.restoring import RestorePace, Restoring
 from millwheel.adapters.spaces.durable import make_dirs, read_whole, write_all
 from millwheel.adapters.spaces.folder import FolderSpace
 from millwheel.errors import CorruptionError
-from tests.fakes.memory_disk import MemoryDisk
+from millwheel.tools.testing.memory.disk import MemoryDisk
 
 
 class Here:

@@ -9,8 +9,8 @@ import pytest
 from millwheel.adapters.snapshots.snapshots import FileSnapshots
 from millwheel.adapters.spaces.durable import make_dirs
 from millwheel.errors import ConflictError, FencedError, SetupError
+from millwheel.tools.testing.memory.disk import MemoryDisk
 from millwheel.tools.testing.memory.stores import MemoryStores
-from tests.fakes.memory_disk import MemoryDisk
 
 
 class Root:

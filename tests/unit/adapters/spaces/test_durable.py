@@ -15,8 +15,8 @@ from millwheel.adapters.spaces.durable import (
     write_all,
     write_new,
 )
+from millwheel.tools.testing.memory.disk import MemoryDisk
 from tests.fakes.faulty_files import Call, FaultyFiles, Killed, fail_when, kill_at
-from tests.fakes.memory_disk import MemoryDisk
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 
 from millwheel.adapters.spaces.durable import make_dirs, read_whole, write_all
 from millwheel.adapters.spaces.folder import FolderSpace
-from tests.fakes.memory_disk import MemoryDisk
+from millwheel.tools.testing.memory.disk import MemoryDisk
 
 
 class Apart(MemoryDisk):

@@ -8,9 +8,9 @@ import pytest
 from millwheel.adapters.spaces.files import PosixFiles
 from millwheel.adapters.spaces.probe import probe, probe_objects
 from millwheel.errors import SetupError
+from millwheel.tools.testing.memory.disk import MemoryDisk
 from tests.fakes.buckets import BucketServer, Fault
 from tests.fakes.faulty_files import FaultyFiles, fail_when
-from tests.fakes.memory_disk import MemoryDisk
 
 
 class Clobbering(MemoryDisk):

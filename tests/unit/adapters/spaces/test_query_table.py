@@ -9,7 +9,7 @@ from millwheel.adapters.spaces.folder import FolderSpace
 from millwheel.adapters.spaces.query_table import QueryTable
 from millwheel.core.pipeline.query_changes import QueryRow
 from millwheel.errors import CorruptionError
-from tests.fakes.memory_disk import MemoryDisk
+from millwheel.tools.testing.memory.disk import MemoryDisk
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from millwheel.adapters.spaces.folder import FolderSpace
 from millwheel.adapters.spaces.replay_orders import ReplayOrders
 from millwheel.core.pipeline.replays import ReplayOrder, Request
 from millwheel.errors import CorruptionError
-from tests.fakes.memory_disk import MemoryDisk
+from millwheel.tools.testing.memory.disk import MemoryDisk
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from millwheel.adapters.stores.growing import GrowingStore, GrowingStores, Share
 from millwheel.adapters.stores.rocksdb import RocksStore, RocksStores
 from millwheel.adapters.stores.small import NAME, SmallStore
 from millwheel.errors import InvariantError, UnavailableError
-from tests.fakes.memory_disk import MemoryDisk
+from millwheel.tools.testing.memory.disk import MemoryDisk
 
 PUTS = [(b"k%03d" % n, b"v" * 10) for n in range(100)]
 

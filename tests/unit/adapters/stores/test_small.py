@@ -5,7 +5,7 @@ import pytest
 from millwheel.adapters.spaces.durable import read_whole
 from millwheel.adapters.stores.small import NAME, SmallStore, opened
 from millwheel.errors import CorruptionError, MillwheelError
-from tests.fakes.memory_disk import MemoryDisk
+from millwheel.tools.testing.memory.disk import MemoryDisk
 
 ENTRIES = [(b"a", b"1"), (b"b", b"22")]
 

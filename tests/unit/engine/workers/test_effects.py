@@ -1,7 +1,9 @@
 from __future__ import annotations
 
-from typing import Any, cast
+import inspect
+from typing import Any, cast, get_args
 
+from millwheel.engine.workers import events
 from millwheel.engine.workers.effects import (
     CommitGroup,
     DeleteSegment,
@@ -43,3 +45,15 @@ def test_a_segment_that_is_to_be_deleted_counts_as_gone() -> None:
     deletions.delete_segment(2)
     assert deletions.segments() == [1, 3]
     assert out.others == [DeleteSegment(2)]
+
+
+# events.py
+
+
+def test_the_loop_knows_every_event() -> None:
+    defined = {
+        kind
+        for _, kind in inspect.getmembers(events, inspect.isclass)
+        if kind.__module__ == events.__name__
+    }
+    assert set(get_args(events.Event)) == defined

@@ -18,8 +18,8 @@ from millwheel.connect.sinks.base import LostError, SinkBatch, SinkRecord, Write
 from millwheel.connect.sinks.files.marker import HIDDEN
 from millwheel.connect.sinks.files.sink import build_files
 from millwheel.errors import SetupError, UnavailableError
+from millwheel.tools.testing.memory.disk import MemoryDisk
 from tests.fakes.faulty_files import Call, FaultyFiles, Killed, fail_when, kill_at
-from tests.fakes.memory_disk import MemoryDisk
 
 FOLDER = "/out"
 SHARD = "sink.table-0"

@@ -32,8 +32,8 @@ from millwheel.connect.sinks.files.paths import Partitioning
 from millwheel.connect.sinks.files.pieces import Piece
 from millwheel.connect.sinks.files.sink import build_files
 from millwheel.errors import CorruptionError, SetupError
+from millwheel.tools.testing.memory.disk import MemoryDisk, nothing
 from tests.fakes.faulty_files import Call, FaultyFiles, Killed, kill_at
-from tests.fakes.memory_disk import MemoryDisk, nothing
 
 SHARD = "sink.alerts-0"
 ROLL = Roll(200, 60_000_000)

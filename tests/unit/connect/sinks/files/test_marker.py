@@ -11,8 +11,8 @@ import pytest
 from millwheel.adapters.spaces.files import PosixFiles
 from millwheel.connect.sinks.files.marker import claim
 from millwheel.errors import SetupError
+from millwheel.tools.testing.memory.disk import MemoryDisk
 from tests.fakes.faulty_files import FaultyFiles, Killed, fail_when, kill_at
-from tests.fakes.memory_disk import MemoryDisk
 
 
 def test_a_folder_is_made_with_its_parents_and_claimed_again_by_the_same_root(

@@ -19,8 +19,8 @@ from millwheel.connect.sinks.files import sink as files_module
 from millwheel.connect.sinks.files.marker import HIDDEN
 from millwheel.connect.sinks.files.sink import FilesSink, FilesWriter, build_files
 from millwheel.errors import CorruptionError, SetupError, UnavailableError
+from millwheel.tools.testing.memory.disk import MemoryDisk, nothing
 from tests.fakes.faulty_files import Call, FaultyFiles, Killed, fail_when, kill_at
-from tests.fakes.memory_disk import MemoryDisk, nothing
 
 FOLDER = "/out"
 SHARD = "sink.alerts-0"

@@ -23,11 +23,11 @@ from millwheel.engine.workers.sinks.upsert import Table, read_row
 from millwheel.engine.workers.state.overlay import Overlay
 from millwheel.testing import PipelineHarness
 from millwheel.tools.testing import pipeline_harness as harness_module
+from millwheel.tools.testing.memory.disk import MemoryDisk
 from millwheel.tools.testing.memory.stores import MemoryStore
 from millwheel.tools.testing.rewiring import rewired
 from millwheel.tools.testing.taps import Taps
 from tests.fakes.faulty_files import Call, FaultyFiles
-from tests.fakes.memory_disk import MemoryDisk
 
 S = 1_000_000
 PIPELINE = """

@@ -12,8 +12,8 @@ from millwheel.core.model.ranges import tile
 from millwheel.engine.workers import events as ev
 from millwheel.engine.workers.threads.recovery import Recovering, RecoveryThread
 from millwheel.errors import CorruptionError
-from tests.fakes.memory_disk import MemoryDisk
-from tests.fakes.stores import MemoryStores
+from millwheel.tools.testing.memory.disk import MemoryDisk
+from millwheel.tools.testing.memory.stores import MemoryStores
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from millwheel.errors import PipelineError, SetupError
 from millwheel.language.spec.pipelines import load_pipeline
 from millwheel.tools.cli.app import app
 from millwheel.tools.cli.ask import named
-from tests.fakes.memory_disk import MemoryDisk
+from millwheel.tools.testing.memory.disk import MemoryDisk
 from tests.unit.language.spec.test_query_files import PIPELINE
 
 

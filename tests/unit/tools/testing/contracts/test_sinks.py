@@ -13,7 +13,7 @@ from millwheel.connect.sinks.files import sink as files_module
 from millwheel.connect.sinks.files.sink import build_files
 from millwheel.testing.contracts import Outside, SinkContract, SinkWorld, WatchedClient
 from millwheel.tools.testing.contracts.worlds import IDENTITY
-from tests.fakes.memory_disk import MemoryDisk
+from millwheel.tools.testing.memory.disk import MemoryDisk
 from tests.unit.connect.sinks.files.test_sink import visible
 
 CALLS = [name for name in vars(Files) if not name.startswith("_")]

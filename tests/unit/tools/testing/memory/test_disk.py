@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from millwheel.adapters.spaces.durable import read_whole, write_new
-from tests.fakes.memory_disk import MemoryDisk
+from millwheel.tools.testing.memory.disk import MemoryDisk
 
 
 def test_a_power_cut_takes_names_and_bytes_that_were_not_synced() -> None:

@@ -27,8 +27,8 @@ from millwheel.core.model.range_table import Ancestor, ShardEntry
 from millwheel.core.model.ranges import tile
 from millwheel.engine.workers.recovery.recovery import recover
 from millwheel.errors import ConflictError, FencedError
+from millwheel.tools.testing.memory.storage import MemoryStorage
 from tests.fakes.faulty_files import FaultyFiles, Killed, kill_at
-from tests.fakes.storage import MemoryStorage
 
 SHARD = "traffic-0"
 _KEYS = 7
