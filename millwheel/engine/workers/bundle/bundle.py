@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from base64 import b64encode
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -43,6 +44,7 @@ _BEGINNING = 10_000  # characters of a value that a dead letter shows
 _MOST_TIMERS = 100_000
 """The most event-time timers that fire before the records of a bundle, even if each sets the
 next."""
+ALL = sys.maxsize  # Fixed: more records than there are
 _MOST_SHARE = 0.5  # else the first records, if they are the heavy ones, would be tried many times
 _WORDS = 300  # characters of a failure that the log shows
 RECORD, TIMER, WINDOW, LINE = "record", "timer", "window", "line"
@@ -176,8 +178,8 @@ class Bundle:
     one each, which are as much work. ``floor`` is the earliest timestamp of productions without an
     input record (from a processing-time timer). ``tried`` counts calls by what they are about,
     ``failures`` those that failed, and ``firsts`` says in words how, by kind. ``traced`` are its
-    traced records, if it has any. ``most`` is how many of its records are taken (None: all), see
-    :meth:`shorten`.
+    traced records, if it has any. ``most`` says how many of its records are taken (None: all;
+    ALL: and it must not be fewer), see :meth:`shorten`.
     """
 
     number: int
@@ -208,8 +210,8 @@ class Bundle:
         next bundle. False where that cannot be done. Nothing must have been made of them."""
         count = sum(len(arrival.batch) for arrival in self.arrivals)
         # what was noted of a record by now must not be noted again
-        whole = any(not each.channel or each.batch.ids is not None for each in self.arrivals)
-        if self.replayed or whole or count < 2:
+        noted = any(not each.channel or each.batch.ids is not None for each in self.arrivals)
+        if self.most == ALL or noted or count < 2:
             return False
         self.most = max(int(count * min(share, _MOST_SHARE)), 1)
         self.arrivals, _ = parted(self.arrivals, self.most)

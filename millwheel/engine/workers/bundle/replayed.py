@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from millwheel.core.model.records import DeadLetter
 from millwheel.core.pipeline.replays import Again, ReplayOrder, as_key
-from millwheel.engine.workers.bundle.bundle import LINE, Bundle, keys_of
+from millwheel.engine.workers.bundle.bundle import ALL, LINE, Bundle, keys_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +27,7 @@ def take_replayed(bundle: Bundle, pipeline: str) -> None:
             continue
         batch = arrival.batch.rows()
         bundle.count(reply_to.order.counter, len(batch))
+        bundle.most = ALL
         good = []
         for row, seq in enumerate(batch.seqs):
             again = reply_to.records[seq]

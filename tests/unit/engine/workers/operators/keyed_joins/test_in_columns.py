@@ -16,8 +16,11 @@ from hypothesis import strategies as st
 
 from millwheel.core.columns.state import columns_to_rows, near_pairs
 from millwheel.core.formats import nesting
+from millwheel.core.model.records import Batch
+from millwheel.core.pipeline.replays import Again, ReplayOrder
 from millwheel.core.tracing.contexts import TraceContext
 from millwheel.engine.workers.bundle import bundle
+from millwheel.engine.workers.bundle.replayed import ReplayReply
 from millwheel.engine.workers.host import assembly
 from millwheel.engine.workers.operators import form_choice
 from millwheel.engine.workers.operators.keyed_joins import in_columns
@@ -394,23 +397,93 @@ def test_a_traced_record_is_the_cause_of_its_pairs(
     assert credited == [0, 1]
 
 
-def test_a_traced_record_that_waits_for_the_next_bundle_has_its_pairs(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A bundle has too many pairs, so it takes less."""
+@pytest.fixture
+def five_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More are too many for one step: a bundle takes less."""
     monkeypatch.setattr(near_pairs, "MOST_PAIR_BYTES", 1)
     monkeypatch.setattr(near_pairs, "_FEW_PAIRS", 5)
+
+
+@pytest.mark.usefixtures("five_pairs")
+def test_a_traced_record_that_waits_for_the_next_bundle_has_one_span(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with PipelineHarness(written(folder / "traced later", WIDE), shards=1) as harness:
         [shard] = harness._cluster.shards_of("matched")
-        kept = tracing(KeptSpans())
-        last = [(7, Arrived(CONTEXT))]
-        monkeypatch.setattr(kept.table, "found", lambda channel, batch: last[: len(batch) // 8])
-        shard.trace(kept, is_source=False)
+        spans = KeptSpans()
+        kept = tracing(spans)
         harness.push("shown", [row(5), row(6)])
+        kept.table.put("source.clicked/pushed", 7, Arrived(CONTEXT))
+        found = kept.table.found
+        monkeypatch.setattr(
+            kept.table, "found", lambda _, batch: found("source.clicked/pushed", batch)
+        )
+        shard.trace(kept, is_source=False)
         before = shard.meta.number
         harness.push("clicked", [row(7) for _ in range(8)])
         assert len(harness.read("matched")) == 16
         assert shard.meta.number - before >= 4
+    assert [span.name for span in spans.all if span.ended_us] == ["matched process"]
+
+
+@pytest.mark.usefixtures("five_pairs")
+@pytest.mark.parametrize("within", [WIDE, ALL])
+def test_a_traced_record_with_too_many_pairs_shortens_no_bundle_that_has_begun(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, within: str
+) -> None:
+    """What was made of the others would be made again."""
+    path = written(folder / f"traced heavy {len(within)}", within)
+    with PipelineHarness(path, shards=1) as harness:
+        [shard] = harness._cluster.shards_of("matched")
+        kept = tracing(KeptSpans())
+        last = [(3, Arrived(CONTEXT))]
+        harness.push("shown", [*(row(5) for _ in range(5)), row(5), row(6, ad=2)])
+        monkeypatch.setattr(kept.table, "found", lambda _, batch: last[: len(batch) // 4])
+        shard.trace(kept, is_source=False)
+        harness.push("clicked", [*(row(7, ad=2) for _ in range(3)), row(7)])
+        assert len(harness.read("matched")) == 3 + 6
+
+
+@pytest.mark.usefixtures("five_pairs")
+@pytest.mark.parametrize("within", [WIDE, ALL])
+def test_a_bundle_with_letters_that_are_tried_again_is_taken_whole(
+    folder: Path, within: str
+) -> None:
+    """Also where none of them is a record: that was noted."""
+    path = written(folder / f"again {len(within)}", within)
+    with PipelineHarness(path, shards=1) as harness:
+        [shard] = harness._cluster.shards_of("matched")
+        harness.push("shown", [row(5), row(6)])
+        broken = [
+            Again(str(number), "matched", "clicked", 1, 7, row(7), [], problem="no record")
+            for number in (1, 2)
+        ]
+        order = ReplayOrder("order", broken)
+        batch = Batch("clicked", [1, 2], [7, 7], [1, 1], [row(7), row(7)])
+        shard.offer(order.channel, 1, 0, batch, ReplayReply(order, dict(enumerate(broken, 1))))
+        harness.push("clicked", [row(7) for _ in range(8)])
+        assert len(harness.read("matched")) == 16
+        assert len(harness.read("dead_letters")) == 2
+
+
+@pytest.mark.usefixtures("five_pairs")
+@pytest.mark.parametrize("within", [WIDE, ALL])
+def test_a_bundle_of_records_with_ids_is_taken_whole(folder: Path, within: str) -> None:
+    """They are known from then on."""
+    path = written(folder / f"ids {len(within)}", within)
+    told = Path(path).read_text().replace("unit: us}", "unit: us}\n    id: what", 2)
+    Path(path).write_text(told)
+    with PipelineHarness(path, shards=1) as harness:
+        [shard] = harness._cluster.shards_of("matched")
+        assert shard.seen_ids is not None
+        harness.push("shown", [row(5, what="a"), row(6, what="b"), row(6, what="b")])
+        before = shard.meta.number
+        harness.push("clicked", [row(7, what=str(number // 2)) for number in range(16)])
+        assert len(harness.read("matched")) == 16
+        assert shard.meta.number == before + 1
+        harness.crash()
+        harness.push("clicked", [row(7, what="0"), row(7, what="c")])
+        assert len(harness.read("matched")) == 18
 
 
 @pytest.mark.parametrize("within", [WIDE, ALL])
