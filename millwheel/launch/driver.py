@@ -20,7 +20,7 @@ from millwheel.adapters.processes.address import check_reach
 from millwheel.adapters.rights import keep_private
 from millwheel.adapters.spaces.replay_orders import ReplayOrders
 from millwheel.adapters.spaces.root_address import in_bucket
-from millwheel.connect.connectors.lookups import lookup_of
+from millwheel.connect.lookups import lookup_of
 from millwheel.connect.own_functions import language_of, speaking
 from millwheel.connect.sinks import build_sink
 from millwheel.connect.sinks.base import Sink

@@ -36,7 +36,7 @@ from rocksdict import (
 )
 
 from millwheel.adapters.spaces.files import explained
-from millwheel.adapters.stores.prefixes import after
+from millwheel.core.formats.store_layout import after
 from millwheel.errors import (
     CorruptionError,
     InvariantError,

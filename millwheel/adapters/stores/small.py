@@ -15,7 +15,7 @@ from xxhash import xxh3_128_digest
 
 from millwheel.adapters.spaces.durable import read_whole, write_all
 from millwheel.adapters.spaces.files import Files, explained
-from millwheel.adapters.stores.prefixes import after
+from millwheel.core.formats.store_layout import after
 from millwheel.errors import CorruptionError, InvariantError
 
 NAME = "small"

@@ -14,9 +14,8 @@ from typing import Annotated, Any, TextIO
 import msgspec
 
 from millwheel.adapters.secret_values import unmasking
-from millwheel.connect.common_options import Flush, Mark, WithKey, WithTimestamp
 from millwheel.connect.formats.json_rows import json_lines
-from millwheel.connect.options import Option, read_options
+from millwheel.connect.options import Flush, Mark, Option, WithKey, WithTimestamp, read_options
 from millwheel.connect.sinks.base import Sink, SinkBatch, Writer, flush_us
 from millwheel.connect.sinks.changes import Mode, change_rows
 from millwheel.connect.sinks.error_messages import in_words

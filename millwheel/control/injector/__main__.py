@@ -22,8 +22,8 @@ from millwheel.adapters.processes.lifeline import die_with_parent
 from millwheel.adapters.processes.logs import LogFormat, set_up
 from millwheel.adapters.processes.process_start import begin_process
 from millwheel.adapters.processes.signals import stop_on_signals
-from millwheel.control.injector.figures import figures_of
 from millwheel.control.injector.server import InjectorServer
+from millwheel.control.injector.wire import figures_of
 from millwheel.errors import MillwheelError, SetupError
 
 _SESSION_TIMEOUT_S = 2.5

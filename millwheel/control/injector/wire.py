@@ -1,4 +1,5 @@
-"""Conversion between protobuf messages and the machine's events and views."""
+"""Conversion between protobuf messages and the machine's events and views, and figures for
+``/metrics``."""
 
 from __future__ import annotations
 
@@ -15,8 +16,11 @@ from millwheel.control.injector.events import (
     ReportsArrived,
 )
 from millwheel.control.injector.state import InjectorState, WatermarkView
+from millwheel.core.metrics import catalogue as c
+from millwheel.core.metrics.figures import Figure
 from millwheel.core.model.failures import CallKind, Tally
 from millwheel.core.model.names import NodeName, ShardName
+from millwheel.core.model.times import IDLE_TIME, MAX_TIME, MIN_TIME, SECOND
 
 _MAX_NUMBER = 1 << 22
 """Above the number of shards of one node on any worker. Bounds the memory that a reported number
@@ -97,3 +101,22 @@ def _node_status(view: WatermarkView) -> pb.NodeStatus:
         stale_reports=view.stale_reports,
         lower_reports=view.lower_reports,
     )
+
+
+_SOURCES = "source."
+
+
+def figures_of(reply: pb.StatusReply, now_s: float) -> Iterator[Figure]:
+    """Figures of each node. A watermark that is no time (none yet, idle, drained) has no lag."""
+    times_us = [node.watermark_us for node in reply.nodes if node.node.startswith(_SOURCES)]
+    front_us = max((us for us in times_us if MIN_TIME < us < IDLE_TIME), default=None)
+    for node in reply.nodes:
+        name, watermark_us = (node.node,), node.watermark_us
+        yield Figure(c.NODE_SILENT, node.silent, name)
+        yield Figure(c.NODE_DRAINED, float(node.complete and watermark_us == MAX_TIME), name)
+        yield Figure(c.REFUSED_REPORTS, node.stale_reports, name)
+        if MIN_TIME < watermark_us < IDLE_TIME:
+            yield Figure(c.NODE_WATERMARK, watermark_us / SECOND, name)
+            yield Figure(c.NODE_LAG, now_s - watermark_us / SECOND, name)
+            if front_us is not None:
+                yield Figure(c.NODE_BEHIND, max(0, front_us - watermark_us) / SECOND, name)

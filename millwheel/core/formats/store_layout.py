@@ -232,3 +232,9 @@ def pack(value: object) -> bytes:
 def unpack(data: bytes) -> object:
     """The inverse of :func:`pack`."""
     return _unpack(data)
+
+
+def after(prefix: bytes) -> bytes:
+    """The first key that no longer starts with ``prefix``; empty when there is none."""
+    stem = prefix.rstrip(b"\xff")
+    return stem[:-1] + bytes([stem[-1] + 1]) if stem else b""

@@ -1,9 +1,12 @@
-"""Groupings that need no table: by hash, in turn, and the lesser loaded of two."""
+"""Groupings that need no table: by hash, in turn, and the lesser loaded of two; and the one of
+``skew: auto``, whose table has hot keys alone."""
 
 from __future__ import annotations
 
-from millwheel.core.grouping.base import Grouping
-from millwheel.core.grouping.tables import hashed
+from dataclasses import replace
+
+from millwheel.core.grouping.base import Grouping, hot_share
+from millwheel.core.grouping.tables import EpochTable, Measured, hashed
 from millwheel.core.model.keys import Key
 
 
@@ -32,3 +35,25 @@ class PartialKey(Grouping):
 
     def _candidates(self, key: Key) -> tuple[int, ...]:
         return self._two(key)
+
+
+_STAYS_HOT = 0.5
+"""A hot key stays hot down to this part of the threshold, so that keys near it do not come and
+go."""
+
+
+class HotKeys(Grouping):
+    """Hot keys go to all instances, all others stay whole on instance 0. Which of all gets a record
+    is a function of its number, so an epoch has no counts (see core/pipeline/skew.py)."""
+
+    name = "auto"
+    counts_keys = True
+
+    def next_table(self, measured: Measured) -> EpochTable:
+        share, before = hot_share(self.table.instances), self.table.routes
+        hot = {each.key for each in self._frequent.above(share)}
+        hot |= {each.key for each in self._frequent.above(share * _STAYS_HOT) if each.key in before}
+        return replace(super().next_table(measured), routes=dict.fromkeys(hot, self._all))
+
+    def _candidates(self, key: Key) -> tuple[int, ...]:
+        return self.table.routes.get(key) or (0,)

@@ -8,7 +8,7 @@ import msgspec
 
 from millwheel.adapters.rights import as_the_user_wants
 from millwheel.connect.built_in import LOOKUPS, SINKS, SOURCES
-from millwheel.connect.connectors.lookups import known_lookups
+from millwheel.connect.lookups import known_lookups
 from millwheel.connect.sinks import known_sinks
 from millwheel.connect.sources import known_sources
 from millwheel.errors import SetupError

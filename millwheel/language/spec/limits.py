@@ -1,4 +1,5 @@
-"""The ``limits:`` part: limits of records, keys and state, and of the duration of a callback."""
+"""The ``limits:`` part: limits of records, keys and state, and of the duration of a callback; and
+``latency:``, how long records may wait at each worker for others that share a step with them."""
 
 from __future__ import annotations
 
@@ -49,3 +50,26 @@ LIMITS = FilePart(
 def read_limits(reader: NodeReader, node: YamlNode | None) -> Limits:
     """The limits of the file, with defaults for the others."""
     return replace(DEFAULTS, **LIMITS.read(reader, node))
+
+
+GREEDY, BALANCED = "greedy", "balanced"
+# below, a rest costs more than it saves; above, acks would wait for too long
+_LEAST_US, _MOST_US = 100, SECOND
+
+
+def read_latency(reader: NodeReader, node: YamlNode | None) -> int | None:
+    """The least time (µs) between the beginnings of two steps of a worker; 0 for ``greedy``, None
+    for ``balanced``, which is the default."""
+    if node is None or node.text == BALANCED:
+        return None
+    if node.text == GREEDY:
+        return 0
+    before = len(reader.problems.found)
+    duration = reader.duration(node, 0)
+    if len(reader.problems.found) == before and not _LEAST_US <= duration <= _MOST_US:
+        reader.bad(
+            node,
+            f"must be {GREEDY}, {BALANCED} or a duration from 100us to 1s, such as 2ms, not"
+            f" {node.text!r}",
+        )
+    return duration

@@ -39,8 +39,7 @@ from millwheel.language.spec.checks.topology import (
     uncertain_names,
 )
 from millwheel.language.spec.functions import FUNCTIONS, NULLS, read_functions, read_nulls
-from millwheel.language.spec.latency import BALANCED, GREEDY, read_latency
-from millwheel.language.spec.limits import LIMITS, read_limits
+from millwheel.language.spec.limits import BALANCED, GREEDY, LIMITS, read_latency, read_limits
 from millwheel.language.spec.parameters import Parameters
 from millwheel.language.spec.parts.computation_fields import COMPUTATION
 from millwheel.language.spec.parts.computations import read_computation

@@ -2,7 +2,8 @@
 
 Nothing is pickled. A worker imports the same file again, builds the same pipeline, and asks it for
 the function under the name of its computation. An object with a name of its own in a module is
-found by ``module:name``, as in YAML.
+found by ``module:name``, as in YAML. Pipelines that no file defines (made in a test or a shell) are
+kept in this process.
 """
 
 from __future__ import annotations
@@ -56,3 +57,28 @@ def own_name(thing: Any) -> str:
     for part in name.split("."):
         value = getattr(value, part, None)
     return f"{module}:{name}" if value is thing else ""
+
+
+class Held:
+    """Pipelines as attributes."""
+
+    def __init__(self) -> None:
+        self._pipelines: list[Any] = []
+
+    def put(self, pipeline: Any) -> str:
+        """Keep a pipeline as long as the process lives, and return the attribute's name."""
+        self._pipelines.append(pipeline)
+        return f"p{len(self._pipelines) - 1}"
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("p") and name[1:].isdigit() and int(name[1:]) < len(self._pipelines):
+            return self._pipelines[int(name[1:])]
+        raise AttributeError(f"no pipeline {name!r} is held in this process")
+
+
+held = Held()
+
+
+def hold(pipeline: Any) -> str:
+    """Keep a pipeline, and return its ``module:name``."""
+    return f"{__name__}:held.{held.put(pipeline)}"

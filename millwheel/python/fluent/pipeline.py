@@ -11,8 +11,7 @@ from millwheel.core.instants.declared import KIND
 from millwheel.core.pipeline.spec import DEAD_LETTERS, PipelineSpec
 from millwheel.language.spec.pipelines import check_document
 from millwheel.language.spec.python_files import Document
-from millwheel.python.fluent import live
-from millwheel.python.fluent.code import CodeShelf
+from millwheel.python.fluent.code import CodeShelf, hold
 from millwheel.python.fluent.code_lines import here
 from millwheel.python.fluent.draft import Draft, Input, OnError
 from millwheel.python.fluent.ends import DeclaredSource, Duration, kind_of
@@ -312,7 +311,7 @@ class Pipeline:
 
         Raises PipelineError with all errors.
         """
-        self._live = self._live or live.hold(self)
+        self._live = self._live or hold(self)
         document = self._draft.document(self._file(), f"{self._live}.code", False)
         return check_document(
             document, {name: str(value) for name, value in (params or {}).items()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from millwheel.connect.connectors.lookups import build_lookup
+from millwheel.connect.lookups import build_lookup
 from millwheel.connect.lookups.base import Lookup, LookupKey
 from millwheel.core.pipeline.spec import ComputationSpec
 from millwheel.core.pipeline.work import LookupSpec

@@ -6,11 +6,10 @@ from typing import Annotated, Any
 
 import msgspec
 
-from millwheel.connect.common_options import Brokers, Flush, Mark, WithKey, WithTimestamp
 from millwheel.connect.connectors.kafka.client import check_config
 from millwheel.connect.formats.choice import MESSAGE_FORMATS
 from millwheel.connect.formats.options import FORMS, DebeziumOptions, Format, Given, read_format
-from millwheel.connect.options import Option
+from millwheel.connect.options import Brokers, Flush, Mark, Option, WithKey, WithTimestamp
 from millwheel.connect.own_functions import spoken
 from millwheel.connect.sinks.base import flush_us
 from millwheel.connect.sinks.changes import MODES, Mode

@@ -8,11 +8,10 @@ from typing import Annotated, Any
 
 import msgspec
 
-from millwheel.connect.common_options import Brokers
 from millwheel.connect.connectors.kafka.client import check_config
 from millwheel.connect.formats.choice import MESSAGE_FORMATS
 from millwheel.connect.formats.options import FORMS, Format, Given, read_format
-from millwheel.connect.options import Option
+from millwheel.connect.options import Brokers, Option
 from millwheel.core.instants.texts import text_us
 from millwheel.errors import RecordError
 

@@ -8,9 +8,8 @@ from typing import Annotated
 
 import msgspec
 
-from millwheel.connect.common_options import Flush, Mark, WithKey, WithTimestamp
 from millwheel.connect.connectors.postgres.table import parts_of
-from millwheel.connect.options import Option
+from millwheel.connect.options import Flush, Mark, Option, WithKey, WithTimestamp
 from millwheel.connect.own_functions import spoken
 from millwheel.connect.sinks.base import flush_us
 from millwheel.connect.sinks.changes import MODES, Mode

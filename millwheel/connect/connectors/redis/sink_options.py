@@ -7,10 +7,9 @@ from typing import Annotated
 
 import msgspec
 
-from millwheel.connect.common_options import Flush
 from millwheel.connect.connectors.redis.client import check_url
 from millwheel.connect.connectors.redis.templates import template
-from millwheel.connect.options import Option
+from millwheel.connect.options import Flush, Option
 from millwheel.connect.own_functions import spoken
 from millwheel.connect.sinks.base import flush_us
 

@@ -11,7 +11,6 @@ import pyarrow as pa
 
 from millwheel.adapters.objects.address import local_path
 from millwheel.adapters.rights import as_the_user_wants
-from millwheel.connect.common_options import Flush, Mark, WithKey, WithTimestamp
 from millwheel.connect.connectors.external.changes import RowChange, changes_of, outcomes
 from millwheel.connect.connectors.external.sink import ExternalSink
 from millwheel.connect.connectors.external.target import ExternalTarget, Owner, RowsRefusedError
@@ -19,7 +18,15 @@ from millwheel.connect.connectors.tables import delta, iceberg
 from millwheel.connect.connectors.tables.columns import Columns
 from millwheel.connect.connectors.tables.committer import Committer, PreparedRows, committer_of
 from millwheel.connect.connectors.tables.table import LakeTable, TableVersion
-from millwheel.connect.options import Option, did_you_mean, read_options
+from millwheel.connect.options import (
+    Flush,
+    Mark,
+    Option,
+    WithKey,
+    WithTimestamp,
+    did_you_mean,
+    read_options,
+)
 from millwheel.connect.sinks.base import SinkRecord, flush_us
 from millwheel.connect.sinks.changes import MODES, Mode, change_rows
 from millwheel.connect.sinks.files.parquet_types import column_type

@@ -9,7 +9,6 @@ import msgspec
 
 from millwheel.adapters.objects.address import address_of
 from millwheel.connect.built_in import other_system
-from millwheel.connect.common_options import Mark, StoreConfig, WithKey, WithTimestamp
 from millwheel.connect.formats.options import (
     FORMS,
     AvroOptions,
@@ -18,7 +17,7 @@ from millwheel.connect.formats.options import (
     Given,
     read_format,
 )
-from millwheel.connect.options import Option
+from millwheel.connect.options import Mark, Option, StoreConfig, WithKey, WithTimestamp
 from millwheel.connect.sinks.base import flush_us
 from millwheel.connect.sinks.changes import MODES, Mode
 from millwheel.connect.sinks.files.content import Shape

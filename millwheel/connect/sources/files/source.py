@@ -18,7 +18,6 @@ from typing import Annotated, Any, BinaryIO
 import msgspec
 
 from millwheel.adapters.objects.store import ObjectStore
-from millwheel.connect.common_options import StoreConfig
 from millwheel.connect.formats.options import (
     FORMS,
     AvroOptions,
@@ -28,7 +27,7 @@ from millwheel.connect.formats.options import (
     not_for_sources,
     read_format,
 )
-from millwheel.connect.options import Option, one_of, read_options
+from millwheel.connect.options import Option, StoreConfig, one_of, read_options
 from millwheel.connect.sources.base import Partition, Reader, Source
 from millwheel.connect.sources.files.apache import ApacheCombined
 from millwheel.connect.sources.files.csv_lines import CsvLines

@@ -191,7 +191,7 @@ class CodeChecks:
 
     def _lookup(self, computation: ComputationSpec, lookup: LookupSpec) -> None:
         """The options of a lookup, and whether records have the fields that make its key."""
-        from millwheel.connect.connectors.lookups import build_lookup
+        from millwheel.connect.lookups import build_lookup
 
         path = ("computations", computation.name, "enrich", "lookup")
         plain = replace(lookup, options=unrevealed(lookup.options))

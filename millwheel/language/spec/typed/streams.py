@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from millwheel.adapters.secret_values import unrevealed
-from millwheel.connect.connectors.lookups import build_lookup
+from millwheel.connect.lookups import build_lookup
 from millwheel.connect.lookups.base import Lookup
 from millwheel.connect.own_functions import speaking
 from millwheel.core.decimals.declared import MOST_DIGITS, decimal_form

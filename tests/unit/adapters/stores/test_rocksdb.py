@@ -5,10 +5,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from millwheel.adapters.stores.prefixes import after
 from millwheel.adapters.stores.rocksdb import RocksStore, RocksStores
 from millwheel.errors import CorruptionError, InvariantError, SetupError, UnavailableError
 
@@ -158,14 +155,3 @@ def test_checkpoints_on_one_thread_do_not_disturb_commits_on_another(tmp_path: P
     for index, path in enumerate(made[:5]):
         copy = stores.open(f"copy-{index}", path)
         assert copy.get(b"a") == copy.get(b"b")
-
-
-# prefixes.py
-
-
-@given(prefix=st.binary(max_size=3), key=st.binary(max_size=4))
-def test_the_keys_with_a_prefix_are_those_from_it_to_the_first_one_after(
-    prefix: bytes, key: bytes
-) -> None:
-    end = after(prefix)
-    assert key.startswith(prefix) == (key >= prefix and (not end or key < end))

@@ -2,14 +2,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from millwheel.adapters.pb import injector_pb2 as pb
 from millwheel.control.injector.events import Event, RangesChanged, ReportColumns, ReportsArrived
-from millwheel.control.injector.figures import figures_of
 from millwheel.control.injector.runtime import InjectorRuntime
-from millwheel.core.metrics import catalogue as c
 from millwheel.core.model.range_table import RangeTable, ShardEntry
 from millwheel.core.model.ranges import KeyRange
-from millwheel.core.model.times import IDLE_TIME, MAX_TIME, MIN_TIME, SECOND
+from millwheel.core.model.times import MAX_TIME
 from millwheel.core.model.watermark import ShardReport
 
 TABLE = RangeTable("counts", (ShardEntry("counts-0", KeyRange(0, 1 << 64), "w1", 3),), 0)
@@ -59,34 +56,3 @@ def test_a_connection_that_ended_is_told_nothing_more() -> None:
     runtime.disconnect(1)
     runtime.step([RangesChanged(TABLE), report(500)], 10_000)
     assert line.heard == [("greeted", {}), ("closed", {})]
-
-
-# figures.py
-
-
-def test_lag_is_behind_the_clock_and_behind_the_furthest_source() -> None:
-    stands = {"source.a": 20, "source.b": 50, "c": 5}
-    nodes = [pb.NodeStatus(node=name, watermark_us=at * SECOND) for name, at in stands.items()]
-    nodes.append(
-        pb.NodeStatus(node="d", watermark_us=MAX_TIME, complete=True, stale_reports=3, silent=2)
-    )
-    found = {
-        (each.metric, *each.values): each.value
-        for each in figures_of(pb.StatusReply(nodes=nodes), 60.0)
-    }
-    assert found[c.NODE_LAG, "c"] == 55.0
-    assert found[c.NODE_BEHIND, "c"] == 45.0
-    assert found[c.NODE_BEHIND, "source.b"] == 0
-    assert (c.NODE_LAG, "d") not in found
-    assert (found[c.NODE_DRAINED, "d"], found[c.NODE_DRAINED, "c"]) == (1, 0)
-    assert (found[c.REFUSED_REPORTS, "d"], found[c.NODE_SILENT, "d"]) == (3, 2)
-
-
-def test_without_a_source_at_some_time_nothing_is_behind() -> None:
-    nodes = [
-        pb.NodeStatus(node="source.a", watermark_us=at) for at in (MIN_TIME, IDLE_TIME, MAX_TIME)
-    ]
-    nodes.append(pb.NodeStatus(node="c", watermark_us=SECOND))
-    assert c.NODE_BEHIND not in {
-        each.metric for each in figures_of(pb.StatusReply(nodes=nodes), 60.0)
-    }

@@ -11,6 +11,7 @@ from millwheel.core.formats.store_layout import (
     TIMER,
     Meta,
     Position,
+    after,
     decode_meta,
     decode_position,
     encode_meta,
@@ -106,3 +107,11 @@ def test_meta_of_a_store_without_a_watermark_is_read_with_none() -> None:
 def test_plain_data_is_packed_without_loss() -> None:
     data = {"a": [1, None, b"x", 1.5, True], "b": {}}
     assert unpack(pack(data)) == data
+
+
+@given(prefix=st.binary(max_size=3), key=st.binary(max_size=4))
+def test_the_keys_with_a_prefix_are_those_from_it_to_the_first_one_after(
+    prefix: bytes, key: bytes
+) -> None:
+    end = after(prefix)
+    assert key.startswith(prefix) == (key >= prefix and (not end or key < end))

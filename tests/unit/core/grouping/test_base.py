@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from millwheel.core.grouping.base import Grouping
 from millwheel.core.grouping.catalogue import GROUPINGS
+from millwheel.core.grouping.plain import HotKeys
 from millwheel.core.grouping.tables import EpochTable, Measured, first_table, imbalance
 from millwheel.errors import InvariantError
 
@@ -158,3 +159,25 @@ def test_pkg_gives_a_key_two_instances_and_is_more_even_than_hash() -> None:
 
 def test_pkg_cannot_balance_a_key_of_more_than_two_shares() -> None:
     assert replicas("pkg", zipf(8000, exponent=2.0))[1] > 0.5
+
+
+NOTHING = Measured((None,) * 2)
+
+
+def counted(grouping: HotKeys, of_a: int) -> HotKeys:
+    """A hundred keys. With two instances a key is hot above a tenth."""
+    grouping.count(["a"] * of_a + [f"k{each}" for each in range(100 - of_a)])
+    return grouping
+
+
+def test_keys_above_the_threshold_go_to_all_instances_and_others_to_the_first() -> None:
+    table = counted(HotKeys(first_table(2)), 11).next_table(NOTHING)
+    assert table.routes == {"a": (0, 1)}
+    assert set(HotKeys(table).choose_all(["k1"] * 9, 9)) == {0}
+
+
+def test_a_key_that_was_hot_stays_so_down_to_half_of_the_threshold() -> None:
+    hot = counted(HotKeys(first_table(2)), 11).next_table(NOTHING)
+    assert set(counted(HotKeys(hot), 7).next_table(NOTHING).routes) == {"a"}
+    assert counted(HotKeys(hot), 4).next_table(NOTHING).routes == {}
+    assert counted(HotKeys(first_table(2)), 7).next_table(NOTHING).routes == {}

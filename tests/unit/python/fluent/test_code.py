@@ -9,7 +9,7 @@ from typing import Any
 
 from millwheel.connect.python_objects import load_object
 from millwheel.core.pipeline.spec import KeyKind, KeySpec
-from tests.unit.python.fluent.test_draft import one
+from tests.unit.python.fluent.test_draft import one, small
 
 
 def test_functions_are_found_by_their_own_name_or_by_that_of_their_computation(
@@ -68,3 +68,11 @@ def test_a_call_in_another_file_is_named_there(problems: Any, tmp_path: Path) ->
     (tmp_path / "more.py").write_text("def add(stream):\n    stream.map('x =', name='far')\n")
     (found,) = problems("from more import add\nadd(hits)\n")
     assert found.startswith("more.py:2: computations.far.map: column")
+
+
+def test_a_pipeline_without_a_file_is_a_spec_too() -> None:
+    pipeline, hits = small()
+    hits.map(lambda value: value * 2, name="twice")
+    (twice,) = pipeline.spec().computations
+    assert load_object(twice.work.steps[0].function, "/nowhere")(21) == 42
+    assert twice.where.startswith(f"{__file__}:")

@@ -11,7 +11,6 @@ import pytest
 
 import millwheel
 from millwheel import agg
-from millwheel.connect.python_objects import load_object
 from millwheel.python.fluent.ends import OtherLookup, OtherSink, OtherSource, kind_of, param, secret
 from millwheel.python.fluent.kinds import (
     FileSink,
@@ -22,7 +21,6 @@ from millwheel.python.fluent.kinds import (
     StdoutSink,
 )
 from millwheel.testing import PipelineHarness
-from tests.unit.python.fluent.test_draft import small
 
 # --- names ----------------------------------------------------------------------------------------
 
@@ -259,14 +257,3 @@ def test_those_of_others_have_the_names_that_they_registered() -> None:
 
 def test_parameters_and_secrets_are_written_as_in_yaml() -> None:
     assert (param("a"), param("a", 5), secret("PG")) == ("${a}", "${a:-5}", "${secret:PG}")
-
-
-# live.py: Pipelines that no file defines.
-
-
-def test_a_pipeline_without_a_file_is_a_spec_too() -> None:
-    pipeline, hits = small()
-    hits.map(lambda value: value * 2, name="twice")
-    (twice,) = pipeline.spec().computations
-    assert load_object(twice.work.steps[0].function, "/nowhere")(21) == 42
-    assert twice.where.startswith(f"{__file__}:")

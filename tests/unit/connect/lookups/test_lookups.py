@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from millwheel.connect.connectors.lookups import build_lookup, known_lookups
 from millwheel.connect.connectors.postgres.lookup import PostgresRowLookup
 from millwheel.connect.connectors.redis.lookup import RedisKeyLookup
+from millwheel.connect.lookups import build_lookup, known_lookups
 from millwheel.core.pipeline.work import LookupSpec
 
 
