@@ -116,7 +116,7 @@ class World:
 
     def apply(self) -> None:
         for target, inbox in self.inboxes.items():
-            for arrival in inbox.take(10**9) if len(inbox) else ():
+            for arrival in inbox.take(10**9) if inbox.waiting else ():
                 self.came.update(numbers_of(arrival.batch))
                 if self.shard is not None:
                     self.shard.outbox.ack(arrival.channel, target, arrival.epoch, arrival.index)

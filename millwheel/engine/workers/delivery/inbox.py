@@ -103,14 +103,14 @@ def _part(batch: AnyBatch, start: int, end: int) -> AnyBatch:
 
 class Inbox:
     """All channels into one shard. ``marks`` are the highest applied numbers, as recovered from the
-    store."""
+    store; ``waiting`` are the arrivals that no bundle has taken."""
 
     def __init__(
         self, marks: Mapping[str, HighWaterMarks | int], hashed: KeyHash = key_hash
     ) -> None:
         self._hashed = hashed
         self._channels = {name: _Channel(accepted=mark) for name, mark in marks.items()}
-        self._waiting: deque[Arrival] = deque()
+        self.waiting = deque[Arrival]()
         self.records = 0
 
     def offer(
@@ -134,13 +134,13 @@ class Inbox:
             return DeliveryOutcome.RESTART
         state.next_index += 1
         batch, state.accepted = taken(state.accepted, batch, self._hashed)
-        self._waiting.append(Arrival(channel, epoch, index, batch, reply_to, batch.earliest))
+        self.waiting.append(Arrival(channel, epoch, index, batch, reply_to, batch.earliest))
         self.records += len(batch)
         return DeliveryOutcome.TAKEN
 
     def push(self, arrival: Arrival) -> None:
         """Take in something that belongs to no channel (an injection)."""
-        self._waiting.append(arrival)
+        self.waiting.append(arrival)
         self.records += len(arrival.batch)
 
     def take(
@@ -152,10 +152,10 @@ class Inbox:
             return self._take_some(max_weight, accepts)
         arrivals: list[Arrival] = []
         weight = 0
-        while self._waiting and (
-            not arrivals or weight + self._waiting[0].batch.weight <= max_weight
+        while self.waiting and (
+            not arrivals or weight + self.waiting[0].batch.weight <= max_weight
         ):
-            arrivals.append(self._waiting.popleft())
+            arrivals.append(self.waiting.popleft())
             weight += arrivals[-1].batch.weight
             self.records -= len(arrivals[-1].batch)
         return arrivals
@@ -164,15 +164,15 @@ class Inbox:
         """The next record as an arrival of its own, or what belongs to no channel as a whole; none
         if nothing waits."""
         next_arrival = next(
-            (arrival for arrival in self._waiting if accepts is None or accepts(arrival.channel)),
+            (arrival for arrival in self.waiting if accepts is None or accepts(arrival.channel)),
             None,
         )
         if next_arrival is None:
             return []
-        self._waiting.remove(next_arrival)
+        self.waiting.remove(next_arrival)
         if len(next_arrival.batch) > 1 and next_arrival.channel:
             (next_arrival,), rest = parted([next_arrival], 1)
-            self._waiting.extendleft(rest)
+            self.waiting.extendleft(rest)
         self.records -= len(next_arrival.batch)
         return [next_arrival]
 
@@ -180,34 +180,31 @@ class Inbox:
         """Of arrivals that were taken together, only the first ``count`` records are to be taken
         after all. These; the others wait again, before all else."""
         firsts, rest = parted(arrivals, count)
-        self._waiting.extendleft(reversed(rest))
+        self.waiting.extendleft(reversed(rest))
         self.records += sum(len(arrival.batch) for arrival in rest)
         return firsts
 
     def _take_some(self, max_weight: int, accepts: Callable[[ChannelName], bool]) -> list[Arrival]:
         """Channels are independent of each other, so leaving some out keeps the order of the
         rest."""
-        everything, self._waiting = (
-            self._waiting,
-            deque(a for a in self._waiting if accepts(a.channel)),
+        everything, self.waiting = (
+            self.waiting,
+            deque(a for a in self.waiting if accepts(a.channel)),
         )
         arrivals = self.take(max_weight)
         gone = set(map(id, arrivals))
-        self._waiting = deque(arrival for arrival in everything if id(arrival) not in gone)
+        self.waiting = deque(arrival for arrival in everything if id(arrival) not in gone)
         return arrivals
 
     def waits_for(self, accepts: Callable[[ChannelName], bool]) -> bool:
         """True when something of such a channel waits."""
-        return any(accepts(arrival.channel) for arrival in self._waiting)
+        return any(accepts(arrival.channel) for arrival in self.waiting)
 
     def min_timestamp(self) -> int:
         """The earliest record still waiting (MAX_TIME: none)."""
         return (
-            min([arrival.min_timestamp for arrival in self._waiting]) if self._waiting else MAX_TIME
+            min([arrival.min_timestamp for arrival in self.waiting]) if self.waiting else MAX_TIME
         )
-
-    def __len__(self) -> int:
-        return len(self._waiting)
 
     @property
     def accepted(self) -> dict[str, HighWaterMarks | int]:
@@ -217,17 +214,17 @@ class Inbox:
     @property
     def waiting_channels(self) -> set[ChannelName]:
         """The channels of which something waits."""
-        return {arrival.channel for arrival in self._waiting}
+        return {arrival.channel for arrival in self.waiting}
 
     def validate(self) -> None:
         """Raise InvariantError unless what waits is counted, holds the watermark, and is in the
         order of its channels. For tests: it looks at everything that waits."""
-        records = sum(len(arrival.batch) for arrival in self._waiting)
+        records = sum(len(arrival.batch) for arrival in self.waiting)
         invariant(
             self.records == records, f"{records} records wait, but are counted as {self.records}"
         )
         last: dict[ChannelName, tuple[int, int]] = {}
-        for arrival in self._waiting:
+        for arrival in self.waiting:
             where = f"{arrival.channel} {arrival.epoch}/{arrival.index}"
             held = arrival.min_timestamp <= arrival.batch.earliest or not arrival.channel
             invariant(

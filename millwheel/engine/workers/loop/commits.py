@@ -27,10 +27,10 @@ Complete = Callable[[list[PendingCommit], int], None]
 
 
 class CommitGroups:
-    """The groups in the journal that are not yet durable. ``complete`` is called for each, in
-    order. ``due_at`` is the wall clock at which the next group is due. ``followed``: whether
-    standbys follow shards of this worker. They apply only what is certain, and the newest group is
-    not: without a full stop they would lack it while no other comes."""
+    """The groups in the journal that are not yet durable, ``waiting``. ``complete`` is called for
+    each, in order. ``due_at`` is the wall clock at which the next group is due. ``followed``:
+    whether standbys follow shards of this worker. They apply only what is certain, and the newest
+    group is not: without a full stop they would lack it while no other comes."""
 
     def __init__(
         self,
@@ -45,11 +45,8 @@ class CommitGroups:
         self._followed = followed
         self._stops_at_us = MAX_TIME
         self._worked_us = 0
-        self._waiting: deque[tuple[bool, list[PendingCommit]]] = deque()
+        self.waiting = deque[tuple[bool, list[PendingCommit]]]()
         self.due_at_us = MAX_TIME
-
-    def __bool__(self) -> bool:
-        return bool(self._waiting)
 
     def submit(
         self, shards: Sequence[Shard], now_us: int, at_once: bool = False
@@ -68,9 +65,9 @@ class CommitGroups:
 
     def _full_stop(self) -> CommitGroup | None:
         self._stops_at_us = MAX_TIME
-        if self._waiting:
+        if self.waiting:
             return None
-        self._waiting.append((True, []))
+        self.waiting.append((True, []))
         return CommitGroup([FULL_STOP], [], {}, False)
 
     def submit_after(
@@ -97,17 +94,17 @@ class CommitGroups:
                     entries.append(entry)
                     self._snapshots.journaled(shard, len(entry))
         if entries:
-            alone = not self._waiting
-            self._waiting.append((True, group))
+            alone = not self.waiting
+            self.waiting.append((True, group))
             return CommitGroup(entries, group, last, inline and alone)
         if group:
-            self._waiting.append((False, group))
+            self.waiting.append((False, group))
             self._settle_unwritten(now_us)
         return None
 
     def durable(self, segment: int, now_us: int) -> None:
         """The oldest group that was written is durable."""
-        written, group = self._waiting.popleft()
+        written, group = self.waiting.popleft()
         # Its acks would leave for commits that rest on one that is not in the journal yet.
         if not written:
             raise InvariantError("the journal has a group that was not given to it")
@@ -122,8 +119,8 @@ class CommitGroups:
 
     def _settle_unwritten(self, now_us: int) -> None:
         """Groups without entries are as durable as the groups before them."""
-        while self._waiting and not self._waiting[0][0]:
-            self._complete(self._waiting.popleft()[1], now_us)
+        while self.waiting and not self.waiting[0][0]:
+            self._complete(self.waiting.popleft()[1], now_us)
 
 
 def _due_at(shards: Sequence[Shard]) -> int:

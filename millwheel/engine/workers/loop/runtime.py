@@ -152,7 +152,7 @@ class WorkerRuntime:
 
     def finished(self) -> bool:
         """True once a requested stop is complete: everything made is durable and acked."""
-        return self._stopping and not self._commits
+        return self._stopping and not self._commits.waiting
 
     def validate(self) -> None:
         """Raise InvariantError unless every shard holds together (see :meth:`Shard.validate`). For
@@ -188,7 +188,7 @@ class WorkerRuntime:
         """Those of these shards that have something to do run a bundle. Returns which have."""
         every, clock, ran = self._served, self._clock, list[ShardName]()
         due = [name for name in names if every[name].stirred or now_us >= every[name].wakes_at_us]
-        patient = bool(due) and bool(self._commits)
+        patient = bool(self._commits.waiting)
         for name in due:
             served = every[name]
             if served.life is not LIVE or not self._runnable(served, now_us, patient):
@@ -220,7 +220,7 @@ class WorkerRuntime:
         # Two things end without an event for the shard: an order, and the patience with which it
         # leaves a few arrivals where they are while others' commits are with the journal. Where
         # nothing has arrived, there is no patience to end.
-        held_back = patient and len(shard.admission.inbox) > 0
+        held_back = patient and bool(shard.admission.inbox.waiting)
         served.stirred = held_back or self._savepoints.ordered_now
         served.wakes_at_us = shard.admission.wakes_at(now_us)
         return False
@@ -276,7 +276,7 @@ class WorkerRuntime:
             self._ranges.beginning.until_us,
             self._commits.due_at_us,
         ]
-        patient, idle = bool(self._commits), self._stopping or self._savepoints.holding
+        patient, idle = bool(self._commits.waiting), self._stopping or self._savepoints.holding
         for served in self._served.values():
             wakes_us += served.stalled.values()
             if served.life is LIVE and not idle:

@@ -78,11 +78,12 @@ class Admission:
     def take(self, now_us: int, congested: bool) -> list[Arrival]:
         """The arrivals of a bundle: none while more timers are due than fire in one, because those
         come first."""
-        limit = self.operator.intake(max(1, self.inbox.records), now_us, self.watermark.input)
+        if not self.inbox.waiting:
+            return []
         timers, watermark = self.timers[Domain.EVENT], self.watermark.input
+        limit = self.operator.intake(max(1, self.inbox.records), now_us, watermark)
         each = self.operator.due_with(timers.earliest(), watermark)
-        crowded = timers.more_due_than(self.limits.timers // each, watermark)
-        if crowded or not limit or not len(self.inbox):
+        if not limit or timers.more_due_than(self.limits.timers // each, watermark):
             return []
         return self.inbox.take(min(limit, self.bundle.most), self._circles if congested else None)
 
@@ -104,7 +105,7 @@ class Admission:
 
     def _takes_arrivals(self, now_us: int, patient: bool) -> bool:
         records = self.inbox.records
-        if not len(self.inbox) or (
+        if not self.inbox.waiting or (
             patient and not self.identity.weak and records < _WORTH_A_BUNDLE
         ):
             return False

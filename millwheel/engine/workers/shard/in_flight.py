@@ -54,20 +54,23 @@ class InFlight:
         self._urgent += not pending.write_by_us
         return pending
 
-    def submittable(self, now_us: int) -> Iterator[tuple[PendingCommit, bytes]]:
-        """Commits that may go to the journal now, in order, with their entry (b"": nothing to
+    def submittable(self, now_us: int) -> list[tuple[PendingCommit, bytes]]:
+        """Commits that go to the journal now, in order, with their entry (b"": nothing to
         write)."""
+        those: list[tuple[PendingCommit, bytes]] = []
         while self.unsubmitted:
             pending = self.unsubmitted[0]
             if pending.weak and pending.straggles:
                 if now_us < pending.since_us + self._straggler_us:
                     # Those behind it wait, too: a journal that holds a commit, but not the one
                     # before it, has a gap, and recovery stops at it.
-                    return
+                    break
                 pending.checkpoint_chunk()
             self.unsubmitted.popleft()
             self._urgent -= not pending.write_by_us
-            yield pending, b"" if pending.commit is None else encode_commit(pending.commit)
+            entry = b"" if pending.commit is None else encode_commit(pending.commit)
+            those.append((pending, entry))
+        return those
 
     def submits_at(self) -> int:
         """When the next commit must be written (wall clock): at once if something waits for it; a

@@ -271,7 +271,7 @@ class Shard:
         """How much of what came is unfinished: arrivals, commits, productions, and what is not yet
         visible outside. A source at rest lets arrivals wait: nobody was told that they were
         taken."""
-        waiting = 0 if self.operator.paused else len(self._inbox)
+        waiting = 0 if self.operator.paused else len(self._inbox.waiting)
         waiting += self.commits.waiting is not None
         return waiting + len(self.commits) + self.outbox.unfinished + self.operator.unfinished()
 

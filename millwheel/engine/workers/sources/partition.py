@@ -111,7 +111,7 @@ class Part:
         nothing for long."""
         # Not by the clock in a run that ends once it has caught up: what such a run closes is a
         # function of the input.
-        return (self.silence.idle or (self.idles and self.certain)) and not self.outstanding
+        return not self.outstanding and (self.silence.idle or (self.idles and self.certain))
 
     @property
     def idle_in_words(self) -> str:
@@ -154,11 +154,6 @@ class Part:
     def waiting(self) -> int:
         """How many records wait for the consumers."""
         return sum(each.records for each in self.outstanding if not each.applied)
-
-    @property
-    def has_room(self) -> bool:
-        """Whether more may be read ahead of the consumers."""
-        return self.ahead is None or self.ahead.has_room(self.waiting)
 
     def most_records(self, limit: int) -> int:
         """How many records the next read may have: no more than are counted, while no key can be

@@ -60,7 +60,8 @@ class Partitions:
         self._parts = parts
         self._store = store
         self._ended = ended
-        self._listed_at_us = 0
+        self.lists_at_us = 0
+        """When they are to be listed again (wall clock)."""
         self._listed = 0
         self._unknown = False
         self._only: str | None = ""
@@ -84,21 +85,18 @@ class Partitions:
         """The wait for a list, or for something in it."""
         return wait_for(f"stream {self._parts.stream.name}")
 
-    def lists_at(self) -> int:
-        """When they are to be listed again (wall clock)."""
-        return self._listed_at_us + max(self._parts.source.list_us, self._listed * _LIST_EACH_US)
-
     def look(self, now_us: int) -> None:
         """List the partitions."""
-        self._listed_at_us = now_us
         try:
             listed = {partition.name: partition for partition in self._parts.partitions()}
         except ExhaustedError as ex:
+            self._list_again(now_us)
             self._unknown = not self._listed
             self._listing.noted(str(ex))
             self._say(ex, now_us)
             return
         self._listed, self._unknown = len(listed), False
+        self._list_again(now_us)
         self._only = next(iter(listed), "") if self._only == "" else self._only
         self._only = self._only if listed.keys() <= {self._only} else None
         if listed or self._bounded:
@@ -116,6 +114,9 @@ class Partitions:
             self._look_for_gone(listed, now_us)
         self._asleep_stand = self._stand_of(self._asleep.values())
         self.open(now_us)
+
+    def _list_again(self, now_us: int) -> None:
+        self.lists_at_us = now_us + max(self._parts.source.list_us, self._listed * _LIST_EACH_US)
 
     def open(self, now_us: int) -> None:
         """Open listed partitions, not many more at once than can be read."""
@@ -290,9 +291,9 @@ class Partitions:
     def _stand_of(self, parts: Iterable[Part], stand: _Stand | None = None) -> _Stand:
         live, idle = (None, None) if stand is None else stand
         for part in parts:
-            name, watermark = part.partition.name, part.watermark(self._parts.stream.max_delay_us)
             if part.read_all and part.committed.finished:
                 continue
+            name, watermark = part.partition.name, part.watermark(self._parts.stream.max_delay_us)
             if part.idle and not part.read_all:
                 idle_us = watermark + part.silence.progress_us
                 if part.max_timestamp > MIN_TIME and (idle is None or idle_us > idle.idle_us):

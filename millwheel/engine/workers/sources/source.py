@@ -72,7 +72,7 @@ class SourceOperator(Operator):
         self._durable = 0
         self._lone_reads = LoneReads()
         self._end = SourceEnd(store)
-        self._tables = TablesFirst(parts.first, self._spec.name)
+        self._tables = TablesFirst(parts.first, self._spec.name) if parts.first.names else None
         self.partitions = Partitions(parts, store, lambda: self._end.ended, now_us)
         self.partitions.look(now_us)
 
@@ -85,9 +85,9 @@ class SourceOperator(Operator):
         polls = [part.next_poll_us for part in self._readable()]
         polls.append(self._settles_at(now_us))
         polls.append(self._clock_moves_at())
-        polls.append(self._tables.notes_at())
-        if self._lists():
-            polls.append(self.partitions.lists_at())
+        polls.append(self._lists_at())
+        if self._tables is not None:
+            polls.append(self._tables.notes_at())
         return min(polls)
 
     def run(self, bundle: Bundle) -> None:
@@ -99,10 +99,11 @@ class SourceOperator(Operator):
         if self._end.finishing and self._end.due(self.unfinished() == 0):
             self._end.commit(bundle)
             bundle.positions_only = False
-        if self._lists() and bundle.now_us >= self.partitions.lists_at():
+        if bundle.now_us >= self._lists_at():
             self.partitions.look(bundle.now_us)
         self.partitions.open(bundle.now_us)
-        self._tables.note(bundle.now_us)
+        if self._tables is not None:
+            self._tables.note(bundle.now_us)
         ready = [part for part in self._readable() if part.next_poll_us <= bundle.now_us]
         self._move_clock(bundle)
         if ready:
@@ -148,8 +149,10 @@ class SourceOperator(Operator):
         elif not self._parts.source.bounded:
             part.certain = reader.reached(read.next_position)
 
-    def _lists(self) -> bool:
-        return not self._parts.source.bounded and not self._end.reads_nothing
+    def _lists_at(self) -> int:
+        if self._parts.source.bounded or self._end.reads_nothing:
+            return MAX_TIME
+        return self.partitions.lists_at_us
 
     def _readable(self) -> list[Part]:
         """What may be read now: not what waits for a commit, since whatever is sent behind an
@@ -162,7 +165,7 @@ class SourceOperator(Operator):
             for part in self.partitions.awake.values()
             if not part.read_all and part.awaits <= self._durable
         ]
-        parts = [part for part in parts if part.has_room]
+        parts = [part for part in parts if part.ahead is None or part.ahead.has_room(part.waiting)]
         # Groups only once all that was sent as records is applied: their position is committed when
         # they are read. See mistake groups_begin_before_records_are_applied.
         parts = [part for part in parts if not part.combine.wanted or part.applied]
@@ -171,13 +174,13 @@ class SourceOperator(Operator):
             # that rests as well would never end. See
             # test_what_is_read_again_for_a_savepoint_waits_for_no_table.
             return [part for part in parts if self._end.catching_up and not part.certain]
-        return [] if self._tables.left else parts
+        return [] if self._parts.first.left else parts
 
     def hold(self, now_us: int) -> Hold:
         if self._end.ended:
             return Hold()
         hold = self.partitions.hold(now_us)
-        if self._tables.left and hold.at < IDLE_TIME:
+        if self._tables is not None and self._parts.first.left and hold.at < IDLE_TIME:
             return hold._replace(holder=self._tables.in_words())
         return hold
 

@@ -158,13 +158,8 @@ class TablesFirst:
 
     def __init__(self, first: ReadFirst, stream: str) -> None:
         self._first = first
-        self._wait = wait_for(f"reading of stream {declared_name(stream)}") if first.names else None
+        self._wait = wait_for(f"reading of stream {declared_name(stream)}")
         self._noted_us = MIN_TIME
-
-    @property
-    def left(self) -> bool:
-        """Whether a table is not known to have been read to its end."""
-        return bool(self._first.left)
 
     def in_words(self) -> str:
         """What holds the watermark of the source."""
@@ -173,15 +168,15 @@ class TablesFirst:
 
     def notes_at(self) -> int:
         """When the wait is to be noted (wall clock, µs; MAX_TIME: there is none)."""
-        if self._wait is None or not (self.left or self._noted_us > MIN_TIME):
-            return MAX_TIME
-        return self._noted_us + _NOTED_EACH_US if self.left else MIN_TIME
+        if self._first.left:
+            return self._noted_us + _NOTED_EACH_US
+        return MIN_TIME if self._noted_us > MIN_TIME else MAX_TIME
 
     def note(self, now_us: int) -> None:
         """Note that the source still waits, or that it has."""
-        if self._wait is None or now_us < self.notes_at():
+        if now_us < self.notes_at():
             return
-        if self.left:
+        if self._first.left:
             self._noted_us = now_us
             self._wait.noted(self.in_words())
         else:

@@ -94,11 +94,11 @@ SHARDS: dict[str, tuple[Break, str]] = {
     "a production that is not stored": (_forget(PENDING), "are not done, stored are"),
     "records counted twice": (_count("_inbox", "records"), "but are counted as"),
     "a delivery that holds nothing": (
-        lambda s: setattr(s._inbox._waiting[0], "min_timestamp", 99),
+        lambda s: setattr(s._inbox.waiting[0], "min_timestamp", 99),
         "behind its",
     ),
     "a delivery beyond its channel": (
-        lambda s: setattr(s._inbox._waiting[0], "index", 7),
+        lambda s: setattr(s._inbox.waiting[0], "index", 7),
         "next is",
     ),
     "a mark below what waits": (

@@ -90,7 +90,7 @@ def test_arrivals_are_taken_whole_and_at_least_one() -> None:
     assert inbox.records == 6
     assert [arrival.index for arrival in inbox.take(2)] == [0]
     assert [arrival.index for arrival in inbox.take(2)] == [1]
-    assert (len(inbox), inbox.records) == (1, 2)
+    assert (len(inbox.waiting), inbox.records) == (1, 2)
     assert [arrival.index for arrival in inbox.take(2)] == [2]
     assert inbox.take(2) == []
 

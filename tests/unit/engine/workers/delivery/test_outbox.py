@@ -275,7 +275,7 @@ class Link:
         if self.network:
             self.arrive(self.network.popleft())
         for target, inbox in self.inboxes.items():
-            if len(inbox) and self.rng.random() < 0.7:
+            if inbox.waiting and self.rng.random() < 0.7:
                 self.apply(target, inbox.take(self.rng.choice([1, 4])))
         for done in self.outbox.take_done():
             self.stored.pop(done.number, None)

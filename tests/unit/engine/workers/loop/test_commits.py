@@ -56,7 +56,7 @@ def test_with_nothing_due_there_is_no_group() -> None:
     stand = Stand()
     assert stand.groups.submit([worked().shard], NOW) is None
     assert stand.groups.due_at_us == MAX_TIME
-    assert not stand.groups
+    assert not stand.groups.waiting
 
 
 def test_a_group_for_which_somebody_waits_is_written_at_once_only_if_none_is_before_it() -> None:
@@ -82,7 +82,7 @@ def test_groups_complete_in_order_of_submission_and_empty_ones_behind_their_caus
     stand.groups.durable(7, NOW)
     assert stand.completed[0] == [1]
     assert stand.snapshots.segments[0] == (7, 1)
-    assert group is None or stand.groups
+    assert group is None or stand.groups.waiting
     assert len(stand.completed) == (2 if group is None else 1)
 
 
@@ -109,7 +109,7 @@ def test_a_full_stop_is_written_behind_the_newest_commits_of_a_quiet_followed_wo
     assert (stop.entries, stop.last) == ([FULL_STOP], {})
     stand.groups.durable(1, NOW + QUIET_US)
     assert stand.groups.due_at_us == MAX_TIME  # nothing is behind a full stop
-    assert not stand.groups
+    assert not stand.groups.waiting
     assert stand.completed == [[1]]
 
 

@@ -93,14 +93,13 @@ def test_a_partition_with_reads_on_their_way_is_not_idle() -> None:
 
 def test_a_partition_is_read_ahead_of_its_consumers_by_so_much() -> None:
     one = part(SimStore({}))
-    assert one.has_room
-    one.ahead = ReadAhead(100)
+    one.ahead = ahead = ReadAhead(100)
     chunk = OutputChunk(1, "c", [], 0, stored=False, read=True)
     one.outstanding.append(Outstanding([chunk], Position(), {}, records=60))
-    assert (one.waiting, one.has_room, one.most_records(20_000)) == (60, True, 50)
+    assert (one.waiting, ahead.has_room(60), one.most_records(20_000)) == (60, True, 50)
     one.outstanding.append(Outstanding([chunk], Position(), {}, records=60))
-    assert not one.has_room
+    assert not ahead.has_room(one.waiting)
     chunk.finished = True
-    assert one.has_room
+    assert ahead.has_room(one.waiting)
     one.told_bytes(1_000, 10)
     assert one.most_bytes == 50 * 100

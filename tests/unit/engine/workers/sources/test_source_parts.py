@@ -182,4 +182,4 @@ def test_a_source_without_tables_notes_no_wait() -> None:
     waits.forget()
     tables = TablesFirst(ReadFirst(), "orders")
     tables.note(SECOND)
-    assert (tables.left, waits.waiting(0), tables.notes_at()) == (False, [], MAX_TIME)
+    assert (waits.waiting(0), tables.notes_at()) == ([], MAX_TIME)
