@@ -26,8 +26,8 @@ def caught_up_whatever_is_on_its_way() -> Iterator[None]:
         replaced(shard.Shard, "unfinished", lambda self: 0),
         replaced(
             SavepointPart,
-            "runnable",
-            lambda self, shard, now_us, patient=False: shard.admission.runnable(now_us),
+            "runs_at",
+            lambda self, shard, now_us, patient: shard.admission.runs_at(now_us),
         ),
         replaced(SavepointPart, "holding", property(lambda self: False)),
     ):

@@ -36,8 +36,8 @@ def savepoint_of_a_moving_pipeline() -> Context:
         replaced(SavepointPart, "opened", lambda self, shard, now_us: None),
         replaced(
             SavepointPart,
-            "runnable",
-            lambda self, shard, now_us, patient=False: shard.admission.runnable(now_us),
+            "runs_at",
+            lambda self, shard, now_us, patient: shard.admission.runs_at(now_us),
         ),
         replaced(SavepointPart, "_does", lambda self, order, *_: True),
         replaced(shard.Shard, "unfinished", lambda self: 0),

@@ -214,15 +214,18 @@ class WorkerRuntime:
     def _runnable(self, served: Served, now_us: int, patient: bool) -> bool:
         """Whether a shard runs a bundle. One that does not is not asked again before something
         happens to it, or its time has come."""
-        shard = served.shard
-        if self._savepoints.runnable(shard, now_us, patient):
+        admission, ordered = served.shard.admission, self._savepoints.ordered_now
+        served.wakes_at_us = (
+            self._savepoints.runs_at(served.shard, now_us, patient)
+            if ordered
+            else admission.runs_at(now_us, patient)
+        )
+        if served.wakes_at_us <= now_us:
             return True
         # Two things end without an event for the shard: an order, and the patience with which it
         # leaves a few arrivals where they are while others' commits are with the journal. Where
         # nothing has arrived, there is no patience to end.
-        held_back = patient and bool(shard.admission.inbox.waiting)
-        served.stirred = held_back or self._savepoints.ordered_now
-        served.wakes_at_us = shard.admission.wakes_at(now_us)
+        served.stirred = ordered or (patient and bool(admission.inbox.waiting))
         return False
 
     def _is_followed(self) -> bool:

@@ -20,6 +20,7 @@ from millwheel.control.savepoints.orders import (
 )
 from millwheel.core.model.lease import Lease
 from millwheel.core.model.names import ShardName
+from millwheel.core.model.times import MAX_TIME
 from millwheel.engine.workers import events as ev
 from millwheel.engine.workers.loop.shard_handle import Served
 from millwheel.engine.workers.ports import Savepoints
@@ -46,6 +47,8 @@ class SavepointPart:
         self._port = port
         self._doing: _Doing | None = None
         self._finishing = False
+        self.ordered_now = False
+        """While there is an order: it restricts the work of shards."""
 
     # --- questions of the loop --------------------------------------------------------------------
 
@@ -63,20 +66,16 @@ class SavepointPart:
             or bool(doing.order.cut.keys() - doing.copied.keys())
         )
 
-    @property
-    def ordered_now(self) -> bool:
-        """True while there is an order: it restricts the work of shards."""
-        return self._doing is not None and self._doing.order.phase is not Phase.SETTLE
-
-    def runnable(self, shard: Shard, now_us: int, patient: bool = False) -> bool:
-        """Whether a shard runs a bundle now: as ever, unless all is to come to rest. Then what
-        waits is worked off, and nothing is begun that nothing waits for: else timers could keep a
-        pipeline from ever resting."""
+    def runs_at(self, shard: Shard, now_us: int, patient: bool) -> int:
+        """When a shard runs a bundle (wall clock): as ever, unless all is to come to rest. Then
+        what waits is worked off, and nothing is begun that nothing waits for: else timers could
+        keep a pipeline from ever resting."""
         if self._doing is None or self._doing.order.phase in (Phase.SAVE, Phase.SETTLE):
-            return shard.admission.runnable(now_us, patient)
-        return shard.unfinished() > 0 and (
-            shard.admission.runnable(now_us) or shard.outbox.has_done
-        )
+            return shard.admission.runs_at(now_us, patient)
+        at, unfinished = shard.admission.runs_at(now_us), shard.unfinished() > 0
+        if unfinished and shard.outbox.has_done:
+            return now_us
+        return at if unfinished or at > now_us else MAX_TIME
 
     # --- events -----------------------------------------------------------------------------------
 
@@ -97,6 +96,7 @@ class SavepointPart:
             self._finishing = True
         elif order is not None:
             self._doing = _Doing(order)
+        self.ordered_now = order is not None and order.phase not in (Phase.FINISH, Phase.SETTLE)
         for each in served.values():
             self.opened(each.shard, now_us)
 

@@ -13,6 +13,7 @@ from millwheel.engine.workers.delivery.inbox import Arrival, Inbox
 from millwheel.engine.workers.delivery.outbox import Outbox
 from millwheel.engine.workers.shard.bundle_sizes import BundleSize, ShardLimits
 from millwheel.engine.workers.shard.in_flight import InFlight
+from millwheel.engine.workers.shard.pending_commit import Step
 from millwheel.engine.workers.shard.productions import ShardIdentity
 from millwheel.engine.workers.shard.verdicts import Verdicts, looks_at
 from millwheel.engine.workers.shard.watermark import ShardWatermark
@@ -37,39 +38,42 @@ class Admission:
     bundle: BundleSize
 
     def runnable(self, now_us: int, patient: bool = False) -> bool:
-        """True when a bundle would find something to do and has room to do it. While the journal
-        writes, a ``patient`` shard leaves a few arrivals where they are: they could not be durable
-        any sooner, and a commit of many costs little more than one of few. (Weak productions do not
-        wait to be durable.)"""
-        limit = self.limits.weak_in_flight if self.identity.weak else self.limits.in_flight
-        if self.commits.full(limit) or self._waits(now_us):
-            return False
-        if self.commits.waiting is not None:
-            return True
-        if self.congested():
-            return self.inbox.waits_for(self._circles)
-        if self._takes_arrivals(now_us, patient) or self.outbox.unsettled:
-            return True
-        if (
-            self.timers[Domain.EVENT].earliest() < self.watermark.input
-            or self.operator.wakes_at(now_us) <= now_us
-        ):
-            return True
-        if self._processing_due(now_us) or self.operator.due_at() < self.watermark.input:
-            return True
-        return self.watermark.rises(now_us)
+        """Whether a bundle can run now, see :meth:`runs_at`."""
+        return self.runs_at(now_us, patient) <= now_us
 
-    def wakes_at(self, now_us: int) -> int:
-        """The wall clock at which it must be looked at again, if nothing else happens."""
+    def runs_at(self, now_us: int, patient: bool = False) -> int:
+        """When a bundle would find something to do and has room to do it, if nothing else happens
+        (wall clock; MAX_TIME: never). While the journal writes, a ``patient`` shard leaves a few
+        arrivals where they are: they could not be durable any sooner, and a commit of many costs
+        little more than one of few. (Weak productions do not wait to be durable.)"""
+        # Where there is no room, no time makes any: a commit that is durable does, or an ack.
+        if self.commits.full(
+            self.limits.weak_in_flight if self.identity.weak else self.limits.in_flight
+        ):
+            return MAX_TIME
         if self.commits.waiting is not None:
-            asks = self.commits.waiting.asks
-            return (
-                self.operator.asks_at()
-                if asks
-                else looks_at(self.commits.waiting.bundle.now_us, now_us)
-            )
-        passed = min(self.timers[Domain.PROCESSING].earliest(), MAX_TIME - 1) + 1
-        return min(self.operator.wakes_at(now_us), passed)
+            return self._goes_on_at(self.commits.waiting, now_us)
+        if self.congested():
+            return now_us if self.inbox.waits_for(self._circles) else MAX_TIME
+        watermark, wall_timers = self.watermark.input, self.timers[Domain.PROCESSING]
+        if (
+            self._takes_arrivals(now_us, patient)
+            or self.outbox.unsettled
+            or self.timers[Domain.EVENT].earliest() < watermark
+            or (watermark == MAX_TIME and wall_timers)
+            or self.operator.due_at() < watermark
+            or self.watermark.rises(now_us)
+        ):
+            return now_us
+        passed = min(wall_timers.earliest(), MAX_TIME - 1) + 1
+        return min(passed, self.operator.wakes_at(now_us))
+
+    def _goes_on_at(self, step: Step, now_us: int) -> int:
+        if step.asks:
+            return self.operator.asks_at()
+        begun_us = step.bundle.now_us
+        waits = self.verdicts.waits(step.bundle.failures, begun_us, now_us)
+        return looks_at(begun_us, now_us) if waits else now_us
 
     def congested(self) -> bool:
         """True if so many productions are in flight that none may be added."""
@@ -95,14 +99,6 @@ class Admission:
             return []
         return self.inbox.take_one(self._circles if congested else None)
 
-    def _waits(self, now_us: int) -> bool:
-        step = self.commits.waiting
-        if step is not None and step.asks:
-            return self.operator.asks_at() > now_us
-        return step is not None and self.verdicts.waits(
-            step.bundle.failures, step.bundle.now_us, now_us
-        )
-
     def _takes_arrivals(self, now_us: int, patient: bool) -> bool:
         records = self.inbox.records
         if not self.inbox.waiting or (
@@ -119,7 +115,3 @@ class Admission:
         # Without it, shards that send to each other fill up and wait for each other's acks for
         # ever.
         return producer_of(channel) in self.identity.circle
-
-    def _processing_due(self, now_us: int) -> bool:
-        queue = self.timers[Domain.PROCESSING]
-        return bool(queue) and (queue.earliest() < now_us or self.watermark.input == MAX_TIME)

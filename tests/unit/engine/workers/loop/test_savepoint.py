@@ -93,11 +93,11 @@ class Shard:
     def unfinished(self) -> int:
         return self.restless
 
-    def runnable(self, now_us: int, patient: bool = False) -> bool:
+    def runnable(self, now_us: int) -> bool:
         return self.wants
 
-    def wakes_at(self, now_us: int) -> int:
-        return now_us + 5
+    def runs_at(self, now_us: int, patient: bool = False) -> int:
+        return now_us if self.wants else now_us + 5
 
     def checkpoint(self, path: str) -> None:
         self.checkpoints.append(path)
@@ -133,7 +133,7 @@ class Worker:
 
     @property
     def runs(self) -> bool:
-        return not self.part.holding and self.part.runnable(self.shard, 0)  # type: ignore[arg-type]
+        return not self.part.holding and self.part.runs_at(self.shard, 0, False) == 0  # type: ignore[arg-type]
 
 
 def save(commit: int = 4, stay: bool = False, **cut: Standing) -> SavepointOrder:

@@ -21,8 +21,7 @@ from tests.unit.engine.workers.bench import (
 
 def test_a_shard_without_work_does_not_run_and_sleeps_for_ever() -> None:
     bench = ShardBench(Silent)
-    assert not bench.shard.admission.runnable(NOW)
-    assert bench.shard.admission.wakes_at(NOW) == MAX_TIME
+    assert bench.shard.admission.runs_at(NOW) == MAX_TIME
 
 
 def test_while_the_journal_writes_few_records_wait_and_many_do_not() -> None:

@@ -59,7 +59,7 @@ def test_processing_timers_follow_the_wall_clock() -> None:
     bench.deliver(("a", {"processing": NOW + 10}, 5))
     bench.watermark(1_000)
     assert bench.through() == []
-    assert bench.shard.admission.wakes_at(NOW) == NOW + 11, "fired once the clock has passed it"
+    assert bench.shard.admission.runs_at(NOW) == NOW + 11, "fired once the clock has passed it"
     bench.clock.now = NOW + 11
     assert bench.through() == [["processing", NOW + 10]]
 
