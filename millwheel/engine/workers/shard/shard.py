@@ -195,14 +195,19 @@ class Shard:
         )
         bundle.floor = max(self.watermark.floor, 0)
         bundle.most_timers = 0 if congested and not arrivals else self._limits.timers
+        if arrivals:
+            self._look_through(bundle)
+        if self._tracing is not None:  # after copies were dropped: they are not worked on
+            bundle.traced = self._tracing.bundle(bundle.number, bundle.arrivals)
+        return Step(bundle, arrivals, hold, work.at, asks_for=self.operator.asks_for)
+
+    def _look_through(self, bundle: Bundle) -> None:
+        """Leave out arrivals that are not to be worked on."""
         if self.seen_ids is not None:
             self.seen_ids.drop_copies(bundle)
         take_replayed(bundle, self.identity.pipeline)
         if self.avoided.lone:
             put_aside(bundle, self.avoided, self.identity.pipeline)
-        if self._tracing is not None:  # after copies were dropped: they are not worked on
-            bundle.traced = self._tracing.bundle(bundle.number, bundle.arrivals)
-        return Step(bundle, arrivals, hold, work.at, asks_for=self.operator.asks_for)
 
     def _finish(self, step: Step) -> None:
         """Run the bundle."""

@@ -50,7 +50,7 @@ class ShardWatermark:
         if (timer := self._timers[Domain.EVENT].earliest()) < at:
             at, holder = timer, "timer"
         hold = self._operator.hold(now_us)
-        return hold if hold.at < at else Hold(held_at(at), holder)
+        return hold if hold.at < at or at == MAX_TIME else Hold(held_at(at), holder)
 
     def lowest(self, work: Hold) -> Hold:
         """The earliest pending work, or future input."""

@@ -184,11 +184,11 @@ class InjectionOperator(Operator):
 
     def rest(self, active: bool, now_us: int) -> None:
         """Take nothing while ``active``."""
-        self._end.resting = active
+        self._end.rest(active)
 
     def finish(self) -> None:
         """Take nothing more, for ever."""
-        self._end.finishing = True
+        self._end.finish()
 
     def hold(self, now_us: int) -> Hold:
         hold = self._own_hold()

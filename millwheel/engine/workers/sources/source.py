@@ -119,11 +119,11 @@ class SourceOperator(Operator):
 
     def rest(self, active: bool, now_us: int) -> None:
         """Read nothing while ``active``."""
-        self._end.resting = active
+        self._end.rest(active)
 
     def finish(self) -> None:
         """Never read again: the input ends with the records read so far."""
-        self._end.finishing = True
+        self._end.finish()
 
     def catch_up(self, active: bool) -> None:
         """While ``active``, a rest begins only where no earlier owner can have read further."""

@@ -126,20 +126,23 @@ class SourceParts:
 
 
 class SourceEnd:
-    """Rest and end of one source shard. It reads nothing while it is ``resting``. ``ended`` is part
-    of its state: no later owner reads on. ``catching_up``: what an earlier owner may have read is
-    to be read again first."""
+    """Rest and end of one source shard. ``ended`` is part of its state: no later owner reads on.
+    ``catching_up``: what an earlier owner may have read is to be read again first."""
 
     def __init__(self, store: StateStore) -> None:
         self.ended = store.get(ENDED) is not None
         self.finishing = False
         self.catching_up = False
-        self.resting = False
+        self.reads_nothing = self.ended
+        """While it rests, and always after the order to finish."""
 
-    @property
-    def reads_nothing(self) -> bool:
-        """True while it rests, and always after the order to finish."""
-        return self.resting or self.finishing or self.ended
+    def rest(self, active: bool) -> None:
+        """Read nothing while ``active``."""
+        self.reads_nothing = active or self.finishing or self.ended
+
+    def finish(self) -> None:
+        """Never read again."""
+        self.finishing = self.reads_nothing = True
 
     def due(self, applied: bool) -> bool:
         """True when the end may be committed: all that was read is ``applied``."""

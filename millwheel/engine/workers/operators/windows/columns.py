@@ -381,7 +381,8 @@ class ColumnOperator(Operator, Validated):
             self._hand_over(plan, windows, [*leaving.taken_out(keys), *leaving.next_part()], bundle)
         for each in combined:
             self._rows.take_groups(each.plan.row_groups(each.groups), bundle)
-        self._rows.take_groups(in_rows, bundle)
+        if in_rows:
+            self._rows.take_groups(in_rows, bundle)
         for windows in self._held.all():
             self._close(windows, bundle)
         self._rows.run(bundle)

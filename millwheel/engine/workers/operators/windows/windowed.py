@@ -60,7 +60,7 @@ from millwheel.engine.workers.operators.windows.window_state import (
 )
 from millwheel.engine.workers.state.overlay import Overlay
 from millwheel.engine.workers.state.window_results import WindowAnswers, WindowResults
-from millwheel.errors import RecordError, invariant
+from millwheel.errors import InvariantError, RecordError
 
 _OF_A_PERIOD = 4
 """A cumulative window that fires counts as so many timers: it may add up large sets."""
@@ -175,10 +175,8 @@ class WindowedOperator(Operator, Validated):
         are all that columns hold, of key windows that have emitted steps up to this time (µs), or
         of other windows that have fired."""
         machine, times, effects = self._machine, Times(bundle.watermark, bundle.now_us), Effects()
-        invariant(
-            isinstance(machine, TakesGroups), f"{self._spec.name}: its windows take no groups"
-        )
-        assert isinstance(machine, TakesGroups)
+        if not isinstance(machine, TakesGroups):
+            raise InvariantError(f"{self._spec.name}: its windows take no groups")
         of_keys: dict[Key, list[Group]] = {}
         for key, group in groups:
             of_keys.setdefault(key, []).append(group)

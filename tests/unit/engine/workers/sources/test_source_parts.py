@@ -134,23 +134,26 @@ def test_whole_records_of_readers_that_cannot_tell_are_read_one_by_one() -> None
 def test_a_source_reads_until_it_rests_finishes_or_has_ended() -> None:
     end = SourceEnd(SimStore({}))
     assert not end.reads_nothing
-    end.resting = True
+    end.rest(True)
     assert end.reads_nothing
-    end.resting, end.finishing = False, True
+    end.rest(False)
+    assert not end.reads_nothing
+    end.finish()
+    end.rest(False)
     assert end.reads_nothing
 
 
 def test_the_end_waits_until_all_that_was_read_is_applied() -> None:
     end = SourceEnd(SimStore({}))
     assert not end.due(True)
-    end.finishing = True
+    end.finish()
     assert (end.due(False), end.due(True)) == (False, True)
 
 
 def test_the_end_is_committed_once_and_no_later_owner_reads_on() -> None:
     store = SimStore({})
     end, overlay = SourceEnd(store), Overlay(store)
-    end.finishing = True
+    end.finish()
     end.commit(Bundle(1, 0, 0, [], overlay, {}))
     assert (end.ended, end.due(True)) == (True, False)
     assert not SourceEnd(store).ended, "it is not durable before its commit"
