@@ -102,6 +102,21 @@ def quiet_shards_forget_when_to_wake() -> Context:
     return replaced(WorkerRuntime, "_runnable", wrong)
 
 
+@mistake(within=10)
+def room_wakes_nobody() -> Context:
+    """A shard without room for more is not asked again once a commit of its own is durable, or
+    consumers in its worker have applied what it sent."""
+    right = WorkerRuntime._complete
+
+    def wrong(self: WorkerRuntime, group: Any, now_us: int) -> None:
+        stirred = {name for name, each in self._served.items() if each.stirred}
+        right(self, group, now_us)
+        for name, each in self._served.items():
+            each.stirred = name in stirred
+
+    return replaced(WorkerRuntime, "_complete", wrong)
+
+
 @mistake(within=20)
 def broadcasts_wake_nobody() -> Context:
     """A shard that hears of a higher watermark is not asked whether something is due."""
