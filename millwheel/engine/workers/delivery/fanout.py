@@ -182,8 +182,9 @@ class Fanout:
         keys are divided; without it, hot keys are not."""
         out: list[tuple[NodeName, AnyBatch]] = []
         refused: list[Keyless] = []
+        labelled = whole(batch)
         for consumer in self._of(batch.stream):
-            records = whole(batch) if consumer.labelled else unlabelled(whole(batch))
+            records = labelled if consumer.labelled else unlabelled(labelled)
             keyed_batch, missing = self._split_for(consumer, records, decoded, late, epochs)
             refused += missing
             if len(keyed_batch):
@@ -193,6 +194,8 @@ class Fanout:
     def _own(self, parts: list[tuple[NodeName, AnyBatch]]) -> list[tuple[NodeName, AnyBatch]]:
         """Objects that several consumers would share are copied for those whose code may change
         them."""
+        if len(parts) < 2 or not self._changing:
+            return parts
         shared = [
             node
             for node, batch in parts
@@ -238,7 +241,7 @@ class Fanout:
             keyed_batch = keyed_batch.under(
                 with_instances_of(consumer, consumer.divided, keyed_batch, epochs)
             )
-        if consumer.counts and late and not consumer.wants_late:
+        if late and not consumer.wants_late and consumer.counts:
             dropped = set(late)
             usable = [i for i in range(len(batch)) if i not in gone]
             keyed_batch = keyed_batch.pick(
