@@ -93,8 +93,8 @@ class Typed:
         self.ttl_us = state.ttl_us
         self.held = 0
         """About how many bytes the cached cells have in the store."""
-        self.touched = False
-        """Whether any may have changed in this bundle."""
+        self.touched: list[Cell] = []
+        """Those that may have changed in this bundle."""
 
     def cell_of(self, store_key: bytes) -> Cell:
         """The value under a key of the store, as a cell."""

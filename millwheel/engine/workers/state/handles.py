@@ -286,10 +286,7 @@ class MapCells(Typed):
     def behind(self, key: Key | None) -> Iterator[tuple[Key, Any]]:
         """The entries behind that of a key (None: all), in the order of their stored keys. They are
         read as they are asked for, and kept in memory only where they were before."""
-        if (
-            self.touched
-        ):  # else each record of a bundle would encode what all before it have changed
-            self._owner.flush()
+        self._flush()
         prefix = self._owner.prefix(self._name)
         since = b"" if key is None else prefix + key_bytes(key) + _NEXT
         for store_key, data in self._owner.overlay.scan(prefix, since):
@@ -303,7 +300,7 @@ class MapCells(Typed):
     def expire(self, now_us: int) -> None:
         """Remove the entries that were not written again meanwhile. The others are looked at
         later."""
-        self._owner.flush()
+        self._flush()
         prefix, first = self._owner.prefix(self._name), MAX_TIME
         for store_key, data in list(self._owner.overlay.scan(prefix)):
             at = written_at(data)
@@ -334,12 +331,17 @@ class MapCells(Typed):
     def _stored(self) -> list[Key]:
         """The keys of all entries that the store will have, also of those whose time to live is
         over."""
-        self._owner.flush()
+        self._flush()
         prefix = self._owner.prefix(self._name)
         return [
             key_from_bytes(store_key[len(prefix) :])
             for store_key, _ in self._owner.overlay.scan(prefix)
         ]
+
+    def _flush(self) -> None:
+        """Write what this state alone has changed, before it is scanned: of all states, each record
+        of a bundle would encode again what those before it have changed."""
+        self._owner.flush(self)
 
     def _drop(self, store_key: bytes, key: Key) -> None:
         """Remove an entry that is in the overlay as it is in the cache."""

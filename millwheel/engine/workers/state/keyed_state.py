@@ -66,7 +66,6 @@ class KeyedState:
         self.clock = MIN_TIME
         self._timers = TimerQueue(Domain.EVENT)
         self._tags = tags
-        self._touched: list[tuple[Typed, Cell]] = []
         self.handed: dict[int, Handed] = {}
         self.unsettled = False
         """Work is left for the end of the current call, for :meth:`settle` or for the code that set
@@ -105,8 +104,8 @@ class KeyedState:
 
     def touch(self, owner: Typed, cell: Cell) -> None:
         """Remember that a cell may have changed in this bundle."""
-        cell.dirty = owner.touched = True
-        self._touched.append((owner, cell))
+        cell.dirty = True
+        owner.touched.append(cell)
 
     def hand(self, owner: Typed, cell: Cell, value: Any) -> None:
         """The current call reads a value with a time to live. Whether it changes and so writes the
@@ -157,32 +156,36 @@ class KeyedState:
         """Where the state ``name`` of the current key lies."""
         return STATE + stored_key(self.key) + name
 
-    def flush(self) -> None:
-        """Write what changed so far into the overlay, in the middle of a bundle. Raises as
-        :meth:`encoded`, and has then done nothing. A callback may hold values of the current key,
-        and change them in place after this too."""
-        changes = self.encoded()
+    def flush(self, only: Typed | None = None) -> None:
+        """Write what changed so far, or what a handle has changed, into the overlay, in the middle
+        of a bundle. Raises as :meth:`encoded`, and has then done nothing. A callback may hold
+        values of the current key, and change them in place after this too."""
+        changes = self.encoded(only)
         self._put(changes)
+        for owner in self._owners(only):
+            owner.touched.clear()
         own_prefix = self.prefix(b"")
-        self._touched = [
-            (owner, cell) for owner, cell, _ in changes if cell.store_key.startswith(own_prefix)
-        ]
-        for _, cell in self._touched:
-            cell.dirty = True
+        for owner, cell, _ in changes:
+            if cell.store_key.startswith(own_prefix):
+                self.touch(owner, cell)
 
-    def encoded(self) -> list[Change]:
+    def encoded(self, only: Typed | None = None) -> list[Change]:
         """What changed, as bytes (None: gone). Raises RecordError for a value over the limit, and
         as encoding does."""
         changes: list[Change] = []
-        for owner, cell in self._touched:
-            if cell.value is ABSENT:
-                changes.append((owner, cell, None))
-                continue
-            data = owner.bytes_of(cell)
-            if owner.ttl_us is not None:
-                data = cell.at.to_bytes(TIME_BYTES, "big", signed=True) + data
-            changes.append((owner, cell, data))
+        for owner in self._owners(only):
+            for cell in owner.touched:
+                if cell.value is ABSENT:
+                    changes.append((owner, cell, None))
+                    continue
+                data = owner.bytes_of(cell)
+                if owner.ttl_us is not None:
+                    data = cell.at.to_bytes(TIME_BYTES, "big", signed=True) + data
+                changes.append((owner, cell, data))
         return changes
+
+    def _owners(self, only: Typed | None) -> Iterable[Typed]:
+        return self.handles.values() if only is None else (only,)
 
     def write(self, changes: list[Change]) -> None:
         """Put what :meth:`encoded` gave into the overlay at the end of a bundle; trims the
@@ -190,9 +193,8 @@ class KeyedState:
         self._put(changes)
         for owner, cell, _ in changes:
             cell.close(owner.stored.flat)
-        self._touched.clear()
         for handle in self.handles.values():
-            handle.touched = False
+            handle.touched.clear()
             handle.trim(self._cache_entries)
 
     def _put(self, changes: list[Change]) -> None:
@@ -207,10 +209,9 @@ class KeyedState:
 
     def forget(self) -> None:
         """Drop the whole cache: after a failed callback nothing in memory is to be trusted."""
-        self._touched.clear()
         self.handed, self.unsettled = {}, False
         for handle in self.handles.values():
-            handle.touched = False
+            handle.touched.clear()
             handle.trim(0)
 
     def expire(self, tag: str, at: int) -> None:

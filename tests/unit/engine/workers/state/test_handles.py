@@ -41,6 +41,15 @@ def test_a_map_has_entries_of_its_own(bench: Bench) -> None:
         bench.it.ages["x"]
 
 
+def test_a_look_at_a_map_encodes_nothing_of_other_states(bench: Bench) -> None:
+    """Each record of a busy key would encode again what all before it have changed."""
+    bench.it.brief_ages["x"] = 1
+    assert dict(bench.it.ages.items()) == {}
+    assert not bench.overlay
+    assert dict(bench.it.brief_ages.items()) == {"x": 1}
+    assert bench.overlay
+
+
 def test_a_map_key_that_cannot_be_one_is_told(bench: Bench) -> None:
     with pytest.raises(RecordError, match="ages"):
         bench.it.ages[1.5] = 1
