@@ -9,9 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import isfinite
+from itertools import chain
+from math import isfinite, prod
 from types import NoneType
 from typing import Any, Literal
+
+import numpy as np
 
 from millwheel.core.columns.arrays import Times, assign_array, stated_array
 from millwheel.core.columns.batch import ColumnBatch, key_column, key_list
@@ -19,13 +22,14 @@ from millwheel.core.columns.clean import is_pattern
 from millwheel.core.columns.groups_frame import END, KEY, START, key_parts
 from millwheel.core.formats.codec import decode_value, encode_value
 from millwheel.core.lazy_polars import dtype, pl
-from millwheel.core.model.keys import key_bytes
+from millwheel.core.model.keys import Key, key_bytes
 from millwheel.core.pipeline.spec import ComputationSpec, PipelineSpec
 from millwheel.core.pipeline.work import JoinKind, JoinSpec
-from millwheel.core.windows.windows import OfInput, Tumbling
+from millwheel.core.windows.windows import OfInput, Tumbling, Window
 from millwheel.errors import RecordError
 
 INPUT, AT, LAST, VALUE = "input", "at", "last", "value"
+_COUNT = "count"
 SIDES = ("0", "1")
 """The columns of the values of either input."""
 _KINDS = {int: "int", float: "float", str: "str", bool: "bool"}
@@ -160,9 +164,76 @@ class Pairing(KeptInputs):
             *(pl.col(side).alias(stream) for side, stream in zip(SIDES, self.streams, strict=True)),
         )
 
+    def heavy(
+        self, closed: Sequence[pl.DataFrame], most: int, bytes_of_result: int
+    ) -> pl.DataFrame | None:
+        """Key and bounds of the windows with the most results, without which those of the others
+        have at most so many bytes; None where all have, or where no columns make results."""
+        if self._kinds(closed) is None:
+            return None
+        counts, bytes_of_each = [], bytes_of_result
+        for side, name in enumerate(SIDES):
+            parts = [part for part in closed if name in part.schema]
+            count = sum(int((part[INPUT] == side).sum()) for part in parts)
+            counts.append(count)
+            bytes_of_each += sum(int(part[name].estimated_size()) for part in parts) // max(
+                count, 1
+            )
+        if prod(counts) * bytes_of_each <= most:
+            return None
+        groups = [KEY, START, END]
+        numbers = pl.concat([part.select(*groups, INPUT) for part in closed]).group_by(groups)
+        rights = pl.col(INPUT).cast(pl.Int64).sum()
+        by_group = numbers.agg(((pl.len() - rights) * rights).alias(_COUNT))
+        total = int(by_group[_COUNT].sum())
+        if total * bytes_of_each <= most:
+            return None
+        by_group = by_group.sort(_COUNT, descending=True)
+        without = (total - by_group[_COUNT].cum_sum()) * bytes_of_each
+        return by_group.head(int((without > most).sum()) + 1).select(groups)
+
     def keys_of(self, pairs: pl.DataFrame) -> pl.Series:
         """The keys of pairs."""
         return key_column([pairs[name] for name in self.key_names])
+
+    def sides_of(self, values: Sequence[Sequence[bytes]]) -> list[pl.Series] | None:
+        """The encoded records of both inputs as columns; None where they have none, or where the
+        results have not."""
+        fields = [*self.key_names, "window_start", "window_end", *self.streams]
+        if len(set(fields)) < len(fields) or not all(self.fields):
+            return None
+        sides = []
+        for own, declared in zip(values, self.fields, strict=True):
+            frame = decoded(own, declared)
+            # more fields than are declared have the types that their values have
+            frame = decoded(own, {}) if frame is None else frame
+            if frame is None:
+                return None
+            sides.append(frame.to_struct())
+        return sides
+
+    def some_of(
+        self, key: Key, window: Window, sides: Sequence[pl.Series], numbers: range
+    ) -> pl.DataFrame | None:
+        """Those of all pairs of one window that have these numbers, each left record with all right
+        ones; None for keys that no columns of results hold."""
+        parts = key if isinstance(key, tuple) else (key,)
+        fits = all(type(part) is str or (type(part) is int and abs(part) < _FAR) for part in parts)
+        if len(parts) != len(self.key_names) or not fits:
+            return None
+        left, right = np.divmod(np.arange(numbers.start, numbers.stop), len(sides[1]))
+        fields = zip(self.key_names, parts, strict=True)
+        bounds = zip(("window_start", "window_end"), window, strict=True)
+        return pl.DataFrame(
+            [
+                *(
+                    pl.Series(name, [value]).new_from_index(0, len(numbers))
+                    for name, value in chain(fields, bounds)
+                ),
+                sides[0].gather(left).alias(self.streams[0]),
+                sides[1].gather(right).alias(self.streams[1]),
+            ]
+        )
 
     def _kinds(self, closed: Sequence[pl.DataFrame]) -> list[Any] | None:
         """The types of the records of either input, also if none of it is there; None where records

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
+from math import prod
 from typing import Any
 
 import msgspec
@@ -22,36 +23,74 @@ class WindowSide:
     come: Sequence[Any]
 
 
+Products = list[list[Sequence[Any]]]
+"""Each stands for all tuples of one item of each of its factors, of which none is empty."""
+
+
 def combinations(sides: Sequence[Sequence[Any]], kind: JoinKind) -> Iterator[tuple[Any, ...]]:
     """One value of each stream, for all values of a window, in their order; None in the place of a
     partner that there is not. If there are no pairs in the result, None stands for the other
     stream."""
-    return come_since([WindowSide((), (), side) for side in sides], kind)
+    return tuples(come_since([WindowSide((), (), side) for side in sides], kind))
 
 
-def gone_since(sides: Sequence[WindowSide], kind: JoinKind) -> Iterator[tuple[Any, ...]]:
+def gone_since(sides: Sequence[WindowSide], kind: JoinKind) -> Products:
     """The results of a window that do not hold any more since it fired."""
     if not any(side.gone or side.stay for side in sides):
-        return
+        return []
     factors = _factors(sides, kind)
-    before = [[*each.gone, *each.stay] for each in factors]
-    for number, each in enumerate(factors):
-        if each.gone:
-            stay = [other.stay for other in factors[:number]]
-            yield from product(*stay, each.gone, *before[number + 1 :])
+    return _with_one_of(
+        [each.gone for each in factors],
+        [each.stay for each in factors],
+        [[*each.gone, *each.stay] for each in factors],
+    )
 
 
-def come_since(sides: Sequence[WindowSide], kind: JoinKind) -> Iterator[tuple[Any, ...]]:
+def come_since(sides: Sequence[WindowSide], kind: JoinKind) -> Products:
     """The results that hold since then: with those that it had, and without :func:`gone_since`,
     they are the :func:`combinations` of all values."""
     if not any(side.stay or side.come for side in sides):
-        return
+        return []
     factors = _factors(sides, kind)
-    now = [[*each.stay, *each.come] for each in factors]
-    for number, each in enumerate(factors):
-        if each.come:
-            stay = [other.stay for other in factors[:number]]
-            yield from product(*stay, each.come, *now[number + 1 :])
+    return _with_one_of(
+        [each.come for each in factors],
+        [each.stay for each in factors],
+        [[*each.stay, *each.come] for each in factors],
+    )
+
+
+def tuples(products: Products, start: int = 0) -> Iterator[tuple[Any, ...]]:
+    """All that they stand for, from that with this number on."""
+    for factors in products:
+        size = prod(map(len, factors))
+        if start < size:
+            yield from tuples_of(factors, start)
+        start = max(start - size, 0)
+
+
+def tuples_of(factors: Sequence[Sequence[Any]], start: int) -> Iterator[tuple[Any, ...]]:
+    """The tuples of one item of each, in the order of :func:`itertools.product`, from that with
+    this number on."""
+    sizes = [len(each) for each in factors]
+    if start >= prod(sizes):
+        return
+    if not start:
+        yield from product(*factors)
+        return
+    head, rest = factors[0], factors[1:]
+    first, start = divmod(start, prod(sizes[1:]))
+    for each in tuples_of(rest, start):
+        yield (head[first], *each)
+    yield from product(head[first + 1 :], *rest)
+
+
+def _with_one_of(
+    these: Sequence[Sequence[Any]], before: Sequence[Sequence[Any]], behind: Sequence[Sequence[Any]]
+) -> Products:
+    """All tuples that have one of ``these``: the first of them at each index in turn, with those
+    ``before`` and ``behind`` it in the others."""
+    all_of_them = ([*before[:index], own, *behind[index + 1 :]] for index, own in enumerate(these))
+    return [factors for factors in all_of_them if all(factors)]
 
 
 def _factors(sides: Sequence[WindowSide], kind: JoinKind) -> list[WindowSide]:

@@ -3,7 +3,7 @@ on a root: all ways of running it make them, so only the reference tells."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import chain, islice
 from math import prod
 from typing import Any
@@ -69,22 +69,23 @@ def a_timer_fires_when_the_watermark_is_at_its_time() -> Context:
 @mistake(within=40, features="join", variants="reference")
 def an_outer_join_forgets_who_came_alone() -> Context:
     """Records of the second stream without a partner are not emitted."""
-    right = joins.combinations
+    right = joins.come_since
 
-    def wrong(sides: Any, kind: Any) -> Iterator[tuple[Any, ...]]:
-        return (values for values in right(sides, kind) if values[0] is not None)
+    def wrong(sides: Any, kind: Any) -> joins.Products:
+        return [factors for factors in right(sides, kind) if factors[0][0] is not None]
 
-    return replaced(joined, "combinations", wrong)
+    return replaced(joined, "come_since", wrong)
 
 
 @mistake(within=10, features="join_again", variants="reference")
 def a_join_that_fires_again_pairs_what_is_new_with_itself() -> Context:
     """Records that have come since are not paired with those before. (A trigger, or a late record
     within ``allowed_lateness``.)"""
+    right = joins.come_since
     return replaced(
         joined,
         "come_since",
-        lambda sides, kind: joins.combinations([side.come for side in sides], kind),
+        lambda sides, kind: right([joins.WindowSide((), (), e.come) for e in sides], kind),
     )
 
 
@@ -92,20 +93,20 @@ def a_join_that_fires_again_pairs_what_is_new_with_itself() -> Context:
 def a_join_that_fires_again_leaves_what_stood_alone() -> Context:
     """A record whose first partner has come stands with and without it. (``left`` or ``outer``, and
     an early result.)"""
-    return replaced(joined, "gone_since", lambda sides, kind: iter(()))
+    return replaced(joined, "gone_since", lambda sides, kind: [])
 
 
 @mistake(within=60, features="window_join_of_three", variants="reference")
 def a_join_of_three_in_a_window_is_the_join_of_the_first_two() -> Context:
     """The third stream is null in all results, whatever it has."""
-    right = joins.combinations
+    right = joins.come_since
 
-    def wrong(sides: Any, kind: Any) -> Iterator[tuple[Any, ...]]:
+    def wrong(sides: Any, kind: Any) -> joins.Products:
         if len(sides) < 3:
             return right(sides, kind)
-        return ((*values, None) for values in right(sides[:2], kind))
+        return [[*factors, [None]] for factors in right(sides[:2], kind)]
 
-    return replaced(joined, "combinations", wrong)
+    return replaced(joined, "come_since", wrong)
 
 
 @mistake(within=40, features="window_join_of_changes", variants="reference")

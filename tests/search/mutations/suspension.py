@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import prod
 from typing import Any
 
+from msgspec import structs
+
+from millwheel.core.pipeline.joins import WindowSide
 from millwheel.engine.workers.delivery.inbox import Inbox, parted
 from millwheel.engine.workers.operators import suspension
+from millwheel.engine.workers.operators.joined import Joined, Told
+from millwheel.engine.workers.operators.joins import JoinOperator
 from millwheel.engine.workers.operators.keyed_joins.interval import IntervalJoined
 from millwheel.engine.workers.operators.keyed_joins.regular import RegularJoined
 from millwheel.engine.workers.operators.suspension import Suspending, Suspension
@@ -64,3 +70,58 @@ def a_suspended_record_leaves_out_a_partner_that_is_near() -> Context:
         return right(self, ctx, record, cursor)
 
     return replaced(IntervalJoined, "go_on", wrong)
+
+
+@mistake(within=4, features="join", variants="little little-crashes", first=16)
+def a_window_that_waits_begins_again() -> Context:
+    """Its cursor is not stored: what it said before the commit is said once more."""
+    right = Joined.go_on
+
+    def wrong(self: Joined, ctx: Any, record: Any, cursor: suspension.Cursor) -> bool:
+        start = structs.replace(cursor)
+        if right(self, ctx, record, cursor):
+            return True
+        if not start.few:  # else it would do so for ever
+            cursor.few, cursor.step, cursor.times = 1, start.step, start.times
+        return False
+
+    return replaced(Joined, "go_on", wrong)
+
+
+@mistake(within=4, features="join", variants="little little-crashes", first=16)
+def a_window_that_waits_forgets_its_records() -> Context:
+    """They are freed with the window, which has closed, before all is said."""
+    right = Joined.taken_up
+
+    def wrong(self: Joined, number: int, data: bytes) -> Told:
+        told = right(self, number, data)
+        return structs.replace(
+            told, sides=[WindowSide((), (), side.come[:1]) for side in told.sides]
+        )
+
+    return replaced(Joined, "taken_up", wrong)
+
+
+@mistake(within=8, features="join_again", variants="little little-crashes", first=16)
+def what_a_window_says_again_does_not_wait() -> Context:
+    """A late record, or an early result, while its key waits: it is not said."""
+    right = Joined._tell
+
+    def wrong(self: Joined, ctx: Any, window: Any, sides: Any) -> None:
+        if not ctx.suspension.has(ctx.key):
+            right(self, ctx, window, sides)
+
+    return replaced(Joined, "_tell", wrong)
+
+
+@mistake(within=4, features="join columns", variants="little little-crashes", first=16)
+def pairs_in_columns_leave_out_the_first_of_each_part() -> Context:
+    """It goes on behind the next. (A window that has so many that it goes on in columns.)"""
+    right = JoinOperator._say_pairs
+
+    def wrong(self: JoinOperator, ctx: Any, told: Told, pairs: Any, start: int) -> int | None:
+        count = right(self, ctx, told, pairs, start)
+        left = prod(map(len, pairs)) - start
+        return min(count + 1, left) if count else count
+
+    return replaced(JoinOperator, "_say_pairs", wrong)

@@ -21,6 +21,7 @@ from millwheel.core.pipeline.work import (
     DeduplicateSpec,
     EnrichSpec,
     IntervalJoinSpec,
+    JoinSpec,
     LookupSpec,
     OverSpec,
     RegularJoinSpec,
@@ -134,9 +135,10 @@ class Attempts:
         bundle.dead_letter(letter, subject.timestamp, subject.cause, subject.what)
 
     def _described(self) -> dict[str, Any]:
-        """The state of the key, but for one that is a whole table."""
+        """The state of the key, but for one that is a whole table, or of windows."""
         work = self._spec.work
-        whole = isinstance(work, CopiesSpec) or (isinstance(work, EnrichSpec) and work.copied)
+        whole = isinstance(work, CopiesSpec | JoinSpec)
+        whole = whole or (isinstance(work, EnrichSpec) and work.copied)
         return {} if whole else self._state.describe()
 
     def _give_up(self, bundle: Bundle, subject: Subject, ex: BaseException) -> None:

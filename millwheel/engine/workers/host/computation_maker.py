@@ -66,6 +66,7 @@ from millwheel.engine.workers.operators.windows.change_log import ChangeLogOpera
 from millwheel.engine.workers.operators.windows.columns import ColumnOperator
 from millwheel.engine.workers.operators.windows.grouped import GroupedOperator
 from millwheel.engine.workers.operators.windows.window_callback import WindowCallbackOperator
+from millwheel.engine.workers.operators.windows.window_join import WindowJoinOperator
 from millwheel.engine.workers.operators.windows.windowed import WindowedOperator
 from millwheel.engine.workers.ports import BackgroundTask
 from millwheel.engine.workers.shard.bundle_sizes import ShardLimits
@@ -199,8 +200,10 @@ class ComputationMaker:
             return JoinOperator(
                 *arguments, pairing_of(spec, self.spec, window), self._column_shard(shard_parts)
             )
-        again = isinstance(spec.work, JoinSpec) and spec.work.changes
-        windows = (FiringAgainOperator if again else WindowCallbackOperator)(*arguments)
+        kind: type[WindowCallbackOperator] = WindowCallbackOperator
+        if isinstance(spec.work, JoinSpec):
+            kind = FiringAgainOperator if spec.work.changes else WindowJoinOperator
+        windows = kind(*arguments)
         windows.share_timers.passed = shard_parts.shard.input_shares
         return windows
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from operator import index
 from typing import Any
 
+from millwheel.core.columns.batch import ColumnBatch
 from millwheel.core.formats.store_layout import STATE, key_prefix
 from millwheel.core.model.keys import Key, fitting_key, key_hash
 from millwheel.core.model.limits import Limits, over
@@ -278,6 +279,10 @@ class CallbackContext:
             self._bundle.outputs.produce(stream, key, value, timestamp, identity)
         except UNCARRIABLE as ex:
             raise RecordError(f"produce to {stream!r}: the value cannot be sent: {ex}") from ex
+
+    def produce_columns(self, batch: ColumnBatch) -> None:
+        """The engine's own results in columns: an attempt that fails does not take them back."""
+        self._bundle.outputs.produce_columns(batch)
 
     def set_timer(self, tag: str, at: int, domain: Domain = Domain.EVENT) -> None:
         queue = self._bundle.timers[timer_domain("set_timer", domain)]

@@ -5,8 +5,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from itertools import chain, islice
+from math import prod
+from typing import Any, Protocol
 
+import msgspec
 from msgspec import Struct
 from xxhash import xxh3_128_digest
 
@@ -14,17 +17,19 @@ from millwheel.api import Computation, Context, MapState, ValueState
 from millwheel.connect.own_functions import language_of
 from millwheel.core.aggregates.families.rows import content
 from millwheel.core.formats.codec import decode_value, encode_value
+from millwheel.core.formats.nesting import MOST_NESTING, nests_too_deeply
 from millwheel.core.model.keys import Key
 from millwheel.core.model.records import Record
 from millwheel.core.pipeline.graph import takes_back
 from millwheel.core.pipeline.joins import (
+    Products,
     Version,
     WindowSide,
-    combinations,
     come_since,
     gone_since,
     known,
     newer,
+    tuples,
 )
 from millwheel.core.pipeline.spec import ComputationSpec, InputSpec, PipelineSpec
 from millwheel.core.pipeline.work import EnrichSpec, JoinKind, JoinSpec, Missing
@@ -32,16 +37,56 @@ from millwheel.core.ranked.latest import Located, deletion
 from millwheel.core.tables.planning import declared_name
 from millwheel.core.windows.panes import as_retraction, retracted
 from millwheel.core.windows.windows import Window
+from millwheel.engine.workers.operators.suspension import (
+    RESULT_BYTES,
+    Cursor,
+    Resumed,
+    Suspending,
+)
 from millwheel.engine.workers.state.stored_types import Certain
 from millwheel.errors import RecordError
 
 UNMATCHED = "unmatched"
 """The counter of records that are dropped because nothing enriches them."""
+_GOES, _COMES = 0, 1
+"""What a window says first, and what behind that."""
+_PART_BYTES = 16 << 10
+"""Of the records of a window that waits, in one entry: as much as a few pages of disk."""
+_NULL = msgspec.Raw(encode_value(None))
+Values = tuple[bytes | None, ...]
+"""A result by the encoded values of each stream, in their order."""
+Named = Callable[[Values], Values]
 
 
-class Joined(Computation):
+class Told(msgspec.Struct):
+    """What is to be said of a ``window``: what of it has gone and come since it was last spoken of,
+    as encoded values of each stream. ``stored``: the bytes that stand for it, whose values are in
+    so many ``parts``."""
+
+    window: Window
+    sides: Sequence[WindowSide]
+    parts: int = 0
+    stored: bytes = b""
+
+
+class SaysPairs(Protocol):
+    """Says pairs of a window in columns."""
+
+    def __call__(self, ctx: Any, told: Told, pairs: Sequence[Any], start: int) -> int | None:
+        """Say those that there is room for, from that with this number on; how many. None where
+        they have no columns. Of a window that is not ``stored`` none is said."""
+
+
+class Joined(Suspending):
     """Every two records of a window and key, one of each stream; of several streams, all
-    combinations. Stateless: the windows keep the records."""
+    combinations. The windows keep the records. The results of a window may span several commits:
+    then it is stored with all that they are made of, so that it may go on, or end, meanwhile, and
+    what the key's windows say next waits behind it."""
+
+    counts_as = 100
+    parts: MapState[int, bytes] = MapState(int, bytes)
+    """The records of windows that wait, by number of the window and of the part."""
+    says_pairs: SaysPairs | None = None
 
     def __init__(
         self,
@@ -61,24 +106,111 @@ class Joined(Computation):
         self, ctx: Context, key: Key, window: Window, records: Sequence[Record]
     ) -> None:
         """The window has closed."""
-        for row in self.rows(key, window, *self._sides(records)):
-            self._produce(ctx, row)
+        self._tell(ctx, window, [WindowSide((), (), side) for side in self._sides(records)])
 
     def change(self, ctx: Context, key: Key, window: Window, sides: Sequence[WindowSide]) -> None:
         """The window has fired before, and has other records now."""
-        gone = list(self._rows(key, window, gone_since(sides, self._kind)))
-        come: Iterable[Any] = self._rows(key, window, come_since(sides, self._kind))
-        if any(side.gone for side in sides):  # a record went, and another is as good
-            gone, come = without_common(gone, list(come))
-        for row in gone:
-            self._produce(ctx, retracted(row))
-        for row in come:
-            self._produce(ctx, row)
+        self._tell(ctx, window, sides)
 
     def take_back(self, ctx: Context, key: Key, window: Window, records: Sequence[Record]) -> None:
         """The window has fired with these records, and is another one now, or none."""
-        for row in self.rows(key, window, *self._sides(records)):
-            self._produce(ctx, retracted(row))
+        self._tell(ctx, window, [WindowSide(side, (), ()) for side in self._sides(records)])
+
+    def rows(self, key: Key, window: Window, *sides: Sequence[Any]) -> Iterator[dict[str, Any]]:
+        """The results of a window that has closed, by the values of each stream in their order."""
+        found = come_since([WindowSide((), (), side) for side in sides], self._kind)
+        if not self._kind.in_pairs:
+            for values in tuples(found):
+                yield plain(ordered(values[0], self._fields[0]))
+            return
+        head, streams, fields = self._head_of(key, window), self._streams, self._fields
+        for values in tuples(found):
+            yield {**head, **dict(zip(streams, map(ordered, values, fields), strict=True))}
+
+    # --- in parts ---------------------------------------------------------------------------------
+
+    def go_on(self, ctx: Any, record: Record, cursor: Cursor) -> bool:
+        """Say what has gone, and then what has come. ``cursor.times`` counts what was said."""
+        told: Told = record.value
+        gone, come = gone_since(told.sides, self._kind), come_since(told.sides, self._kind)
+        if self.says_pairs is not None and not gone and len(come) == 1:
+            said = self._say_pairs(ctx, told, come[0], cursor)
+            if said is not None:
+                return said
+        begins = cursor.step == _GOES and not cursor.times
+        # a record went, and another is as good: only worth the look where all is in memory
+        if begins and any(side.gone for side in told.sides):
+            if _bytes_of(gone) + _bytes_of(come) <= ctx.suspension.room:
+                gone, come = without_common([*tuples(gone)], [*tuples(come)])
+        head = self._head_of(ctx.key, told.window)
+        for step, products in ((_GOES, gone), (_COMES, come)):
+            if cursor.step > step:
+                continue
+            for values in tuples(products, cursor.times):
+                if ctx.suspension.room <= 0:
+                    if begins:
+                        self._check([*gone, *come])
+                    return False
+                ctx.suspension.room -= sum(map(_length, values)) + RESULT_BYTES
+                self._say(ctx, head, values, step == _GOES)
+                cursor.times += 1
+            cursor.begin(step + 1)
+        return True
+
+    def _say_pairs(
+        self, ctx: Any, told: Told, pairs: list[Sequence[Any]], cursor: Cursor
+    ) -> bool | None:
+        """Go on in columns where pairs are many, and have such. What is said so cannot be taken
+        back, so the window is stored first."""
+        if not told.stored and _bytes_of([pairs]) <= ctx.suspension.room:
+            return None
+        assert self.says_pairs is not None
+        start = cursor.times if cursor.step == _COMES else 0
+        count = self.says_pairs(ctx, told, pairs, start)
+        if count is None:
+            return None
+        cursor.step, cursor.times = _COMES, start + count
+        return cursor.times == prod(map(len, pairs))
+
+    def put_down(self, number: int, value: Told) -> bytes:
+        """Its records are written once, in parts: what it goes on from is rewritten each time."""
+        if not value.stored:
+            rows = [row for side in value.sides for some in _lists(side) for row in some]
+            value.parts = 0
+            for part in _in_parts(rows):
+                self.parts[_part(number, value.parts)] = encode_value(part)
+                value.parts += 1
+            lengths = [[len(some) for some in _lists(side)] for side in value.sides]
+            value.stored = encode_value([value.window, lengths, value.parts])
+        return value.stored
+
+    def taken_up(self, number: int, data: bytes) -> Told:
+        """The same again."""
+        window, lengths, parts = decode_value(data)
+        rows: list[bytes] = []
+        for part in range(parts):
+            rows += decode_value(self.parts[_part(number, part)])
+        each = iter(rows)
+        sides = [WindowSide(*([*islice(each, count)] for count in side)) for side in lengths]
+        return Told(Window(*window), sides, parts, data)
+
+    def resumed(self, ctx: Any) -> Iterator[Resumed]:
+        """See there. Of a window that is through, or could not be, nothing is left."""
+        for each in super().resumed(ctx):
+            yield each
+            if each.number not in self.waiting:
+                for part in range(each.value.parts):
+                    del self.parts[_part(each.number, part)]
+
+    def _tell(self, ctx: Any, window: Window, sides: Sequence[WindowSide]) -> None:
+        encoded = [
+            WindowSide(*([self._encoded(number, value) for value in some] for some in _lists(side)))
+            for number, side in enumerate(sides)
+        ]
+        self.process_record(ctx, Record(ctx.key, Told(window, encoded), ctx.timestamp, ""))
+
+    def _encoded(self, number: int, value: Any) -> bytes:
+        return encode_value(ordered(value, self._fields[number]))
 
     def _sides(self, records: Sequence[Record]) -> list[list[Any]]:
         return [
@@ -86,41 +218,90 @@ class Joined(Computation):
             for stream in self._streams
         ]
 
-    def _produce(self, ctx: Context, row: Any) -> None:
-        for stream in self._outputs:
-            ctx.produce(stream, row)
-
-    def rows(self, key: Key, window: Window, *sides: Sequence[Any]) -> Iterator[dict[str, Any]]:
-        """The results of a window that has closed, by the values of each stream in their order."""
-        return self._rows(key, window, combinations(sides, self._kind))
-
-    def _rows(
-        self, key: Key, window: Window, matches: Iterable[tuple[Any, ...]]
-    ) -> Iterator[dict[str, Any]]:
+    def _head_of(self, key: Key, window: Window) -> dict[str, Any]:
         if not self._kind.in_pairs:
-            yield from (plain(ordered(values[0], self._fields[0])) for values in matches)
-            return
+            return {}
         head = self._head(key)
         head["window_start"], head["window_end"] = window
-        streams, fields = self._streams, self._fields
-        for values in matches:
-            yield {**head, **dict(zip(streams, map(ordered, values, fields), strict=True))}
+        return head
+
+    def _say(self, ctx: Context, head: dict[str, Any], values: Values, back: bool) -> None:
+        if self._kind.in_pairs:
+            raws = [_NULL if data is None else msgspec.Raw(data) for data in values]
+            row: Any = {**head, **dict(zip(self._streams, raws, strict=True))}
+        else:
+            assert values[0] is not None
+            row = decode_value(values[0]) if back else msgspec.Raw(values[0])
+        for stream in self._outputs:
+            ctx.produce(stream, retracted(row) if back else row)
+
+    def _check(self, products: Products) -> None:
+        """Raise RecordError if a result cannot be sent, before the first that can is durable: a
+        window has all of its results, or a dead letter."""
+        if self._kind.in_pairs:
+            for data in chain.from_iterable(chain.from_iterable(products)):
+                if data is not None and nests_too_deeply(data, MOST_NESTING - 1):
+                    raise RecordError(f"a result nests more than {MOST_NESTING} levels deep")
 
 
-def without_common(gone: list[Any], come: list[Any]) -> tuple[list[Any], list[Any]]:
-    """Rows without those that are in both lists."""
-    both = Counter(map(_content, gone)) & Counter(map(_content, come))
-    return _without(gone, Counter(both)), _without(come, both)
+def _lists(side: WindowSide) -> tuple[Sequence[Any], ...]:
+    return side.gone, side.stay, side.come
 
 
-def _without(rows: list[Any], some: Counter[bytes]) -> list[Any]:
-    left = []
+def _length(data: bytes | None) -> int:
+    return 1 if data is None else len(data)
+
+
+def _bytes_of(products: Products) -> int:
+    """About how many bytes results have."""
+    total = 0
+    for factors in products:
+        count = prod(map(len, factors))
+        for factor in factors:
+            total += sum(map(_length, factor)) * (count // len(factor))
+        total += RESULT_BYTES * count
+    return total
+
+
+def _part(number: int, part: int) -> int:
+    return number << 32 | part
+
+
+def _in_parts(rows: Iterable[bytes]) -> Iterator[list[bytes]]:
+    part: list[bytes] = []
+    size = 0
     for row in rows:
-        name = _content(row)
+        if part and size + len(row) > _PART_BYTES:
+            yield part
+            part, size = [], 0
+        part.append(row)
+        size += len(row)
+    if part:
+        yield part
+
+
+def without_common(gone: Sequence[Values], come: Sequence[Values]) -> tuple[Products, Products]:
+    """Results without those that are in both lists."""
+    names: dict[bytes | None, bytes] = {None: b""}
+
+    def named(values: Values) -> Values:
+        for data in values:
+            if data is not None and data not in names:
+                names[data] = content(decode_value(data))
+        return tuple(names[data] for data in values)
+
+    both = Counter(map(named, gone)) & Counter(map(named, come))
+    return _without(gone, both.copy(), named), _without(come, both, named)
+
+
+def _without(rows: Sequence[Values], some: Counter[Values], named: Named) -> Products:
+    left: Products = []
+    for row in rows:
+        name = named(row)
         if some[name] > 0:
             some[name] -= 1
         else:
-            left.append(row)
+            left.append([[each] for each in row])
     return left
 
 

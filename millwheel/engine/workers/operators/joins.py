@@ -16,7 +16,7 @@ shard takes whole bundles again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -50,8 +50,9 @@ from millwheel.engine.workers.boundaries import ColumnBoundary
 from millwheel.engine.workers.bundle.bundle import WINDOW as CALL_OF_WINDOW
 from millwheel.engine.workers.bundle.bundle import Bundle, Hold
 from millwheel.engine.workers.operators.callbacks import Decode
-from millwheel.engine.workers.operators.joined import Joined
-from millwheel.engine.workers.operators.windows.window_callback import WindowCallbackOperator
+from millwheel.engine.workers.operators.joined import Told
+from millwheel.engine.workers.operators.suspension import LEAST_BYTES, RESULT_BYTES
+from millwheel.engine.workers.operators.windows.window_join import WindowJoinOperator
 from millwheel.engine.workers.state.column_segments import (
     ColumnShard,
     restore_segments,
@@ -62,6 +63,9 @@ from millwheel.engine.workers.state.overlay import Overlay
 
 _MOST_BYTES = 128 << 20
 """Bytes of the records in the open windows of a shard; more of them go by rows."""
+_MOST_PAIR_BYTES = 256 << 20
+"""Of results that are made in one operation: more than the records of open windows, of which most
+have few partners. The keys with the most results go by rows, which make some in each bundle."""
 _FAN = 32
 """Segments of one size that are merged into one; seldom, because that makes no fewer records of
 them."""
@@ -82,7 +86,7 @@ def _speaks(kind: JoinKind) -> pl.Expr:
     return least == 0 if kind is JoinKind.LEFT else pl.lit(True)
 
 
-class JoinOperator(WindowCallbackOperator):
+class JoinOperator(WindowJoinOperator):
     """See the head of this file."""
 
     def __init__(
@@ -105,6 +109,9 @@ class JoinOperator(WindowCallbackOperator):
         self._leaving = Leaving(self._windows)
         self._in_rows = self._has_rows()
         self._whole = False
+        self._sides: tuple[Any, list[pl.Series] | None] = None, None
+        """The columns of the window whose pairs were said last, by its key and bounds."""
+        self._instance.says_pairs = self._say_pairs
         restore_segments(self._windows, shard)
 
     def due_at(self) -> int:
@@ -247,51 +254,89 @@ class JoinOperator(WindowCallbackOperator):
 
     def _speak(self, closed: list[pl.DataFrame], bundle: Bundle) -> None:
         """The pairs of windows that have closed."""
-        plain = (
-            isinstance(self._instance, Joined)
-            and not self._typed
-            and not self._attempts.avoided.hangs
-        )
-        plain = plain and not self._attempts.avoided.lone
-        pairs = None
+        plain = not (self._typed or self._attempts.avoided.hangs or self._attempts.avoided.lone)
+        pairs, heavy = None, None
         with suppress(Unfit), self._boundary.inside(bundle.count):
-            pairs = self._pairing.pairs(closed) if plain else None
+            heavy = self._heavy(closed) if plain else None
+            others = closed if heavy is None else [_without(part, heavy) for part in closed]
+            pairs = self._pairing.pairs(others) if plain else None
         if pairs is not None:
-            self._produce_columns(pairs, bundle)
+            if heavy is not None:
+                theirs = [_among(part, heavy) for part in closed]
+                self._call(self._speaking(theirs), bundle)
+            self._produce_columns(pairs, bundle.outputs.produce_columns)
+            bundle.try_(CALL_OF_WINDOW, pairs.height)
             return
-        speaking = _by_key(in_order_of_time(self._pairing.merge(closed))).filter(
-            _speaks(self._kind)
-        )
+        speaking = self._speaking(closed)
         if plain:
-            assert isinstance(self._instance, Joined)
-            self._produce(self._instance, speaking, bundle)
+            self._produce(speaking, bundle)
         else:
             self._call(speaking, bundle)
 
-    def _produce_columns(self, pairs: pl.DataFrame, bundle: Bundle) -> None:
+    def _speaking(self, closed: list[pl.DataFrame]) -> pl.DataFrame:
+        """The keys and windows that make a result, with their records."""
+        return _by_key(in_order_of_time(self._pairing.merge(closed))).filter(_speaks(self._kind))
+
+    def _heavy(self, closed: list[pl.DataFrame]) -> pl.DataFrame | None:
+        """The keys and windows with too many results for one step."""
+        most = _MOST_PAIR_BYTES
+        return None if self._identified else self._pairing.heavy(closed, most, RESULT_BYTES)
+
+    def _produce_columns(self, pairs: pl.DataFrame, produce: Callable[[ColumnBatch], None]) -> None:
         stamps, keys = pairs["window_end"].to_numpy() - 1, self._pairing.keys_of(pairs)
         for stream in self._spec.outputs:
-            bundle.outputs.produce_columns(
-                ColumnBatch(stream, np.array([], np.int64), stamps, keys, pairs)
-            )
-        bundle.try_(CALL_OF_WINDOW, pairs.height)
+            produce(ColumnBatch(stream, np.array([], np.int64), stamps, keys, pairs))
 
-    def _produce(self, join: Joined, speaking: pl.DataFrame, bundle: Bundle) -> None:
-        """Without a call for each key: values that were decoded can be encoded, so none can
-        fail."""
+    def _say_pairs(
+        self, ctx: Any, told: Told, pairs: Sequence[Sequence[Any]], start: int
+    ) -> int | None:
+        if None in pairs[0] or None in pairs[1] or self._typed or self._identified:
+            return None
+        if self._sides[0] != (ctx.key, told.window):
+            self._sides = (ctx.key, told.window), self._pairing.sides_of(pairs)
+        sides = self._sides[1]
+        if sides is None:
+            return None
+        if not told.stored or self._suspension.room <= 0:
+            return 0
+        end = len(sides[0]) * len(sides[1])
+        size = sum(int(side.estimated_size()) // len(side) for side in sides) + RESULT_BYTES
+        numbers = range(start, min(start + self._suspension.room // size + 1, end))
+        some = self._pairing.some_of(ctx.key, told.window, sides, numbers)
+        if some is None:
+            return None
+        self._suspension.room -= size * len(numbers)
+        self._produce_columns(some, ctx.produce_columns)
+        if numbers.stop == end:
+            self._sides = None, None
+        return len(numbers)
+
+    def _produce(self, speaking: pl.DataFrame, bundle: Bundle) -> None:
+        """Without a call for each key, where there is room for its results: values that were
+        decoded can be encoded, so none can fail."""
+        join, suspension, tried = self._instance, self._suspension, 0
         for some in speaking.iter_slices(_AT_ONCE):
-            values = _decoded(some[VALUE].explode().to_list())
+            data = some[VALUE].explode().to_list()
+            values = _decoded(data)
             columns = [some[name].to_list() for name in (KEY, START, END, INPUT)]
             after = 0
-            for key_data, start, end, numbers in zip(*columns, strict=True):
+            for index, (key_data, start, end, numbers) in enumerate(zip(*columns, strict=True)):
                 key, first, after = key_from_bytes(key_data), after, after + len(numbers)
                 sides: tuple[list[Any], list[Any]] = ([], [])
                 for number, value in zip(numbers, values[first:after], strict=True):
                     sides[number].append(value)
+                count = max(len(sides[0]) * len(sides[1]), len(numbers))
+                longest = 2 * max(map(len, data[first:after]))
+                size = count * (longest + RESULT_BYTES)
+                if size > max(suspension.room, LEAST_BYTES) or suspension.has(key):
+                    self._call(some.slice(index, 1), bundle)
+                    continue
+                suspension.room -= size
+                tried += 1
                 for row in join.rows(key, Window(start, end), *sides):
                     for stream in self._spec.outputs:
                         bundle.outputs.produce(stream, key, row, end - 1)
-        bundle.try_(CALL_OF_WINDOW, speaking.height)
+        bundle.try_(CALL_OF_WINDOW, tried)
 
     def _call(self, speaking: pl.DataFrame, bundle: Bundle) -> None:
         self._whole = True
@@ -333,6 +378,14 @@ def _decoded(values: Sequence[bytes]) -> list[Any]:
     """Many values with one call of the decoder: they are the items of an array."""
     items: list[Any] = decode_value(b"".join((_ARRAY32, len(values).to_bytes(4, "big"), *values)))
     return items
+
+
+def _among(records: pl.DataFrame, groups: pl.DataFrame) -> pl.DataFrame:
+    return records.join(groups, on=groups.columns, how="semi", maintain_order="left")
+
+
+def _without(records: pl.DataFrame, groups: pl.DataFrame) -> pl.DataFrame:
+    return records.join(groups, on=groups.columns, how="anti", maintain_order="left")
 
 
 def _by_key(records: pl.DataFrame) -> pl.DataFrame:

@@ -150,6 +150,8 @@ class Suspension:
 class Suspending(Computation):
     """A computation whose records may go on in later bundles."""
 
+    counts_as = 1
+    """A record that waits counts as so many: those that take much state soon stop the inbox."""
     waits: MapState[int, Waits] = MapState(int, Waits)
     waiting: MapState[int, Suspended] = MapState(int, Suspended)
 
@@ -157,6 +159,14 @@ class Suspending(Computation):
     def go_on(self, ctx: Any, record: Record, cursor: Cursor) -> bool:
         """Work on a record from where ``cursor`` is, while there is room in the bundle; False if
         something is left. The cursor is then where it goes on."""
+
+    def put_down(self, number: int, value: Any) -> bytes:
+        """Encode the value of a record that waits under this number."""
+        return encode_value(value)
+
+    def taken_up(self, number: int, data: bytes) -> Any:
+        """The same value again."""
+        return decode_value(data)
 
     def process_record(self, ctx: Any, record: Record) -> None:
         """A record comes, or goes on."""
@@ -182,7 +192,7 @@ class Suspending(Computation):
         """The records of the current key that wait, one after the other, while there is room."""
         key, suspension = ctx.key, ctx.suspension
         while (waits := self.waits.get(_ALL)) is not None:
-            suspension.count(key, waits.end - waits.first)
+            suspension.count(key, (waits.end - waits.first) * self.counts_as)
             if suspension.room <= 0:
                 suspension.suspend(key, waits.hold)
                 return
@@ -195,7 +205,7 @@ class Suspending(Computation):
             else:
                 del self.waits[_ALL]
                 suspension.resume(key)
-            value = decode_value(each.value)
+            value = self.taken_up(number, each.value)
             yield Resumed(key, value, each.at, each.stream, number, each.cursor, each.came)
             ctx.point(key, each.at)
         suspension.count(key, 0)
@@ -213,7 +223,7 @@ class Suspending(Computation):
         first = number if waits is None else min(waits.first, number)
         hold = at if waits is None else min(waits.hold, at)
         self.waits[_ALL] = Waits(first, end, hold)
-        value = encode_value(record.value)
+        value = self.put_down(number, record.value)
         self.waiting[number] = Suspended(record.stream, at, value, cursor, ctx.watermark)
-        ctx.suspension.count(ctx.key, end - first)
+        ctx.suspension.count(ctx.key, (end - first) * self.counts_as)
         ctx.suspension.suspend(ctx.key, hold)

@@ -26,11 +26,10 @@ from millwheel.core.pipeline.production_ids import Cause
 from millwheel.core.windows.contract import Effects
 from millwheel.core.windows.panes import Pane
 from millwheel.engine.workers.bundle.bundle import Bundle
-from millwheel.engine.workers.operators.joined import Joined
-from millwheel.engine.workers.operators.windows.window_callback import WindowCallbackOperator
+from millwheel.engine.workers.operators.windows.window_join import WindowJoinOperator
 
 
-class FiringAgainOperator(WindowCallbackOperator):
+class FiringAgainOperator(WindowJoinOperator):
     """See the head of this file."""
 
     _standing: tuple[tuple[Pane, Cause], ...] = ()
@@ -65,13 +64,12 @@ class FiringAgainOperator(WindowCallbackOperator):
         for each, cause in panes:
             super()._emit(each, cause, bundle)
 
-    def _process(self, pane: Pane, records: list[Record], cause: Cause) -> None:
+    def _join(self, pane: Pane, records: list[Record]) -> None:
         join = self._instance
-        assert isinstance(join, Joined)
         if pane.retraction:
             join.take_back(self._context, pane.key, pane.window, records)
         elif self._before is None:
-            super()._process(pane, records, cause)
+            super()._join(pane, records)
         else:
             sides = self._changes(self._before, pane, records)
             join.change(self._context, pane.key, pane.window, sides)

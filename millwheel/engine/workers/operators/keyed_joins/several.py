@@ -11,7 +11,6 @@ A retraction that comes before its record counts minus one, as in a join of two 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import product
 from math import prod
 from typing import Any, NamedTuple
 
@@ -20,6 +19,7 @@ import msgspec
 from millwheel.api import Context, MapHandle, MapState, ValueHandle, ValueState
 from millwheel.core.model.records import Record
 from millwheel.core.model.times import MIN_TIME
+from millwheel.core.pipeline.joins import tuples_of
 from millwheel.core.pipeline.spec import ComputationSpec, InputSpec
 from millwheel.core.pipeline.work import RegularJoinSpec
 from millwheel.engine.workers.operators.keyed_joins.regular import (
@@ -86,7 +86,7 @@ class SeveralJoined(RegularJoined):
             return True
         changes.sort(key=lambda each: each.weight)
         # the first factor varies last, so it is the one that changes
-        for new, *partners in _products([changes, *others], cursor.times):
+        for new, *partners in tuples_of([changes, *others], cursor.times):
             if ctx.suspension.room <= 0:
                 own.count = before
                 return False
@@ -141,19 +141,3 @@ def several_join(spec: ComputationSpec, fields: Sequence[Sequence[str]]) -> Seve
     kind = type("SeveralJoined", (SeveralJoined,), states)
     computation: SeveralJoined = kind(work, spec.inputs, spec.outputs, fields)
     return computation
-
-
-def _products(factors: Sequence[Sequence[Factor]], start: int) -> Iterator[tuple[Factor, ...]]:
-    """The combinations of one of each, in the order of :func:`itertools.product`, from that with
-    this number."""
-    sizes = [len(each) for each in factors]
-    if start >= prod(sizes):
-        return
-    if not start:
-        yield from product(*factors)
-        return
-    head, rest = factors[0], factors[1:]
-    first, start = divmod(start, prod(sizes[1:]))
-    for each in _products(rest, start):
-        yield (head[first], *each)
-    yield from product(head[first + 1 :], *rest)

@@ -29,7 +29,7 @@ KINDS = {
     "steps": (ONE, "map: {k: k}", "StatelessOperator"),
     "deduplication": (ONE, "deduplicate: {within: 1m}", "CallbackOperator"),
     "join by bundle": (TWO, "window: {tumbling: 1m}, join: inner", "JoinOperator"),
-    "join of sessions": (TWO, "window: {session: 1m}, join: inner", "WindowCallbackOperator"),
+    "join of sessions": (TWO, "window: {session: 1m}, join: inner", "WindowJoinOperator"),
     "join of all": (TWO, "join: inner", "LastingJoinOperator"),
     "join near": (TWO, "join: {kind: inner, within: {before: 1m}}", "ColumnJoinOfBatches"),
     "first rows": (ONE, "top: {by: n, k: 2}", "FirstRowsOperator"),

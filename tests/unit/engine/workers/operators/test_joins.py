@@ -17,7 +17,7 @@ from millwheel.core.columns.state import columns_to_rows
 from millwheel.engine.workers.host.assembly import Assembly
 from millwheel.engine.workers.operators import joins
 from millwheel.engine.workers.operators.joins import JoinOperator
-from millwheel.engine.workers.operators.windows.window_callback import WindowCallbackOperator
+from millwheel.engine.workers.operators.windows.window_join import WindowJoinOperator
 from millwheel.engine.workers.sources.frames import ReadSize
 from millwheel.testing import PipelineHarness, assert_survives_crashes
 
@@ -115,7 +115,7 @@ def test_whole_bundles_give_the_pairs_of_records_one_by_one(
         patch.setattr(joins, "_MOST_BYTES", most)
         patch.setattr(columns_to_rows, "PART_RECORDS", 2)
         found = said(path, story, False, JoinOperator)
-    assert found == said(path, story, True, WindowCallbackOperator)
+    assert found == said(path, story, True, WindowJoinOperator)
 
 
 def records(count: int, seed: int, keys: int = 4) -> list[Row]:
@@ -141,7 +141,7 @@ def test_odd_records_are_joined_as_in_rows_and_nothing_is_lost(folder: Path, odd
         ("clicked", second[15:]),
     ]
     found = said(path, story, False, JoinOperator)
-    assert found == said(path, story, True, WindowCallbackOperator)
+    assert found == said(path, story, True, WindowJoinOperator)
     assert len(found["matched"]) > 30
 
 
@@ -193,7 +193,7 @@ def test_no_bundle_hands_over_more_than_a_part_of_what_is_too_large(
     assert len(handed) > 3
     assert max(handed) < 2 * 40
     monkeypatch.setattr(JoinOperator, "take_groups", right)
-    assert found == said(path, story, True, WindowCallbackOperator)
+    assert found == said(path, story, True, WindowJoinOperator)
 
 
 def test_a_window_that_closes_while_its_keys_leave_has_each_key_in_one_form(
@@ -207,7 +207,7 @@ def test_a_window_that_closes_while_its_keys_leave_has_each_key_in_one_form(
     ]
     found = said(path, story, False, JoinOperator)
     assert len(found["matched"]) == 400
-    assert found == said(path, story, True, WindowCallbackOperator)
+    assert found == said(path, story, True, WindowJoinOperator)
 
 
 def test_windows_and_their_state_are_seen_while_they_are_open(folder: Path) -> None:

@@ -1,0 +1,106 @@
+"""Joins in windows whose results span several commits, against those that fit into one, and
+through crashes at many of its commits."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from millwheel.core.pipeline.work import JoinKind
+from millwheel.engine.workers.operators import joined, joins, suspension
+from millwheel.testing import PipelineHarness, assert_survives_crashes
+from tests.unit.engine.workers.operators.keyed_joins import test_firing_again as again
+
+NO_ROOM = 1
+"""Bytes: one result for each part of a bundle."""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("suspended_windows")
+
+
+@pytest.fixture(autouse=True)
+def little_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(suspension, "ROOM_BYTES", NO_ROOM)
+    monkeypatch.setattr(suspension, "LEAST_BYTES", NO_ROOM)
+    monkeypatch.setattr(joins, "LEAST_BYTES", NO_ROOM)
+    monkeypatch.setattr(joins, "_MOST_PAIR_BYTES", NO_ROOM)
+    monkeypatch.setattr(joined, "_PART_BYTES", NO_ROOM)
+
+
+@pytest.mark.parametrize("window", again.WINDOWS)
+@settings(max_examples=25)
+@given(
+    st.sampled_from([kind.value for kind in JoinKind]),
+    again.pushes,
+    st.integers(0, 6),
+    st.sampled_from(["", *again.AGAIN.values()]),
+)
+def test_what_windows_say_is_the_join_of_what_they_have(
+    folder: Path, window: str, kind: str, pushes: Any, crash: int, more: str
+) -> None:
+    """Also where a window fires again, or is another by then, before it is through."""
+
+    def found() -> Counter[str]:
+        path = again.written(folder / f"{kind}_{window}", again.WINDOWS[window], kind, more)
+        with PipelineHarness(path) as harness:
+            for number, (stream, values) in enumerate(pushes):
+                if number == crash:
+                    harness.crash()
+                harness.push(stream, values)
+            harness.finish()
+            rows, state = harness.take("matched"), harness.remembered()["matched"]
+        assert state == {}, "nothing is left of windows that are through"
+        return again.folded(rows)
+
+    waiting = found()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(suspension, "ROOM_BYTES", 1 << 20)
+        patch.setattr(joins, "_MOST_PAIR_BYTES", 1 << 20)
+        assert waiting == found()
+
+
+@pytest.mark.parametrize("more", ["", again.AGAIN["both"]])
+def test_a_window_without_room_survives_crashes(tmp_path: Path, more: str) -> None:
+    shown = [again.row(at % 10, what=what) for at, what in enumerate("abcdefg")]
+    records = {"shown": [*shown, again.row(25)], "clicked": [again.row(2), again.row(25)]}
+    path = again.written(tmp_path, again.WINDOWS["tumbling"], "left", more)
+    assert assert_survives_crashes(path, records, every=11) > 2
+
+
+@pytest.mark.parametrize(("deep", "found"), [(9, (12, 0)), (10, (0, 1))])
+def test_a_window_has_all_its_results_or_a_letter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, deep: int, found: tuple[int, int]
+) -> None:
+    monkeypatch.setattr(joined, "MOST_NESTING", 10)  # no more than a push can copy
+    nested: Any = "x"
+    for _ in range(deep - 1):
+        nested = [nested]
+    shown = [*(again.row(at) for at in range(5)), {**again.row(6), "what": nested}]
+    with PipelineHarness(again.written(tmp_path, "{session: 4us}", "inner")) as harness:
+        harness.push("shown", shown)
+        harness.push("clicked", [again.row(2), again.row(3)])
+        harness.finish()
+        assert (len(harness.take("matched")), len(harness.read("dead_letters"))) == found
+
+
+def test_a_window_takes_as_many_bundles_as_its_results_need(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The watermark is held meanwhile, and what another window of the key says comes behind."""
+    monkeypatch.setattr(suspension, "ROOM_BYTES", 10 * (suspension.RESULT_BYTES + 40))
+    with PipelineHarness(again.written(tmp_path, "{session: 4us}", "inner")) as harness:
+        harness.push("shown", [again.row(3, what=str(at)) for at in range(100)])
+        harness.push("clicked", [again.row(3), again.row(20)])
+        harness.push("shown", again.row(20))
+        before = harness._shard("matched", 1).meta.number
+        harness.finish()
+        rows = harness.take("matched")
+        assert [each["window_end"] for each in rows] == [7] * 100 + [24]
+        assert harness._shard("matched", 1).meta.number - before > 4
