@@ -74,9 +74,8 @@ class Reporting:
         self._report_at_us, self.changed = now_us + self._report_us, False
         by_node: dict[NodeName, list[ShardReport]] = {}
         for each in served:
-            # Nothing has changed, so it would repeat its last report. Of a source, the clock alone
-            # may have changed how far its silence goes.
-            if not each.last.news and not each.reads and each.life not in BEGINNING:
+            # Nothing has changed, so it would repeat its last report.
+            if not (each.last.news or each.goes_with_others or each.life in BEGINNING):
                 continue
             each.last.news = False
             report = _report_of(each, now_us, self.careful)

@@ -216,6 +216,13 @@ class Served:
         """True for a source: it has no sources before it."""
         return not self.roots
 
+    @property
+    def goes_with_others(self) -> bool:
+        """True for a source whose silence goes as far as other streams, and with the clock alone
+        once these have ended."""
+        fellows = self.shard.operator.fellows
+        return fellows is not None and bool(fellows.names)
+
     def has_ended(self, now_us: int) -> bool:
         """True if it has come to its final end, and has not reported it. All sources before it
         ended before that."""
