@@ -264,7 +264,8 @@ class Partitions:
         if self._bounded:
             return stand.idle or Hold()
         idle = stand.idle or Hold(IDLE_TIME, "no partition yet, or nothing in any")
-        return idle._replace(idle_us=max(idle.idle_us, self._fellows_us(now_us)))
+        fellows_us = self._fellows_us(now_us)
+        return idle if fellows_us <= idle.idle_us else idle._replace(idle_us=fellows_us)
 
     def _arrival_hold(self, clock: ArrivalClock) -> Hold:
         """Where timestamps are times of arrival: what is read again has an earlier one."""
