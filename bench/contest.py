@@ -56,6 +56,9 @@ class Outcome:
     busiest_cpu_s: float = 0.0
     """Of the process that used most."""
 
+    largest_mb: float = 0.0
+    """The peak of the memory of the process that has most."""
+
     roles: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     """The CPU seconds of each of our processes, by what it runs: ``driver``, ``master``,
     ``workers`` and so on."""
@@ -96,17 +99,20 @@ def execute(run: Run) -> Outcome:
     seconds = changed - opened if opened is not None and changed is not None else None
     cpu_s, took_s = [each.cpu_s for each in used], time.monotonic() - began
     busiest_s = max(cpu_s, default=0.0)
+    largest_mb, tail = max((each.rss_mb for each in used), default=0.0), _tail(run.log)
     return Outcome(
-        code, seconds, took_s, sum(cpu_s), rss, _tail(run.log), busiest_s, _by_role(used), looks
+        code, seconds, took_s, sum(cpu_s), rss, tail, busiest_s, largest_mb, _by_role(used), looks
     )
 
 
 @dataclass(frozen=True, slots=True)
 class _Used:
-    """What one process has used so far, and what it runs ("": none of ours)."""
+    """What one process has used so far, and what it runs ("": none of ours); ``rss_mb`` is the most
+    that it had."""
 
     role: str
     cpu_s: float
+    rss_mb: float
 
 
 def _by_role(used: Sequence[_Used]) -> dict[str, tuple[float, ...]]:
@@ -179,13 +185,16 @@ def _family(pid: int) -> list[psutil.Process]:
 
 def _sample(pid: int, used: dict[int, _Used]) -> float:
     """Memory of the family in MB; ``used`` gets what each process has used so far."""
-    total = 0
+    total = 0.0
     for process in (psutil.Process(pid), *_family(pid)) if psutil.pid_exists(pid) else ():
         with contextlib.suppress(psutil.Error):
-            total += process.memory_info().rss
-            times = process.cpu_times()
-            used[process.pid] = _Used(role_of(process.cmdline()), times.user + times.system)
-    return total / 1e6
+            rss_mb = process.memory_info().rss / 1e6
+            total += rss_mb
+            times, before = process.cpu_times(), used.get(process.pid)
+            most_mb = rss_mb if before is None else max(before.rss_mb, rss_mb)
+            cpu_s = times.user + times.system
+            used[process.pid] = _Used(role_of(process.cmdline()), cpu_s, most_mb)
+    return total
 
 
 def _warm(folder: Path) -> None:

@@ -34,6 +34,7 @@ TOOLS = dict(
             "hot_key",
             "unequal keys beside even ones: one with 90 % of the records, or Zipf; divided too",
         ),
+        _tool("hot_join", "a join of all records of one key: pairs per second, and memory"),
         _tool("unequal", "groupings on two workers, one of which runs a quarter of the time"),
         _tool("dividing", "what it costs a source to choose the instances of keys"),
         _tool(

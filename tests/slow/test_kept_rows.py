@@ -1,4 +1,4 @@
-"""The bench of kept auctions, small."""
+"""The benches of joins that keep rows, small."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from bench import hot_join
+from bench.hot_join import Shape
 from bench.nexmark.kept import measured
 
 
@@ -15,3 +17,12 @@ def test_each_bid_finds_its_auction_among_those_that_are_kept(tmp_path: Path) ->
     assert found.per_s > 0
     assert found.loaded_mb > 0
     assert found.root_mb > 0
+
+
+@pytest.mark.slow
+def test_a_hot_key_has_all_its_pairs(tmp_path: Path) -> None:
+    shape = Shape.of("2000x3")
+    shape.write(tmp_path / "in")
+    found = hot_join.measured(tmp_path, shape)
+    assert set(hot_join.figures(shape, [found])) == {"pairs_per_s", "records_per_s", "worker_mb"}
+    assert found.worker_mb > 10
