@@ -7,9 +7,6 @@ Needs node and npm. Where they are missing the tests are skipped, unless MILLWHE
 
 from __future__ import annotations
 
-import fcntl
-import os
-import shutil
 import socket
 import subprocess
 import tempfile
@@ -19,11 +16,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import pytest
-from platformdirs import user_cache_path
-
 from tests.fakes.buckets import BUCKET, BucketServer
-from tests.servers.ports import free_port
+from tests.servers.programs import filled, free_port, need
 
 VERSION = "3.35.0"
 ACCOUNT = "devstoreaccount1"
@@ -34,33 +28,20 @@ _START_S = 60.0
 
 def need_azurite() -> None:
     """Skip the test where no server can run, or fail it where one must."""
-    missing = [name for name in ("node", "npm") if shutil.which(name) is None]
-    if missing:
-        reason = f"Azurite needs {' and '.join(missing)}"
-        if "azurite" in os.environ.get("MILLWHEEL_REQUIRES", ""):
-            pytest.fail(reason)
-        pytest.skip(reason)
+    need("azurite", "Azurite", "node", "npm")
 
 
 def program() -> Path:
     """The server's script."""
-    folder = user_cache_path("millwheel-tests") / f"azurite-{VERSION}"
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # tests run side by side
-        if not (folder / "complete").exists():
-            command = [
-                "npm",
-                "install",
-                "--no-audit",
-                "--no-fund",
-                "--prefix",
-                str(folder),
-                f"azurite@{VERSION}",
-            ]
-            subprocess.run(command, cwd=folder, check=True, timeout=600, capture_output=True)
-            (folder / "complete").touch()
+    folder = filled(f"azurite-{VERSION}", _install)
     return folder / "node_modules" / ".bin" / "azurite-blob"
+
+
+def _install(folder: Path) -> None:
+    command = ["npm", "install", "--no-audit", "--no-fund", "--prefix", str(folder)]
+    subprocess.run(
+        [*command, f"azurite@{VERSION}"], cwd=folder, check=True, timeout=600, capture_output=True
+    )
 
 
 class Azurite(BucketServer):

@@ -6,8 +6,6 @@ Where neither can be had the tests are skipped, unless MILLWHEEL_REQUIRES names 
 
 from __future__ import annotations
 
-import fcntl
-import os
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -15,8 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
-from platformdirs import user_cache_path
+from tests.servers.programs import filled, lacking
+from tests.servers.wheels import download
 
 _FETCH_S = 600.0
 
@@ -29,30 +27,11 @@ def executable() -> str:
     try:
         return str(_unpacked())
     except (OSError, subprocess.SubprocessError) as ex:
-        reason = f"there is no chromium here, and Debian's packages cannot be had: {ex}"
-        if "chromium" in os.environ.get("MILLWHEEL_REQUIRES", ""):
-            pytest.fail(reason)
-        pytest.skip(reason)
+        lacking("chromium", f"there is no chromium here, and Debian's packages cannot be had: {ex}")
 
 
 def _unpacked() -> Path:
-    folder = user_cache_path("millwheel-tests") / "chromium"
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # tests run side by side
-        if not (folder / "complete").exists():
-            if os.geteuid() == 0:  # a fresh machine has no lists of packages
-                subprocess.run(
-                    ["apt-get", "-q", "update"], check=False, capture_output=True, timeout=_FETCH_S
-                )
-            fetch = ["apt-get", "-q", "download", *_missing()]
-            subprocess.run(fetch, cwd=folder, check=True, capture_output=True, timeout=_FETCH_S)
-            for file in folder.glob("*.deb"):
-                subprocess.run(
-                    ["dpkg", "-x", file, folder], check=True, capture_output=True, timeout=_FETCH_S
-                )
-                file.unlink()
-            (folder / "complete").touch()
+    folder = filled("chromium", lambda folder: download(folder, _missing()))
     start = folder / "start"
     # Some libraries lie in folders of their own, such as pulseaudio/, which an installed package
     # finds by its rpath.

@@ -5,17 +5,13 @@ Where neither can be had the tests are skipped, unless MILLWHEEL_REQUIRES names 
 
 from __future__ import annotations
 
-import os
-import shutil
 import socket
 import subprocess
 import time
 from contextlib import suppress
 from pathlib import Path
 
-import pytest
-
-from tests.servers.wheels import debian
+from tests.servers.wheels import debian_command
 
 _PACKAGES = ("haproxy", "liblua5.3-0", "libopentracing-c-wrapper0", "libopentracing1")
 _START_S = 30.0
@@ -23,17 +19,7 @@ _START_S = 30.0
 
 def command() -> list[str]:
     """How it is called; skips the test where there is none, or fails it where one must be."""
-    found = shutil.which("haproxy")
-    if found is not None:
-        return [found]
-    try:
-        folder, libraries = debian("haproxy", _PACKAGES)
-        return ["env", f"LD_LIBRARY_PATH={libraries}", str(folder / "usr/sbin/haproxy")]
-    except (OSError, subprocess.SubprocessError) as ex:
-        reason = f"there is no haproxy here, and Debian's package cannot be had: {ex}"
-        if "haproxy" in os.environ.get("MILLWHEEL_REQUIRES", ""):
-            pytest.fail(reason)
-        pytest.skip(reason)
+    return debian_command("haproxy", _PACKAGES, "usr/sbin/haproxy")
 
 
 def balancing(settings: str, folder: Path, port: int) -> subprocess.Popen[bytes]:

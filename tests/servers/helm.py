@@ -13,10 +13,10 @@ import shutil
 import subprocess
 from pathlib import Path
 
-import pytest
 from platformdirs import user_cache_path
 
 from tests import rooms
+from tests.servers.programs import lacking
 
 VERSION = "3.18.6"
 _MODULE = f"helm.sh/helm/v3/cmd/helm@v{VERSION}"
@@ -30,13 +30,10 @@ CASES = {"default": (), "full": ("-f", str(CHART / "ci" / "full-values.yaml"))}
 def program() -> str:
     """The path of ``helm``; skips the test where there is none, or fails it where
     MILLWHEEL_REQUIRES names it."""
-    for folder in (shutil.which("helm"), _folder() / "helm"):
-        if folder is not None and Path(folder).exists():
-            return str(folder)
-    reason = "there is no helm here: `python -m tests.servers.helm` builds one"
-    if "helm" in os.environ.get("MILLWHEEL_REQUIRES", "").split(","):
-        pytest.fail(reason)
-    pytest.skip(reason)
+    found = shutil.which("helm") or str(_folder() / "helm")
+    if Path(found).exists():
+        return found
+    return lacking("helm", "there is no helm here: `python -m tests.servers.helm` builds one")
 
 
 def rendered(helm: str, case: str) -> str:

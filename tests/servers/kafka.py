@@ -7,21 +7,15 @@ Needs Java 17 and mvn. Where they are missing the tests are skipped, unless MILL
 
 from __future__ import annotations
 
-import fcntl
-import os
-import shutil
-import signal
 import subprocess
 import time
 from pathlib import Path
 
-import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
-from platformdirs import user_cache_path
 
-from tests.servers.ports import free_port
+from tests.servers.programs import ServerProcess, filled, free_port, need
 
 VERSION = "4.2.0"
 _POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
@@ -36,42 +30,29 @@ USER, PASSWORD = "alice", "w0rd-of-alice"
 
 def need_kafka() -> None:
     """Skip the test where no broker can run, or fail it where one must."""
-    missing = [name for name in ("java", "mvn") if shutil.which(name) is None]
-    if missing:
-        reason = f"a Kafka broker needs {' and '.join(missing)}"
-        if "kafka" in os.environ.get("MILLWHEEL_REQUIRES", ""):
-            pytest.fail(reason)
-        pytest.skip(reason)
+    need("kafka", "a Kafka broker", "java", "mvn")
 
 
 def jars() -> Path:
     """The folder with the broker's jars."""
-    folder = user_cache_path("millwheel-tests") / f"kafka-{VERSION}"
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # tests run side by side
-        if not (folder / "complete").exists():
-            (folder / "pom.xml").write_text(_POM)
-            command = [
-                "mvn",
-                "-q",
-                "-B",
-                "dependency:copy-dependencies",
-                f"-DoutputDirectory={folder}/jars",
-            ]
-            subprocess.run(command, cwd=folder, check=True, timeout=600)
-            (folder / "complete").touch()
-    return folder / "jars"
+    return filled(f"kafka-{VERSION}", _fetch) / "jars"
 
 
-class Broker:
+def _fetch(folder: Path) -> None:
+    (folder / "pom.xml").write_text(_POM)
+    command = ["mvn", "-q", "-B", "dependency:copy-dependencies"]
+    subprocess.run(
+        [*command, f"-DoutputDirectory={folder}/jars"], cwd=folder, check=True, timeout=600
+    )
+
+
+class Broker(ServerProcess):
     """One broker on free ports, which keeps its data when it is killed and started again.
     ``guarded`` is the address that asks for USER and PASSWORD."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._jars = jars()
-        self._process: subprocess.Popen[bytes] | None = None
         self._admin: AdminClient | None = None
         port, controller, guarded = (free_port() for _ in range(3))
         self.address = f"127.0.0.1:{port}"
@@ -132,22 +113,6 @@ auto.create.topics.enable=false
             return
         said = (self._folder / "log.txt").read_text(errors="replace")[-2000:]
         raise AssertionError(f"the broker did not start: {said}")
-
-    def kill(self) -> None:
-        """As by a power cut of the process."""
-        assert self._process is not None
-        self._process.kill()
-        self._process.wait()
-
-    def pause(self) -> None:
-        """It hangs from now on."""
-        assert self._process is not None
-        self._process.send_signal(signal.SIGSTOP)
-
-    def resume(self) -> None:
-        """It goes on."""
-        assert self._process is not None
-        self._process.send_signal(signal.SIGCONT)
 
     def admin(self) -> AdminClient:
         """An administrator's client."""

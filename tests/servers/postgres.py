@@ -6,7 +6,6 @@ Where it cannot be had the tests are skipped, unless MILLWHEEL_REQUIRES names ``
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import signal
@@ -18,10 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import pytest
-from platformdirs import user_cache_path
-
-from tests.servers.ports import free_port
+from tests.servers.programs import filled, free_port, lacking
 
 USER, PASSWORD = "mill", "pass-of-mill"
 _START_S = 60.0
@@ -42,10 +38,10 @@ def need_postgres() -> None:
     try:
         binaries()
     except (OSError, subprocess.SubprocessError) as ex:
-        reason = f"there is no PostgreSQL server here, and Debian's package cannot be fetched: {ex}"
-        if "postgres" in os.environ.get("MILLWHEEL_REQUIRES", ""):
-            pytest.fail(reason)
-        pytest.skip(reason)
+        lacking(
+            "postgres",
+            f"there is no PostgreSQL server here, and Debian's package cannot be fetched: {ex}",
+        )
 
 
 @cache
@@ -54,13 +50,7 @@ def binaries() -> tuple[Path, Mapping[str, str]]:
     installed = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"))
     if installed:
         return installed[-1].parent, {}
-    folder = user_cache_path("millwheel-tests") / "postgresql"
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # tests run side by side
-        if not (folder / "complete").exists():
-            _fetch(folder)
-            (folder / "complete").touch()
+    folder = filled("postgresql", _fetch)
     # Another user runs the server, and may not enter the home folder of this one.
     shared = Path(tempfile.gettempdir()) / f"millwheel-postgresql-{os.getuid()}"
     if not shared.exists():

@@ -5,9 +5,7 @@ Where neither can be had the tests are skipped, unless MILLWHEEL_REQUIRES names 
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
 import shutil
 import subprocess
 import time
@@ -16,10 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
-from platformdirs import user_cache_path
-
-from tests.servers.ports import free_port
+from tests.servers.programs import filled, free_port, lacking
+from tests.servers.wheels import download
 
 _PACKAGE = "prometheus"
 _START_S = 60.0
@@ -32,33 +28,10 @@ def program(name: str) -> str:
     if found is not None:
         return found
     try:
-        return str(_unpacked() / "usr" / "bin" / name)
+        folder = filled("prometheus", lambda folder: download(folder, [_PACKAGE]))
+        return str(folder / "usr" / "bin" / name)
     except (OSError, subprocess.SubprocessError) as ex:
-        reason = f"there is no {name} here, and Debian's package cannot be had: {ex}"
-        if "prometheus" in os.environ.get("MILLWHEEL_REQUIRES", ""):
-            pytest.fail(reason)
-        pytest.skip(reason)
-
-
-def _unpacked() -> Path:
-    folder = user_cache_path("millwheel-tests") / "prometheus"
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # tests run side by side
-        if not (folder / "complete").exists():
-            fetch = ["apt-get", "-q", "download", _PACKAGE]
-            if subprocess.run(fetch, cwd=folder, capture_output=True, timeout=300).returncode:
-                # A fresh machine has no lists of packages.
-                subprocess.run(
-                    ["apt-get", "-q", "update"], check=False, capture_output=True, timeout=300
-                )
-                subprocess.run(fetch, cwd=folder, check=True, capture_output=True, timeout=300)
-            for file in folder.glob("*.deb"):
-                subprocess.run(
-                    ["dpkg", "-x", file, folder], check=True, capture_output=True, timeout=120
-                )
-            (folder / "complete").touch()
-    return folder
+        lacking("prometheus", f"there is no {name} here, and Debian's package cannot be had: {ex}")
 
 
 class Prometheus:

@@ -7,9 +7,6 @@ Needs Java 17 and mvn. Where they are missing the tests are skipped, unless MILL
 
 from __future__ import annotations
 
-import fcntl
-import os
-import shutil
 import subprocess
 import tarfile
 import time
@@ -17,10 +14,7 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
-import pytest
-from platformdirs import user_cache_path
-
-from tests.servers.ports import free_port
+from tests.servers.programs import ServerProcess, filled, free_port, need
 
 VERSION = "2.6.13.Final"  # later ones need Java 21
 _ARTIFACT = f"io.apicurio:apicurio-registry-app:{VERSION}:tar.gz:all"
@@ -30,44 +24,28 @@ _START_S = 90.0
 
 def need_registry() -> None:
     """Skip the test where no registry can run, or fail it where one must."""
-    missing = [name for name in ("java", "mvn") if shutil.which(name) is None]
-    if missing:
-        reason = f"a schema registry needs {' and '.join(missing)}"
-        if "registry" in os.environ.get("MILLWHEEL_REQUIRES", ""):
-            pytest.fail(reason)
-        pytest.skip(reason)
+    need("registry", "a schema registry", "java", "mvn")
 
 
 def program() -> Path:
     """The folder with its jars."""
-    folder = user_cache_path("millwheel-tests") / f"apicurio-{VERSION}"
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # tests run side by side
-        if not (folder / "complete").exists():
-            command = [
-                "mvn",
-                "-q",
-                "-B",
-                _COPY,
-                f"-Dartifact={_ARTIFACT}",
-                f"-DoutputDirectory={folder}",
-            ]
-            subprocess.run(command, cwd=folder, check=True, timeout=600)
-            (archive,) = folder.glob("*.tar.gz")
-            with tarfile.open(archive) as packed:
-                packed.extractall(folder, filter="data")
-            archive.unlink()
-            (folder / "complete").touch()
-    return folder
+    return filled(f"apicurio-{VERSION}", _fetch)
 
 
-class RegistryServer:
+def _fetch(folder: Path) -> None:
+    command = ["mvn", "-q", "-B", _COPY, f"-Dartifact={_ARTIFACT}", f"-DoutputDirectory={folder}"]
+    subprocess.run(command, cwd=folder, check=True, timeout=600)
+    (archive,) = folder.glob("*.tar.gz")
+    with tarfile.open(archive) as packed:
+        packed.extractall(folder, filter="data")
+    archive.unlink()
+
+
+class RegistryServer(ServerProcess):
     """One registry on a free port, which forgets everything when it ends."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._process: subprocess.Popen[bytes] | None = None
         self._port = free_port()
         self.url = f"http://127.0.0.1:{self._port}/apis/ccompat/v7"
 
@@ -96,9 +74,3 @@ class RegistryServer:
             return
         told = (self._folder / "registry.txt").read_text(errors="replace")[-2000:]
         raise AssertionError(f"the registry did not start: {told}")
-
-    def kill(self) -> None:
-        """As by a power cut of the process."""
-        assert self._process is not None
-        self._process.kill()
-        self._process.wait()

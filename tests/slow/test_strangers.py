@@ -26,7 +26,7 @@ from millwheel.errors import UnavailableError
 from millwheel.launch.certificates import make_set
 from millwheel.launch.progress.polling import LEADER_ROLE, MASTER_ROLE
 from millwheel.tools.client.injector import Injector
-from tests.servers.ports import free_port
+from tests.servers.programs import free_port
 from tests.slow.runs import Run
 from tests.strangers import needs_a_stranger, said_by_a_stranger
 

@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from tests.servers.chromium import browser
-from tests.servers.ports import free_port
+from tests.servers.programs import free_port
 from tests.slow.runs import Run
 
 pytestmark = pytest.mark.slow

@@ -22,7 +22,7 @@ from millwheel.core.model.ranges import tile
 from millwheel.errors import MillwheelError, SetupError, UnavailableError
 from millwheel.launch.coordinator import embedded_zookeeper
 from tests.fakes.tcp_proxy import TcpProxy
-from tests.servers.ports import free_port
+from tests.servers.programs import free_port
 
 pytestmark = pytest.mark.slow
 
