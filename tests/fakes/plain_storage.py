@@ -10,18 +10,23 @@ from millwheel.adapters.ports import Followed, Manifest
 from millwheel.core.formats.journal_segment import JournalPosition
 from millwheel.errors import ConflictError, FencedError
 
+CHECKPOINTS: dict[str, dict[bytes, bytes]] = {}
+
 
 class SimStore:
     """A local store: a dict that dies with its worker."""
 
-    def __init__(self, data: dict[bytes, bytes]) -> None:
+    def __init__(
+        self, data: dict[bytes, bytes], checkpoints: dict[str, dict[bytes, bytes]] = CHECKPOINTS
+    ) -> None:
         self.data = data
+        self._checkpoints = checkpoints
 
     def get(self, key: bytes) -> bytes | None:
         return self.data.get(key)
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        return [self.data.get(key) for key in keys]
+        return [*map(self.data.get, keys)]
 
     def apply(self, puts: Iterable[tuple[bytes, bytes]], deletes: Iterable[bytes]) -> None:
         self.data.update(puts)
@@ -44,7 +49,7 @@ class SimStore:
         )
 
     def checkpoint(self, path: str) -> None:
-        CHECKPOINTS[path] = dict(self.data)
+        self._checkpoints[path] = dict(self.data)
 
     def size_bytes(self) -> int:
         return sum(len(key) + len(value) for key, value in self.data.items())
@@ -53,16 +58,15 @@ class SimStore:
         pass
 
 
-CHECKPOINTS: dict[str, dict[bytes, bytes]] = {}
-
-
 class SimStores:
     def open(self, shard: str, checkpoint: str | None) -> SimStore:
         return SimStore(dict(CHECKPOINTS.pop(checkpoint)) if checkpoint is not None else {})
 
 
 @dataclass(slots=True)
-class _Journal:
+class Journal:
+    """Its groups of entries by number."""
+
     groups: dict[int, list[bytes]] = field(default_factory=dict)
     written: int = 0
     sealed_end: int = -1
@@ -74,12 +78,12 @@ class SimJournals:
     exercised often."""
 
     def __init__(self) -> None:
-        self.journals: dict[str, _Journal] = {}
+        self.journals: dict[str, Journal] = {}
 
     def create(self, incarnation: str) -> None:
         if incarnation in self.journals:
             raise FencedError(incarnation)
-        self.journals[incarnation] = _Journal()
+        self.journals[incarnation] = Journal()
 
     def write(self, incarnation: str, entries: list[bytes]) -> int:
         journal = self.journals[incarnation]
@@ -91,7 +95,7 @@ class SimJournals:
         return self.journals[incarnation].sealed_end >= 0
 
     def seal(self, incarnation: str) -> int:
-        journal = self.journals.setdefault(incarnation, _Journal())
+        journal = self.journals.setdefault(incarnation, Journal())
         if journal.sealed_end < 0:
             journal.sealed_end = journal.written
         return journal.sealed_end

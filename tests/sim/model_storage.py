@@ -4,74 +4,23 @@ a group is written first, and looks for the seal afterwards."""
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from millwheel.adapters.ports import Followed, Manifest
 from millwheel.control.savepoints.orders import Standing
 from millwheel.core.formats.journal_segment import JournalPosition
 from millwheel.errors import ConflictError, CorruptionError, FencedError, UnavailableError
+from tests.fakes.plain_storage import Journal, SimStore
 from tests.sim.disk import Trouble
 from tests.sim.kernel import Simulation
 from tests.sim.process import Process
 from tests.sim.storage import ROOT
 
 
-class ModelStore:
-    """A local store: a dict that dies with its worker."""
-
-    def __init__(
-        self, data: dict[bytes, bytes], checkpoints: dict[str, dict[bytes, bytes]]
-    ) -> None:
-        self.data = data
-        self._checkpoints = checkpoints
-
-    def get(self, key: bytes) -> bytes | None:
-        return self.data.get(key)
-
-    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        return [*map(self.data.get, keys)]
-
-    def apply(self, puts: Iterable[tuple[bytes, bytes]], deletes: Iterable[bytes]) -> None:
-        self.data.update(puts)
-        for key in deletes:
-            self.data.pop(key, None)
-
-    def delete_range(self, begin: bytes, end: bytes) -> None:
-        for key in [key for key in self.data if begin <= key < end]:
-            del self.data[key]
-
-    def scan(self, prefix: bytes, since: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
-        entries = self.data.items()
-        return iter(
-            sorted((key, of) for key, of in entries if key.startswith(prefix) and key >= since)
-        )
-
-    def first(self, prefix: bytes, since: bytes) -> bytes | None:
-        return min(
-            (key for key in self.data if key.startswith(prefix) and key >= since), default=None
-        )
-
-    def checkpoint(self, path: str) -> None:
-        self._checkpoints[path] = dict(self.data)
-
-    def size_bytes(self) -> int:
-        return sum(len(key) + len(value) for key, value in self.data.items())
-
-    def close(self) -> None:
-        pass
-
-
-@dataclass(slots=True)
-class _Journal:
-    groups: dict[int, list[bytes]] = field(default_factory=dict)
-    written: int = 0
-    sealed_end: int = -1
-
-
 @dataclass(slots=True)
 class _Shared:
-    journals: dict[str, _Journal] = field(default_factory=dict)
+    journals: dict[str, Journal] = field(default_factory=dict)
     snapshots: dict[str, list[tuple[Manifest, dict[bytes, bytes]]]] = field(default_factory=dict)
     checkpoints: dict[str, dict[bytes, bytes]] = field(default_factory=dict)
     notes: dict[str, dict[str, bytes]] = field(default_factory=lambda: defaultdict(dict))
@@ -164,9 +113,9 @@ class ModelNotes:
 class ModelStores:
     _shared: _Shared
 
-    def open(self, shard: str, checkpoint: str | None) -> ModelStore:
+    def open(self, shard: str, checkpoint: str | None) -> SimStore:
         checkpoints = self._shared.checkpoints
-        return ModelStore(
+        return SimStore(
             dict(checkpoints.pop(checkpoint)) if checkpoint is not None else {}, checkpoints
         )
 
@@ -187,7 +136,7 @@ class ModelJournals:
     def create(self, incarnation: str) -> ModelWriter:
         if incarnation in self._shared.journals:
             raise FencedError(incarnation)
-        self._shared.journals[incarnation] = _Journal()
+        self._shared.journals[incarnation] = Journal()
         return ModelWriter(self, incarnation)
 
     def append(self, incarnation: str, entries: Sequence[bytes]) -> int:
@@ -204,7 +153,7 @@ class ModelJournals:
 
     def seal(self, incarnation: str) -> int:
         self._wait(50, 2000)
-        journal = self._shared.journals.setdefault(incarnation, _Journal())
+        journal = self._shared.journals.setdefault(incarnation, Journal())
         if journal.sealed_end < 0:
             journal.sealed_end = journal.written
         return journal.sealed_end

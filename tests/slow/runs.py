@@ -11,7 +11,7 @@ import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import psutil
 
@@ -19,6 +19,15 @@ REPO = Path(__file__).parents[2]
 EXAMPLES = REPO / "examples"
 
 _GRACE_S = 60.0
+
+
+def rows_of(folder: Path) -> list[Any]:
+    """The rows of a folder's files, in the order of their names."""
+    return [
+        json.loads(row)
+        for path in sorted(folder.glob("*.jsonl"))
+        for row in path.read_text().splitlines()
+    ]
 
 
 @dataclass

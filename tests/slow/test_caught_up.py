@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.slow.runs import Run
-from tests.slow.test_savepoints import rows_of
+from tests.slow.runs import Run, rows_of
 
 pytestmark = pytest.mark.slow
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.slow.runs import EXAMPLES, Run
+from tests.slow.runs import EXAMPLES, Run, rows_of
 
 pytestmark = pytest.mark.slow
 
@@ -51,12 +51,6 @@ words = build()
 other = Pipeline("other")
 """
 TEXTS = ("the cat sat", "a cat and the dog", "one dog", "the end")
-
-
-def rows_of(folder: Path) -> list[Any]:
-    return [
-        json.loads(row) for path in folder.glob("*.jsonl") for row in path.read_text().splitlines()
-    ]
 
 
 def words(folder: Path, count: int) -> tuple[str, list[Any]]:

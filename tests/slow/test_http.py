@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 
 from tests.servers.programs import free_port
-from tests.slow.runs import REPO, Run
+from tests.slow.runs import REPO, Run, rows_of
 from tests.slow.test_inject import CODE
-from tests.slow.test_savepoints import done, rows_of
+from tests.slow.test_savepoints import done
 
 pytestmark = pytest.mark.slow
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from millwheel.client import AsyncInjector, InjectionResult, Injector
-from tests.slow.runs import REPO, Run
-from tests.slow.test_savepoints import done, rows_of, until
+from tests.slow.runs import REPO, Run, rows_of
+from tests.slow.test_savepoints import done, until
 
 pytestmark = pytest.mark.slow
 

@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from millwheel.launch.certificates import make_set
-from tests.slow.runs import Run
+from tests.slow.runs import Run, rows_of
 from tests.slow.test_run import ads, ads_events, assert_right
 
 pytestmark = pytest.mark.slow
@@ -77,14 +77,6 @@ USERS, ITEMS = 40, 20
 def written(path: Path, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return rows
-
-
-def rows_of(folder: Path) -> list[Any]:
-    return [
-        json.loads(row)
-        for path in sorted(folder.glob("*.jsonl"))
-        for row in path.read_text().splitlines()
-    ]
 
 
 def killed(tmp_path: Path, pipeline: str, seed: int) -> Run:

@@ -9,11 +9,10 @@ import sys
 import time
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.slow.runs import REPO, Run
+from tests.slow.runs import REPO, Run, rows_of
 
 pytestmark = pytest.mark.slow
 
@@ -42,12 +41,6 @@ class Visits(Computation):
         self.seen.set(self.seen.get() + 1)
         ctx.produce("out", {"n": record.value["n"], "seen": self.seen.get(), "next": %s})
 """
-
-
-def rows_of(folder: Path) -> list[Any]:
-    return [
-        json.loads(row) for path in folder.glob("*.jsonl") for row in path.read_text().splitlines()
-    ]
 
 
 def run(folder: Path, code: str) -> Run:

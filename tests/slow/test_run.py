@@ -6,12 +6,11 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import duckdb
 import pytest
 
-from tests.slow.runs import EXAMPLES, Run, ads_events
+from tests.slow.runs import EXAMPLES, Run, ads_events, rows_of
 
 pytestmark = pytest.mark.slow
 
@@ -26,12 +25,6 @@ def events(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def ads(tmp_path: Path, events: Path, launcher: str = "processes", *more: str) -> Run:
     params = {"input": str(events), "output": str(tmp_path / "out")}
     return Run(EXAMPLES / "ads" / "pipeline.yaml", tmp_path, params, launcher, more=more)
-
-
-def rows_of(folder: Path) -> list[Any]:
-    return [
-        json.loads(row) for path in folder.glob("*.jsonl") for row in path.read_text().splitlines()
-    ]
 
 
 def assert_right(run: Run, events: Path) -> None:

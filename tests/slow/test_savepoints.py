@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.slow.runs import REPO, Run
+from tests.slow.runs import REPO, Run, rows_of
 
 pytestmark = pytest.mark.slow
 
@@ -106,12 +106,6 @@ def done(*words: str, folder: Path | None = None) -> str:
     ended = command(*words, folder=folder)
     assert ended.returncode == 0, ended.stderr
     return ended.stderr + ended.stdout
-
-
-def rows_of(folder: Path) -> list[Any]:
-    return [
-        json.loads(row) for path in folder.glob("*.jsonl") for row in path.read_text().splitlines()
-    ]
 
 
 def until(holds: Callable[[], bool], run: Run) -> None:

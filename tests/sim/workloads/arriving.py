@@ -115,12 +115,11 @@ class Arriving(Workload):
         """An endless source is told to end once all was read."""
         if not self.endless:
             return super().ended(world)
-        if not world.savepoints.finishing and len(self.sinks.rows("read")) >= len(self._all()):
+        if not world.savepoints.finishing and len(self.sinks.rows("read")) >= len(
+            self.all_rows("events")
+        ):
             world.savepoints.finish(world)
         return world.savepoints.finishing and world.drained()
-
-    def _all(self) -> list[Any]:
-        return [row for rows in self.rows["events"].values() for row in rows]
 
     def check(self) -> None:
         for name, field in zip(_SINKS, ("key", "p"), strict=True):
@@ -128,7 +127,7 @@ class Arriving(Workload):
             counts: Counter[Any] = Counter()
             for row in rows:
                 counts[row[field]] += row["count"]
-            equal(f"records {name}", counts, Counter(row[field] for row in self._all()))
+            equal(f"records {name}", counts, Counter(row[field] for row in self.all_rows("events")))
             panes = Counter((row[field], row["window_start"]) for row in rows)
             if twice := [pane for pane, times in panes.items() if times > 1]:
                 raise Failure(f"no record is late: {name} closed {twice[0]} twice", (name,))

@@ -39,12 +39,21 @@ from tests.sim.outside import MemorySinks, MemorySource
 if TYPE_CHECKING:
     from tests.sim.world import Shape, World
 
-__all__ = ["SECOND", "START_US", "Workload", "by", "equal"]
+__all__ = ["SECOND", "START_US", "Workload", "by", "equal", "spread"]
 
 
 def by(*fields: str) -> KeySpec:
     """The key taken from a field, or from several."""
     return KeySpec(KeyKind.FIELD if len(fields) == 1 else KeyKind.FIELDS, fields)
+
+
+def spread(rng: random.Random, rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    """Rows among up to four partitions."""
+    names = [f"p{number}" for number in range(rng.randint(1, 4))]
+    found: dict[str, list[Any]] = {name: [] for name in names}
+    for row in rows:
+        found[rng.choice(names)].append(row)
+    return found
 
 
 def equal(what: str, got: Counter[Any], want: Counter[Any]) -> None:
@@ -113,6 +122,10 @@ class Workload:
     def count(self, low: int, high: int) -> int:
         """How many of something, scaled by the size."""
         return self.rng.randint(low, max(low, int(high * self.size)))
+
+    def all_rows(self, stream: str) -> list[Any]:
+        """The rows of a stream, of partitions in the order of their names."""
+        return [row for _, rows in sorted(self.rows[stream].items()) for row in rows]
 
     def spec(self) -> PipelineSpec:
         raise AssertionError("a workload has a pipeline")

@@ -150,7 +150,7 @@ class Chains(Workload):
 
     def _made(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """What each record becomes, by stream; a letter of a node has a mark before its name."""
-        rows = [row for rows in self.rows["events"].values() for row in rows]
+        rows = self.all_rows("events")
         for row in rows:
             if not row["a"]:
                 yield "!first", row

@@ -19,7 +19,7 @@ from millwheel.core.pipeline.spec import (
 from millwheel.core.pipeline.work import BroadcastSpec, EnrichSpec, Missing
 from millwheel.core.tables.copies import with_copies
 from millwheel.core.tables.planning import events_of, tabled
-from tests.sim.workloads.base import SECOND, START_US, Workload, by, equal
+from tests.sim.workloads.base import SECOND, START_US, Workload, by, equal, spread
 
 _KEYS = 6
 
@@ -43,17 +43,9 @@ class Copied(Workload):
             for n in range(self.count(1, 150))
         ]
         self.rows = {
-            events_of("prices"): self._spread(own, prices),
-            "orders": self._spread(own, orders),
+            events_of("prices"): spread(own, prices),
+            "orders": spread(own, orders),
         }
-
-    @staticmethod
-    def _spread(rng: random.Random, rows: list[dict[str, Any]]) -> dict[str, list[Any]]:
-        names = [f"p{number}" for number in range(rng.randint(1, 4))]
-        found: dict[str, list[Any]] = {name: [] for name in names}
-        for row in rows:
-            found[rng.choice(names)].append(row)
-        return found
 
     def spec(self) -> PipelineSpec:
         # Silence lets the watermark pass what is written later, and how far differs.
@@ -77,9 +69,9 @@ class Copied(Workload):
         return with_copies(tabled(spec))
 
     def check(self) -> None:
-        prices = sorted(self._all(events_of("prices")), key=lambda row: row["ts"])
+        prices = sorted(self.all_rows(events_of("prices")), key=lambda row: row["ts"])
         wanted: Counter[Any] = Counter()
-        for row in self._all("orders"):
+        for row in self.all_rows("orders"):
             before = [
                 each for each in prices if each["item"] == row["item"] and each["ts"] <= row["ts"]
             ]
@@ -90,9 +82,6 @@ class Copied(Workload):
             (row["n"], row["price"] and row["price"]["v"]) for row in self.sinks.rows("priced")
         )
         equal("priced", found, wanted)
-
-    def _all(self, stream: str) -> list[dict[str, Any]]:
-        return [row for _, rows in sorted(self.rows[stream].items()) for row in rows]
 
 
 def _source(stream: str) -> SourceSpec:

@@ -29,7 +29,7 @@ class Dying(Hanging):
         self.how = own.choice(sorted(ENDS))
         super().__init__(seed, size)
         self.given = Limits(callback_us=self.timeout_us)
-        everything = [row for rows in self.rows["events"].values() for row in rows]
+        everything = self.all_rows("events")
         for row in [row for row in everything if row["does"] == "slow"][_MOST_SLOW:]:
             row["does"] = ""
         for row in _some(own, [row for row in everything if not row["does"]]):

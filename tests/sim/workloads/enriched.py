@@ -22,7 +22,7 @@ from millwheel.core.pipeline.work import BroadcastSpec, EnrichSpec, Missing
 from millwheel.core.tables.planning import events_of, tabled
 from millwheel.engine.workers.operators.broadcast import table
 from tests.sim.replacing import replaced
-from tests.sim.workloads.base import SECOND, START_US, Workload, by, equal
+from tests.sim.workloads.base import SECOND, START_US, Workload, by, equal, spread
 
 _KEYS = 6
 
@@ -46,18 +46,10 @@ class Enriched(Workload):
             for n in range(self.count(1, 150))
         ]
         self.rows = {
-            events_of("sides"): self._spread(own, sides),
-            events_of("names"): self._spread(own, names),
-            "orders": self._spread(own, orders),
+            events_of("sides"): spread(own, sides),
+            events_of("names"): spread(own, names),
+            "orders": spread(own, orders),
         }
-
-    @staticmethod
-    def _spread(rng: random.Random, rows: list[dict[str, Any]]) -> dict[str, list[Any]]:
-        names = [f"p{number}" for number in range(rng.randint(1, 4))]
-        found: dict[str, list[Any]] = {name: [] for name in names}
-        for row in rows:
-            found[rng.choice(names)].append(row)
-        return found
 
     def spec(self) -> PipelineSpec:
         orders = StreamSpec("orders", _source("orders"), "ts", max_delay_us=SECOND)
@@ -88,7 +80,7 @@ class Enriched(Workload):
     def check(self) -> None:
         sides, names = self._last("sides", "side"), self._last("names", "name")
         wanted: Counter[Any] = Counter()
-        for row in self._all("orders"):
+        for row in self.all_rows("orders"):
             side, name = sides.get(row["side"]), names.get(row["name"])
             if self.missing is Missing.KEEP or (side is not None and name is not None):
                 wanted[row["n"], _value(side), _value(name)] += 1
@@ -97,12 +89,9 @@ class Enriched(Workload):
         )
         equal("enriched", found, wanted)
 
-    def _all(self, stream: str) -> list[dict[str, Any]]:
-        return [row for _, rows in sorted(self.rows[stream].items()) for row in rows]
-
     def _last(self, stream: str, key: str) -> dict[int, dict[str, Any]]:
         """The last rows by key, of partitions in the order of their names."""
-        return {row[key]: row for row in self._all(events_of(stream))}
+        return {row[key]: row for row in self.all_rows(events_of(stream))}
 
 
 def _source(stream: str) -> SourceSpec:

@@ -131,7 +131,7 @@ class Hanging(Workload):
         return rows
 
     def _index(self, does: str, times: int) -> None:
-        everything = [row for rows in self.rows["events"].values() for row in rows]
+        everything = self.all_rows("events")
         for row in self.rng.sample(everything, min(times, len(everything))):
             row["does"] = does
 
@@ -162,7 +162,7 @@ class Hanging(Workload):
         )
 
     def check(self) -> None:
-        rows = [row for rows in self.rows["events"].values() for row in rows]
+        rows = self.all_rows("events")
         good = [row for row in rows if row["does"] not in ("hangs", LINE)]
         numbered = self.sinks.rows("numbered")
         equal("numbered", _indexes(numbered), _indexes(good))

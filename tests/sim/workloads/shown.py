@@ -4,6 +4,7 @@ come to stay."""
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from millwheel.api import Computation, ValueState
@@ -62,14 +63,10 @@ class Shown(Workload):
         )
 
     def check(self) -> None:
-        rows = [row for rows in self.rows["events"].values() for row in rows]
+        rows = self.all_rows("events")
         shown = {tuple(row.items()) for row in self.sinks.rows("numbered")}
         found = [dict(row) for row in shown]
-        equal(
-            "records",
-            Counter({(r["p"], r["n"]): 1 for r in found}),
-            Counter((r["p"], r["n"]) for r in rows),
-        )
+        equal("records", Counter({*_named(found)}), _named(rows))
         if self.productions is Productions.WEAK:
             return
         by_number: dict[tuple[str, int], list[Any]] = defaultdict(list)
@@ -78,8 +75,23 @@ class Shown(Workload):
         for index, several in by_number.items():
             if len(several) > 1:
                 raise Failure(f"what is shown came to stay: {index} was shown as {several}")
-        per_key = Counter(row["key"] for row in rows)
-        numbers = Counter(
-            (key, number + 1) for key, count in per_key.items() for number in range(count)
-        )
-        equal("numbers", Counter(by_number.keys()), numbers)
+        equal("numbers", Counter(by_number.keys()), self._numbers())
+
+    def _numbers(self) -> Counter[Any]:
+        """Each key with each number of its records."""
+        per_key = Counter(row["key"] for row in self.all_rows("events"))
+        return Counter((key, n + 1) for key, count in per_key.items() for n in range(count))
+
+    def check_committed(self, found: list[Any], refused: Callable[[Any], bool]) -> None:
+        """Every row is found once; of those that the sink refuses there is a letter."""
+        rows = self.all_rows("events")
+        letters = [letter["value"] for letter in self.sinks.rows("dead_letters")]
+        equal("letters", _named(letters), _named(row for row in rows if refused(row)))
+        equal("records", _named([*found, *letters]), _named(rows))
+        if self.productions is not Productions.WEAK:
+            numbers = Counter((row["key"], row["number"]) for row in [*found, *letters])
+            equal("numbers", numbers, self._numbers())
+
+
+def _named(rows: Iterable[Any]) -> Counter[Any]:
+    return Counter((row["p"], row["n"]) for row in rows)
