@@ -296,6 +296,13 @@ second:
  window: {{tumbling: 1h}}
  aggregate: {{n: count, a: {{{use}}}}}
  output: results"""
+BEHIND = """input: events
+ map: {{k: k, n: n, v: v}}
+ output: first
+second:
+ input: {{first: {{key: k}}}}
+ {use}
+ output: results"""
 NUMBERED = """input: events
  dictionary: {of: v, as: number, partitions: 16}
  output: numbered
@@ -382,6 +389,9 @@ def tables() -> Iterator[Place]:
         for text in ("{sum: v}", "{min: v}"):
             over = keyed(f"over: {span}\n aggregate: {{a: {text}}}")
             yield Place(f"{text} over {span}", "table", over)
+    for text in ("{sum: v}", "{min: v}"):
+        use = f"over: {{rows: 2}}\n aggregate: {{a: {text}}}"
+        yield in_columns(f"{text} over rows behind steps", "table", BEHIND.format(use=use))
     for name, body in CHANGE_LOGS.items():
         drops = name == "having"
         yield Place(name, "table", keyed(body), drops=drops, changes=True)

@@ -7,7 +7,13 @@ from typing import Any
 
 from millwheel.core.aggregates.base import VALUES, AggregateFunction, Aggregator
 from millwheel.core.aggregates.candidates import RowCandidates
-from millwheel.core.aggregates.columns import Argument, ColumnAggregate, calculated, not_null
+from millwheel.core.aggregates.columns import (
+    Argument,
+    ColumnAggregate,
+    OverRanges,
+    calculated,
+    not_null,
+)
 from millwheel.core.aggregates.families import (
     approx_distinct,
     choice,
@@ -111,6 +117,16 @@ def column_aggregate(
     if spec.argument and is_three_valued(compile_expression):
         argument = not_null(argument)
     return function.columns(column, argument, aggregator)
+
+
+def over_ranges(spec: AggregateSpec) -> OverRanges | None:
+    """How an aggregate over ranges of records follows from those of its parts; None where it has no
+    column form."""
+    function = FUNCTIONS.get(spec.function)
+    if function is None or function.columns is None:
+        return None
+    argument = Argument(pl.lit(1), "int", None)
+    return function.columns("", argument, function.make(spec.options)).over_ranges
 
 
 def _order(text: str, fields: Mapping[str, str], compile_expression: Callable[[str], Any]) -> Term:

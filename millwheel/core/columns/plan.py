@@ -166,13 +166,13 @@ class ColumnPlan:
         batch = self._opened(batch)
         self._check_kinds(batch)
         # before anything is computed: some of it fails for what does not fit
-        self._check(batch.frame)
+        self.check_exact(batch.frame)
         if self.whole:
             batch = replace(batch, frame=numbered(batch))
         keys, stamps, frame = self._counting(batch)
         if (added := self._added(keys, stamps, frame)) is not None:
             return added
-        bundle = self._prepared(frame)
+        bundle = self.prepared(frame)
         if isinstance(self.window, Count):
             return self._by_count(
                 keys, stamps, bundle, count_windows(keys, self.window.count, filled)
@@ -243,7 +243,7 @@ class ColumnPlan:
             [column.alias(name) for name, column in zip(self.schema, whole, strict=True)]
         )
 
-    def _prepared(self, frame: pl.DataFrame) -> pl.DataFrame:
+    def prepared(self, frame: pl.DataFrame) -> pl.DataFrame:
         """The columns of the aggregates, of records that count."""
         prepared = [column for aggregate in self.aggregates for column in aggregate.prepared()]
         names = [name for aggregate in self.aggregates for name in aggregate.dtypes]
@@ -341,7 +341,8 @@ class ColumnPlan:
             clean = np.zeros(len(batch), np.bool_)
         return batch.where(clean), batch.where(~clean)
 
-    def _check(self, frame: pl.DataFrame) -> None:
+    def check_exact(self, frame: pl.DataFrame) -> None:
+        """Raises Unfit unless the columns can hold the numbers of all records that count."""
         checks = [check for aggregate in self.aggregates for check in aggregate.unfit()]
         if not checks or not len(frame):
             return

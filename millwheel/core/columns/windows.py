@@ -55,6 +55,9 @@ class GroupsKind(IntEnum):
     """As windows, and they stay after they have fired."""
     LASTING = 4
     """Records, or parts of the groups of a change log, that no watermark removes."""
+    ORDERED = 5
+    """Records that come one behind the other in time, and stay; those before the time up to which a
+    segment has fired have been taken."""
 
 
 @dataclass(slots=True, eq=False)

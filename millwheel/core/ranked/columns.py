@@ -1,4 +1,5 @@
-"""How the first rows of each key are chosen in columns: as an aggregate of whole records is."""
+"""How rows in order go by columns: the first rows of each key are chosen as an aggregate of whole
+records is, and look-backs are aggregates of some records."""
 
 from __future__ import annotations
 
@@ -7,16 +8,28 @@ from dataclasses import replace
 from typing import Any
 
 from millwheel.core.aggregates.candidates import RowCandidates
+from millwheel.core.aggregates.columns import OverRanges
+from millwheel.core.aggregates.functions import over_ranges
 from millwheel.core.columns.clean import is_pattern
 from millwheel.core.columns.from_spec import typed_plan
 from millwheel.core.columns.plan import ColumnPlan
+from millwheel.core.columns.state.inferred import PlansByType
 from millwheel.core.columns.stateless.flow import expected_types_of, types_of
 from millwheel.core.lazy_polars import kind_of
 from millwheel.core.order.labels import NO_USE, LabelUse
 from millwheel.core.pipeline.graph import takes_retractions
 from millwheel.core.pipeline.spec import ComputationSpec, KeyKind, PipelineSpec
-from millwheel.core.pipeline.work import AggregateSpec, AggregationSpec, TopSpec, WindowSpec
-from millwheel.core.ranked.segments import FLAT_KINDS, FirstColumns
+from millwheel.core.pipeline.work import (
+    AggregateSpec,
+    AggregationSpec,
+    OverSpec,
+    TopSpec,
+    WindowSpec,
+)
+from millwheel.core.ranked.kept_records import FLAT_KINDS
+from millwheel.core.ranked.lookback_columns import MOST_SINGLY, LookbackForm
+from millwheel.core.ranked.segments import FirstColumns
+from millwheel.core.windows.contract import Windowing
 from millwheel.core.windows.panes import RETRACTION_FIELD
 from millwheel.core.windows.windows import Forever
 
@@ -63,7 +76,55 @@ def first_columns(
     kinds = {kind_of(kind) for kind in plan.key_types.values()}
     if not flat or not kinds <= {"int", "str"} or RETRACTION_FIELD in fields:
         return None
-    return FirstColumns(spec.work_as(TopSpec), plan, order, fields, pipeline.limits.state)
+    most = pipeline.limits.state
+    return FirstColumns(
+        plan=plan, fields=fields, most=most, spec=spec.work_as(TopSpec), order=order
+    )
+
+
+def lookbacks_or_why(
+    spec: ComputationSpec,
+    pipeline: PipelineSpec,
+    labels: LabelUse,
+    compile_expression: Callable[[str], Any],
+) -> PlansByType | str:
+    """The plans of a computation with ``over``, by the types of its records; or why it takes these
+    one by one, as a phrase."""
+    work = spec.work_as(OverSpec)
+    if work.size is None or work.ttl_us is not None:
+        return "each key is forgotten by itself" if work.ttl_us else "each record changes a sum"
+    if not work.by_rows:
+        return "records leave a range one by one"
+    if len(spec.inputs) != 1:
+        return "it has several inputs"
+    stream = pipeline.stream(spec.inputs[0].stream)
+    if stream.source is not None:
+        return "records of one time are in the order of their source"
+    if stream.schema or spec.inputs[0].key.kind in (KeyKind.FUNCTION, KeyKind.RECORD):
+        return "its records are objects" if stream.schema else "its key is no field"
+    if labels != NO_USE:
+        return "timers behind it go by the place of each record"
+    ranges = {each.name: over_ranges(each) for each in work.aggregates}
+    if without := [name for name, each in ranges.items() if each is None]:
+        return f"no column holds the aggregate {without[0]}"
+    singly = [name for name, each in ranges.items() if each is OverRanges.UNKNOWN]
+    if singly and work.size > MOST_SINGLY:
+        return f"a look-back for {singly[0]} is put together of parts"
+    aggregation = AggregationSpec(
+        window=WindowSpec("forever"), aggregates=work.aggregates, condition=work.condition
+    )
+    same = replace(spec, work=aggregation)
+    return PlansByType(same, Windowing(Forever()), compile_expression, lambda plan: "")
+
+
+def lookback_form(
+    spec: ComputationSpec, pipeline: PipelineSpec, plans: PlansByType | None
+) -> LookbackForm | None:
+    """How columns keep records with look-backs; None where they are kept in rows."""
+    size = spec.work_as(OverSpec).size
+    if plans is None or size is None:
+        return None
+    return LookbackForm(plans, size, pipeline.limits.state)
 
 
 def _as_aggregate(work: TopSpec) -> AggregateSpec | None:

@@ -9,49 +9,28 @@ Only what the columns hold exactly is here: fields of declared kinds, and floats
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from math import isfinite
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from millwheel.core.aggregates.candidates import RowCandidates
-from millwheel.core.aggregates.columns import Unfit
 from millwheel.core.aggregates.families.rows import content
-from millwheel.core.columns.batch import (
-    ColumnBatch,
-    Int64s,
-    fits_key,
-    frame_bytes,
-    frame_from,
-    key_list,
-)
-from millwheel.core.columns.clean import clean_rows, is_pattern
+from millwheel.core.columns.batch import ColumnBatch, Int64s, key_list
 from millwheel.core.columns.few import Groups
-from millwheel.core.columns.groups_frame import KEY, key_parts
-from millwheel.core.columns.plan import ColumnPlan
-from millwheel.core.columns.state.columns_to_rows import keys_like
+from millwheel.core.columns.groups_frame import KEY
 from millwheel.core.columns.stateless.changes import retractions_of
 from millwheel.core.columns.windows import LastingSegments
 from millwheel.core.expressions.columns import zero_without_sign
-from millwheel.core.lazy_polars import dtype, kind_of, pl
+from millwheel.core.lazy_polars import pl
 from millwheel.core.model.keys import Key
 from millwheel.core.model.times import MAX_TIME
 from millwheel.core.pipeline.work import TopSpec
 from millwheel.core.ranked.codes import KeyCodes
+from millwheel.core.ranked.kept_records import AT, ROW, KeptRecords, Mask, compact, ranks_of
 from millwheel.core.windows.panes import RETRACTION_FIELD
-
-AT, ROW = "at", "row"
-_INT64 = 2**63  # Fixed: integers from here on are no int64
-_TYPES = {"int": int, "float": float, "str": str, "bool": bool}
-FLAT_KINDS = frozenset(_TYPES)
-"""The kinds of fields that may be kept in columns."""
-_VALUE_BYTES = 9  # Fixed: the most that msgpack takes for a number, or for the size of a text
-_ROW_BYTES = 100
-"""More than msgpack takes for the rest of an entry: its time, and its lists."""
-Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,85 +44,21 @@ class Changed:
 
 
 @dataclass(frozen=True, slots=True)
-class FirstColumns:
-    """The ``order`` of a :class:`TopSpec` over records with these ``fields``, all alike. ``plan``
-    has their keys. Rows of a key take at most so many bytes."""
+class FirstColumns(KeptRecords):
+    """The ``order`` of a :class:`TopSpec`. Rows of a key take at most ``most`` bytes."""
 
     spec: TopSpec
-    plan: ColumnPlan
     order: RowCandidates
-    fields: Mapping[str, str]
-    most: int
 
     def fitting(self, batch: ColumnBatch, like: Any) -> Mask:
         """Which records columns hold, and have a place in the order. Raises Unfit where none does.
         ``like``: the type of the rows that are held (None: of none)."""
-        frame = batch.frame
-        kinds = {name: kind_of(kind) for name, kind in frame.schema.items()}
-        own = pl.Struct(dict(frame.schema))
-        if not self.holds(own, batch.keys.dtype) or (like is not None and own != like):
-            raise Unfit
-        floats = {name: kind for name, kind in kinds.items() if kind == "float"}
-        finite, there = clean_rows(frame, floats, True), clean_rows(frame, dict(self.plan.kinds))
-        if finite is None or there is None:
-            raise Unfit
-        mask = finite & there
-        for part in key_parts(batch.keys):
-            mask &= part.is_not_null().to_numpy()
-        mask &= self._sizes(frame) <= self.most // self.spec.k
+        mask = self.clean(batch, like, self.most // self.spec.k)
         exact = self.order.exact
         if exact:  # some of it fails for what does not fit
-            checks = frame.filter(pl.Series(mask)).select(pl.all_horizontal(exact).alias(""))
+            checks = batch.frame.filter(pl.Series(mask)).select(pl.all_horizontal(exact).alias(""))
             mask[mask] = checks.to_series().to_numpy()
         return mask
-
-    def in_columns(
-        self, stream: str, keys: Sequence[Key], values: Sequence[Any], times: Sequence[int]
-    ) -> tuple[ColumnBatch, Mask]:
-        """Records that have come in rows: those that columns can have, and which these are."""
-        types = {name: _TYPES[kind] for name, kind in self.fields.items()}
-        names, kinds = list(types), [*self.plan.key_types.values()]
-        mask = np.array(
-            [
-                type(value) is dict
-                and list(value) == names
-                and all(map(_is_of, value.values(), types.values()))
-                and _fits(key, kinds)
-                for key, value in zip(keys, values, strict=True)
-            ],
-            np.bool_,
-        )
-        numbers = np.flatnonzero(mask).tolist()
-        schema = {name: dtype(kind) for name, kind in self.fields.items()}
-        try:
-            frame = pl.DataFrame([values[number] for number in numbers], schema)
-            own = keys_like([keys[number] for number in numbers], self.plan.key_dtype)
-        except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError):
-            raise Unfit from None
-        at = np.array(times, np.int64)[mask]
-        return ColumnBatch(stream, np.array([], np.int64), at, own, frame), mask
-
-    def _sizes(self, frame: pl.DataFrame) -> Int64s:
-        """At least as many bytes as each record takes in rows, with what the orders read."""
-        sizes = np.full(frame.height, _ROW_BYTES + sum(map(len, frame.columns)) * 4, np.int64)
-        for column in frame.get_columns():
-            if column.dtype == pl.String:
-                sizes += 2 * column.str.len_bytes().fill_null(0).to_numpy().astype(np.int64)
-            sizes += 2 * _VALUE_BYTES
-        return sizes
-
-    def taken(self, batch: ColumnBatch) -> pl.DataFrame:
-        """Records that fit, as they are kept."""
-        rows = batch.frame.to_struct(ROW)
-        return pl.DataFrame([batch.keys.alias(KEY), pl.Series(AT, batch.timestamps), rows])
-
-    def holds(self, rows: Any, keys: Any) -> bool:
-        """Whether rows of this type, of keys of that one, may be held: they have all fields,
-        perhaps more."""
-        kinds = {field.name: kind_of(field.dtype) for field in rows.fields}
-        known = self.fields.items() <= kinds.items() and {*kinds.values()} <= FLAT_KINDS
-        odd = RETRACTION_FIELD in kinds or any(map(is_pattern, kinds))
-        return bool(known and not odd and keys == self.plan.key_dtype)
 
     def changed(self, new: pl.DataFrame, kept: Sequence[pl.DataFrame]) -> Changed | None:
         """What some records change, given the kept segments; None for nothing."""
@@ -168,7 +83,7 @@ class FirstColumns:
         own = at[come[0]]
         times = np.where(own >= first[codes[come[0]]], own, last[codes[come[0]]])
         return Changed(
-            _compact(whole, after),
+            compact(whole, after),
             self._batch(whole, *gone, last[codes[gone[0]]], back=True),
             self._batch(whole, *come, times),
         )
@@ -184,7 +99,7 @@ class FirstColumns:
             inorder = column[order]
             alike[1:] &= inorder[1:] == inorder[:-1]
         alike[:1] = False
-        ranks = _ranks(codes[order])
+        ranks = ranks_of(codes[order])
         if alike.any():
             order = self._by_bytes(whole, order, alike, ranks)
         return order, ranks
@@ -255,7 +170,7 @@ class _Differences:
         self._whole = whole
         self._codes = codes
         self._before, self._after = before, after
-        self._were, self._are = _ranks(codes[before]), _ranks(codes[after])
+        self._were, self._are = ranks_of(codes[before]), ranks_of(codes[after])
         self._k = columns.spec.k
 
     def of_ranks(self) -> tuple[tuple[Int64s, Int64s], tuple[Int64s, Int64s]]:
@@ -348,7 +263,7 @@ class _Newest:
         numbers = np.repeat(np.arange(len(groups)), [frame.height for frame in groups])
         newest = np.zeros(whole.height, np.int64)
         np.maximum.at(newest, codes, numbers)
-        return _compact(whole, numbers == newest[codes])
+        return compact(whole, numbers == newest[codes])
 
 
 class FirstRowSegments(LastingSegments):
@@ -380,13 +295,6 @@ def rows_by_key(segments: Sequence[pl.DataFrame]) -> dict[Key, list[tuple[Any, i
     return found
 
 
-def _ranks(codes: Int64s) -> Int64s:
-    """The place of each among those with its code, which lie together; from 0."""
-    count = len(codes)
-    begins = np.flatnonzero(np.diff(codes, prepend=-1))
-    return np.arange(count) - np.repeat(begins, np.diff(begins, append=count))
-
-
 def _newest(
     keys: KeyCodes, kept: Sequence[pl.DataFrame]
 ) -> tuple[list[pl.DataFrame], list[Int64s]]:
@@ -408,23 +316,3 @@ def _spans(keys: KeyCodes, at: Int64s) -> tuple[Int64s, Int64s]:
     order = np.argsort(keys.of_records, kind="stable")
     begins = np.flatnonzero(np.diff(keys.of_records[order], prepend=-1))
     return np.minimum.reduceat(at[order], begins), np.maximum.reduceat(at[order], begins)
-
-
-def _compact(whole: pl.DataFrame, chosen: npt.NDArray[Any]) -> pl.DataFrame:
-    """Some of the records, without the text of the others: columns of text share it."""
-    some = whole.filter(pl.Series(chosen)) if chosen.dtype == np.bool_ else whole[chosen]
-    return frame_from(frame_bytes(some)) if 2 * some.height < whole.height else some
-
-
-def _is_of(value: Any, kind: Any) -> bool:
-    """Whether a column of a kind can have this value."""
-    if type(value) is not kind:
-        return value is None
-    if kind is int:
-        return bool(-_INT64 <= value < _INT64)
-    return kind is not float or isfinite(value)
-
-
-def _fits(key: Key, kinds: Sequence[Any]) -> bool:
-    parts = key if type(key) is tuple else (key,)
-    return len(parts) == len(kinds) and all(map(fits_key, parts, kinds))

@@ -24,6 +24,7 @@ from millwheel.core.model.timers import TimerQueue
 from millwheel.engine.workers.bundle.record_order import ASIDE_TAG
 from millwheel.engine.workers.operators.keyed_joins.in_columns import ColumnJoinOperator
 from millwheel.engine.workers.operators.ranked.columns import FirstRowsOperator
+from millwheel.engine.workers.operators.ranked.over_columns import OverOperator
 from millwheel.engine.workers.operators.windows.change_log import ChangeLogOperator
 from millwheel.engine.workers.operators.windows.window_callback import CALLBACK_TAG
 from millwheel.engine.workers.shard.opening import read_timers
@@ -76,7 +77,7 @@ def remembered(shards: Iterable[Shard]) -> dict[bytes, bytes]:
             # one by one: which of them are in columns depends on how they were bundled
             entries.update((pack(row), pack(count)) for row, count in operator.kept().items())
             continue
-        if isinstance(operator, FirstRowsOperator) and operator.in_columns:
+        if isinstance(operator, FirstRowsOperator | OverOperator) and operator.in_columns:
             entries.update((pack(key), pack(rows)) for key, rows in operator.kept().items())
             continue
         for family in (STATE, WINDOW, WINDOW_SET, TIMER):

@@ -18,7 +18,14 @@ from millwheel.core.columns.plan import ColumnPlan
 from millwheel.core.order.chains import chains_of, is_stateless
 from millwheel.core.pipeline.graph import build_graph
 from millwheel.core.pipeline.spec import ComputationSpec
-from millwheel.core.pipeline.work import IntervalJoinSpec, JoinKind, RegularJoinSpec, TopSpec, Work
+from millwheel.core.pipeline.work import (
+    IntervalJoinSpec,
+    JoinKind,
+    OverSpec,
+    RegularJoinSpec,
+    TopSpec,
+    Work,
+)
 from tests.search.document import emit
 from tests.search.facts import Free
 from tests.search.generate import pushes
@@ -53,6 +60,7 @@ _COLUMNS = frozenset(
         "alone_in_columns",
         "versions_in_columns",
         "first_in_columns",
+        "over_in_columns",
     }
 )
 
@@ -114,6 +122,11 @@ def _first_in_columns(draft: Draft) -> bool:
     return any(not form.why for each, form in _forms(draft) if isinstance(each.work, TopSpec))
 
 
+def _over_in_columns(draft: Draft) -> bool:
+    """Whether columns hold the look-backs of some keys."""
+    return any(not form.why for each, form in _forms(draft) if isinstance(each.work, OverSpec))
+
+
 def _forms(draft: Draft) -> Iterator[tuple[ComputationSpec, ComputationForm]]:
     spec = load_tree(draft.tree)
     compiled = language_of(spec).compile
@@ -124,6 +137,7 @@ def _forms(draft: Draft) -> Iterator[tuple[ComputationSpec, ComputationForm]]:
 _HELD: dict[str, Callable[[Draft], bool]] = {
     "versions_in_columns": _versions_in_columns,
     "first_in_columns": _first_in_columns,
+    "over_in_columns": _over_in_columns,
 }
 
 

@@ -111,7 +111,7 @@ _MAKERS: tuple[tuple[frozenset[str], Any], ...] = (
     (LASTING_IN_COLUMNS, _any_join),
     (frozenset({"deduplicate"}), deduplicated),
     (frozenset({"top", "places", "top_of_changes", "keep", "first_in_columns"}), ranked),
-    (frozenset({"over", "rows_before", "range_of_time"}), looking_back),
+    (frozenset({"over", "rows_before", "range_of_time", "over_in_columns"}), looking_back),
     (frozenset({"branch"}), branched),
     (frozenset({"steps", "steps_in_columns", "passed_on", "chained", "chained_results"}), steps),
     (frozenset({"window_callback"}), spans),

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+from millwheel.core.model.times import MAX_TIME
 from millwheel.core.ranked import lookback
 from millwheel.core.ranked.lookback import Lookback
+from millwheel.core.ranked.lookback_columns import (
+    LookbackForm,
+    LookbackSegments,
+)
 from millwheel.engine.workers.operators.ranked import over
 from millwheel.engine.workers.operators.ranked.over import Over, OverGroup
 from tests.search.mistakes import Context, mistake, replaced
@@ -47,3 +53,33 @@ def the_next_record_begins_anew() -> Context:
         self._forget(own)
 
     return replaced(Over, "_keep", wrong)
+
+
+@mistake(within=4, features="over_in_columns", variants="together pairs", first=7)
+def a_look_back_in_columns_has_one_record_more() -> Context:
+    """A record leaves one too late."""
+    right = LookbackForm.of
+
+    def wrong(self: LookbackForm, rows: Any) -> Any:
+        columns = right(self, rows)
+        return columns and replace(columns, size=columns.size + 1)
+
+    return replaced(LookbackForm, "of", wrong)
+
+
+@mistake(within=4, features="over_in_columns", variants="crashes", first=11)
+def records_in_columns_that_wait_are_gone_with_the_worker() -> Context:
+    """The next owner takes what lies there for records that have been taken."""
+    right = LookbackSegments.restore
+
+    def wrong(self: LookbackSegments, number: int, level: int, groups: Any, *times: int) -> None:
+        right(self, number, level, groups, times[0], MAX_TIME)
+
+    return replaced(LookbackSegments, "restore", wrong)
+
+
+@mistake(within=4, features="over_in_columns", variants="large", first=7)
+def rows_begin_anew_with_a_key_that_columns_had() -> Context:
+    """They get the records that wait, but none of those that have been taken."""
+    right = Over.go_on
+    return replaced(Over, "go_on", lambda self, ctx, past, waiting: right(self, ctx, [], waiting))

@@ -50,7 +50,7 @@ from millwheel.core.pipeline.work import (
     WindowCallbackSpec,
     Work,
 )
-from millwheel.core.ranked.columns import first_columns, first_rows_or_why
+from millwheel.core.ranked.columns import first_columns, first_rows_or_why, lookbacks_or_why
 
 Plan: TypeAlias = ColumnPlan | PlansByType
 AnyPlan: TypeAlias = Plan | StatelessPlans
@@ -75,7 +75,6 @@ _WHY_NOT: dict[type[Work], str] = {
     EnrichSpec: "each record is enriched",
     LookupSpec: "each record is enriched",
     DeduplicateSpec: "each record is compared with earlier ones",
-    OverSpec: "each record is taken in its order",
     TableSpec: "a table takes each change",
     CopiesSpec: "each change goes to each copy",
 }
@@ -117,6 +116,12 @@ def _form_of(
         held = first_columns(computation, pipeline, first, use, compile_expression)
         why = "" if held else "the first rows of each key are kept in order"
         return ComputationForm(first, why)
+    if isinstance(computation.work, OverSpec):
+        use = labels.of(computation.name)
+        lookbacks = lookbacks_or_why(computation, pipeline, use, compile_expression)
+        if isinstance(lookbacks, str):
+            return ComputationForm(None, lookbacks)
+        return ComputationForm(lookbacks)
     if why := _why_no_aggregation(computation, pipeline, compile_expression, labels):
         return ComputationForm(None, why)
     windowing = windowing_from_spec(computation, load, takes_retractions(computation, pipeline))

@@ -69,7 +69,8 @@ class Leaving:
         return self._first()
 
     def _first(self) -> list[Left]:
-        return self.taken_out([self._whole()[0].groups[KEY].unique()])
+        whole = self._whole()
+        return self.taken_out([whole[0].groups[KEY].unique()]) if whole else []
 
     def _whole(self) -> list[ColumnarSegment]:
         return [segment for segment in self._windows.segments() if segment.level == _WHOLE]
@@ -95,14 +96,16 @@ class Leaving:
         return [is_among(keys_of(batch), held) for batch in batches]
 
     def _divide(self) -> None:
-        undivided = self._windows.undivided()
+        undivided = self._undivided()
         self._windows.clear()
         self._put_parts(undivided)
 
     def _divide_oldest(self, share: float) -> None:
         """What stays is about this share."""
-        undivided = self._windows.undivided()
+        undivided = self._undivided()
         self._windows.clear()
+        if not undivided:
+            return
         by_key = (
             pl.concat([whole.select(KEY) for _, whole in undivided])
             .with_row_index(_ROW)
@@ -119,6 +122,10 @@ class Leaving:
             if rest.height:
                 self._windows.put(rest, _REST, fired)
         self._put_parts([(fired, whole.filter(pl.Series(mask))) for (fired, whole), mask in pairs])
+
+    def _undivided(self) -> list[tuple[int, pl.DataFrame]]:
+        """All groups; what is of no more use may be left out as they are put together."""
+        return [(fired, whole) for fired, whole in self._windows.undivided() if whole.height]
 
     def _put_parts(self, undivided: Sequence[tuple[int, pl.DataFrame]]) -> None:
         parts = -(-sum(whole.height for _, whole in undivided) // PART_RECORDS)

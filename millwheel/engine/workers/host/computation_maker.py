@@ -35,11 +35,12 @@ from millwheel.core.pipeline.work import (
     EnrichSpec,
     JoinSpec,
     LookupSpec,
+    OverSpec,
     SlicesSpec,
     TopSpec,
     WindowCallbackSpec,
 )
-from millwheel.core.ranked.columns import first_columns
+from millwheel.core.ranked.columns import first_columns, lookback_form
 from millwheel.core.windows.windows import OfInput, Tumbling
 from millwheel.engine.workers.bundle.operator import Operator
 from millwheel.engine.workers.delivery.routing import TableRouter
@@ -60,6 +61,7 @@ from millwheel.engine.workers.operators.lookups import (
     LookupShard,
 )
 from millwheel.engine.workers.operators.ranked.columns import FirstRowsOperator
+from millwheel.engine.workers.operators.ranked.over_columns import OverOperator
 from millwheel.engine.workers.operators.slices.sliced import SlicesOperator
 from millwheel.engine.workers.operators.stateless.columns import StatelessOperator
 from millwheel.engine.workers.operators.windows.change_log import ChangeLogOperator
@@ -156,6 +158,10 @@ class ComputationMaker:
             columns = first_columns(spec, self.spec, plan, use, self.language.compile)
             few = self.limits.rows_below
             operator = FirstRowsOperator(plan, columns, shard, few, *parts, use)
+        elif isinstance(spec.work, OverSpec) and spec.work.size is not None and spec.work.by_rows:
+            form = lookback_form(spec, self.spec, self.undeclared.get(spec.name))
+            few, shard = self.limits.rows_below, self._column_shard(shard_parts)
+            operator = OverOperator(form, shard, few, *parts, use)
         else:
             operator = kind(*parts, use)
         operator.first = ReadFirst(self.graph.read_first(spec.name))

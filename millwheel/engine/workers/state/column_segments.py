@@ -26,6 +26,9 @@ from millwheel.core.windows.lateness import final_until, still_open
 from millwheel.engine.workers.state.overlay import Overlay
 from millwheel.errors import invariant
 
+_FIRED = (GroupsKind.KEPT, GroupsKind.ORDERED)
+"""Of these, what has fired stays."""
+
 
 class _Stored(msgspec.Struct, array_like=True):
     level: int
@@ -139,7 +142,7 @@ def segments_within(store: StateStore, within: KeyRange, closed: int) -> list[Se
         replace(
             segment,
             held=entered(groups, closed) if segment.kind is GroupsKind.STEPS else groups,
-            fired=max(segment.fired, closed) if segment.kind is GroupsKind.KEPT else segment.fired,
+            fired=max(segment.fired, closed) if segment.kind in _FIRED else segment.fired,
         )
         for segment, groups in zip(segments, _open_groups(segments, closed), strict=True)
     ]
@@ -150,7 +153,7 @@ def _open_groups(segments: Sequence[Segment], closed: int) -> list[pl.DataFrame]
     """Those that still take records."""
     frames = [
         segment.groups
-        if segment.kind is GroupsKind.LASTING
+        if segment.kind in (GroupsKind.LASTING, GroupsKind.ORDERED)
         else segment.groups.filter(
             still_open(pl.col(END), final_until(closed, segment.lateness_us))
         )

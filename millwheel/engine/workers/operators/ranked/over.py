@@ -157,8 +157,7 @@ class Over(Computation):
             return
         own = self.group.get() or OverGroup()
         own.waiting += new
-        if len(own.waiting) > _FEW or sum([len(row.data) for row in own.waiting]) > _FEW_BYTES:
-            self._set_aside(own)
+        self._hold_few(own)
         self._put(ctx, own)
 
     def process_timer(self, ctx: Context, timer: Timer) -> None:
@@ -172,6 +171,35 @@ class Over(Computation):
             if is_behind(own.last_us + self._keep_us, ctx.watermark):
                 self._forget(own)
         self._put(ctx, own)
+
+    def go_on(self, ctx: Context, past: Sequence[Record], waiting: Sequence[Record]) -> None:
+        """Keep records of the current key, of which columns have taken some already. Raises
+        RecordError as there."""
+        self._put(ctx, self._with(past, waiting))
+
+    def kept(
+        self, past: Sequence[Record] = (), waiting: Sequence[Record] = ()
+    ) -> tuple[list[PastRow], list[OverRow]]:
+        """What later results need of the current key, and what waits, if it kept these, too. For
+        tests."""
+        own = self._with(past, waiting)
+        taken = [row for number in own.blocks for row in self.past[number].rows]
+        later = [
+            row
+            for number, each in own.segments.items()
+            for row in self.later[number].rows[each.taken :]
+        ]
+        return [*taken, *own.rows][own.gone :], _in_order([*own.waiting, *later])
+
+    def _with(self, past: Sequence[Record], waiting: Sequence[Record]) -> OverGroup:
+        own = self.group.get() or OverGroup()
+        if past:
+            rows = _in_order([row for record in past if (row := self._row(record)) is not None])
+            self._keep(own, [(row.at, row) for row in rows], 0)
+            own.last_us = rows[-1].at
+        own.waiting += [row for record in waiting if (row := self._row(record)) is not None]
+        self._hold_few(own)
+        return own
 
     def _row(self, record: Record) -> OverRow | None:
         """The row of a record; None for one that the condition leaves out. Raises RecordError for
@@ -278,8 +306,10 @@ class Over(Computation):
                 del self.later[number]
         return due
 
-    def _set_aside(self, own: OverGroup) -> None:
-        """The records that wait become segments."""
+    def _hold_few(self, own: OverGroup) -> None:
+        """Where many records wait, they become segments."""
+        if len(own.waiting) <= _FEW and sum([len(row.data) for row in own.waiting]) <= _FEW_BYTES:
+            return
         rows = sorted(own.waiting, key=_time_of)
         own.waiting = []
         for part in _parts(rows, [len(row.data) for row in rows], _SEGMENT):

@@ -33,6 +33,8 @@ KINDS = {
     "join of all": (TWO, "join: inner", "LastingJoinOperator"),
     "join near": (TWO, "join: {kind: inner, within: {before: 1m}}", "ColumnJoinOfBatches"),
     "first rows": (ONE, "top: {by: n, k: 2}", "FirstRowsOperator"),
+    "look-backs": (ONE, "over: {rows: 2}, aggregate: {n: count}", "OverOperator"),
+    "sums of all": (ONE, "over: {rows: all}, aggregate: {n: count}", "BatchOperator"),
 }
 
 

@@ -1,0 +1,207 @@
+"""What computations share that keep the records of keys in columns: the form of each key.
+
+Every key is either in columns or in rows. Few records are as quick in rows, so a shard takes
+whole bundles from the first that is worth it; the keys that rows have go on there. Once columns
+hold much, the keys without a change for the longest time go on in rows, and so does all
+that only small bundles come for: some keys in each bundle
+(:mod:`millwheel.core.columns.state.columns_to_rows`). So does a key of which a record needs a look.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from millwheel.adapters.ports import StoreView
+from millwheel.core.aggregates.columns import Unfit
+from millwheel.core.columns.batch import AnyBatch, ColumnBatch
+from millwheel.core.columns.groups_frame import KEY
+from millwheel.core.columns.state.columns_to_rows import Left, keys_of, where
+from millwheel.core.columns.windows import ColumnarSegment, ColumnWindows
+from millwheel.core.formats.store_layout import STATE
+from millwheel.core.lazy_polars import pl
+from millwheel.core.model.keys import Key
+from millwheel.core.model.names import ChannelName
+from millwheel.core.model.records import DeadLetter
+from millwheel.core.ranked.kept_records import ROW, KeptRecords, Mask
+from millwheel.engine.workers.boundaries import ColumnBoundary
+from millwheel.engine.workers.bundle.bundle import Bundle
+from millwheel.engine.workers.bundle.operator import Validated
+from millwheel.engine.workers.operators.batch_callbacks import BatchOperator
+from millwheel.engine.workers.operators.form_choice import FormChoice, left_in
+from millwheel.engine.workers.state.column_segments import (
+    ColumnShard,
+    restore_segments,
+    validate_segments,
+    write_segments,
+)
+from millwheel.errors import RecordError
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A batch, the records of it that are ``inside`` its ``columns`` (None: none), and which of
+    those fit."""
+
+    batch: AnyBatch
+    columns: ColumnBatch | None
+    inside: Mask
+    fits: Mask
+
+
+class KeptOperator(BatchOperator, Validated):
+    """See the head of this file. ``_kept`` is what columns hold, and ``_instance`` the row form."""
+
+    in_columns: bool
+    """Whether some keys may be in columns."""
+
+    def __init__(
+        self, kept: ColumnWindows, most_bytes: int, shard: ColumnShard, few: int, *arguments: Any
+    ) -> None:
+        """Bundles of fewer than ``few`` records are small. Of more than ``most_bytes``, half go on
+        in rows."""
+        super().__init__(*arguments)
+        self._spec, self._pipeline = arguments[0], arguments[1]
+        self._outputs = self._spec.outputs
+        self._shard = shard
+        self._boundary = ColumnBoundary(self._spec.name)
+        self.bundles_held = 0
+        self._kept = kept
+        self._form = FormChoice(kept, few, most_bytes, self._has_rows)
+        restore_segments(kept, shard)
+        types = [(each.groups.schema[ROW], each.groups.schema[KEY]) for each in self._segments()]
+        alike = all(each == types[0] for each in types)
+        self._of_others = not alike or not all(self._holds(*each) for each in types)
+        """What columns hold is of another version of the pipeline, or of shards with other
+        fields."""
+
+    @property
+    @abstractmethod
+    def _row_type(self) -> Any:
+        """The type of the rows that columns hold; None for none."""
+
+    @abstractmethod
+    def _holds(self, rows: Any, keys: Any) -> bool:
+        """Whether rows of this type, of keys of that one, may be in columns."""
+
+    @abstractmethod
+    def _columns_of(self, batch: AnyBatch, like: Any) -> KeptRecords:
+        """How columns hold the records of a batch. Raises Unfit where they do not. ``like``: the
+        type of the rows that are held (None: of none)."""
+
+    @abstractmethod
+    def _fitting(self, batch: ColumnBatch, like: Any, bundle: Bundle) -> Mask:
+        """Which records go in columns. Raises Unfit where none does."""
+
+    @abstractmethod
+    def _taken(
+        self, offers: Sequence[Offer], fit: Sequence[Mask], gone: list[pl.Series], bundle: Bundle
+    ) -> list[Mask]:
+        """Take records in columns; those that were. ``gone`` are keys that are in rows by now."""
+
+    @abstractmethod
+    def _keep_in_rows(self, key: Key, rows: Any) -> None:
+        """Keep in rows what columns held of the current key."""
+
+    @abstractmethod
+    def _rows_of(self, segments: Sequence[Left]) -> dict[Key, Any]:
+        """What columns no longer hold of each key."""
+
+    @abstractmethod
+    def _rows_in(self, rows: Any) -> Any:
+        """(value, time) of each row of a key."""
+
+    def _segments(self) -> list[ColumnarSegment]:
+        return self._kept.segments()
+
+    def validate(self, state: StoreView) -> None:
+        validate_segments([self._kept], self._shard.name, state)
+
+    def run(self, bundle: Bundle) -> None:
+        count = sum(len(arrival.batch) for arrival in bundle.arrivals)
+        self._context.begin(bundle)
+        if self._of_others:
+            self._hand_over([Left(each.groups, each.fired) for each in self._segments()], bundle)
+            self._kept.clear()
+            self._of_others = False
+        self._take_due(bundle)
+        if self.in_columns:
+            self._form.choose(count)
+        if count and (self._kept or not self._form.in_rows):
+            self._take_in_columns(bundle)
+        super().run(bundle)
+        self._form.took_in_rows(bundle.arrivals)
+        for segments in self._form.leave(count):
+            self._hand_over(segments, bundle)
+        write_segments(self._kept, self._shard.name, bundle.overlay)
+
+    def _take_due(self, bundle: Bundle) -> None:
+        """Take what the watermark has passed."""
+
+    # --- records ----------------------------------------------------------------------------------
+
+    def _take_in_columns(self, bundle: Bundle) -> None:
+        """Take the records whose keys are, or go, in columns. The others are left in the
+        bundle."""
+        offers, like = list[Offer](), self._row_type
+        for arrival in bundle.arrivals:
+            offers.append(offer := self._offer(arrival.batch, like, bundle))
+            if like is None and offer.columns is not None and offer.fits.any():
+                like = pl.Struct(dict(offer.columns.frame.schema))
+        gone = [keys_of(where(each.batch, ~each.fits)) for each in offers if not each.fits.all()]
+        self._let_go(gone, bundle)
+        among = self._form.in_columns([each.batch for each in offers], self._state.held)
+        fit = [each.fits & own for each, own in zip(offers, among, strict=True)]
+        left_in(bundle, self._taken(offers, fit, gone, bundle))
+
+    def _offer(self, batch: AnyBatch, like: Any, bundle: Bundle) -> Offer:
+        """The records of a batch that columns can have."""
+        none = np.zeros(len(batch), np.bool_)
+        try:
+            with self._boundary.inside(bundle.count):
+                if isinstance(batch, ColumnBatch):
+                    return Offer(batch, batch, ~none, self._fitting(batch, like, bundle))
+                records = list(self._records(batch, ChannelName("")))
+                values = [record.value for record in records]
+                given = batch.stream, batch.keys, values, batch.timestamps
+                columns, inside = self._columns_of(batch, like).in_columns(*given)
+                fits = inside.copy()
+                fits[inside] = self._fitting(columns, like, bundle)
+                return Offer(batch, columns, inside, fits)
+        except Unfit:
+            return Offer(batch, None, none, none)
+
+    def _let_go(self, keys: Sequence[pl.Series], bundle: Bundle) -> None:
+        """All that columns hold of some keys goes on in rows."""
+        self._hand_over(self._form.leaving.taken_out(keys), bundle)
+        self._form.some_in_rows |= bool(keys)
+
+    def _hand_over(self, segments: Sequence[Left], bundle: Bundle) -> None:
+        """Keys that were held in columns go on in rows."""
+        self._form.some_in_rows |= bool(segments)
+        by_key = self._rows_of(segments)
+        self._state.read_ahead(list(by_key))
+        for key, rows in by_key.items():
+            self._context.point(key, bundle.watermark)
+            try:
+                self._keep_in_rows(key, rows)
+                changes = self._state.encoded()
+            except RecordError as ex:  # they are more than limits.state, which has been lowered
+                self._state.forget()
+                for value, at in self._rows_in(rows):
+                    self._refuse(bundle, value, at, ex)
+            else:
+                self._state.write(changes)
+
+    def _refuse(self, bundle: Bundle, value: Any, at: int, ex: RecordError) -> None:
+        """A row of the current key that cannot be kept is a dead letter."""
+        about = self._spec.name, self._spec.inputs[0].stream
+        letter = DeadLetter(self._pipeline, *about, str(ex), self._context.key, value, at)
+        bundle.dead_letter(letter, max(at, bundle.floor))
+
+    def _has_rows(self) -> bool:
+        return next(iter(self._shard.store.scan(STATE)), None) is not None

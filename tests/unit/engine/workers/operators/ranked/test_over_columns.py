@@ -1,0 +1,116 @@
+"""``over`` in columns emits what it emits in rows, and either form goes on with what the other
+kept."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from millwheel.engine.workers.operators.ranked import over_columns
+from millwheel.engine.workers.operators.ranked.over_columns import OverOperator
+from millwheel.testing import PipelineHarness, assert_survives_crashes
+from tests.unit.engine.workers.operators.column_runs import (
+    events,
+    idle,
+    in_rows,
+    small_bundles,
+    small_reads,
+    written,
+)
+
+PIPELINE = """
+pipeline: p
+streams:
+  events:
+    source: {{files: {{path: "{folder}/*.jsonl", format: jsonl}}}}
+    timestamp: {{field: ts, unit: ms}}
+    fields: {{ad: int, type: str, cost: float, ts: int}}
+    watermark: {{max_delay: 20s, max_future: null}}
+computations:
+  plain: {{input: events, map: {{ad: ad, type: type, cost: cost, n: ts % 1000}}, output: plain}}
+  best:
+    input: {{plain: {{key: {key}}}}}
+    over: {{rows: {rows}}}
+    {where}
+    aggregate: {aggregates}
+    output: best
+"""
+AGGREGATES = {
+    "numbers": "{c: count, total: {sum: n}, mean: {mean: cost}, spread: {stddev: n}}",
+    "ends": "{cost: {min: cost}, most: {max: n}, last: {max: type}}",
+    "one by one": "{kinds: {count_distinct: type}, few: {sum: n, where: n < 300}}",
+    "of none": "{few: {sum: cost, where: n < 300}, c: count}",
+}
+DIRT: dict[str, list[Any]] = {
+    "clean": [],
+    "no cost": [{"ad": 1, "type": "view", "cost": None, "ts": 1_001_000}],
+    "no fit": [{"ad": 1, "type": "view", "cost": 1e308, "ts": 1_001_000}],
+}
+
+
+def pipeline(
+    folder: Path, key: str, rows: int, aggregates: str, dirt: list[Any], where: str = ""
+) -> Path:
+    made = [{name: each[name] for name in ("ad", "type", "cost", "ts")} for each in events(1800, 4)]
+    for number, each in enumerate(made):  # some of one time
+        if number % 3 == 0:
+            each["ts"], each["cost"] = made[max(number - 1, 0)]["ts"], number // 30 / 4
+    written(folder / "in", {"a": [*made[:900], *dirt, *made[900:]]})
+    file = folder / "p.yaml"
+    given = {"folder": folder / "in", "key": key, "rows": rows, "where": where}
+    file.write_text(PIPELINE.format(aggregates=aggregates, **given))
+    return file
+
+
+def read(file: Path, columns: bool) -> tuple[Any, bool]:
+    with in_rows(not columns), PipelineHarness(str(file), run_sources=True, shards=1) as harness:
+        harness.advance_processing_time(10**9)
+        [shard] = harness._cluster.shards_of("best")
+        assert isinstance(shard.operator, OverOperator)
+        assert not harness.counters.get("failed_in_columns", 0)
+        rows = {
+            name: Counter(map(json.dumps, harness.read(name))) for name in ("best", "dead_letters")
+        }
+        return rows, shard.operator.bundles_held > 0
+
+
+@pytest.mark.parametrize("dirt", DIRT.values(), ids=DIRT)
+@pytest.mark.parametrize(("key", "rows"), [("ad", 5), ("[type, ad]", 3), ("ad", 1)])
+@pytest.mark.parametrize("aggregates", AGGREGATES.values(), ids=AGGREGATES)
+def test_look_backs_in_columns_are_those_of_rows(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    key: str,
+    rows: int,
+    aggregates: str,
+    dirt: list[Any],
+) -> None:
+    small_bundles(monkeypatch, 300)
+    file = pipeline(tmp_path, key, rows, aggregates, dirt)
+    rows_said, held = read(file, columns=False)
+    assert not held
+    columns_said, held = read(file, columns=True)
+    assert columns_said == rows_said
+    # The sum of no floats is a whole 0 in rows. A read with a null comes in rows.
+    assert held or aggregates == AGGREGATES["of none"] or dirt == DIRT["no cost"]
+    assert len(rows_said["best"]) > 1000
+
+
+def test_keys_in_columns_go_on_in_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    small_bundles(monkeypatch, 300)
+    file = pipeline(tmp_path, "ad", 5, AGGREGATES["numbers"], [], "where: n > 100")
+    said, _ = read(file, columns=False)
+    monkeypatch.setattr(over_columns, "_MOST_BYTES", 60_000)
+    assert read(file, columns=True) == (said, True)
+
+
+def test_look_backs_in_columns_survive_crashes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small_reads(monkeypatch, 30_000, 300)
+    file = pipeline(tmp_path, "ad", 4, AGGREGATES["ends"], [])
+    assert assert_survives_crashes(str(file), idle, every=5, run_sources=True) > 1
