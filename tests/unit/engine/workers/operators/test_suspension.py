@@ -1,5 +1,6 @@
 """Joins whose results span several commits, against those that fit into one, and through crashes at
-every place."""
+every place. The joins of all records without room are those of ``keyed_joins``, with the fixture
+``room``."""
 
 from __future__ import annotations
 
@@ -21,41 +22,18 @@ from millwheel.testing import PipelineHarness, assert_survives_crashes
 from millwheel.tools.testing.pushed import DEFAULT_PARTITION
 from tests.unit.engine.workers.operators.keyed_joins import test_interval as near
 from tests.unit.engine.workers.operators.keyed_joins import test_regular as two
-from tests.unit.engine.workers.operators.keyed_joins import test_several as three
-
-NO_ROOM = 1
-"""Bytes: one result for each bundle."""
+from tests.unit.engine.workers.operators.keyed_joins.conftest import take_room
 
 
 @pytest.fixture(autouse=True)
 def little_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(suspension, "ROOM_BYTES", NO_ROOM)
-    for module in (suspension, interval):
-        monkeypatch.setattr(module, "LEAST_BYTES", NO_ROOM)
-    monkeypatch.setattr(interval, "_AT_ONCE", 1)
+    take_room(monkeypatch)
     monkeypatch.setattr(interval, "_FEW", 2)  # so few that segments are made
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("suspended_joins")
-
-
-@pytest.mark.parametrize("kind", two.KINDS)
-@settings(max_examples=25)
-@given(two.pushes, st.integers(0, 9))
-def test_what_stands_is_the_join_of_all_records(
-    folder: Path, kind: str, pushes: list[tuple[str, two.Row]], crash: int
-) -> None:
-    with PipelineHarness(two.joined(folder / kind, kind)) as harness:
-        for number, (stream, value) in enumerate(pushes):
-            if number == crash:
-                harness.crash()
-            harness.push(stream, value)
-        rows = harness.take("matched")
-    names = ("shown", "clicked")
-    lefts, rights = ([value for of, value in pushes if of == name] for name in names)
-    assert two.folded(rows) == two.whole(kind, lefts, rights, names)
 
 
 @pytest.mark.parametrize("kind", two.KINDS)
@@ -73,43 +51,6 @@ def test_records_that_come_together_wait_for_each_other(
             harness.push(name, values)
         rows = harness.take("matched")
     assert two.folded(rows) == two.whole(kind, sides[0][2:], sides[1], names)
-
-
-@pytest.mark.parametrize("kind", ["inner", "left", "outer"])
-@settings(max_examples=25)
-@given(three.pushes, st.integers(0, 12))
-def test_what_stands_of_several_streams_is_all_combinations(
-    folder: Path, kind: str, pushes: list[tuple[str, three.Row]], crash: int
-) -> None:
-    with PipelineHarness(three.joined(folder / f"three_{kind}", kind)) as harness:
-        for number, (stream, value) in enumerate(pushes):
-            if number == crash:
-                harness.crash()
-            harness.push(stream, value)
-        rows = harness.take("matched")
-    sides = [[value for of, value in pushes if of == name] for name in three.NAMES]
-    assert three.folded(rows) == three.whole(kind, "clicked", sides)
-
-
-@pytest.mark.parametrize("within", near.BOUNDS)
-@pytest.mark.parametrize("kind", near.KINDS)
-@settings(max_examples=10)
-@given(near.batches, st.integers(0, 6))
-def test_all_that_is_near_meets(
-    folder: Path, kind: str, within: str, batches: list[tuple[str, list[near.Row]]], crash: int
-) -> None:
-    with PipelineHarness(near.joined(folder / f"near_{kind}", kind, within)) as harness:
-        for number, (stream, values) in enumerate(batches):
-            if number == crash:
-                harness.crash()
-            harness.push(stream, values)
-        harness.advance_watermark(4)
-        harness.crash()
-        harness.advance_watermark(1_000)
-        rows = harness.take("matched")
-        assert harness.remembered()["matched"] == {}
-    pushes = [(stream, value) for stream, values in batches for value in values]
-    assert near.counted(rows) == near.counted(list(near.whole(kind, within, pushes)))
 
 
 @pytest.mark.parametrize("kind", near.KINDS)

@@ -3,7 +3,6 @@ key."""
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,13 @@ import pytest
 
 from millwheel.errors import SetupError
 from millwheel.testing import PipelineHarness
-from tests.search.test_declared_tables import standing
+from tests.unit.engine.workers.operators.broadcast.test_enrichment import (
+    WAYS,
+    Results,
+    Row,
+    found_by,
+    order,
+)
 
 PIPELINE = """
 pipeline: shop
@@ -25,7 +30,6 @@ computations:
     output: found
 sinks: {found: {stdout: {mode: changelog}}}
 """
-Row = dict[str, Any]
 
 
 def pipeline(folder: Path, missing: str = "keep", broadcast: str = "true", **more: str) -> Path:
@@ -39,19 +43,11 @@ def pipeline(folder: Path, missing: str = "keep", broadcast: str = "true", **mor
     return path
 
 
-def order(at: int, k: Any = 1) -> Row:
-    return {"at": at, "k": k, "o": at % 3}
-
-
 def side(at: int, number: Any, v: int, gone: bool = False) -> Row:
     return {"at": at, "id": number, "v": v, "gone": gone}
 
 
-Results = tuple[Counter[str], Counter[str], int]
-
-
 def results(path: Path, **ways: Any) -> Results:
-    """What stands, the records of the letters, and how many found nothing."""
     with PipelineHarness(path, **ways) as harness:
         harness.push("orders", [order(at, at % 5) for at in range(20)], key="x")
         harness.push("sides", [side(1, 1, 1), side(7, 2, 2), side(9, 3, 3)], key="b")
@@ -62,16 +58,7 @@ def results(path: Path, **ways: Any) -> Results:
         harness.advance_watermark(15, "sides")
         harness.push("orders", [order(30, "1"), order(31, None), order(32, "2")], key="z")
         harness.finish()
-        letters = Counter(str(each["value"]) for each in harness.read("dead_letters"))
-        unmatched = harness.counters_of("found").get("unmatched", 0)
-        return standing(harness.read("found")), letters, unmatched
-
-
-WAYS: tuple[dict[str, Any], ...] = (
-    {},
-    {"crash_every": 3},
-    {"workers": 3, "shards": 5, "crash_at": 9},
-)
+        return found_by(harness)
 
 
 DECLARED = "table: {key: id, delete: gone}"

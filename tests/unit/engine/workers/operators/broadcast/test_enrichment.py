@@ -45,8 +45,17 @@ def side(number: Any, v: int, gone: bool = False) -> Row:
     return {"id": number, "v": v, "gone": gone}
 
 
-def results(path: Path, **ways: Any) -> tuple[Counter[str], Counter[str], int]:
+Results = tuple[Counter[str], Counter[str], int]
+
+
+def found_by(harness: PipelineHarness) -> Results:
     """What stands, the records of the letters, and how many found nothing."""
+    letters = Counter(str(each["value"]) for each in harness.read("dead_letters"))
+    unmatched = harness.counters_of("found").get("unmatched", 0)
+    return standing(harness.read("found")), letters, unmatched
+
+
+def results(path: Path, **ways: Any) -> Results:
     with PipelineHarness(path, **ways) as harness:
         harness.push("sides", [side(1, 1), side(2, 2), side(3, 3)], key="b")
         harness.push("sides", [side(1, 4), side(2, 5), side("1", 6), side(3, 7, True)], key="c")
@@ -55,9 +64,7 @@ def results(path: Path, **ways: Any) -> tuple[Counter[str], Counter[str], int]:
         harness.finish("sides")
         harness.push("orders", [order(30, "1"), order(31, None), order(32, "2")], key="z")
         harness.finish()
-        letters = Counter(str(each["value"]) for each in harness.read("dead_letters"))
-        unmatched = harness.counters_of("found").get("unmatched", 0)
-        return standing(harness.read("found")), letters, unmatched
+        return found_by(harness)
 
 
 WAYS: tuple[dict[str, Any], ...] = (

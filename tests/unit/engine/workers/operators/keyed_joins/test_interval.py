@@ -94,6 +94,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("interval_joins")
 
 
+@pytest.mark.usefixtures("room")
 @pytest.mark.parametrize("within", BOUNDS)
 @pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=10)

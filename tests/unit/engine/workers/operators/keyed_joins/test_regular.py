@@ -96,6 +96,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("kept_joins")
 
 
+@pytest.mark.usefixtures("room")
 @pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=25)
 @given(pushes, st.integers(0, 9))

@@ -3,7 +3,6 @@ at every place."""
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from itertools import product
 from pathlib import Path
@@ -14,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millwheel.testing import PipelineHarness, assert_survives_crashes
+from tests.unit.engine.workers.operators.keyed_joins.test_regular import folded
 
 NAMES = ("shown", "clicked", "bought")
 PIPELINE = """
@@ -49,16 +49,6 @@ def row(at: int, ad: int = 1, what: str = "x") -> Row:
     return {"at": at, "ad": ad, "what": what}
 
 
-def folded(rows: list[Row]) -> Counter[str]:
-    """The rows that were emitted once more than they were taken back."""
-    found: Counter[str] = Counter()
-    for value in rows:
-        plain = {name: part for name, part in value.items() if name != "__retraction__"}
-        found[json.dumps(plain, sort_keys=True)] += -1 if "__retraction__" in value else 1
-    assert all(count >= 0 for count in found.values()), found
-    return +found
-
-
 def whole(kind: str, second: str, sides: list[list[Row]]) -> Counter[str]:
     """The join of all records, as a batch would make it: of each stream its rows, or nothing."""
     found = []
@@ -89,6 +79,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("several")
 
 
+@pytest.mark.usefixtures("room")
 @pytest.mark.parametrize("kind", ["inner", "left", "outer"])
 @settings(max_examples=25)
 @given(pushes, st.integers(0, 12))
