@@ -18,32 +18,35 @@ from tests.slow.runs import EXAMPLES, REPO, ads_events
 pytestmark = pytest.mark.slow
 
 
-def test_kills_of_every_kind_change_nothing(tmp_path: Path) -> None:
-    events = ads_events(tmp_path, 500_000)  # fewer are done before the first fault
+def chaos(
+    folder: Path, records: int, words: str, skipped: str | None = None
+) -> subprocess.CompletedProcess[str]:
+    """A run with faults and one without, which have the same results. The test is skipped where the
+    command says ``skipped``."""
     command = [sys.executable, "-m", "millwheel", "chaos", str(EXAMPLES / "ads" / "pipeline.yaml")]
-    command += [
-        "--set",
-        f"input={events}",
-        "--set",
-        f"output={tmp_path}/out/{{run}}",
-        "--folder",
-        f"{tmp_path}/chaos",
-    ]
-    command += [
-        "--kill",
-        "workers,master,injector,zookeeper",
-        "--every",
-        "1s",
-        "--faults",
-        "5",
-        "--seed",
-        "4",
-    ]
+    command += ["--set", f"input={ads_events(folder, records)}"]
+    command += ["--set", f"output={folder}/out/{{run}}", "--folder", f"{folder}/chaos"]
+    command += [*words.split(), "--summary", str(folder / "summary.json")]
     environment = {**os.environ, "PYTHONPATH": str(REPO), "COLUMNS": "200"}
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=280)
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=290)
+    if skipped is not None and skipped in done.stderr:
+        pytest.skip(done.stderr)
     assert done.returncode == 0, done.stderr
-    assert "ctr: " in done.stderr
     assert done.stderr.count("rows, the same") == 2
+    return done
+
+
+def need_namespaces() -> None:
+    if os.geteuid() != 0 or shutil.which("ip") is None:
+        pytest.skip("network namespaces need root and the command `ip`")
+
+
+def test_kills_of_every_kind_change_nothing(tmp_path: Path) -> None:
+    # fewer are done before the first fault
+    done = chaos(
+        tmp_path, 500_000, "--kill workers,master,injector,zookeeper --every 1s --faults 5 --seed 4"
+    )
+    assert "ctr: " in done.stderr
     assert "killed one of the" in done.stderr
     assert not [
         p
@@ -68,47 +71,11 @@ def test_a_host_that_is_lost_with_all_its_workers_changes_nothing(
 ) -> None:
     """Two hosts with two workers each: without spares, or with the two that ``auto`` finds to be
     needed."""
-    if os.geteuid() != 0 or shutil.which("ip") is None:
-        pytest.skip("network namespaces need root and the command `ip`")
-    events = ads_events(tmp_path, 400_000)
-    command = [sys.executable, "-m", "millwheel", "chaos", str(EXAMPLES / "ads" / "pipeline.yaml")]
-    command += [
-        "--set",
-        f"input={events}",
-        "--set",
-        f"output={tmp_path}/out/{{run}}",
-        "--folder",
-        f"{tmp_path}/chaos",
-    ]
-    command += [
-        "--kill",
-        "hosts",
-        "--hosts",
-        "2",
-        "--workers",
-        workers,
-        "--spares",
-        spares,
-        "--one-by-one",
-    ]
-    # of each run: what a time-out of the test kills leaves its children behind
-    command += ["--limit", "135s"]
-    command += [
-        "--every",
-        "500ms",
-        "--faults",
-        "1",
-        "--seed",
-        "5",
-        "--summary",
-        str(tmp_path / "summary.json"),
-    ]
-    environment = {**os.environ, "PYTHONPATH": str(REPO), "COLUMNS": "200"}
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=290)
-    if "does not work here" in done.stderr:
-        pytest.skip(done.stderr)
-    assert done.returncode == 0, done.stderr
-    assert done.stderr.count("rows, the same") == 2
+    need_namespaces()
+    words = f"--kill hosts --hosts 2 --workers {workers} --spares {spares} --one-by-one"
+    # The limit is of each run: what a time-out of the test kills leaves its children behind.
+    words += " --limit 135s --every 500ms --faults 1 --seed 5"
+    chaos(tmp_path, 400_000, words, skipped="does not work here")
     [fault] = json.loads((tmp_path / "summary.json").read_text())["faults"]
     assert (fault["target"], fault["fault"], fault["count"]) == ("hosts", "kill", 1)
     assert fault["reassigned"]["seen"] == 1, "others have its ranges"
@@ -121,36 +88,9 @@ def test_a_host_that_is_lost_with_all_its_workers_changes_nothing(
 @pytest.mark.long
 def test_a_worker_that_is_cut_off_changes_nothing(tmp_path: Path) -> None:
     """Seed 17 cuts off one worker for 5.9 s, longer than its session lasts."""
-    if os.geteuid() != 0 or shutil.which("ip") is None:
-        pytest.skip("network namespaces need root and the command `ip`")
-    events = ads_events(tmp_path, 300_000)
-    command = [sys.executable, "-m", "millwheel", "chaos", str(EXAMPLES / "ads" / "pipeline.yaml")]
-    command += [
-        "--set",
-        f"input={events}",
-        "--set",
-        f"output={tmp_path}/out/{{run}}",
-        "--folder",
-        f"{tmp_path}/chaos",
-    ]
-    command += [
-        "--kill",
-        "workers",
-        "--partition",
-        "--every",
-        "200ms",
-        "--faults",
-        "1",
-        "--seed",
-        "17",
-    ]
-    command += ["--summary", str(tmp_path / "summary.json")]
-    environment = {**os.environ, "PYTHONPATH": str(REPO), "COLUMNS": "200"}
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=280)
-    if "--partition is skipped, because" in done.stderr:
-        pytest.skip(done.stderr)
-    assert done.returncode == 0, done.stderr
-    assert done.stderr.count("rows, the same") == 2
+    need_namespaces()
+    words = "--kill workers --partition --every 200ms --faults 1 --seed 17"
+    chaos(tmp_path, 300_000, words, skipped="--partition is skipped, because")
     [fault] = json.loads((tmp_path / "summary.json").read_text())["faults"]
     assert (fault["target"], fault["fault"], fault["count"]) == ("workers", "partition", 1)
     assert not left_behind()

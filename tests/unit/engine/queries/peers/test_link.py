@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from queue import SimpleQueue
 
@@ -24,12 +25,26 @@ from tests.unit.engine.queries.test_commands import ONE
 from tests.unit.engine.queries.test_server import SERVICE, WAIT_S, fine
 
 
+def run(server: QueryServer, story: Callable[[Links], Awaitable[None]]) -> None:
+    """A story of links to a server."""
+
+    async def told() -> None:
+        links = Links()
+        await story(links)
+        links.close()
+        await asyncio.sleep(0)  # the sockets close
+
+    server.start()
+    try:
+        asyncio.run(told())
+    finally:
+        server.stop()
+
+
 def test_replies_come_in_the_order_of_calls_and_who_stops_waiting_leaves_it() -> None:
     server = QueryServer("127.0.0.1:0", SERVICE, lambda asked: None, fine)
-    server.start()
 
-    async def run() -> None:
-        links = Links()
+    async def story(links: Links) -> None:
         with pytest.raises(asyncio.TimeoutError):  # nobody answers this
             await asyncio.wait_for(links.call(server.address, [packed("GET", "clicks:1:1h")]), 0.05)
         one = asyncio.ensure_future(
@@ -44,21 +59,14 @@ def test_replies_come_in_the_order_of_calls_and_who_stops_waiting_leaves_it() ->
             b"c",
             _Error("ERR"),
         ]
-        links.close()
-        await asyncio.sleep(0)  # the sockets close
 
-    try:
-        asyncio.run(run())
-    finally:
-        server.stop()
+    run(server, story)
 
 
 def test_a_worker_that_hangs_is_given_up_with_all_that_nobody_waits_for() -> None:
     server = QueryServer("127.0.0.1:0", SERVICE, lambda asked: None, fine)
-    server.start()
 
-    async def run() -> None:
-        links = Links()
+    async def story(links: Links) -> None:
         waiting = asyncio.ensure_future(links.call(server.address, [packed("GET", "clicks:1:1h")]))
         for _ in range(2):
             with pytest.raises(asyncio.TimeoutError):
@@ -68,22 +76,15 @@ def test_a_worker_that_hangs_is_given_up_with_all_that_nobody_waits_for() -> Non
         with pytest.raises(LinkClosed):
             await waiting
         assert await links.call(server.address, [packed("PING", "c")]) == [b"c"]
-        links.close()
-        await asyncio.sleep(0)  # the sockets close
 
-    try:
-        asyncio.run(run())
-    finally:
-        server.stop()
+    run(server, story)
 
 
 def test_replies_that_nobody_waits_for_count_no_more_once_they_came() -> None:
     asked: SimpleQueue[AskedQueries] = SimpleQueue()
     server = QueryServer("127.0.0.1:0", SERVICE, asked.put, fine)
-    server.start()
 
-    async def run() -> None:
-        links = Links()
+    async def story(links: Links) -> None:
         for _ in range(3):
             with pytest.raises(asyncio.TimeoutError):
                 await asyncio.wait_for(
@@ -100,13 +101,8 @@ def test_replies_that_nobody_waits_for_count_no_more_once_they_came() -> None:
             first = links._links[server.address].result()
             assert await links.call(server.address, [packed("PING", "c")]) == [b"c"]
             assert (first._abandoned, first.usable) == (0, True)
-        links.close()
-        await asyncio.sleep(0)  # the sockets close
 
-    try:
-        asyncio.run(run())
-    finally:
-        server.stop()
+    run(server, story)
 
 
 def test_a_worker_that_is_not_there_is_an_error_that_names_it() -> None:
