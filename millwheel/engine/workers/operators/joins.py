@@ -292,24 +292,39 @@ class JoinOperator(WindowJoinOperator):
     ) -> int | None:
         if None in pairs[0] or None in pairs[1] or self._typed or self._identified:
             return None
-        if self._sides[0] != (ctx.key, told.window):
-            self._sides = (ctx.key, told.window), self._pairing.sides_of(pairs)
-        sides = self._sides[1]
+        some = None
+        with suppress(Unfit), self._boundary.inside(ctx.count):
+            if not told.stored or self._suspension.room <= 0:
+                return 0 if self._columns_of(ctx, told, pairs) else None
+            some = self._some_of(ctx, told, pairs, start)
+        if some is None:
+            return None
+        self._produce_columns(some, ctx.produce_columns)
+        return some.height
+
+    def _some_of(
+        self, ctx: Any, told: Told, pairs: Sequence[Sequence[Any]], start: int
+    ) -> pl.DataFrame | None:
+        """As many pairs as there is room for."""
+        sides = self._columns_of(ctx, told, pairs)
         if sides is None:
             return None
-        if not told.stored or self._suspension.room <= 0:
-            return 0
         end = len(sides[0]) * len(sides[1])
         size = sum(int(side.estimated_size()) // len(side) for side in sides) + RESULT_BYTES
         numbers = range(start, min(start + self._suspension.room // size + 1, end))
         some = self._pairing.some_of(ctx.key, told.window, sides, numbers)
-        if some is None:
-            return None
-        self._suspension.room -= size * len(numbers)
-        self._produce_columns(some, ctx.produce_columns)
+        if some is not None:
+            self._suspension.room -= size * len(numbers)
         if numbers.stop == end:
             self._sides = None, None
-        return len(numbers)
+        return some
+
+    def _columns_of(
+        self, ctx: Any, told: Told, pairs: Sequence[Sequence[Any]]
+    ) -> list[pl.Series] | None:
+        if self._sides[0] != (ctx.key, told.window):
+            self._sides = (ctx.key, told.window), self._pairing.sides_of(pairs)
+        return self._sides[1]
 
     def _produce(self, speaking: pl.DataFrame, bundle: Bundle) -> None:
         """Without a call for each key, where there is room for its results: values that were

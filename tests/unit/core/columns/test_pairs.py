@@ -19,7 +19,7 @@ from millwheel.core.formats.codec import decode_value, encode_value
 from millwheel.core.model.keys import key_from_bytes
 from millwheel.core.pipeline.joins import combinations
 from millwheel.core.pipeline.work import JoinKind
-from millwheel.core.windows.windows import Tumbling
+from millwheel.core.windows.windows import Tumbling, Window
 
 FIELDS = {"ad": "int", "who": "str", "at": "int", "cost": "float"}
 KEYS = [("ad",), ("who",), ("ad", "who")]
@@ -36,6 +36,9 @@ rows = st.lists(
     ),
     max_size=12,
 )
+
+
+some_rows = rows.filter(bool)
 
 
 def pairing(
@@ -237,3 +240,47 @@ def test_what_no_column_holds_stays_encoded(odd: Row) -> None:
     assert decoded([encode_value(plain), encode_value({**plain, **odd})], fields) is None
     assert decoded([encode_value({**plain, **odd})], {}) is None or "cost" in odd
     assert decoded([encode_value([1])], {}) is None
+
+
+@given(some_rows, some_rows, st.integers(1, 40), st.sampled_from([FIELDS, {"ad": "int"}]))
+def test_parts_of_the_pairs_of_a_window_are_all_of_them_in_order(
+    shown: list[Row], clicked: list[Row], part: int, declared: dict[str, str]
+) -> None:
+    plan = Pairing(
+        ("shown", "clicked"), (declared, declared), ("ad",), JoinKind.INNER, Tumbling(10, 3)
+    )
+    shown, clicked = (
+        [{name: row[name] for name in FIELDS} for row in values] for values in (shown, clicked)
+    )
+    sides = plan.sides_of([list(map(encode_value, values)) for values in (shown, clicked)])
+    assert sides is not None
+    total, found = len(shown) * len(clicked), []
+    for start in range(0, total, part):
+        numbers = range(start, min(start + part, total))
+        some = plan.some_of(1, Window(3, 13), sides, numbers)
+        assert some is not None
+        found += some.to_dicts()
+    bounds = {"ad": 1, "window_start": 3, "window_end": 13}
+    assert found == [
+        {**bounds, "shown": one, "clicked": other} for one in shown for other in clicked
+    ]
+
+
+def test_keys_that_columns_of_results_do_not_hold_have_none() -> None:
+    plan = pairing()
+    row = encode_value({"ad": 1, "who": "x", "at": 1, "cost": 0.5})
+    sides = plan.sides_of([[row], [row]])
+    assert sides is not None
+    for key in (None, True, 2**63, (1, 2), 0.5):
+        assert plan.some_of(key, Window(3, 13), sides, range(1)) is None
+    assert plan.sides_of([[row], [encode_value(7)]]) is None
+
+
+@pytest.mark.parametrize(("most", "left"), [(10**9, None), (6_000, {1}), (300, {1, 2})])
+def test_the_windows_with_the_most_results_are_heavy(most: int, left: set[int] | None) -> None:
+    def some(count: int, ad: int) -> list[Row]:
+        return [{"ad": ad, "who": "x", "at": 5, "cost": 0.5}] * count
+
+    closed = taken(pairing(), [*some(9, 1), *some(3, 2), *some(1, 3)], [*some(9, 1), *some(3, 2)])
+    found = pairing().heavy(closed, most, 200)
+    assert (None if found is None else set(found[KEY])) == left
