@@ -104,6 +104,23 @@ def test_each_record_gets_the_aggregates_of_its_look_back(
         assert sum(each.groups.height for each in segments.segments()) < len(rows) // 2
 
 
+def test_shards_that_have_taken_records_up_to_different_times_become_one(tmp_path: Path) -> None:
+    made = form(tmp_path, "{rows: 2}")
+    assert isinstance(made, LookbackForm)
+    columns = made.of(pl.Struct(dict(batch([]).frame.schema)))
+    assert columns is not None
+    ahead, behind = ([(key, at, at, 0.5) for at in (10, 20, 30)] for key in (1, 2))
+    segments = LookbackSegments(1, fan=2)
+    for number, (rows, fired) in enumerate(((ahead, 25), (behind, 15))):
+        segments.restore(number, 0, columns.taken(batch(rows)), 15, fired)
+    assert segments.taken_until == 25  # a record before that is one that comes too late
+    assert segments.fires_at() == 20
+    assert columns.results(segments.segments(), 26).frame.select("a", "total").rows() == [(2, 30)]
+    segments.take(26)
+    rows = columns.results(segments.segments(), 31).frame.select("a", "total").rows()
+    assert sorted(rows) == [(1, 50), (2, 50)]
+
+
 def test_of_records_of_one_time_those_that_may_be_in_a_look_back_stay() -> None:
     segments = LookbackSegments(2, fan=2)
     frame = pl.DataFrame({KEY: [1, 1, 1, 1, 2], AT: [1, 5, 5, 6, 1]})

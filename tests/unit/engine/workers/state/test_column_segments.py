@@ -65,6 +65,14 @@ def test_what_no_watermark_removes_is_there_behind_the_end_of_the_input() -> Non
     assert segments_within(stored(replace(lasting, kind=GroupsKind.WINDOWS)), ALL, MAX_TIME) == []
 
 
+def test_records_in_order_stay_and_know_up_to_which_time_they_have_been_taken() -> None:
+    ordered = Segment(0, pl.DataFrame({"key": [1, 2], "at": [5, 30]}), GroupsKind.ORDERED, fired=7)
+    for closed, fired in ((4, 7), (20, 20), (MAX_TIME, MAX_TIME)):
+        [found] = segments_within(stored(ordered), ALL, closed)
+        assert found.groups.equals(ordered.groups)
+        assert found.fired == fired
+
+
 def test_open_groups_are_told_apart_by_the_types_that_were_inferred() -> None:
     store = stored(
         Segment(0, groups((1, 0, 10)), types=INTS),
