@@ -47,6 +47,8 @@ from millwheel.core.pipeline.work import (
     CallbackSpec,
     DeduplicateSpec,
     EnrichSpec,
+    IntervalJoinSpec,
+    OverSpec,
     SlicesSpec,
     WindowedSpec,
 )
@@ -221,7 +223,8 @@ class Assembly:
             return True
         if isinstance(spec.work, CallbackSpec):
             return sets_timers(self._outside.load(spec.work.callback, self.spec.folder))
-        return isinstance(spec.work, WindowedSpec | SlicesSpec | EnrichSpec | DeduplicateSpec)
+        in_time = WindowedSpec | SlicesSpec | EnrichSpec | DeduplicateSpec | OverSpec
+        return isinstance(spec.work, in_time | IntervalJoinSpec)
 
     def warm_up(self) -> None:
         """Group a bundle by each plan, let sources read one, build the sinks: code is loaded,

@@ -43,6 +43,7 @@ WAITS = {
     "window: {tumbling: 1m}, aggregate: {n: count}": True,
     "order_by: timestamp, callback: 'pace_code:Plain'": True,
     "deduplicate: {by: user, within: 1m}": True,
+    "over: {rows: 3}, aggregate: {n: count}": True,
     "steps: [{filter: 'user > 1'}]": False,
 }
 
