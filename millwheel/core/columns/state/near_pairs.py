@@ -8,7 +8,7 @@ last time of a partner. Values are a struct of columns, or encoded (:mod:`..pair
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,19 +32,14 @@ from millwheel.core.columns.pairs import (
 )
 from millwheel.core.columns.state.columns_to_rows import is_among
 from millwheel.core.columns.state.join_windows import JoinWindows
-from millwheel.core.columns.stateless.flow import expected_types_of
 from millwheel.core.columns.windows import LastingSegments
-from millwheel.core.expressions.columns import fields_computed_with, value_over_columns
-from millwheel.core.expressions.declared import NullLogic
 from millwheel.core.expressions.inner_fields import inner_name
-from millwheel.core.expressions.terms import NoColumns, Term
+from millwheel.core.expressions.terms import Term
 from millwheel.core.lazy_polars import dtype, kind_of, pl
 from millwheel.core.model.keys import Key, key_bytes
 from millwheel.core.model.times import LAST_TIME, MAX_TIME, MIN_TIME
-from millwheel.core.pipeline.graph import takes_retractions
-from millwheel.core.pipeline.spec import ComputationSpec, PipelineSpec
+from millwheel.core.pipeline.spec import ComputationSpec
 from millwheel.core.pipeline.work import IntervalJoinSpec, JoinKind, RegularJoinSpec
-from millwheel.core.windows.panes import RETRACTION_FIELD
 
 NUMBER = "number"
 """Of a new record its number in the bundle; -1: it was kept before."""
@@ -53,7 +48,7 @@ MOST_PAIR_BYTES = 256 << 20
 """Of pairs that are made in one operation."""
 _FEW_PAIRS = 50_000
 """Pairs that always may be."""
-_FAR = 2**61  # Fixed: the sum of a time and a distance below this fits into 64 bits
+FAR_US = 2**61  # Fixed: the sum of a time and a distance below this fits into 64 bits
 
 
 class TooManyPairs(Exception):
@@ -146,7 +141,7 @@ class NearPairing(KeptInputs):
         columns = None
         if len(parts) == len(self.key_names) and keys.dtype != pl.Binary:
             columns = decoded(values, self.fields[side])
-        if columns is None or not -_FAR < int(at.min()) <= int(at.max()) < _FAR:
+        if columns is None or not -FAR_US < int(at.min()) <= int(at.max()) < FAR_US:
             rows = zip(key_list(keys), times, values, strict=True)
             return self.encoded([(side, key, at, MIN_TIME, MAX_TIME, of) for key, at, of in rows])
         firsts, lasts = self._partners(side, at, columns)
@@ -155,7 +150,7 @@ class NearPairing(KeptInputs):
     def _partners(self, side: int, at: Int64s, values: pl.DataFrame) -> tuple[Times, Times]:
         """The first and the last time of a partner of each record."""
         bounds = self.bounds[side]
-        if len(at) and not -_FAR < int(at.min()) <= int(at.max()) < _FAR:
+        if len(at) and not -FAR_US < int(at.min()) <= int(at.max()) < FAR_US:
             raise Unfit
         firsts = np.full_like(at, MIN_TIME) if bounds.before_us is None else at - bounds.before_us
         lasts = np.full_like(at, MAX_TIME) if bounds.after_us is None else at + bounds.after_us
@@ -273,61 +268,6 @@ class _Spans:
         return rows, np.repeat(self.starts, self.counts) + ahead
 
 
-def near_pairing_or_why(
-    spec: ComputationSpec, pipeline: PipelineSpec, compile_expression: Callable[[str], Any]
-) -> NearPairing | str:
-    """How a join without a window pairs columns, or why it takes records one by one, as a
-    phrase."""
-    work = spec.work
-    assert isinstance(work, IntervalJoinSpec | RegularJoinSpec)
-    if isinstance(work, IntervalJoinSpec) and work.kind is not JoinKind.INNER:
-        return "records without a partner are looked at one by one"
-    if isinstance(work, RegularJoinSpec):
-        if len(spec.inputs) > 2:
-            return "the records of several streams are combined one by one"
-        if any(ttl is not None for ttl in work.ttls_us):
-            return "each record has a ttl of its own"
-    if spec.identified or spec.ordered or takes_retractions(spec, pipeline):
-        return "it looks at each record"
-    streams = [pipeline.stream(each.stream) for each in spec.inputs]
-    keys = [each.key for each in spec.inputs]
-    if any(not key.plain or key.instances > 1 or key.nulls for key in keys):
-        return "its key is no field"
-    types = [expected_types_of(stream.name, pipeline, compile_expression) for stream in streams]
-    for stream, fields in zip(streams, types, strict=True):
-        if stream.schema or (stream.source is not None and not fields):
-            return f"the fields of {stream.name} are not declared"
-        if patterns := sorted(filter(is_pattern, fields)):
-            return f"the library of columns takes the name of the field {patterns[0]} for a pattern"
-    kinds = [[of.get(name, "") for name in key.names] for key, of in zip(keys, types, strict=True)]
-    known = [each for each, fields in zip(kinds, types, strict=True) if fields]
-    if known and (known[0] != known[-1] or not {*known[0]} <= {"int", "str"}):
-        return "its keys are not declared as int or str"
-    names = (*keys[0].shown, streams[0].name, streams[1].name)
-    if len(set(names)) < len(names):
-        return "two fields of its results have one name"
-    if RETRACTION_FIELD in {*types[0], *types[1]}:
-        return f"records with a field {RETRACTION_FIELD} may be retractions"
-    bounds = [Bounds(None, None)] * 2
-    if isinstance(work, IntervalJoinSpec):
-        apart = (work.before_us, work.after_us), (work.after_us, work.before_us)
-        try:
-            bounds = [
-                _bounds(work, stream.name, fields, distances, compile_expression)
-                for stream, fields, distances in zip(streams, types, apart, strict=True)
-            ]
-        except NoColumns:
-            return "a bound of within has no column form"
-    return NearPairing(
-        (streams[0].name, streams[1].name),
-        (types[0], types[1]),
-        keys[0].shown,
-        (bounds[0], bounds[1]),
-        isinstance(work, RegularJoinSpec),
-        work.kind,
-    )
-
-
 def pairing_in_rows(spec: ComputationSpec) -> NearPairing:
     """That of a join that takes no records in columns, for what columns hold of another version of
     it."""
@@ -336,35 +276,6 @@ def pairing_in_rows(spec: ComputationSpec) -> NearPairing:
     assert isinstance(work, IntervalJoinSpec | RegularJoinSpec)
     lasting, streams = isinstance(work, RegularJoinSpec), (left.stream, right.stream)
     return NearPairing(streams, ({}, {}), left.key.shown, (none, none), lasting, work.kind)
-
-
-def _bounds(
-    work: IntervalJoinSpec,
-    stream: str,
-    fields: Mapping[str, str],
-    distances: tuple[int | None, int | None],
-    compile_expression: Callable[[str], Any],
-) -> Bounds:
-    """Raises NoColumns."""
-    if any(distance is not None and abs(distance) >= _FAR for distance in distances):
-        raise NoColumns
-    kinds = {inner_name(stream, name): kind for name, kind in fields.items()}
-    reads: dict[str, str] = {}
-    terms: list[list[Term]] = [[], []]
-    for chosen, bounds in zip(terms, (work.froms, work.untils), strict=True):
-        for bound in bounds:
-            if bound.stream != stream:
-                continue
-            compiled = compile_expression(bound.expression)
-            term = value_over_columns(compiled.tree, kinds, compiled.dialect)
-            if term.kind != "int":
-                raise NoColumns
-            chosen.append(term)
-            computed = fields_computed_with(compiled.tree)
-            if computed and compiled.dialect.nulls is NullLogic.SQL:
-                raise NoColumns
-            reads |= {name: kinds[name] for name in computed}
-    return Bounds(*distances, tuple(terms[0]), tuple(terms[1]), tuple(reads.items()))
 
 
 class NearRows(JoinWindows):

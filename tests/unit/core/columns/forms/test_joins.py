@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from millwheel.core.columns.forms.joins import window_of_join
 from millwheel.language.spec import load_pipeline
+from tests.unit.core.columns.state.test_near_pairs import pairing_or_why
 
 JOIN = """pipeline: p
 streams:
@@ -40,3 +42,18 @@ def test_joins_in_tumbling_windows_take_whole_bundles(
     (tmp_path / "p.yaml").write_text(JOIN % (window, more))
     spec = load_pipeline(tmp_path / "p.yaml")
     assert (window_of_join(spec.computations[0], spec) is not None) == whole
+
+
+@pytest.mark.parametrize(
+    ("parts", "why"),
+    [
+        ({"kind": "left"}, "without a partner"),
+        ({"key": "{k: ad + 1}"}, "no field"),
+        ({"within": "{until: shown.cost}"}, "bound of within"),
+        ({"within": "{until: \"time_of(shown.what, 'ms')\"}"}, "bound of within"),
+    ],
+)
+def test_a_join_without_columns_has_a_reason(tmp_path: Path, parts: Any, why: str) -> None:
+    found = pairing_or_why(tmp_path, **parts)
+    assert isinstance(found, str)
+    assert why in found

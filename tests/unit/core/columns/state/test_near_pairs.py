@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from millwheel.connect.own_functions import language_of
 from millwheel.core.aggregates.columns import Unfit
 from millwheel.core.columns.batch import ColumnBatch, key_column
+from millwheel.core.columns.forms.joins import near_pairing
 from millwheel.core.columns.groups_frame import END, START
 from millwheel.core.columns.pairs import AT, VALUE
 from millwheel.core.columns.state.near_pairs import (
@@ -24,11 +25,11 @@ from millwheel.core.columns.state.near_pairs import (
     NearPairing,
     NearRows,
     at_of,
-    near_pairing_or_why,
     other,
 )
 from millwheel.core.formats.codec import decode_value, encode_value
 from millwheel.core.model.times import LAST_TIME, MAX_TIME, MIN_TIME
+from millwheel.core.order.labels import Labels
 from millwheel.language.spec.pipelines import load_pipeline
 
 TEXT = """
@@ -58,7 +59,7 @@ def pairing_or_why(folder: Path, **parts: str) -> NearPairing | str:
     given_parts = {"key": "ad", "kind": "inner", "within": NEAR, "more": "", **parts}
     path.write_text(TEXT.format(**given_parts))
     spec = load_pipeline(path)
-    return near_pairing_or_why(spec.computations[0], spec, language_of(spec).compile)
+    return near_pairing(spec.computations[0], spec, language_of(spec).compile, Labels())
 
 
 def pairing_of(folder: Path, within: str = NEAR, key: str = "ad") -> NearPairing:
@@ -200,21 +201,6 @@ def test_times_at_the_ends_of_time_are_held_where_they_come_one_by_one(tmp_path:
     )
     assert frame[START].to_list() == [MIN_TIME, 5]
     assert frame[END].to_list() == [MIN_TIME + 2, MAX_TIME]
-
-
-@pytest.mark.parametrize(
-    ("parts", "why"),
-    [
-        ({"kind": "left"}, "without a partner"),
-        ({"key": "{k: ad + 1}"}, "no field"),
-        ({"within": "{until: shown.cost}"}, "bound of within"),
-        ({"within": "{until: \"time_of(shown.what, 'ms')\"}"}, "bound of within"),
-    ],
-)
-def test_a_join_without_columns_has_a_reason(tmp_path: Path, parts: Any, why: str) -> None:
-    found = pairing_or_why(tmp_path, **parts)
-    assert isinstance(found, str)
-    assert why in found
 
 
 def lasting(pairing: NearPairing) -> NearPairing:
