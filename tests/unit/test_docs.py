@@ -16,7 +16,7 @@ from millwheel.language.spec import load_pipeline
 from millwheel.tools.cli.app import app
 from tests import aggregate_table, function_tables, rooms, tuning
 from tests.sim.faults import ALL_FAULTS
-from tests.unit.python.fluent.twins import without_lines
+from tests.unit.python.fluent.test_twins import without_lines
 
 REPO = Path(__file__).parents[2]
 PAGES = sorted(

@@ -7,18 +7,15 @@ The figure itself, pane by pane, is in tests/transcripts/sessions.yaml.
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 from ruamel.yaml import YAML
 
-import millwheel
 from millwheel.core.model.times import MAX_TIME, duration_us
 from millwheel.core.windows.combinations import AfterEach, OrFinally, Repeat
 from millwheel.core.windows.panes import Pane, Retraction
-from millwheel.core.windows.trees import NAMES
 from millwheel.core.windows.triggers import (
     AfterCount,
     AfterProcessingTime,
@@ -216,32 +213,3 @@ def _act(harness: PipelineHarness, action: str, given: Any) -> None:
         harness.finish()
     else:
         harness.advance_watermark(duration_us(given))
-
-
-# windows_page.py: The examples in docs/windows.md run, and its tables know every trigger and
-# window.
-
-PAGE = (Path(__file__).parents[3] / "docs" / "windows.md").read_text(encoding="utf-8")
-EXAMPLES = re.findall(r"^```python\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
-
-
-@pytest.mark.parametrize("source", EXAMPLES, ids=[f"example-{i}" for i in range(len(EXAMPLES))])
-def test_an_example_runs(source: str) -> None:
-    exec(compile(source, "docs/windows.md", "exec"), {"__name__": "example"})
-
-
-def test_the_page_names_every_trigger() -> None:
-    for name in NAMES:
-        assert re.search(rf"`{{?{name}\b", PAGE), name
-
-
-def test_the_page_names_every_public_window_and_trigger() -> None:
-    for name in millwheel.__all__:
-        thing = getattr(millwheel, name)
-        if (
-            getattr(thing, "__module__", "").startswith(
-                ("millwheel.core.windows.windows", "millwheel.core.trigger")
-            )
-            and name != "Window"
-        ):
-            assert f"`{name}" in PAGE, name

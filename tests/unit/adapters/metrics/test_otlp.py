@@ -4,7 +4,7 @@ import builtins
 import gzip
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
@@ -12,6 +12,7 @@ import pytest
 
 from millwheel.adapters.metrics import otlp
 from millwheel.adapters.metrics.otlp import OtlpMetrics, configured
+from millwheel.adapters.metrics.spans import OtlpSpans
 from millwheel.errors import SetupError
 
 TEXT = b"""\
@@ -105,7 +106,12 @@ def test_nothing_is_sent_unless_the_environment_names_a_collector(
     assert not configured()
 
 
-def test_a_plain_install_is_told_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "make", [lambda: OtlpMetrics(lambda: b"", "p"), lambda: OtlpSpans("p", "worker-0")]
+)
+def test_a_plain_install_is_told_what_is_missing(
+    make: Callable[[], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
     plain = builtins.__import__
 
     def lacking(name: str, *more: Any) -> Any:
@@ -115,7 +121,7 @@ def test_a_plain_install_is_told_what_is_missing(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(builtins, "__import__", lacking)
     with pytest.raises(SetupError, match=r"pip install 'millwheel-spark\[otlp\]'"):
-        OtlpMetrics(lambda: b"", "p")
+        make()
 
 
 @pytest.mark.parametrize("text", ["x", "0", "-5", "1.5"])

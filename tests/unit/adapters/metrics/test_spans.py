@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 import threading
 import time
 from collections.abc import Iterator
@@ -137,19 +136,6 @@ def test_a_collector_that_hangs_stops_nobody_and_what_does_not_fit_is_counted(
         time.sleep(0.005)
     assert held.sizes == [1, 3]
     assert queue.dropped == 3, "what was on its way when the exporter failed is lost"
-
-
-def test_a_plain_install_is_told_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    plain = builtins.__import__
-
-    def lacking(name: str, *more: Any) -> Any:
-        if name.startswith("opentelemetry"):
-            raise ImportError(name)
-        return plain(name, *more)
-
-    monkeypatch.setattr(builtins, "__import__", lacking)
-    with pytest.raises(SetupError, match=r"pip install 'millwheel-spark\[otlp\]'"):
-        OtlpSpans("p", "worker-0")
 
 
 @pytest.mark.parametrize("text", ["x", "0", "-5"])

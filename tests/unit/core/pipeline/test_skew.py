@@ -151,18 +151,19 @@ def test_sessions_and_sliding_windows_are_those_of_whole_keys(
     assert len(found[0][0]) > 5
 
 
+def in_two_parts(harness: PipelineHarness) -> None:
+    harness.push("events", records(40)[:20])
+    harness.advance_watermark(4_000_000)
+    harness.push("events", records(40)[20:])
+    harness.finish()
+
+
 @pytest.mark.parametrize("fields", ["", FIELDS], ids=["rows", "columns"])
 def test_a_divided_session_survives_crashes(tmp_path: Path, fields: str) -> None:
     path = Path(pipeline(tmp_path, "scatter(3)", fields))
     path.write_text(path.read_text().replace("{tumbling: 10s}", "{session: 2s}"))
 
-    def story(harness: PipelineHarness) -> None:
-        harness.push("events", records(40)[:20])
-        harness.advance_watermark(4_000_000)
-        harness.push("events", records(40)[20:])
-        harness.finish()
-
-    assert assert_survives_crashes(str(path), story, every=23) > 2
+    assert assert_survives_crashes(str(path), in_two_parts, every=23) > 2
 
 
 @pytest.mark.parametrize("fields", ["", FIELDS], ids=["rows", "columns"])
@@ -216,13 +217,10 @@ def _last(found: list[dict[str, Any]]) -> dict[tuple[Any, ...], dict[str, Any]]:
 
 @pytest.mark.parametrize("fields", ["", FIELDS], ids=["rows", "columns"])
 def test_a_crash_at_any_time_changes_nothing(tmp_path: Path, fields: str) -> None:
-    def story(harness: PipelineHarness) -> None:
-        harness.push("events", records(40)[:20])
-        harness.advance_watermark(4_000_000)
-        harness.push("events", records(40)[20:])
-        harness.finish()
-
-    assert assert_survives_crashes(pipeline(tmp_path, "scatter(3)", fields), story, every=23) > 2
+    assert (
+        assert_survives_crashes(pipeline(tmp_path, "scatter(3)", fields), in_two_parts, every=23)
+        > 2
+    )
 
 
 def test_the_plan_has_a_partial_computation_by_key_and_instance_and_a_final_one_by_key(

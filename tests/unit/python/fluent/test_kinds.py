@@ -32,7 +32,7 @@ from millwheel.python.fluent.ends import (
 )
 from tests.kinds import INSIDE, modules, option_values
 from tests.kinds import kinds as declared_kinds
-from tests.unit.python.fluent.twins import without_lines
+from tests.unit.python.fluent.test_twins import without_lines
 
 KINDS, VALUES = declared_kinds(), option_values()
 EVERY = sorted(KINDS)

@@ -120,22 +120,19 @@ def test_a_quote_that_is_never_closed_spoils_one_line_and_not_the_file(tmp_path:
     assert [reject.raw for reject in found.rejects] == ['1,"oops']
 
 
-def test_a_followed_file_waits_for_the_closing_quote(tmp_path: Path) -> None:
-    path = written(tmp_path / "a.csv", 'a,b\n1,"first\n')
+@pytest.mark.parametrize(
+    ("first", "then", "value"),
+    [('a,b\n1,"first\n', 'second"\n', "first\nsecond"), ("a,", "b\n1,2\n", "2")],
+)
+def test_a_followed_file_waits_for_the_closing_quote_and_for_its_header(
+    tmp_path: Path, first: str, then: str, value: str
+) -> None:
+    path = written(tmp_path / "a.csv", first)
     reader = open_file(path, "csv", follow=True)
     assert read_on(reader).next_position == 0
     with path.open("a") as out:
-        out.write('second"\n')
-    assert read_on(reader).values == [{"a": "1", "b": "first\nsecond"}]
-
-
-def test_a_followed_file_waits_for_its_header(tmp_path: Path) -> None:
-    path = written(tmp_path / "a.csv", "a,")
-    reader = open_file(path, "csv", follow=True)
-    assert read_on(reader).next_position == 0
-    with path.open("a") as out:
-        out.write("b\n1,2\n")
-    assert read_on(reader).values == [{"a": "1", "b": "2"}]
+        out.write(then)
+    assert read_on(reader).values == [{"a": "1", "b": value}]
 
 
 def test_a_header_that_is_none_is_a_setup_error(tmp_path: Path) -> None:
