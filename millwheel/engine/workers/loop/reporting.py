@@ -31,14 +31,15 @@ class ReportPace:
 
 
 class Reporting:
-    """``changed``: something may have moved a watermark since the last report."""
+    """``changed``: something may have moved a watermark since the last report. The next one is due
+    at ``due_at`` (wall clock), if so."""
 
     def __init__(self, reports: Reports, master: MasterLine, pace: ReportPace) -> None:
         self._pace = pace
         self._reports = reports
         self._master = master
         self._report_us = pace.report_us
-        self._report_at_us = 0
+        self.due_at_us = 0
         self._load_at_us = 0
         self.changed = True
         self.careful = False
@@ -47,7 +48,7 @@ class Reporting:
 
     def at_once(self) -> None:
         """Let the next step report, because others wait for it."""
-        self._report_at_us = 0
+        self.due_at_us = 0
         self.changed = True
 
     def hurry(self) -> None:
@@ -57,7 +58,7 @@ class Reporting:
 
     def wakes_at(self) -> int:
         """The wall clock at which there is something to tell."""
-        return min(self._load_at_us, self._report_at_us) if self.changed else self._load_at_us
+        return min(self._load_at_us, self.due_at_us) if self.changed else self._load_at_us
 
     def loads(self, served: Iterable[Served], now_us: int) -> None:
         """Report what shards have done, if that is due: also within a long step, because whoever
@@ -69,9 +70,9 @@ class Reporting:
     def step(self, served: Iterable[Served], now_us: int) -> None:
         """Send the reports that are due."""
         self.loads(served, now_us)
-        if not self.changed or now_us < self._report_at_us:
+        if not self.changed or now_us < self.due_at_us:
             return
-        self._report_at_us, self.changed = now_us + self._report_us, False
+        self.due_at_us, self.changed = now_us + self._report_us, False
         by_node: dict[NodeName, list[ShardReport]] = {}
         for each in served:
             # Nothing has changed, so it would repeat its last report.

@@ -270,7 +270,8 @@ class WorkerRuntime:
 
     def _report_ends(self, those: Iterable[Served], now_us: int) -> None:
         """Report the end of a shard at once: the shards behind it can end only then."""
-        if any(served.has_ended(now_us) for served in those):
+        early = now_us < self._reporting.due_at_us  # else this step reports what has changed
+        if early and any(served.has_ended(now_us) for served in those):
             self._reporting.at_once()
 
     def _next_wake(self, now_us: int) -> int:

@@ -45,7 +45,7 @@ def test_no_more_commits_are_made_than_may_be_on_their_way() -> None:
         bench.deliver(("a", number, 5), channel=f"c{number}")
         assert bench.shard.run(NOW) is not None
     bench.deliver(("a", 3, 5), channel="c3")
-    assert not bench.shard.admission.runnable(NOW)
+    assert bench.shard.admission.runs_at(NOW) == MAX_TIME, "a durable commit makes room, no time"
     bench.waiting += bench.shard.commits.submittable(NOW)
     bench.settle()
     assert bench.shard.admission.runnable(NOW)
@@ -59,7 +59,7 @@ def test_a_congested_shard_takes_nothing_until_its_consumers_have_applied_someth
     sends = bench.sends()
     bench.deliver(("a", 2, 6), channel="other")
     assert bench.shard.admission.congested()
-    assert not bench.shard.admission.runnable(NOW)
+    assert bench.shard.admission.runs_at(NOW) == MAX_TIME, "an ack makes room, no time"
     bench.ack(*sends)
     assert bench.shard.admission.runnable(NOW)
 
