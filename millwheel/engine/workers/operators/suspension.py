@@ -40,13 +40,14 @@ _ALL = 0  # the only entry of the state `waits`
 
 class Cursor(Certain, array_like=True):
     """From where a record goes on: behind the ``entry`` of a row, or so many rows that have none
-    of their own (``few``), and in the row that follows behind so many ``times``. ``step`` is what
-    it does with them."""
+    of their own (``few``), or so many ``lists`` of rows; and in what follows behind so many
+    ``times``. ``step`` is what it does with them."""
 
     step: int = 0
     few: int = 0
     entry: bytes | None = None
     times: int = 0
+    lists: int = 0
 
     def begin(self, step: int) -> None:
         """The step before is over."""

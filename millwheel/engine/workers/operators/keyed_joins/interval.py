@@ -166,7 +166,7 @@ class IntervalJoined(Suspending):
         row = self.row_of(side, record)
         row.met = bool(cursor.step)
         lists = self._kept(ctx, 1 - side, [row])
-        for others in islice(lists, cursor.few, None):
+        for others in islice(lists, cursor.lists, None):
             start, stop = _reach(row, others)
             for index in range(start + cursor.times, stop, _AT_ONCE):
                 if ctx.suspension.room <= 0:
@@ -177,7 +177,7 @@ class IntervalJoined(Suspending):
                 ctx.suspension.room -= len(some) * bytes_of_each
                 self._pair(ctx, side, [row], some)
                 cursor.times += len(some)
-            cursor.few, cursor.times = cursor.few + 1, 0
+            cursor.lists, cursor.times = cursor.lists + 1, 0
         self._keep(ctx, side, [row])
         return True
 
