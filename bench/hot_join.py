@@ -5,8 +5,8 @@ them.
 
 ``300000x30`` are 300,000 rows of one stream and then 30 of the other: nine million pairs, which a
 computation behind the join counts, on one worker. Each count must be right. Prints for each shape
-the medians over the rounds: pairs and records per second, and the peak of the memory of the worker,
-which is to depend on neither.
+the medians over the rounds: pairs and records per second, the processor time of the worker, which
+hardly depends on what else the machine does, and the peak of its memory.
 """
 
 from __future__ import annotations
@@ -74,6 +74,7 @@ class HotJoin:
     """How a run went."""
 
     seconds: float
+    cpu_s: float
     worker_mb: float
 
 
@@ -96,12 +97,13 @@ def main() -> int:
     return 0
 
 
-def figures(shape: Shape, found: Sequence[HotJoin]) -> dict[str, int]:
+def figures(shape: Shape, found: Sequence[HotJoin]) -> dict[str, float]:
     """The medians over all rounds."""
     seconds = statistics.median(each.seconds for each in found)
     return {
         "pairs_per_s": round(shape.pairs / seconds),
         "records_per_s": round((shape.rows + shape.partners) / seconds),
+        "worker_cpu_s": round(statistics.median(each.cpu_s for each in found), 1),
         "worker_mb": round(statistics.median(each.worker_mb for each in found)),
     }
 
@@ -123,4 +125,4 @@ def measured(folder: Path, shape: Shape) -> HotJoin:
     if [each["n"] for each in rows] != [shape.pairs]:
         sys.exit(f"{shape}: {rows} in place of {shape.pairs} pairs")
     shutil.rmtree(work)
-    return HotJoin(outcome.seconds, outcome.largest_mb)
+    return HotJoin(outcome.seconds, outcome.busiest_cpu_s, outcome.largest_mb)

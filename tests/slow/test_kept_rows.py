@@ -24,5 +24,6 @@ def test_a_hot_key_has_all_its_pairs(tmp_path: Path) -> None:
     shape = Shape.of("2000x3")
     shape.write(tmp_path / "in")
     found = hot_join.measured(tmp_path, shape)
-    assert set(hot_join.figures(shape, [found])) == {"pairs_per_s", "records_per_s", "worker_mb"}
-    assert found.worker_mb > 10
+    figures = hot_join.figures(shape, [found])
+    assert list(figures) == ["pairs_per_s", "records_per_s", "worker_cpu_s", "worker_mb"]
+    assert min(figures.values()) > 0

@@ -21,11 +21,13 @@ from millwheel.core.pipeline.spec import (
     StreamSpec,
 )
 from millwheel.core.pipeline.work import IntervalJoinSpec, JoinKind, RegularJoinSpec
+from millwheel.core.windows.panes import RETRACTION_FIELD
 from tests.sim.replacing import replaced
 from tests.sim.workloads.base import SECOND, START_US, Workload, by, equal
 
 _FIELDS = {"k": "str", "n": "int", "ts": "int"}
 _LEFT, _RIGHT = "shown", "clicked"
+_KINDS = [JoinKind.INNER, *(kind for kind in JoinKind if kind is not JoinKind.RIGHT)]
 
 
 class Paired(Workload):
@@ -42,6 +44,9 @@ class Paired(Workload):
         self.most_pairs = own.choice([5, 20, 60])
         self.near_us = own.choice([None, None, 3 * SECOND])
         self.keys = own.choice([1, 2])
+        self.kind = JoinKind.INNER
+        if self.near_us is None:
+            self.kind = random.Random(f"kind {seed}").choice(_KINDS)
         self.rows = {stream: self._records(own) for stream in (_LEFT, _RIGHT)}
 
     def _records(self, rng: random.Random) -> dict[str, list[Any]]:
@@ -67,7 +72,7 @@ class Paired(Workload):
             StreamSpec(name, SourceSpec("files", {"stream": name}), "ts", fields=_FIELDS, **timely)
             for name in (_LEFT, _RIGHT)
         )
-        work: Any = RegularJoinSpec(JoinKind.INNER)
+        work: Any = RegularJoinSpec(self.kind)
         if self.near_us is not None:
             work = IntervalJoinSpec(JoinKind.INNER, self.near_us, self.near_us)
         inputs = tuple(InputSpec(name, by("k")) for name in (_LEFT, _RIGHT))
@@ -76,19 +81,45 @@ class Paired(Workload):
         return PipelineSpec("sim", streams, (join,), sinks, "/nowhere")
 
     def check(self) -> None:
-        found = Counter(
-            (row["k"], row[_LEFT]["n"], row[_RIGHT]["n"]) for row in self.sinks.rows("pairs")
-        )
-        wanted = Counter(
-            (left["k"], left["n"], right["n"])
-            for left in self._all(_LEFT)
-            for right in self._all(_RIGHT)
-            if left["k"] == right["k"]
-            and (self.near_us is None or abs(left["ts"] - right["ts"]) <= self.near_us)
-        )
-        equal("pairs", found, wanted)
+        found: Counter[Any] = Counter()
+        for row in self.sinks.rows("pairs"):
+            found[self._named(row)] += -1 if RETRACTION_FIELD in row else 1
+        equal("pairs", Counter({row: n for row, n in found.items() if n}), self._wanted())
         letters = Counter(letters=len(self.sinks.rows("dead_letters")))
         equal("dead_letters", letters, Counter(letters=0))
+
+    def _named(self, row: dict[str, Any]) -> Any:
+        if not self.kind.in_pairs:
+            return row["k"], row["n"]
+        return row["k"], *(row[side] and row[side]["n"] for side in (_LEFT, _RIGHT))
+
+    def _wanted(self) -> Counter[Any]:
+        wanted: Counter[Any] = Counter()
+        sides = (
+            [(row["k"], row["n"], row["ts"]) for row in self._all(_LEFT)],
+            [(row["k"], row["n"], row["ts"]) for row in self._all(_RIGHT)],
+        )
+        met: tuple[set[Any], set[Any]] = set(), set()
+        for left in sides[0]:
+            for right in sides[1]:
+                far = self.near_us is not None and abs(left[2] - right[2]) > self.near_us
+                if left[0] != right[0] or far:
+                    continue
+                met[0].add(left)
+                met[1].add(right)
+                if self.kind.in_pairs:
+                    wanted[left[0], left[1], right[1]] += 1
+        alone = [
+            [row for row in rows if row not in of] for rows, of in zip(sides, met, strict=True)
+        ]
+        if self.kind in (JoinKind.LEFT, JoinKind.OUTER):
+            wanted.update((key, n, None) for key, n, _ in alone[0])
+        if self.kind is JoinKind.OUTER:
+            wanted.update((key, None, n) for key, n, _ in alone[1])
+        if not self.kind.in_pairs:
+            chosen = met[0] if self.kind is JoinKind.SEMI else alone[0]
+            wanted.update((key, n) for key, n, _ in chosen)
+        return wanted
 
     def _all(self, stream: str) -> list[dict[str, Any]]:
         return [row for rows in self.rows[stream].values() for row in rows]
