@@ -9,16 +9,32 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
 import psutil
 
+from millwheel.adapters.zookeeper.server import EmbeddedZooKeeper
+from millwheel.launch.coordinator import embedded_zookeeper
+
 REPO = Path(__file__).parents[2]
 EXAMPLES = REPO / "examples"
 
 _GRACE_S = 60.0
+
+
+@contextmanager
+def zookeeper(folder: Path) -> Iterator[EmbeddedZooKeeper]:
+    """A server of its own, until the end of the context."""
+    server = embedded_zookeeper(str(folder))
+    server.start()
+    try:
+        yield server
+    finally:
+        server.stop()
 
 
 def rows_of(folder: Path) -> list[Any]:

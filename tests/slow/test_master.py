@@ -25,7 +25,7 @@ from millwheel.control.roots.shipping import ship
 from millwheel.core.model.range_table import RangeTable
 from millwheel.errors import FencedError
 from millwheel.language.spec import load_pipeline
-from millwheel.launch.coordinator import embedded_zookeeper
+from tests.slow.runs import zookeeper
 
 pytestmark = [pytest.mark.slow, pytest.mark.alone]
 
@@ -49,10 +49,8 @@ _DEADLINE_S = 20.0
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedZooKeeper]:
-    server = embedded_zookeeper(str(tmp_path_factory.mktemp("zookeeper")))
-    server.start()
-    yield server
-    server.stop()
+    with zookeeper(tmp_path_factory.mktemp("zookeeper")) as server:
+        yield server
 
 
 class Cluster:

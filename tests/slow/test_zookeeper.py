@@ -23,6 +23,7 @@ from millwheel.errors import MillwheelError, SetupError, UnavailableError
 from millwheel.launch.coordinator import embedded_zookeeper
 from tests.fakes.tcp_proxy import TcpProxy
 from tests.servers.programs import free_port
+from tests.slow.runs import zookeeper
 
 pytestmark = pytest.mark.slow
 
@@ -31,10 +32,8 @@ _DEADLINE_S = 15.0
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedZooKeeper]:
-    server = embedded_zookeeper(str(tmp_path_factory.mktemp("zookeeper")))
-    server.start()
-    yield server
-    server.stop()
+    with zookeeper(tmp_path_factory.mktemp("zookeeper")) as server:
+        yield server
 
 
 @pytest.fixture
@@ -208,9 +207,7 @@ def test_a_malformed_address_is_refused(hosts: str) -> None:
 def test_a_killed_server_comes_back_at_its_address_with_its_data_and_sessions(
     tmp_path: Path,
 ) -> None:
-    server = embedded_zookeeper(str(tmp_path))
-    server.start()
-    try:
+    with zookeeper(tmp_path) as server:
         session = ZooKeeperCoordination(server.address, "hits", session_timeout_s=8.0)
         lost: list[str] = []
         session.on_lost(lambda: lost.append("lost"))
@@ -225,14 +222,8 @@ def test_a_killed_server_comes_back_at_its_address_with_its_data_and_sessions(
         assert session.get("identity") == b"x"
         assert not lost
         session.close()
-    finally:
-        server.stop()
-    again = embedded_zookeeper(str(tmp_path))
-    again.start()
-    try:
+    with zookeeper(tmp_path) as again:
         assert again.address == before
-    finally:
-        again.stop()
 
 
 @pytest.mark.alone  # a JVM must be there again before a session ends
@@ -240,9 +231,7 @@ def test_a_handshake_that_a_server_swallows_is_not_waited_for_until_the_session_
     tmp_path: Path,
 ) -> None:
     """A server that is just starting may take a client and forget it."""
-    server = embedded_zookeeper(str(tmp_path))
-    server.start()
-    try:
+    with zookeeper(tmp_path) as server:
         session = ZooKeeperCoordination(server.address, "hits", session_timeout_s=8.0)
         lost: list[str] = []
         session.on_lost(lambda: lost.append("lost"))
@@ -258,18 +247,12 @@ def test_a_handshake_that_a_server_swallows_is_not_waited_for_until_the_session_
             assert session.get("identity") == b"x"
         assert not lost
         session.close()
-    finally:
-        server.stop()
 
 
 def test_two_servers_never_share_their_data(server: EmbeddedZooKeeper, tmp_path: Path) -> None:
-    first = embedded_zookeeper(str(tmp_path))
-    first.start()
-    try:
+    with zookeeper(tmp_path):
         with pytest.raises(SetupError, match="Another run uses the ZooKeeper data"):
             embedded_zookeeper(str(tmp_path)).start()
-    finally:
-        first.stop()
 
 
 def test_a_port_in_use_is_a_sentence(tmp_path: Path) -> None:
@@ -282,12 +265,8 @@ def test_a_port_in_use_is_a_sentence(tmp_path: Path) -> None:
 def test_a_stored_port_that_somebody_else_took_is_replaced(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         (tmp_path / "port").write_text(f"{taken.getsockname()[1]}\n")
-        server = embedded_zookeeper(str(tmp_path))
-        server.start()
-        try:
+        with zookeeper(tmp_path) as server:
             assert server.address != f"127.0.0.1:{taken.getsockname()[1]}"
-        finally:
-            server.stop()
 
 
 def test_a_java_that_does_not_run_is_a_sentence(tmp_path: Path) -> None:

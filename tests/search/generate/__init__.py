@@ -31,19 +31,19 @@ from tests.search.facts import Free
 from tests.search.generate import pushes
 from tests.search.generate.computations import draw_computation
 from tests.search.generate.draft import Draft
-from tests.search.generate.kinds import add_batches, add_lists, add_owners, own_orders
-from tests.search.generate.late_arrivals import with_late_arrivals
-from tests.search.generate.named_keys import name_keys, with_nulls
-from tests.search.generate.refused import spoil
-from tests.search.generate.sinks import draw_sinks
-from tests.search.generate.sliced import add_slices
-from tests.search.generate.sources import (
+from tests.search.generate.ends import (
     add_ids,
     change_types,
+    draw_sinks,
     draw_stream,
     leave_fields_undeclared,
     with_large_numbers,
 )
+from tests.search.generate.kinds import add_batches, add_lists, add_owners, own_orders
+from tests.search.generate.late_arrivals import with_late_arrivals
+from tests.search.generate.named_keys import name_keys, with_nulls
+from tests.search.generate.refused import spoil
+from tests.search.generate.sliced import add_slices
 from tests.search.generate.typed_fields import type_fields
 from tests.search.script import Case, load_tree
 

@@ -24,11 +24,10 @@ from tests.sim.workloads.paired import Paired
 from tests.sim.workloads.placed import Placed
 from tests.sim.workloads.ringing import Rings
 from tests.sim.workloads.searched import Searched
-from tests.sim.workloads.shown import Shown
+from tests.sim.workloads.shown import Shown, Transactional
 from tests.sim.workloads.sliced import Sliced
 from tests.sim.workloads.straggling import Straggling
 from tests.sim.workloads.tables import Tables
-from tests.sim.workloads.transactional import Transactional
 from tests.sim.workloads.windows import (
     AskedWindows,
     Combined,

@@ -1,10 +1,12 @@
 """A sink that shows rows before they are committed: each at least once, and nothing that did not
-come to stay."""
+come to stay; and one of another system, whose transactions fail."""
 
 from __future__ import annotations
 
+import random
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 from millwheel.api import Computation, ValueState
@@ -95,3 +97,29 @@ class Shown(Workload):
 
 def _named(rows: Iterable[Any]) -> Counter[Any]:
     return Counter((row["p"], row["n"]) for row in rows)
+
+
+class Transactional(Shown):
+    """Sources → numbering per key → a sink that publishes in order, aside."""
+
+    def __init__(self, seed: int, size: float = 1.0) -> None:
+        super().__init__(seed, size)
+        target = self.sinks.target
+        target.rng = random.Random(seed ^ 0x7A6)
+        target.trouble = target.rng.choice([0, 0.05, 0.5])
+        # far below the share at which a sink stops the run
+        self.unwanted = target.rng.choice([0, 23])
+        target.refuses = self._refused
+        target.names = random.Random(seed ^ 0x4A1F).random() < 0.5
+
+    def _refused(self, row: Any) -> bool:
+        return bool(self.unwanted) and row["n"] % self.unwanted == 3
+
+    def spec(self) -> PipelineSpec:
+        return replace(
+            super().spec(),
+            sinks=(SinkSpec("numbered", "transactional"), SinkSpec("dead_letters", "memory")),
+        )
+
+    def check(self) -> None:
+        self.check_committed(self.sinks.rows("numbered"), self._refused)

@@ -271,33 +271,25 @@ def test_a_table_tells_what_its_rows_are_and_what_waits_for_them() -> None:
     assert "sides from sides once all of it is there; without: null" in picture.box("e").lines
 
 
+BROADCAST = """pipeline: p
+streams:
+  hits: {source: {files: {path: h.jsonl, format: jsonl}}, timestamp: at}
+  sides: {source: {files: {path: s.jsonl, format: jsonl}}%s, table: id}
+computations:
+  e: {input: {hits: {key: id}, sides: {key: id}}, enrich: {with: sides, broadcast: %s}, output: e}
+sinks: {e: {stdout: {}}}
+"""
+
+
 def test_copies_of_a_table_say_so() -> None:
-    picture = picture_of(
-        load(
-            "pipeline: p\nstreams:\n"
-            "  hits: {source: {files: {path: h.jsonl, format: jsonl}}, timestamp: at}\n"
-            "  sides: {source: {files: {path: s.jsonl, format: jsonl}}, timestamp: at, table: id}\n"
-            "computations:\n  e: {input: {hits: {key: id}, sides: {key: id}},"
-            " enrich: {with: sides, broadcast: {copies: 3}}, output: e}\n"
-            "sinks: {e: {stdout: {}}}\n"
-        )
-    )
+    picture = picture_of(load(BROADCAST % (", timestamp: at", "{copies: 3}")))
     assert "each change of sides, to each of 3 copies" in picture.box("copies.e").lines
     copied = "sides from sides as of its time, in 3 whole copies; without: null"
     assert copied in picture.box("e").lines
 
 
 def test_a_table_that_is_held_whole_says_so() -> None:
-    picture = picture_of(
-        load(
-            "pipeline: p\nstreams:\n"
-            "  hits: {source: {files: {path: h.jsonl, format: jsonl}}, timestamp: at}\n"
-            "  sides: {source: {files: {path: s.jsonl, format: jsonl}}, table: id}\n"
-            "computations:\n  e: {input: {hits: {key: id}, sides: {key: id}},"
-            " enrich: {with: sides, broadcast: true}, output: e}\n"
-            "sinks: {e: {stdout: {}}}\n"
-        )
-    )
+    picture = picture_of(load(BROADCAST % ("", "true")))
     held = "sides from sides once all of it is there, held whole by each worker; without: null"
     assert held in picture.box("e").lines
 

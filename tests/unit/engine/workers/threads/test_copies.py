@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 
 from millwheel.control.savepoints.orders import ANSWERS, OrderAnswer
+from millwheel.core.model.names import FIRST_TOKEN, shard_name
 from millwheel.engine.workers import events as ev
+from millwheel.engine.workers.threads.aside import PublishThreads
 from millwheel.engine.workers.threads.copies import OrderAnswers, SnapshotThread
-from millwheel.errors import FencedError, UnavailableError
+from millwheel.errors import FencedError, InvariantError, UnavailableError
 from tests.fakes.coordination import FakeCoordination, FakeZooKeeper
 
 
@@ -77,3 +79,30 @@ def test_an_answer_of_unknown_outcome_is_given_again_under_a_new_name_and_all_ar
     answers.withdraw()
     assert not server.members[ANSWERS]
     assert not answers.said
+
+
+# aside.py
+
+
+class Abort(BaseException):
+    """Of some library."""
+
+
+class _Aborted:
+    lane, shard, token = "sink", shard_name("work", 0), FIRST_TOKEN
+
+    def carried_out(self) -> ev.WorkDone:
+        raise Abort("no more")
+
+
+def test_what_would_end_a_thread_aside_in_silence_ends_the_worker_with_a_sentence() -> None:
+    done: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    threads = PublishThreads(done.put)
+    for _ in range(2):  # the thread goes on
+        threads.publish(_Aborted())
+        answer = done.get(timeout=30)
+        assert (answer.shard, answer.token) == (_Aborted.shard, _Aborted.token)
+        with pytest.raises(
+            InvariantError, match="the thread of sink was told to end: Abort: no more"
+        ):
+            answer.tell(0)
