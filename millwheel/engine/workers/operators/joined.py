@@ -97,6 +97,7 @@ class Joined(Suspending):
     ) -> None:
         """``fields``: those that each stream declares, in their order."""
         self._kind = kind
+        self._needs_all = kind in (JoinKind.INNER, JoinKind.SEMI)
         self._streams = tuple(each.stream for each in inputs)
         self._fields = tuple(fields) or ((),) * len(self._streams)
         self._head = inputs[0].key.naming()
@@ -106,7 +107,10 @@ class Joined(Suspending):
         self, ctx: Context, key: Key, window: Window, records: Sequence[Record]
     ) -> None:
         """The window has closed."""
-        self._tell(ctx, window, [WindowSide((), (), side) for side in self._sides(records)])
+        sides = self._sides(records)
+        if self._needs_all and not all(sides):  # as many do: their records are not even encoded
+            return
+        self._tell(ctx, window, [WindowSide((), (), side) for side in sides])
 
     def change(self, ctx: Context, key: Key, window: Window, sides: Sequence[WindowSide]) -> None:
         """The window has fired before, and has other records now."""
@@ -204,13 +208,16 @@ class Joined(Suspending):
 
     def _tell(self, ctx: Any, window: Window, sides: Sequence[WindowSide]) -> None:
         encoded = [
-            WindowSide(*([self._encoded(number, value) for value in some] for some in _lists(side)))
+            WindowSide(*[self._encoded(number, some) if some else () for some in _lists(side)])
             for number, side in enumerate(sides)
         ]
         self.process_record(ctx, Record(ctx.key, Told(window, encoded), ctx.timestamp, ""))
 
-    def _encoded(self, number: int, value: Any) -> bytes:
-        return encode_value(ordered(value, self._fields[number]))
+    def _encoded(self, number: int, values: Sequence[Any]) -> list[bytes]:
+        fields = self._fields[number]
+        if not fields:
+            return list(map(encode_value, values))
+        return [encode_value(ordered(value, fields)) for value in values]
 
     def _sides(self, records: Sequence[Record]) -> list[list[Any]]:
         return [

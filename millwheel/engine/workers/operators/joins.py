@@ -37,14 +37,13 @@ from millwheel.core.formats.codec import decode_value, encode_value
 from millwheel.core.formats.store_layout import WINDOW
 from millwheel.core.lazy_polars import pl
 from millwheel.core.model.keys import Key, key_bytes, key_from_bytes
-from millwheel.core.model.records import Record
 from millwheel.core.model.times import held_at
 from millwheel.core.pipeline.spec import ComputationSpec, PipelineSpec
 from millwheel.core.pipeline.work import JoinKind, JoinSpec
 from millwheel.core.windows.calls import Group
 from millwheel.core.windows.contract import Effects, LateRecord, Times
 from millwheel.core.windows.lateness import still_open, too_late
-from millwheel.core.windows.panes import Pane, pane_of
+from millwheel.core.windows.panes import pane_of
 from millwheel.core.windows.windows import Window
 from millwheel.engine.workers.boundaries import ColumnBoundary
 from millwheel.engine.workers.bundle.bundle import WINDOW as CALL_OF_WINDOW
@@ -108,7 +107,6 @@ class JoinOperator(WindowJoinOperator):
         self._windows = JoinWindows(pairing, fan=_FAN)
         self._leaving = Leaving(self._windows)
         self._in_rows = self._has_rows()
-        self._whole = False
         self._sides: tuple[Any, list[pl.Series] | None] = None, None
         """The columns of the window whose pairs were said last, by its key and bounds."""
         self._instance.says_pairs = self._say_pairs
@@ -354,26 +352,10 @@ class JoinOperator(WindowJoinOperator):
         bundle.try_(CALL_OF_WINDOW, tried)
 
     def _call(self, speaking: pl.DataFrame, bundle: Bundle) -> None:
-        self._whole = True
-        try:
-            for key, start, end, numbers, stamps, values in speaking.iter_rows():
-                records = zip(numbers, stamps, values, strict=True)
-                rows = [[[number, decode_value(value)], at] for number, at, value in records]
-                self._emit(pane_of(key_from_bytes(key), Window(start, end), rows), None, bundle)
-        finally:
-            self._whole = False
-
-    def _records(self, pane: Pane) -> list[Record]:
-        """The records of a pane. Those of a whole bundle were decoded for it alone."""
-        if not self._whole:
-            return super()._records(pane)
-        rows: list[Any] = pane.result
-        return [
-            Record(
-                pane.key, self._typed_value(self._streams[number], value), at, self._streams[number]
-            )
-            for (number, value), at in rows
-        ]
+        for key, start, end, numbers, stamps, values in speaking.iter_rows():
+            records = zip(numbers, stamps, values, strict=True)
+            rows = [[[number, decode_value(value)], at] for number, at, value in records]
+            self._emit(pane_of(key_from_bytes(key), Window(start, end), rows), None, bundle)
 
     def _has_rows(self) -> bool:
         return next(iter(self._shard.store.scan(WINDOW)), None) is not None

@@ -59,6 +59,16 @@ class WindowJoinOperator(WindowCallbackOperator):
         self._suspension.room = self._room  # of an attempt before, nothing is left
         self._join(pane, records)
 
+    def _records(self, pane: Pane) -> list[Record]:
+        """Those of a pane. They are no copies: a join changes none."""
+        rows: list[Any] = pane.result
+        return [
+            Record(
+                pane.key, self._typed_value(self._streams[number], value), at, self._streams[number]
+            )
+            for (number, value), at in rows
+        ]
+
     def _join(self, pane: Pane, records: list[Record]) -> None:
         self._instance.process_window(self._context, pane.key, pane.window, records)
 
