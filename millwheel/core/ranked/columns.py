@@ -93,8 +93,6 @@ def lookbacks_or_why(
     work = spec.work_as(OverSpec)
     if work.size is None or work.ttl_us is not None:
         return "each key is forgotten by itself" if work.ttl_us else "each record changes a sum"
-    if not work.by_rows:
-        return "records leave a range one by one"
     if len(spec.inputs) != 1:
         return "it has several inputs"
     stream = pipeline.stream(spec.inputs[0].stream)
@@ -108,7 +106,7 @@ def lookbacks_or_why(
     if without := [name for name, each in ranges.items() if each is None]:
         return f"no column holds the aggregate {without[0]}"
     singly = [name for name, each in ranges.items() if each is OverRanges.UNKNOWN]
-    if singly and work.size > MOST_SINGLY:
+    if singly and not (work.by_rows and work.size <= MOST_SINGLY):
         return f"a look-back for {singly[0]} is put together of parts"
     aggregation = AggregationSpec(
         window=WindowSpec("forever"), aggregates=work.aggregates, condition=work.condition
@@ -121,10 +119,10 @@ def lookback_form(
     spec: ComputationSpec, pipeline: PipelineSpec, plans: PlansByType | None
 ) -> LookbackForm | None:
     """How columns keep records with look-backs; None where they are kept in rows."""
-    size = spec.work_as(OverSpec).size
-    if plans is None or size is None:
+    work = spec.work_as(OverSpec)
+    if plans is None or work.size is None:
         return None
-    return LookbackForm(plans, size, pipeline.limits.state)
+    return LookbackForm(plans, work.by_rows, work.size, pipeline.limits.state)
 
 
 def _as_aggregate(work: TopSpec) -> AggregateSpec | None:

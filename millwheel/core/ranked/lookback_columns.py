@@ -1,5 +1,5 @@
-"""Look-backs of a number of records in columns: which records a shard keeps, and the aggregates of
-those before each that has come due.
+"""Look-backs in columns: which records a shard keeps, and the aggregates of those before each that
+has come due.
 
 A record lies in a columnar segment from when it comes until no later one looks back to it. Whether
 it waits or has been taken, its time tells: the watermark has passed it. So nothing is written again
@@ -25,7 +25,7 @@ from millwheel.core.lazy_polars import kind_of, pl
 from millwheel.core.model.times import MAX_TIME, MIN_TIME
 from millwheel.core.ranked.codes import KeyCodes
 from millwheel.core.ranked.kept_records import AT, ROW, KeptRecords, Mask, compact, ranks_of
-from millwheel.core.windows.lateness import is_behind
+from millwheel.core.windows.lateness import is_behind, is_complete
 
 MOST_SINGLY = 64
 """Records of a look-back that aggregates look at one by one, where those of a range do not follow
@@ -38,8 +38,9 @@ _NUMBER = "number"
 
 @dataclass(frozen=True, slots=True)
 class LookbackColumns(KeptRecords):
-    """Look-backs of ``size`` records."""
+    """Look-backs of ``size`` records (``by_rows``), or µs."""
 
+    by_rows: bool
     size: int
 
     def fitting(self, batch: ColumnBatch, like: Any) -> Mask:
@@ -76,19 +77,24 @@ class LookbackColumns(KeptRecords):
         order = self._in_order(whole, of_key)
         whole, of_key, new = whole[order], of_key[order], new[order]
         last = np.flatnonzero(new)
-        first = np.maximum(last - ranks_of(of_key)[last], last - self.size + 1)
-        chosen = whole[last]
-        return self._batch(chosen, self._aggregates(whole, first, last + 1))
+        if self.by_rows:
+            first = np.maximum(last - ranks_of(of_key)[last], last - self.size + 1)
+            after = last + 1
+        else:
+            first, after = _in_range(whole[AT].to_numpy(), of_key, self.size)
+            first, after = first[last], after[last]
+        return self._batch(whole[last], self._aggregates(whole, first, after))
 
     # --- the order --------------------------------------------------------------------------------
 
     def _in_order(self, whole: pl.DataFrame, codes: Int64s) -> Int64s:
-        """The indexes of the records, key by key and by time; of one time by content."""
+        """The indexes of the records, key by key and by time; those of one time by content, where
+        each has a result of its own."""
         at = whole[AT].to_numpy()
         order = np.lexsort([at, codes])
         alike = np.zeros(len(order), np.bool_)
         alike[1:] = (np.diff(at[order]) == 0) & (np.diff(codes[order]) == 0)
-        if not alike.any():
+        if not self.by_rows or not alike.any():
             return order
         groups = np.cumsum(~alike) - 1
         tied = np.flatnonzero(alike | np.append(alike[1:], False))
@@ -123,6 +129,16 @@ class LookbackColumns(KeptRecords):
             keys = keys.alias(self.plan.key_names[0])
         rows = pl.concat([self._without_results(chosen), results], how="horizontal")
         return ColumnBatch("", np.array([], np.int64), chosen[AT].to_numpy(), keys, rows)
+
+
+def _in_range(at: Int64s, codes: Int64s, size: int) -> tuple[Int64s, Int64s]:
+    """Of each record, which are in order, the first of its key that lies at most ``size`` µs before
+    it, and the one behind those of its own time."""
+    times, own = np.unique(at, return_inverse=True)
+    # one number for each key and time, ordered as they are
+    numbers = codes * len(times) + own
+    since = codes * len(times) + np.searchsorted(times, at - size)
+    return np.searchsorted(numbers, since), np.searchsorted(numbers, numbers, side="right")
 
 
 def _spans(first: Int64s, after: Int64s) -> list[tuple[int, int]]:
@@ -205,15 +221,16 @@ def _due_keys(segments: Sequence[ColumnarSegment], watermark: int) -> pl.Series:
 
 
 class LookbackSegments(ColumnWindows):
-    """The kept records of a shard: those that wait, and for each key the last ``past`` that have
-    been taken. ``fan`` segments of one size become one."""
+    """The kept records of a shard: those that wait, and those that have been taken and lie in the
+    look-backs of later ones, of ``size`` records (``by_rows``) or µs. ``fan`` segments of one size
+    become one."""
 
     kind = GroupsKind.ORDERED
     apart = 1
 
-    def __init__(self, past: int, fan: int) -> None:
+    def __init__(self, by_rows: bool, size: int, fan: int) -> None:
         super().__init__(self, fan=fan)
-        self._past = past
+        self._by_rows, self._size = by_rows, size
 
     @property
     def row_type(self) -> Any:
@@ -244,22 +261,27 @@ class LookbackSegments(ColumnWindows):
     def take(self, watermark: int) -> None:
         """The records that the watermark has passed wait no longer."""
         self.closed = max(self.closed, watermark)
-        for segment in self._segments:
+        for segment in self.segments():
             segment.fired = max(segment.fired, watermark)
-            if is_behind(segment.first - 1, watermark):
+            if is_complete(segment.last, watermark):
+                self._remove(segment)
+            elif is_behind(segment.first - 1, watermark):
                 segment.first, segment.last = self._bounds(segment.groups, segment.fired)
 
     def merge(self, groups: Sequence[pl.DataFrame]) -> pl.DataFrame:
         """Several segments as one, without records that have left all look-backs."""
         whole = pl.concat(groups, rechunk=True)
-        codes, at = KeyCodes(whole[KEY]).of_records, whole[AT].to_numpy()
+        at = whole[AT].to_numpy()
+        if not self._by_rows:
+            return compact(whole, at + self._size >= self.closed)
+        codes = KeyCodes(whole[KEY]).of_records
         old = np.flatnonzero(at < self.closed)
         order = old[np.lexsort([~at[old], codes[old]])]
         # those of one time stay together: which of them comes first, their content tells
         begins = np.flatnonzero(np.diff(codes[order], prepend=-1) | np.diff(at[order], prepend=0))
         behind = np.repeat(ranks_of(codes[order])[begins], np.diff(begins, append=len(order)))
         stays = np.ones(whole.height, np.bool_)
-        stays[order[behind >= self._past]] = False
+        stays[order[behind >= self._size - 1]] = False
         return compact(whole, stays)
 
     def _together(self) -> list[ColumnarSegment]:
@@ -271,15 +293,24 @@ class LookbackSegments(ColumnWindows):
     def _bounds(self, groups: Groups, fired: int) -> tuple[int, int]:
         at = frame_of(groups)[AT].to_numpy()
         later = at[at >= fired]
-        return (int(later.min()) + 1 if len(later) else _NEVER), _NEVER
+        last = _NEVER
+        if not self._by_rows and len(at):  # a record later than that has none of them before it
+            last = min(int(at.max()) + self._size + 1, MAX_TIME)
+        return (int(later.min()) + 1 if len(later) else _NEVER), last
+
+    def due_at(self) -> int:
+        """Also when the first segment goes."""
+        gone = min((segment.last - 1 for segment in self._segments), default=MAX_TIME)
+        return min(self.fires_at(), gone)
 
 
 @dataclass(slots=True)
 class LookbackForm:
-    """The column form of look-backs of ``size`` records, by the types of the fields of these.
-    ``most``: the most bytes of an entry of the row form."""
+    """The column form of look-backs of ``size`` records (``by_rows``) or µs, by the types of the
+    fields of these. ``most``: the most bytes of an entry of the row form."""
 
     plans: PlansByType
+    by_rows: bool
     size: int
     most: int
     _columns: dict[tuple[tuple[str, str], ...], LookbackColumns | None] = field(
@@ -294,6 +325,8 @@ class LookbackForm:
             plan = self.plans.plan(fields)
             columns = None
             if plan is not None:
-                columns = LookbackColumns(plan=plan, fields=fields, most=self.most, size=self.size)
+                columns = LookbackColumns(
+                    plan=plan, fields=fields, most=self.most, by_rows=self.by_rows, size=self.size
+                )
             self._columns[types] = columns
         return self._columns[types]

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from millwheel.core.model.times import MAX_TIME
-from millwheel.core.ranked import lookback
+from millwheel.core.ranked import lookback, lookback_columns
 from millwheel.core.ranked.lookback import Lookback
 from millwheel.core.ranked.lookback_columns import (
     LookbackForm,
@@ -55,7 +55,7 @@ def the_next_record_begins_anew() -> Context:
     return replaced(Over, "_keep", wrong)
 
 
-@mistake(within=4, features="over_in_columns", variants="together pairs", first=7)
+@mistake(within=4, features="over_in_columns rows_before", variants="together pairs", first=11)
 def a_look_back_in_columns_has_one_record_more() -> Context:
     """A record leaves one too late."""
     right = LookbackForm.of
@@ -67,7 +67,7 @@ def a_look_back_in_columns_has_one_record_more() -> Context:
     return replaced(LookbackForm, "of", wrong)
 
 
-@mistake(within=4, features="over_in_columns", variants="crashes", first=11)
+@mistake(within=4, features="over_in_columns rows_before", variants="crashes", first=11)
 def records_in_columns_that_wait_are_gone_with_the_worker() -> Context:
     """The next owner takes what lies there for records that have been taken."""
     right = LookbackSegments.restore
@@ -78,8 +78,15 @@ def records_in_columns_that_wait_are_gone_with_the_worker() -> Context:
     return replaced(LookbackSegments, "restore", wrong)
 
 
-@mistake(within=4, features="over_in_columns", variants="large", first=7)
+@mistake(within=4, features="over_in_columns rows_before", variants="large", first=11)
 def rows_begin_anew_with_a_key_that_columns_had() -> Context:
     """They get the records that wait, but none of those that have been taken."""
     right = Over.go_on
     return replaced(Over, "go_on", lambda self, ctx, past, waiting: right(self, ctx, [], waiting))
+
+
+@mistake(within=4, features="over_in_columns range_of_time", variants="together pairs", first=34)
+def a_range_in_columns_begins_with_its_own_time() -> Context:
+    """Nothing before it counts."""
+    right = lookback_columns._in_range
+    return replaced(lookback_columns, "_in_range", lambda at, codes, size: right(at, codes, 0))

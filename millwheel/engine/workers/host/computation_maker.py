@@ -158,7 +158,7 @@ class ComputationMaker:
             columns = first_columns(spec, self.spec, plan, use, self.language.compile)
             few = self.limits.rows_below
             operator = FirstRowsOperator(plan, columns, shard, few, *parts, use)
-        elif isinstance(spec.work, OverSpec) and spec.work.size is not None and spec.work.by_rows:
+        elif isinstance(spec.work, OverSpec) and spec.work.size is not None:
             form = lookback_form(spec, self.spec, self.undeclared.get(spec.name))
             few, shard = self.limits.rows_below, self._column_shard(shard_parts)
             operator = OverOperator(form, shard, few, *parts, use)

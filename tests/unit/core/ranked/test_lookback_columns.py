@@ -78,7 +78,7 @@ def test_each_record_gets_the_aggregates_of_its_look_back(
     monkeypatch.setattr(lookback_columns, "_AT_ONCE", 7)
     made, rng = form(tmp_path, f"{{rows: {size}}}"), random.Random(f"{size} {fan}")
     assert isinstance(made, LookbackForm)
-    segments, rows, said, times = LookbackSegments(size - 1, fan), list[Row](), list[Any](), 0
+    segments, rows, said, times = LookbackSegments(True, size, fan), list[Row](), list[Any](), 0
     for step in range(40):
         # each time once, so that the order is known
         new = [
@@ -110,7 +110,7 @@ def test_shards_that_have_taken_records_up_to_different_times_become_one(tmp_pat
     columns = made.of(pl.Struct(dict(batch([]).frame.schema)))
     assert columns is not None
     ahead, behind = ([(key, at, at, 0.5) for at in (10, 20, 30)] for key in (1, 2))
-    segments = LookbackSegments(1, fan=2)
+    segments = LookbackSegments(True, 2, fan=2)
     for number, (rows, fired) in enumerate(((ahead, 25), (behind, 15))):
         segments.restore(number, 0, columns.taken(batch(rows)), 15, fired)
     assert segments.taken_until == 25  # a record before that is one that comes too late
@@ -121,8 +121,23 @@ def test_shards_that_have_taken_records_up_to_different_times_become_one(tmp_pat
     assert sorted(rows) == [(1, 50), (2, 50)]
 
 
+def test_a_range_has_the_records_of_its_own_time_and_no_others_for_ever(tmp_path: Path) -> None:
+    file = form(tmp_path, "{range: 10us}")
+    assert not isinstance(file, LookbackForm)
+    segments = LookbackSegments(False, 10, fan=2)
+    times, codes = np.array([1, 5, 5, 15, 16, 5]), np.array([0, 0, 0, 0, 0, 1])
+    first, after = lookback_columns._in_range(times, codes, 10)
+    assert (first.tolist(), after.tolist()) == ([0, 0, 0, 1, 3, 5], [1, 3, 3, 4, 5, 6])
+    segments.add(pl.DataFrame({KEY: [1, 2], AT: [5, 9]}))
+    assert segments.fires_at() == segments.due_at() == 5
+    segments.take(10)
+    assert (segments.fires_at(), segments.due_at()) == (MAX_TIME, 19)
+    segments.take(20)
+    assert not segments
+
+
 def test_of_records_of_one_time_those_that_may_be_in_a_look_back_stay() -> None:
-    segments = LookbackSegments(2, fan=2)
+    segments = LookbackSegments(True, 3, fan=2)
     frame = pl.DataFrame({KEY: [1, 1, 1, 1, 2], AT: [1, 5, 5, 6, 1]})
     segments.take(6)
     assert segments.merge([frame]).to_dict(as_series=False) == {
@@ -138,7 +153,7 @@ def test_of_records_of_one_time_those_that_may_be_in_a_look_back_stay() -> None:
     [
         ("{rows: all}", "each record changes a sum"),
         ("{rows: 3, ttl: 1m}", "each key is forgotten by itself"),
-        ("{range: 1m}", "records leave a range one by one"),
+        ("{range: 1m}", "a look-back for kinds is put together of parts"),
         ("{rows: 65}", "a look-back for kinds is put together of parts"),
     ],
 )

@@ -175,14 +175,14 @@ class Over(Computation):
     def go_on(self, ctx: Context, past: Sequence[Record], waiting: Sequence[Record]) -> None:
         """Keep records of the current key, of which columns have taken some already. Raises
         RecordError as there."""
-        self._put(ctx, self._with(past, waiting))
+        self._put(ctx, self._with(ctx.watermark, past, waiting))
 
     def kept(
-        self, past: Sequence[Record] = (), waiting: Sequence[Record] = ()
+        self, watermark: int, past: Sequence[Record] = (), waiting: Sequence[Record] = ()
     ) -> tuple[list[PastRow], list[OverRow]]:
         """What later results need of the current key, and what waits, if it kept these, too. For
         tests."""
-        own = self._with(past, waiting)
+        own = self._with(watermark, past, waiting)
         taken = [row for number in own.blocks for row in self.past[number].rows]
         later = [
             row
@@ -191,10 +191,15 @@ class Over(Computation):
         ]
         return [*taken, *own.rows][own.gone :], _in_order([*own.waiting, *later])
 
-    def _with(self, past: Sequence[Record], waiting: Sequence[Record]) -> OverGroup:
+    def _with(self, watermark: int, past: Sequence[Record], waiting: Sequence[Record]) -> OverGroup:
         own = self.group.get() or OverGroup()
-        if past:
-            rows = _in_order([row for record in past if (row := self._row(record)) is not None])
+        rows = _in_order([row for record in past if (row := self._row(record)) is not None])
+        of_use = (
+            self._keep_us is None
+            or not rows
+            or not is_behind(rows[-1].at + self._keep_us, watermark)
+        )
+        if rows and of_use:
             self._keep(own, [(row.at, row) for row in rows], 0)
             own.last_us = rows[-1].at
         own.waiting += [row for record in waiting if (row := self._row(record)) is not None]

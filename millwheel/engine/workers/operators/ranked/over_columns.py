@@ -1,4 +1,4 @@
-"""Runs ``over`` with a number of rows on whole bundles: the records of the keys of a shard lie in
+"""Runs ``over`` with rows or a range on whole bundles: the records of the keys of a shard lie in
 columnar segments, and all that the watermark has passed gets its aggregates in one operation, and
 leaves as columns (:mod:`millwheel.core.ranked.lookback_columns`). Which keys are in columns,
 in_columns.py says.
@@ -49,11 +49,11 @@ class OverOperator(KeptOperator):
     ) -> None:
         """Bundles of fewer than ``few`` records are small. No ``form``: all keys are in rows, also
         those that another version of the pipeline had in columns."""
-        size = arguments[0].work_as(OverSpec).size
-        invariant(size is not None, "a look-back without a size is not in columns")
+        work = arguments[0].work_as(OverSpec)
+        invariant(work.size is not None, "a look-back without a size is not in columns")
         self._lookbacks = form
         self.in_columns = form is not None
-        self._lying = LookbackSegments(size - 1, _FAN)
+        self._lying = LookbackSegments(work.by_rows, work.size, _FAN)
         super().__init__(self._lying, _MOST_BYTES, shard, few, *arguments)
         assert isinstance(self._instance, Over)
         self._over: Over = self._instance
@@ -81,7 +81,7 @@ class OverOperator(KeptOperator):
         kept = {}
         for key in {*by_key, *stored}:
             self._context.point(key, MIN_TIME)
-            own = self._over.kept(*by_key.get(key, ()))
+            own = self._over.kept(self._lying.closed, *by_key.get(key, ()))
             if any(own):
                 kept[key] = own
         self._state.forget()
