@@ -37,15 +37,15 @@ def main() -> int:
     began = time.monotonic()
     seeds = range(args.seed, args.seed + args.runs)
     parts = [tuple(seeds[at : at + _CHUNK]) for at in range(0, len(seeds), _CHUNK)]
-    names = (
-        tuple(VARIANTS) if args.variant == "all" else tuple(filter(None, args.variant.split(",")))
-    )
+    names = tuple(VARIANTS) if args.variant == "all" else _words(args.variant)
     tasks = [
-        _Task(part, args.ways, names, tuple(args.features.split()), frozenset(args.without.split()))
+        _Task(part, args.ways, names, _words(args.features), frozenset(_words(args.without)))
         for part in parts
     ]
     found: list[Finding] = []
-    for findings in _mapped(tasks, args.jobs):
+    run = 0
+    for count, findings in _mapped(tasks, args.jobs):
+        run += count
         for finding in findings:
             found.append(finding)
             print(f"FAILED {finding}"[:400], flush=True)
@@ -55,8 +55,10 @@ def main() -> int:
         print(
             "\n" + "=" * 100 + "\n" + tell(shrunk(finding) if args.shrink else finding), flush=True
         )
-    print(f"{args.runs} seeds, {len(found)} failed, {time.monotonic() - began:.0f} s")
-    return 1 if found else 0
+    print(f"{run} seeds, {len(found)} failed, {time.monotonic() - began:.0f} s")
+    if not run:
+        print("no seed draws a pipeline with these features, and without those: nothing was run")
+    return 1 if found or not run else 0
 
 
 def _mutations(jobs: int) -> int:
@@ -125,8 +127,15 @@ def _mapped(tasks: list[_Task], jobs: int):  # type: ignore[no-untyped-def]
             pool.shutdown(cancel_futures=True)
 
 
-def _work(task: _Task) -> list[Finding]:
+def _words(text: str) -> tuple[str, ...]:
+    """Words with spaces or commas between them."""
+    return tuple(text.replace(",", " ").split())
+
+
+def _work(task: _Task) -> tuple[int, list[Finding]]:
+    """How many seeds were run, and what they found."""
     found: list[Finding] = []
+    run = 0
     for seed in task.seeds:
         try:
             drawn = case(seed, task.features)
@@ -134,7 +143,8 @@ def _work(task: _Task) -> list[Finding]:
             continue
         if not drawn.features & task.without:
             found += examine(drawn, chosen(seed, task.ways, task.names))
-    return found
+            run += 1
+    return run, found
 
 
 if __name__ == "__main__":

@@ -90,10 +90,13 @@ def _change_log(base: Facts, c: ComputationSpec, spec: PipelineSpec, free: Free)
     if not free.ended and "every" in str(c.firing.trigger):
         level = Level.NOTHING
     assert c.windowed is not None
-    goes_by_time = "ttl_us" in c.windowed.window.options or any(
-        each.function in _TIMED for each in c.aggregates
-    )
+    has_lives = "ttl_us" in c.windowed.window.options
+    goes_by_time = has_lives or any(each.function in _TIMED for each in c.aggregates)
     if (goes_by_time and not base.timed) or not _order_suffices(base, c):
+        level = Level.NOTHING
+    # pipeline.md, Change logs: "A record more than `ttl` behind the watermark may find its group
+    # forgotten", and what may be drawn is that late only behind records of the far future.
+    if has_lives and any(each.source and each.max_future_us is None for each in spec.streams):
         level = Level.NOTHING
     if base.level is Level.STANDING and not (base.retracts and retracting):
         level = Level.NOTHING
