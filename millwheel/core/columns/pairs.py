@@ -8,6 +8,7 @@ forms: as a struct of columns, one for each input, or encoded. Where both meet, 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from itertools import chain
 from math import isfinite, prod
@@ -165,12 +166,29 @@ class Pairing(KeptInputs):
         )
 
     def heavy(
-        self, closed: Sequence[pl.DataFrame], most: int, bytes_of_result: int
+        self,
+        closed: Sequence[pl.DataFrame],
+        most: int,
+        bytes_of_result: int,
+        waiting: AbstractSet[Key],
     ) -> pl.DataFrame | None:
-        """Key and bounds of the windows with the most results, without which those of the others
-        have at most so many bytes; None where all have, or where no columns make results."""
+        """The keys with the most results, without which those of the others have at most so many
+        bytes, and those that are ``waiting``: all that the windows of a key say comes one behind
+        the other. None where there are none, or where no columns make results."""
         if self._kinds(closed) is None:
             return None
+        heavy = self._heaviest(closed, most, bytes_of_result)
+        found = [] if heavy is None else [heavy.select(KEY)]
+        if waiting:
+            keys = pl.concat([part.select(KEY) for part in closed]).unique()
+            found.append(keys.filter([key in waiting for key in key_list(keys[KEY])]))
+        groups = pl.concat(found).unique() if found else None
+        return None if groups is None or groups.is_empty() else groups
+
+    def _heaviest(
+        self, closed: Sequence[pl.DataFrame], most: int, bytes_of_result: int
+    ) -> pl.DataFrame | None:
+        """The same by the windows of keys, among those that do not wait."""
         counts, bytes_of_each = [], bytes_of_result
         for side, name in enumerate(SIDES):
             parts = [part for part in closed if name in part.schema]

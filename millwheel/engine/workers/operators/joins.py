@@ -276,9 +276,11 @@ class JoinOperator(WindowJoinOperator):
         return _by_key(in_order_of_time(self._pairing.merge(closed))).filter(_speaks(self._kind))
 
     def _heavy(self, closed: list[pl.DataFrame]) -> pl.DataFrame | None:
-        """The keys and windows with too many results for one step."""
-        most = _MOST_PAIR_BYTES
-        return None if self._identified else self._pairing.heavy(closed, most, RESULT_BYTES)
+        """The keys with too many results for one step, and those of which some wait already."""
+        if self._identified:
+            return None
+        waiting = self._suspension.keys()
+        return self._pairing.heavy(closed, _MOST_PAIR_BYTES, RESULT_BYTES, waiting)
 
     def _produce_columns(self, pairs: pl.DataFrame, produce: Callable[[ColumnBatch], None]) -> None:
         stamps, keys = pairs["window_end"].to_numpy() - 1, self._pairing.keys_of(pairs)
@@ -377,12 +379,12 @@ def _decoded(values: Sequence[bytes]) -> list[Any]:
     return items
 
 
-def _among(records: pl.DataFrame, groups: pl.DataFrame) -> pl.DataFrame:
-    return records.join(groups, on=groups.columns, how="semi", maintain_order="left")
+def _among(records: pl.DataFrame, keys: pl.DataFrame) -> pl.DataFrame:
+    return records.join(keys, on=KEY, how="semi", maintain_order="left")
 
 
-def _without(records: pl.DataFrame, groups: pl.DataFrame) -> pl.DataFrame:
-    return records.join(groups, on=groups.columns, how="anti", maintain_order="left")
+def _without(records: pl.DataFrame, keys: pl.DataFrame) -> pl.DataFrame:
+    return records.join(keys, on=KEY, how="anti", maintain_order="left")
 
 
 def _by_key(records: pl.DataFrame) -> pl.DataFrame:

@@ -276,11 +276,23 @@ def test_keys_that_columns_of_results_do_not_hold_have_none() -> None:
     assert plan.sides_of([[row], [encode_value(7)]]) is None
 
 
-@pytest.mark.parametrize(("most", "left"), [(10**9, None), (6_000, {1}), (300, {1, 2})])
-def test_the_windows_with_the_most_results_are_heavy(most: int, left: set[int] | None) -> None:
+@pytest.mark.parametrize(
+    ("most", "waiting", "left"),
+    [
+        (10**9, set(), None),
+        (10**9, {4}, None),
+        (10**9, {3, 4}, {3}),
+        (6_000, set(), {1}),
+        (6_000, {1, 3}, {1, 3}),
+        (300, set(), {1, 2}),
+    ],
+)
+def test_keys_with_the_most_results_and_those_that_wait_are_heavy(
+    most: int, waiting: set[int], left: set[int] | None
+) -> None:
     def some(count: int, ad: int) -> list[Row]:
         return [{"ad": ad, "who": "x", "at": 5, "cost": 0.5}] * count
 
     closed = taken(pairing(), [*some(9, 1), *some(3, 2), *some(1, 3)], [*some(9, 1), *some(3, 2)])
-    found = pairing().heavy(closed, most, 200)
+    found = pairing().heavy(closed, most, 200, waiting)
     assert (None if found is None else set(found[KEY])) == left

@@ -3,6 +3,7 @@ through crashes at many of its commits."""
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,9 @@ from hypothesis import strategies as st
 
 from millwheel.core.pipeline.work import JoinKind
 from millwheel.engine.workers.operators import joined, joins, suspension
+from millwheel.engine.workers.sources.frames import ReadSize
 from millwheel.testing import PipelineHarness, assert_survives_crashes
+from tests.unit.engine.workers.operators import test_joins
 from tests.unit.engine.workers.operators.keyed_joins import test_firing_again as again
 
 NO_ROOM = 1
@@ -104,3 +107,26 @@ def test_a_window_takes_as_many_bundles_as_its_results_need(
         rows = harness.take("matched")
         assert [each["window_end"] for each in rows] == [7] * 100 + [24]
         assert harness._shard("matched", 1).meta.number - before > 4
+
+
+def test_what_a_key_says_in_columns_comes_behind_what_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its next window has few pairs, and has closed with the one before, or while that waits."""
+    for kind in ("told", "__init__"):
+        monkeypatch.setattr(
+            ReadSize, kind, lambda self, was_full=False: setattr(self, "bytes", 2048)
+        )
+    monkeypatch.setattr(suspension, "ROOM_BYTES", 10_000)
+    monkeypatch.setattr(joins, "_MOST_PAIR_BYTES", 30_000)
+    path = test_joins.in_files(tmp_path, how="inner")
+    times = (*[5] * 20, *range(60, 900, 20))
+    rows = [{**test_joins.of_file(0, 0), "ad": 1, "at": at} for at in times]
+    for name, left_out in (("shown", ""), ("clicked", "odd")):
+        lines = [json.dumps({each: row[each] for each in row if each != left_out}) for row in rows]
+        (tmp_path / f"{name}.jsonl").write_text("\n".join([*lines, ""]))
+    with PipelineHarness(path, shards=1, run_sources=True) as harness:
+        harness.advance_processing_time(10**9)
+        ends = [each["window_end"] for each in harness.read("matched")]
+        assert len(ends) == 400 + 21 * 4
+        assert ends == sorted(ends)
