@@ -1,11 +1,18 @@
-"""Deliberate mistakes about deliveries of which a bundle takes a part."""
+"""Deliberate mistakes about deliveries, and firings of joins, of which a bundle takes a part."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from weakref import WeakKeyDictionary
 
+from msgspec import structs
+
+from millwheel.core.pipeline.joins import WindowSide
 from millwheel.engine.workers.delivery import inbox
 from millwheel.engine.workers.delivery.inbox import Arrival, Inbox, parted
+from millwheel.engine.workers.operators.joined import Joined, Told
 from tests.sim.mistakes import Context, mistake, replaced
 
 
@@ -37,3 +44,28 @@ def what_is_put_back_waits_behind_all_else() -> Context:
         return firsts
 
     return replaced(Inbox, "put_back", wrong)
+
+
+@mistake(within=2, workload="paired-windows", first=1009)
+def records_of_waiting_firings_stay_behind() -> Context:
+    """Whoever takes over a key finds which of its firings wait, and not what they are made of."""
+    right_down, right_up = Joined.put_down, Joined.taken_up
+    written: WeakKeyDictionary[Joined, set[bytes]] = WeakKeyDictionary()
+
+    def put_down(self: Joined, number: int, value: Told) -> bytes:
+        data = right_down(self, number, value)
+        written.setdefault(self, set()).add(data)
+        return data
+
+    def taken_up(self: Joined, number: int, data: bytes) -> Told:
+        told = right_up(self, number, data)
+        if data in written.get(self, ()):
+            return told
+        return structs.replace(told, sides=[WindowSide((), (), ()) for _ in told.sides])
+
+    @contextmanager
+    def wrong() -> Iterator[None]:
+        with replaced(Joined, "put_down", put_down), replaced(Joined, "taken_up", taken_up):
+            yield
+
+    return wrong()

@@ -20,7 +20,7 @@ from tests.sim.workloads.injected import Injected
 from tests.sim.workloads.lakes import Lakes
 from tests.sim.workloads.letters import Letters
 from tests.sim.workloads.numbers import Numbers
-from tests.sim.workloads.paired import Paired
+from tests.sim.workloads.paired import Paired, PairedWindows
 from tests.sim.workloads.placed import Placed
 from tests.sim.workloads.ringing import Rings
 from tests.sim.workloads.searched import Searched
@@ -70,6 +70,7 @@ WORKLOADS: dict[str, Callable[[int, float], Workload]] = {
     "enriched": Enriched,
     "copied": Copied,
     "paired": Paired,
+    "paired-windows": PairedWindows,
     "chains": Chains,
 }
 """(seed, size from 0 to 1) -> a workload."""
