@@ -14,7 +14,7 @@ from millwheel.core.model.names import producer_of
 from millwheel.core.model.range_table import RangeTable, ShardEntry
 from millwheel.core.model.ranges import check_tiling
 from millwheel.core.model.records import Domain
-from millwheel.core.model.times import IDLE_TIME
+from millwheel.core.model.times import IDLE_TIME, MIN_TIME
 from millwheel.core.pipeline.graph import Graph, Node, NodeKind
 from millwheel.core.pipeline.spec import DEAD_LETTERS, ComputationSpec
 from millwheel.core.pipeline.work import SlicesSpec
@@ -135,6 +135,10 @@ class WatermarksNeverPassPendingWork:
     A source that was silent has let the watermark pass, and takes what comes then
     (docs/guarantees.md: windows judge it, callbacks get it). What is made of such a record may be
     as early as the record, and no earlier. Change logs count late records of any source.
+
+    So it is with a timer that a callback sets for a time that has passed (docs/pipeline.md): what
+    its call makes may be as early as the timer. Not so where the watermark has passed timers that
+    waited before.
     """
 
     def __init__(self, model: CommitModel, graph: Graph) -> None:
@@ -148,6 +152,8 @@ class WatermarksNeverPassPendingWork:
         self.published: dict[str, int] = {}
         self._silent: set[str] = set()
         self._overtaken: dict[str, int] = {}
+        self._pending: set[tuple[Any, str, int]] = set()
+        """The event timers behind the watermark of their node that waited as the bundle began."""
 
     def broadcast(self, watermarks: dict[str, int]) -> None:
         for node, watermark in watermarks.items():
@@ -156,6 +162,7 @@ class WatermarksNeverPassPendingWork:
     def begins(self, shard: Shard, bundle: Any) -> None:
         identity = shard.identity
         store_key = (identity.shard, identity.token, bundle.number)
+        self._pending = self._behind(shard, bundle)
         for arrival in bundle.arrivals:
             if not len(arrival.batch) or arrival.batch.stream == DEAD_LETTERS:
                 continue
@@ -184,12 +191,27 @@ class WatermarksNeverPassPendingWork:
         self._overtaken[node] = min(earliest, self._overtaken.get(node, earliest))
 
     def ended(self, shard: Shard, bundle: Any) -> None:
-        """A bundle has run: whether its source is silent."""
+        """A bundle has run: whether its source is silent, and what timers it set behind."""
+        node = shard.identity.node
         if (
-            self._graph.nodes[shard.identity.node].kind is NodeKind.SOURCE
+            self._graph.nodes[node].kind is NodeKind.SOURCE
             and shard.operator.hold(bundle.now_us).at == IDLE_TIME
         ):
-            self._silent.add(shard.identity.node)
+            self._silent.add(node)
+        passed = self._overtaken.get(node, IDLE_TIME)
+        if any(at < passed for _, _, at in self._pending):  # it should have waited for these
+            return
+        owns = getattr(getattr(shard.operator, "_context", None), "owns", None)
+        for _, tag, at in self._behind(shard, bundle) - self._pending:
+            if owns is not None and owns(tag):
+                self._overtake(node, at)
+
+    def _behind(self, shard: Shard, bundle: Any) -> set[tuple[Any, str, int]]:
+        """The event timers behind the watermark of their node that wait, or have fired."""
+        published = self.published.get(shard.identity.node, MIN_TIME)
+        fired = [(due.key, due.tag, due.at) for due in bundle.due if due.domain is Domain.EVENT]
+        waiting = bundle.timers[Domain.EVENT].items() if Domain.EVENT in bundle.timers else ()
+        return {timer for timer in (*fired, *waiting) if timer[2] < published}
 
 
 def _is_held(graph: Graph, node: Node) -> bool:
