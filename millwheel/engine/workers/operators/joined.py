@@ -211,6 +211,8 @@ class Joined(Suspending):
             WindowSide(*[self._encoded(number, some) if some else () for some in _lists(side)])
             for number, side in enumerate(sides)
         ]
+        if ctx.suspension.has(ctx.key):  # a letter has the records of its window, as long as it has
+            self._check([*gone_since(encoded, self._kind), *come_since(encoded, self._kind)])
         self.process_record(ctx, Record(ctx.key, Told(window, encoded), ctx.timestamp, ""))
 
     def _encoded(self, number: int, values: Sequence[Any]) -> list[bytes]:

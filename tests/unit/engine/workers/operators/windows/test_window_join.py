@@ -93,6 +93,30 @@ def test_a_window_has_all_its_results_or_a_letter(
         assert (len(harness.take("matched")), len(harness.read("dead_letters"))) == found
 
 
+@pytest.mark.parametrize("more", ["", again.AGAIN["late"]])
+def test_a_window_that_waits_behind_another_has_the_same_letter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: str
+) -> None:
+    """With its records, which are nowhere any more once it has waited."""
+    monkeypatch.setattr(joined, "MOST_NESTING", 10)
+    nested: Any = "x"
+    for _ in range(9):
+        nested = [nested]
+
+    def found(times: list[int]) -> tuple[int, list[Any]]:
+        with PipelineHarness(again.written(tmp_path, "{tumbling: 10us}", "inner", more)) as harness:
+            harness.push("shown", [*map(again.row, times), {**again.row(11), "what": nested}])
+            harness.push("clicked", [again.row(1), again.row(11), again.row(12)])
+            harness.finish()
+            assert harness.remembered()["matched"] == {}
+            letters = [(each["value"], each["reason"]) for each in harness.read("dead_letters")]
+            return len(harness.take("matched")), letters
+
+    said, [letter] = found([])
+    assert (said, letter[0]["count"]) == (0, 3)
+    assert found([1, 2, 3]) == (3, [letter])
+
+
 def test_a_window_takes_as_many_bundles_as_its_results_need(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
