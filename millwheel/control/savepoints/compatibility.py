@@ -42,6 +42,7 @@ class Change:
 
 
 _CORRECTABLE = frozenset({"window", "aggregates", "speaking", "slices", "columns"})
+_BY_NUMBER = ("join", "callback with a window")
 Found = Iterator[tuple[Compatibility, str]]
 _NEW_NAME = "give it another name to start it empty"
 
@@ -71,6 +72,7 @@ def compare(old: Blueprint, new: Blueprint) -> list[Change]:
                 )
                 for facet, difference in _differences(before, node)
             ]
+            changes += [Change(name, *difference) for difference in _inputs(before, node)]
     for name in old.nodes.keys() - new.nodes.keys():
         changes.append(Change(name, Compatibility.SAVEPOINT, _removed(old.nodes[name])))
     order = {name: index for index, name in enumerate([*new.nodes, *old.nodes])}
@@ -132,6 +134,20 @@ def _differences(
         if before != after:
             for difference in _RULES[facet](before, after, new):
                 yield facet, difference
+
+
+def _inputs(old: NodeBlueprint, new: NodeBlueprint) -> Found:
+    """What windows hold has the numbers of inputs. A join has spoken without a new one."""
+    if new.form not in _BY_NUMBER:
+        return
+    before, after = list(old.facets["keys"]), list(new.facets["keys"])
+    if before != (after if new.form == "join" else after[: len(before)]):
+        text = f"its inputs were {_order(before)} and are {_order(after)}, by whose numbers its"
+        yield Compatibility.REFUSED, f"{text} windows keep records; {_NEW_NAME}"
+
+
+def _order(names: list[str]) -> str:
+    return " and then ".join(map(repr, names))
 
 
 def _changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:

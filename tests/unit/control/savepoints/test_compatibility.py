@@ -29,13 +29,17 @@ from millwheel.core.pipeline.work import (
     AggregateSpec,
     BranchSpec,
     BroadcastSpec,
+    CallbackSpec,
     DeduplicateSpec,
     DictionarySpec,
     EnrichSpec,
+    JoinKind,
+    JoinSpec,
     OverSpec,
     SlicesSpec,
     StepKind,
     StepSpec,
+    WindowCallbackSpec,
     WindowSpec,
 )
 from millwheel.core.tables.copies import with_copies
@@ -415,6 +419,41 @@ def test_the_same_pipeline_has_no_changes_and_the_worst_change_decides() -> None
     )
     assert worst(both[1:]) is SAVEPOINT
     assert worst(both) is REFUSED
+
+
+@pytest.mark.parametrize(
+    ("is_join", "after", "refused"),
+    [
+        (True, "ba", True),
+        (True, "abc", True),
+        (True, "a", True),
+        (False, "ba", True),
+        (False, "cab", True),
+        (False, "a", True),
+        (False, "abc", False),
+        (False, "ab", False),
+    ],
+)
+def test_windows_know_their_records_by_the_numbers_of_inputs(
+    is_join: bool, after: str, refused: bool
+) -> None:
+    """With two inputs exchanged, a left join would keep the records of the other."""
+    window = WindowSpec("tumbling", {"size_us": 60})
+    called = CallbackSpec("code:Kept")
+
+    def of(names: str) -> Blueprint:
+        streams = tuple(StreamSpec(name, SourceSpec("memory")) for name in names)
+        inputs = tuple(InputSpec(name, KeySpec(KeyKind.FIELD, ("k",))) for name in names)
+        work: Any = WindowCallbackSpec(window=window, callback=called)
+        if is_join:
+            work = JoinSpec(window=window, kind=JoinKind.LEFT)
+        made = ComputationSpec("c", inputs, ("o",), work)
+        return blueprint_of(PipelineSpec("p", streams, (made,), (), "/nowhere"))
+
+    # as a savepoint keeps it
+    before = msgspec.json.decode(msgspec.json.encode(of("ab")), type=Blueprint)
+    found = [change for change in compare(before, of(after)) if "by whose numbers" in str(change)]
+    assert [change.verdict for change in found] == [REFUSED] * refused
 
 
 def test_changed_slices_are_refused_and_another_keep_is_not() -> None:
