@@ -152,8 +152,6 @@ class Joined(Suspending):
                 continue
             for values in tuples(products, cursor.times):
                 if ctx.suspension.room <= 0:
-                    if begins:
-                        self._check([*gone, *come])
                     return False
                 ctx.suspension.room -= sum(map(_length, values)) + RESULT_BYTES
                 self._say(ctx, head, values, step == _GOES)
@@ -211,8 +209,7 @@ class Joined(Suspending):
             WindowSide(*[self._encoded(number, some) if some else () for some in _lists(side)])
             for number, side in enumerate(sides)
         ]
-        if ctx.suspension.has(ctx.key):  # a letter has the records of its window, as long as it has
-            self._check([*gone_since(encoded, self._kind), *come_since(encoded, self._kind)])
+        self._check(encoded)
         self.process_record(ctx, Record(ctx.key, Told(window, encoded), ctx.timestamp, ""))
 
     def _encoded(self, number: int, values: Sequence[Any]) -> list[bytes]:
@@ -244,13 +241,17 @@ class Joined(Suspending):
         for stream in self._outputs:
             ctx.produce(stream, retracted(row) if back else row)
 
-    def _check(self, products: Products) -> None:
+    def _check(self, sides: Sequence[WindowSide]) -> None:
         """Raise RecordError if a result cannot be sent, before the first that can is durable: a
-        window has all of its results, or a dead letter."""
-        if self._kind.in_pairs:
-            for data in chain.from_iterable(chain.from_iterable(products)):
-                if data is not None and nests_too_deeply(data, MOST_NESTING - 1):
-                    raise RecordError(f"a result nests more than {MOST_NESTING} levels deep")
+        window has all of its results, or a dead letter, which has the records of the window as long
+        as that has them."""
+        values = (data for side in sides for some in _lists(side) for data in some)
+        if not self._kind.in_pairs or all(len(data) < MOST_NESTING for data in values):
+            return
+        products = gone_since(sides, self._kind), come_since(sides, self._kind)
+        for data in chain.from_iterable(chain.from_iterable(chain.from_iterable(products))):
+            if data is not None and nests_too_deeply(data, MOST_NESTING - 1):
+                raise RecordError(f"a result nests more than {MOST_NESTING} levels deep")
 
 
 def _lists(side: WindowSide) -> tuple[Sequence[Any], ...]:

@@ -34,6 +34,7 @@ from millwheel.core.columns.state.columns_to_rows import Leaving, Left, keys_of,
 from millwheel.core.columns.state.join_windows import JoinWindows
 from millwheel.core.columns.windows import in_order_of_time
 from millwheel.core.formats.codec import decode_value, encode_value
+from millwheel.core.formats.nesting import MOST_NESTING, nests_too_deeply
 from millwheel.core.formats.store_layout import WINDOW
 from millwheel.core.lazy_polars import pl
 from millwheel.core.model.keys import Key, key_bytes, key_from_bytes
@@ -328,7 +329,7 @@ class JoinOperator(WindowJoinOperator):
 
     def _produce(self, speaking: pl.DataFrame, bundle: Bundle) -> None:
         """Without a call for each key, where there is room for its results: values that were
-        decoded can be encoded, so none can fail."""
+        decoded can be encoded, so none can fail but those that nest as deeply as they may."""
         join, suspension, tried = self._instance, self._suspension, 0
         for some in speaking.iter_slices(_AT_ONCE):
             data = some[VALUE].explode().to_list()
@@ -341,9 +342,11 @@ class JoinOperator(WindowJoinOperator):
                 for number, value in zip(numbers, values[first:after], strict=True):
                     sides[number].append(value)
                 count = max(len(sides[0]) * len(sides[1]), len(numbers))
-                longest = 2 * max(map(len, data[first:after]))
-                size = count * (longest + RESULT_BYTES)
-                if size > max(suspension.room, LEAST_BYTES) or suspension.has(key):
+                longest = max(map(len, data[first:after]))
+                size = count * (2 * longest + RESULT_BYTES)
+                is_large = size > max(suspension.room, LEAST_BYTES)
+                deep = longest >= MOST_NESTING and any(map(_is_deepest, data[first:after]))
+                if is_large or deep or suspension.has(key):
                     self._call(some.slice(index, 1), bundle)
                     continue
                 suspension.room -= size
@@ -361,6 +364,11 @@ class JoinOperator(WindowJoinOperator):
 
     def _has_rows(self) -> bool:
         return next(iter(self._shard.store.scan(WINDOW)), None) is not None
+
+
+def _is_deepest(value: bytes) -> bool:
+    """Whether a value nests as deeply as it may: no result can have it."""
+    return nests_too_deeply(value, MOST_NESTING - 1)
 
 
 def _of(stream: str, batches: Sequence[ColumnBatch]) -> list[ColumnBatch]:

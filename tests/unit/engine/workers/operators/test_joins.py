@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millwheel.core.columns.state import columns_to_rows
+from millwheel.core.formats.nesting import MOST_NESTING
 from millwheel.engine.workers.host.assembly import Assembly
 from millwheel.engine.workers.operators import joins
 from millwheel.engine.workers.operators.joins import JoinOperator
@@ -372,3 +373,17 @@ def test_a_crash_at_any_place_changes_nothing_in_columns(
         harness.advance_processing_time(10**9)
 
     assert assert_survives_crashes(path, story, every=40, run_sources=True) > 3
+
+
+@pytest.mark.parametrize("levels", [MOST_NESTING - 1, MOST_NESTING])
+def test_a_record_as_deep_as_it_may_be_is_no_end_of_its_worker(tmp_path: Path, levels: int) -> None:
+    """A result has one level more, which is a letter in both forms."""
+    path = in_files(tmp_path, how="left")
+    text = "[" * (levels - 1) + "1" + "]" * (levels - 1)
+    line = f'{{"at": 5, "ad": 1, "what": "x", "cost": 1.5, "odd": 1, "deep": {text}}}'
+    with (tmp_path / "shown.jsonl").open("a") as file:
+        file.write(line.replace("5", "700", 1) + "\n")
+    found, _ = read_of(path, False)
+    assert found == read_of(path, True)[0]
+    letters = [letter for letter in found["dead_letters"] if "levels deep" in letter]
+    assert len(letters) == (levels == MOST_NESTING)

@@ -98,7 +98,8 @@ def test_a_window_that_waits_behind_another_has_the_same_letter(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: str
 ) -> None:
     """With its records, which are nowhere any more once it has waited."""
-    monkeypatch.setattr(joined, "MOST_NESTING", 10)
+    for module in (joined, joins):
+        monkeypatch.setattr(module, "MOST_NESTING", 10)
     nested: Any = "x"
     for _ in range(9):
         nested = [nested]
@@ -114,6 +115,8 @@ def test_a_window_that_waits_behind_another_has_the_same_letter(
 
     said, [letter] = found([])
     assert (said, letter[0]["count"]) == (0, 3)
+    assert found([1, 2, 3]) == (3, [letter])
+    monkeypatch.setattr(suspension, "ROOM_BYTES", 1 << 20)
     assert found([1, 2, 3]) == (3, [letter])
 
 
