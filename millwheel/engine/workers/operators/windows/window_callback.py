@@ -8,6 +8,7 @@ the callback gets the same value whether or not the state was read back from the
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from typing import Any
 
@@ -74,9 +75,9 @@ class WindowCallbackOperator(WindowedOperator):
         self._typed = frozenset(stream.name for stream in pipeline.streams if stream.schema)
         self._decode_typed = decode
         self._instance = instance
-        self._state = KeyedState(
-            instance, overlay, cache_entries, pipeline.limits.state, CALLBACK_TAG
-        )
+        # A join keeps what waits in parts of a record or so: whether it waits decides no result.
+        most = sys.maxsize if spec.called is None else pipeline.limits.state
+        self._state = KeyedState(instance, overlay, cache_entries, most, CALLBACK_TAG)
         code = "join" if spec.called is None else spec.called.callback
         outputs, passes_on = frozenset(spec.outputs), spec.called is None
         self._context = WindowContext(

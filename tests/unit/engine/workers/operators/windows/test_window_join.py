@@ -120,6 +120,16 @@ def test_a_window_that_waits_behind_another_has_the_same_letter(
     assert found([1, 2, 3]) == (3, [letter])
 
 
+def test_what_waits_is_no_state_that_limits_meet(tmp_path: Path) -> None:
+    """A shard that keeps whole bundles has no values of its keys, unless some wait."""
+    path = again.written(tmp_path, "{tumbling: 10us}", "inner", "\nlimits: {state: 1KiB}")
+    with PipelineHarness(path) as harness:
+        harness.push("shown", [again.row(1, what="y" * 2_000) for _ in range(5)])
+        harness.push("clicked", [again.row(1), again.row(2), again.row(21)])
+        harness.finish()
+        assert (len(harness.take("matched")), harness.read("dead_letters")) == (10, [])
+
+
 def test_a_window_takes_as_many_bundles_as_its_results_need(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
