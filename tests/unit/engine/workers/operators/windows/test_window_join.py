@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from millwheel.core.pipeline.work import JoinKind
 from millwheel.engine.workers.operators import joined, joins, suspension
 from millwheel.engine.workers.sources.frames import ReadSize
+from millwheel.errors import RecordError
 from millwheel.testing import PipelineHarness, assert_survives_crashes
 from tests.unit.engine.workers.operators import test_joins
 from tests.unit.engine.workers.operators.keyed_joins import test_firing_again as again
@@ -118,6 +119,31 @@ def test_a_window_that_waits_behind_another_has_the_same_letter(
     assert found([1, 2, 3]) == (3, [letter])
     monkeypatch.setattr(suspension, "ROOM_BYTES", 1 << 20)
     assert found([1, 2, 3]) == (3, [letter])
+
+
+@pytest.mark.parametrize("more", ["", again.AGAIN["late"]])
+def test_a_window_that_cannot_go_on_is_a_letter_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: str
+) -> None:
+    """The next window of its key goes on, with its own parts."""
+    right = joined.Joined._say
+
+    def say(self: joined.Joined, ctx: Any, head: Any, values: Any, back: bool) -> None:
+        if head["window_end"] == 20 and b"last" in (values[0] or b""):
+            raise RecordError("no")
+        right(self, ctx, head, values, back)
+
+    monkeypatch.setattr(joined.Joined, "_say", say)
+    with PipelineHarness(again.written(tmp_path, "{tumbling: 10us}", "inner", more)) as harness:
+        shown = [*[again.row(at) for at in (1, 2, 11, 12)], again.row(13, what="last")]
+        harness.push("shown", [*shown, *[again.row(at) for at in (21, 22, 23)]])
+        harness.push("clicked", [again.row(at) for at in (1, 2, 11, 21, 22)])
+        harness.finish()
+        said = Counter(each["window_end"] for each in harness.take("matched"))
+        assert said == {10: 4, 20: 2, 30: 6}
+        [letter] = harness.read("dead_letters")
+        assert letter["value"] == {"window_start": 10, "window_end": 20}
+        assert harness.remembered()["matched"] == {}
 
 
 def test_what_waits_is_no_state_that_limits_meet(tmp_path: Path) -> None:
