@@ -12,8 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from millwheel.core.model.records import Domain
 from millwheel.core.pipeline.work import JoinKind
 from millwheel.engine.workers.operators import joined, joins, suspension
+from millwheel.engine.workers.operators.windows.window_join import WindowJoinOperator
 from millwheel.engine.workers.sources.frames import ReadSize
 from millwheel.errors import RecordError
 from millwheel.testing import PipelineHarness, assert_survives_crashes
@@ -159,7 +161,7 @@ def test_what_waits_is_no_state_that_limits_meet(tmp_path: Path) -> None:
 def test_a_window_takes_as_many_bundles_as_its_results_need(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The watermark is held meanwhile, and what another window of the key says comes behind."""
+    """What another window of the key says comes behind."""
     monkeypatch.setattr(suspension, "ROOM_BYTES", 10 * (suspension.RESULT_BYTES + 40))
     with PipelineHarness(again.written(tmp_path, "{session: 4us}", "inner")) as harness:
         harness.push("shown", [again.row(3, what=str(at)) for at in range(100)])
@@ -170,6 +172,30 @@ def test_a_window_takes_as_many_bundles_as_its_results_need(
         rows = harness.take("matched")
         assert [each["window_end"] for each in rows] == [7] * 100 + [24]
         assert harness._shard("matched", 1).meta.number - before > 4
+
+
+def test_the_watermark_waits_for_a_window_that_is_not_through(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Results of a window that waits are on time, as those of one step are."""
+    monkeypatch.setattr(suspension, "ROOM_BYTES", 10 * (suspension.RESULT_BYTES + 40))
+    held = []
+    right = WindowJoinOperator.run
+
+    def watched(self: Any, bundle: Any) -> None:
+        right(self, bundle)
+        if self._suspension.has(1):
+            held.append(bundle.timers[Domain.EVENT].get(1, suspension.SUSPENDED_TAG))
+
+    monkeypatch.setattr(WindowJoinOperator, "run", watched)
+    with PipelineHarness(again.written(tmp_path, "{tumbling: 10us}", "inner")) as harness:
+        harness.push("shown", [again.row(3, what=str(at)) for at in range(100)])
+        harness.push("clicked", again.row(3))
+        harness.advance_watermark(30)
+        assert len(harness.take("matched")) == 100
+        assert len(held) >= 4
+        assert set(held) == {9}, "what was sent may have been acked before the rest is"
+        assert harness._shard("matched", 1).watermark.work(0).at > 9
 
 
 def test_what_a_key_says_in_columns_comes_behind_what_waits(
