@@ -175,10 +175,7 @@ def _of(
     if isinstance(c.work, IntervalJoinSpec):
         return Made(NOTHING if _races_itself(c, spec, stated) else _near_join(base, c.work))
     if isinstance(c.work, OverSpec):
-        # what silence has let the watermark pass comes in the order of its arrival
-        late = base.order is Order.NONE and _falls_silent(spec, stated)
-        known = not late and not _races_itself(c, spec, stated)
-        return Made(_looking_back(base) if known else NOTHING)
+        return Made(NOTHING if _races_itself(c, spec, stated) else _looking_back(base))
     if isinstance(c.work, DeduplicateSpec):
         return Made(_deduplicated(base, c))
     if isinstance(c.work, TopSpec):
@@ -392,15 +389,11 @@ def _races_itself(c: ComputationSpec, spec: PipelineSpec, stated: bool) -> bool:
     """Whether a record behind a watermark that silence has moved may meet what was made of it.
     joins.md: such a record finds what has arrived by then; pipeline.md, over: it comes behind those
     that were there."""
-    origins = [_origins(given.stream, spec, set()) for given in c.inputs]
-    return _falls_silent(spec, stated) and len(frozenset().union(*origins)) < sum(map(len, origins))
-
-
-def _falls_silent(spec: PipelineSpec, stated: bool) -> bool:
-    """Whether silence may move a watermark beyond records that are still to come."""
-    return not stated and any(
+    silent = not stated and any(
         each.source is not None and each.idle_after_us is not None for each in spec.streams
     )
+    origins = [_origins(given.stream, spec, set()) for given in c.inputs]
+    return silent and len(frozenset().union(*origins)) < sum(map(len, origins))
 
 
 def _origins(stream: str, spec: PipelineSpec, seen: set[str]) -> frozenset[str]:
