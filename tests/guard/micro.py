@@ -90,6 +90,18 @@ def plain_loop() -> float:
     return state["k0"][1]
 
 
+def plain_files() -> float:
+    """The reference of what goes to files: as many folders with a file each as ``small_shards``
+    makes and removes, since a file system may cost twice another's, and the plain loop."""
+    with tempfile.TemporaryDirectory() as folder:
+        for number in range(SMALL_SHARDS):
+            path = Path(folder) / str(number)
+            path.mkdir()
+            (path / "data").write_bytes(b"x" * 1000)
+            (path / "data").read_bytes()
+    return plain_loop()
+
+
 def callback_bundle() -> Callable[[], object]:
     """A bundle from its arrival to its durable commit: decode, dedup, group, callback, state,
     encode."""
@@ -141,21 +153,21 @@ def small_shards() -> Callable[[], object]:
     """Shards of a few keys are opened from their snapshots, made ready to work, saved and
     closed."""
     bench = ShardBench(Moments)
-    folder = tempfile.TemporaryDirectory()
+    saved, folder = tempfile.TemporaryDirectory(), tempfile.TemporaryDirectory()
     stores = GrowingStores(RocksStores(f"{folder.name}/big"), PosixFiles())
     entry = ShardEntry("work-0", tile(1)[0], "w0", 1)
     for number in range(SMALL_SHARDS):
         store = stores.open("work-0", None)
         store.apply([(b"%d" % key, b"x" * 100) for key in range(10)], [])
-        store.checkpoint(f"{folder.name}/from-{number}")
+        store.checkpoint(f"{saved.name}/{number}")
         store.close()
 
     def work() -> None:
-        with folder:
+        with saved, folder:
             for number in range(SMALL_SHARDS):
-                store = stores.open("work-0", f"{folder.name}/from-{number}")
+                store = stores.open("work-0", f"{saved.name}/{number}")
                 bench.assembly.make_shard("work", entry, store, bench.router).start()
-                store.checkpoint(f"{folder.name}/to-{number}")
+                store.checkpoint(f"{folder.name}/{number}")
                 store.close()
 
     return work
@@ -244,7 +256,7 @@ def bundle_with_ids() -> Callable[[], object]:
 
 
 MICROS = tuple(
-    Micro(made.__name__, made, plain_loop)
+    Micro(made.__name__, made, plain_files if made is small_shards else plain_loop)
     for made in (
         callback_bundle,
         small_bundles,
