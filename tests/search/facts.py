@@ -59,6 +59,9 @@ class Facts:
     placed: Placed = Placed.BY_ARRIVAL
     doubled: bool = False
     """After a crash some rows may come twice (weak productions of an at-least-once computation)."""
+    behind: bool = False
+    """Some of its rows may lie behind a watermark that silence, or the other partitions of their
+    source, have moved."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +79,9 @@ class Free:
     :func:`.freedoms.promised`."""
     several: frozenset[str] = frozenset()
     """Streams with several partitions."""
+    overtaken: frozenset[str] = frozenset()
+    """Streams with records that come when silence, or their other partitions, may have moved the
+    watermark beyond them."""
     forgetful: frozenset[str] = frozenset()
     """Streams with a copy that comes after its id was forgotten, or nearly so; and of weak
     productions whose ids are."""

@@ -109,7 +109,9 @@ def _pushed(stream: StreamSpec, stated: bool, free: Free) -> Facts:
         and stream.name not in free.several | (free.racing or frozenset())
     )
     placed = Placed.BY_POSITION if alone else Placed.BY_ARRIVAL
-    return Facts(order=order, paced=paced, timely=not silence and not uneven, placed=placed)
+    timely = not silence and not uneven
+    behind = stream.name in free.overtaken
+    return Facts(order=order, paced=paced, timely=timely, placed=placed, behind=behind)
 
 
 def _outputs(computation: ComputationSpec) -> list[str]:
@@ -129,6 +131,7 @@ def _merged(one: Facts, other: Facts) -> Facts:
         timed=one.timed and other.timed,
         retracts=one.retracts or other.retracts,
         doubled=one.doubled or other.doubled,
+        behind=one.behind or other.behind,
     )
 
 
@@ -169,13 +172,13 @@ def _of(
         return Made(_called(base, c, spec, free))
     if isinstance(c.work, EnrichSpec):
         each = all(_kept(found[given.stream], given.key) for given in c.inputs)
-        return Made(NOTHING if _races_itself(c, spec, stated) else _enriched(base, c, each))
+        return Made(NOTHING if _races_itself(base, c, spec) else _enriched(base, c, each))
     if isinstance(c.work, RegularJoinSpec):
         return Made(_kept_join(base, c.work, [found[given.stream] for given in c.inputs]))
     if isinstance(c.work, IntervalJoinSpec):
-        return Made(NOTHING if _races_itself(c, spec, stated) else _near_join(base, c.work))
+        return Made(NOTHING if _races_itself(base, c, spec) else _near_join(base, c.work))
     if isinstance(c.work, OverSpec):
-        return Made(NOTHING if _races_itself(c, spec, stated) else _looking_back(base))
+        return Made(NOTHING if _races_itself(base, c, spec) else _looking_back(base))
     if isinstance(c.work, DeduplicateSpec):
         return Made(_deduplicated(base, c))
     if isinstance(c.work, TopSpec):
@@ -215,6 +218,7 @@ def _inputs(
         timed=all(facts.timed for facts in inputs),
         retracts=any(facts.retracts for facts in inputs),
         doubled=any(facts.doubled for facts in inputs),
+        behind=any(facts.behind for facts in inputs),
     )
 
 
@@ -379,21 +383,21 @@ def _near_join(base: Facts, work: IntervalJoinSpec) -> Facts:
 
 def _looking_back(base: Facts) -> Facts:
     """pipeline.md, over: "results are a function of the input"; but a record that is emitted behind
-    a watermark "comes behind those that were there"."""
+    a watermark "comes behind those that were there", and several of them "in the order in which
+    they arrive"."""
     if base.level is not Level.ALL or not (base.timely and base.timed):
+        return NOTHING
+    if base.behind and base.order is Order.NONE:
         return NOTHING
     return replace(base, order=Order.KEY, paced=False, single=False, placed=Placed.BY_ARRIVAL)
 
 
-def _races_itself(c: ComputationSpec, spec: PipelineSpec, stated: bool) -> bool:
+def _races_itself(base: Facts, c: ComputationSpec, spec: PipelineSpec) -> bool:
     """Whether a record behind a watermark that silence has moved may meet what was made of it.
     joins.md: such a record finds what has arrived by then; pipeline.md, over: it comes behind those
     that were there."""
-    silent = not stated and any(
-        each.source is not None and each.idle_after_us is not None for each in spec.streams
-    )
     origins = [_origins(given.stream, spec, set()) for given in c.inputs]
-    return silent and len(frozenset().union(*origins)) < sum(map(len, origins))
+    return base.behind and len(frozenset().union(*origins)) < sum(map(len, origins))
 
 
 def _origins(stream: str, spec: PipelineSpec, seen: set[str]) -> frozenset[str]:

@@ -178,6 +178,9 @@ def test_last_panes_behind_a_side_come_as_the_windows_before_moved_the_time() ->
         assert _facts(alone, way, ONE, *THEN, stated=True).order is Order.KEY
 
 
+SILENCE = Clock(NOW + 20 * SECOND)
+
+
 @pytest.mark.parametrize(
     "work",
     [
@@ -189,8 +192,29 @@ def test_a_record_behind_a_silent_watermark_races_what_was_made_of_it(work: str)
     filtered = "  b: {input: {hits: {key: k}}, filter: k == 'a', output: b}\n"
     yaml = HITS.replace("  c: ", filtered + "  c: ") + f"{{input: INPUT, {work}, output: c}}\n"
     both = yaml.replace("INPUT", "{hits: {key: k}, b: {key: k}}")
-    assert _facts(both, "bundles", ONE, *THEN, stated=False).level is Level.NOTHING
-    assert _facts(both, "bundles", ONE, *THEN, stated=True).level is Level.ALL
+    silent = ONE, SILENCE, ONE, *THEN
+    assert _facts(both, "bundles", *silent, stated=False).level is Level.NOTHING
+    assert _facts(both, "bundles", *silent, stated=True).level is Level.ALL
+    assert _facts(both, "bundles", ONE, ONE, *THEN, stated=False).level is Level.ALL
     if "over" in work:
         alone = yaml.replace("INPUT", "{b: {key: k}}")
-        assert _facts(alone, "bundles", ONE, *THEN, stated=False).level is Level.ALL
+        assert _facts(alone, "bundles", *silent, stated=False).level is Level.ALL
+
+
+@pytest.mark.parametrize(
+    ("key", "script", "level"),
+    [
+        pytest.param("[k, u]", (ONE, SILENCE, ONE), Level.NOTHING, id="behind silence"),
+        pytest.param("[k, u]", (ONE, OTHER), Level.NOTHING, id="a new partition"),
+        pytest.param("[k, u]", (ONE, ONE, SILENCE), Level.ALL, id="before the silence"),
+        pytest.param("k", (ONE, SILENCE, ONE), Level.ALL, id="of one key"),
+    ],
+)
+def test_look_backs_at_what_other_keys_sent_behind_silence_are_free(
+    key: str, script: tuple[Action, ...], level: Level
+) -> None:
+    yaml = HITS.replace(
+        "  c: ", f"  b: {{input: {{hits: {{key: {key}}}}}, filter: k, output: b}}\n  c: "
+    )
+    yaml += "{input: {b: {key: k}}, over: {rows: 5}, aggregate: {m: {sum: n}}, output: c}\n"
+    assert _facts(yaml, "grouped", *script, *THEN, stated=False).level is level

@@ -168,7 +168,18 @@ def free_of(way: Way, case: Case, spec: PipelineSpec) -> Free:
         forgetful = _forgetful(case, spec, known) | _forgotten_productions(case, spec)
     racing = frozenset[str]() if way.racing_clock else None
     several = _several(case)
-    return Free(way.together != 1, way.crashes, racing, uneven, several, forgetful, ended, deaf)
+    overtaken = _overtaken(case, spec)
+    return Free(
+        way.together != 1,
+        way.crashes,
+        racing,
+        uneven,
+        several,
+        overtaken,
+        forgetful,
+        ended,
+        deaf,
+    )
 
 
 def _forgetful(case: Case, spec: PipelineSpec, known: bool) -> frozenset[str]:
@@ -251,6 +262,24 @@ def _appearing(case: Case) -> frozenset[str]:
         known.add(index)
         if not case.stated:
             moved.add(action.stream)
+    return frozenset(found)
+
+
+def _overtaken(case: Case, spec: PipelineSpec) -> frozenset[str]:
+    """Streams that go on when they, or one of their partitions, have been silent for so long that
+    the watermark may have gone on without them; and those that get a new partition."""
+    found = set(_appearing(case))
+    clock = begun = case.now or 0
+    heard: dict[tuple[str, str], int] = {}
+    for action in case.script:
+        if isinstance(action, Clock):
+            clock = action.t
+        elif isinstance(action, Push) and not case.stated:
+            idle_us = spec.stream(action.stream).idle_after_us
+            index = action.stream, action.partition
+            if idle_us is not None and clock - heard.get(index, begun) >= idle_us:
+                found.add(action.stream)
+            heard[index] = clock
     return frozenset(found)
 
 

@@ -44,7 +44,7 @@ def records_of_one_bundle_do_not_meet_each_other_in_columns() -> Context:
     return replaced(NearPairing, "pairs", wrong)
 
 
-@mistake(within=1, features="near_in_columns", variants="crashes", first=3)
+@mistake(within=1, features="near_in_columns", variants="crashes", first=12)
 def what_columns_keep_for_a_join_is_gone_with_the_worker() -> Context:
     """The next owner begins with nothing. (A crash between two records that are near.)"""
 
