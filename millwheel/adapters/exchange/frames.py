@@ -16,6 +16,7 @@ from typing import NamedTuple
 from google.protobuf.message import DecodeError
 
 from millwheel.adapters.pb import worker_pb2 as pb
+from millwheel.errors import InvariantError
 
 Buffer = bytes | memoryview
 
@@ -57,6 +58,9 @@ class Building:
             self.message.deliveries.append(delivery)
             self.size += size
             return
+        # Of two batches of a delivery, protobuf has the last: the other would be lost.
+        if delivery.batch:
+            raise InvariantError(f"a delivery on {delivery.channel} has a batch already")
         head = delivery.SerializeToString() + _tag(_BATCH) + _number(size)
         self.deliveries += (_tag(_DELIVERIES) + _number(len(head) + size) + head, *batch)
         self.size += size

@@ -227,6 +227,10 @@ class AppendWriter:
         """Zeros for the next groups. To sync what is written over them takes the disk once; where
         the file grows, its file system writes, and waits for, a record of that as well. Without
         space for them the file grows."""
+        # In front of the end of the groups, the zeros would wipe out what was acked.
+        invariant(
+            self._size >= self._offset, f"zeros at {self._size}, groups end at {self._offset}"
+        )
         try:
             write_all(self._files, self._fd, bytes(self._room_bytes), self._size)
             self._size += self._room_bytes
@@ -282,6 +286,11 @@ class AppendWriter:
         if self._fd >= 0:
             self._files.close(self._fd)
         opened = decode_header(head)
+        # Readers stop at a segment that is not the next, or begins with another group.
+        invariant(
+            (opened.header.segment, opened.header.first_group) == (segment, self._group),
+            f"{self._folder.path}: segment {segment} is headed {opened.header}",
+        )
         self._fd, self._segment, self._seed, self._offset = fd, segment, opened.seed, opened.start
         self._size = self._offset
         self._full_at = self._group + _SEGMENT_GROUPS
@@ -304,6 +313,8 @@ class AppendWriter:
                 self._unlink(self._segments[0])
                 self._forgotten.discard(self._segments[0])
                 self._segments = self._segments[1:]
+            # A sealer measures the newest one: without it, the journal would seem to have no end.
+            invariant(bool(self._segments), f"{self._folder.path} has no segment any more")
 
     def _unlink(self, segment: int) -> None:
         path = self._folder.segment_path(segment)

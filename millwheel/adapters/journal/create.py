@@ -179,6 +179,11 @@ class CreateWriter:
             self._broken = self._folder.fenced()
             raise self._broken
         with self._lock:
+            # A hole is the end of the journal to whoever seals it.
+            invariant(
+                not self._groups or self._groups[-1] == self._next - 1,
+                f"{self._folder.path}: group {self._next} follows {self._groups[-1:]}",
+            )
             self._groups.append(self._next)
             self._next += 1
 

@@ -28,7 +28,7 @@ from millwheel.core.formats.journal_segment import (
     unpack_end,
     valid_prefix,
 )
-from millwheel.errors import CorruptionError
+from millwheel.errors import CorruptionError, invariant
 
 
 def certain_groups(folder: SegmentFolder, since: JournalPosition | None) -> Followed:
@@ -65,6 +65,8 @@ def _without_newest(
     position = JournalPosition(
         since.segment, since.offset + end, opened.header.first_group + len(certain)
     )
+    # Position and groups go on together: a follower that skips a group lacks its commits.
+    invariant(position >= since or not since.offset, f"{since} is followed by {position}")
     return Followed([decode_entries(data, body) for body in certain], position)
 
 

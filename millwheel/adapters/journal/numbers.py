@@ -31,7 +31,7 @@ from millwheel.core.formats.journal_segment import (
     decode_header,
     encode_header,
 )
-from millwheel.errors import CorruptionError, UnavailableError
+from millwheel.errors import CorruptionError, UnavailableError, invariant
 
 KEPT_GROUPS = 8
 """The newest groups are kept even if they are not needed. One would be enough if a listing were
@@ -89,6 +89,8 @@ def take_end(folder: JournalFolder) -> int:
         if _create_seal(folder, candidate):
             seals.append(candidate)
         ahead = min(ahead * _FURTHER, 1 << 20)
+    # A seal below a group fences nobody: its writer has come past it.
+    invariant(top.end > top.newest, f"{folder.path} ends at {top.end}, and has group {top.newest}")
     for number in seals:
         if number != top.end:
             folder.delete(segment_name(number))

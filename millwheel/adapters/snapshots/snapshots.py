@@ -38,6 +38,7 @@ from millwheel.errors import (
     InvariantError,
     SetupError,
     UnavailableError,
+    invariant,
 )
 
 KEPT_MANIFESTS = 2  # the newest, and one that may be being restored
@@ -145,6 +146,11 @@ class FileSnapshots:
                 number = max((manifest.number for manifest in manifests), default=0) + 1
                 manifest = Manifest(
                     shard, number, parent.number if parent else 0, token, last_commit, files
+                )
+                # Its parent has all that ours has not written again: a later one has more commits.
+                invariant(
+                    parent is None or rank(parent) < own_rank,
+                    f"{shard}: a snapshot of {own_rank} would follow one of {parent}",
                 )
                 guard()
                 if self._create(folder, prefix, manifest):
@@ -257,6 +263,8 @@ class FileSnapshots:
             keep = {manifest_name(manifest.number) for manifest in newest}
             keep.update(blob for manifest in newest for blob, _, _ in manifest.files.values())
             gone = [name for name in names if name not in keep and _is_older(name, newest[-1])]
+            # A restore may be reading it, and a snapshot that lacks a blob is no snapshot.
+            invariant(keep.isdisjoint(gone), f"{shard}: blobs of its newest snapshot would go")
             return self._delete(folder, gone)
 
     def shards(self) -> list[ShardName]:

@@ -10,6 +10,7 @@ from millwheel.adapters.ports import StateStore, StateStores
 from millwheel.adapters.spaces.durable import remove_tree
 from millwheel.adapters.spaces.files import Files
 from millwheel.adapters.stores.small import Entry, SmallStore, opened
+from millwheel.errors import invariant
 
 SMALL_BYTES = 256 << 10
 """A larger store moves into a database when there is no memory left for it. In memory its content
@@ -24,7 +25,7 @@ class SharedMemory:
     """Memory that several stores share (any thread: shards are restored beside the loop)."""
 
     def __init__(self, most_bytes: int) -> None:
-        self._left = most_bytes
+        self._most = self._left = most_bytes
         self._lock = threading.Lock()
 
     def hold(self, held: int, requested: int) -> bool:
@@ -34,6 +35,8 @@ class SharedMemory:
             if requested - held > self._left:
                 return False
             self._left -= requested - held
+            # What is given back twice is held by two: the worker would take more than it may.
+            invariant(0 <= self._left <= self._most, f"{self._left} of {self._most} bytes are left")
             return True
 
 

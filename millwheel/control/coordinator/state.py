@@ -36,6 +36,7 @@ from millwheel.core.formats.coordinator_messages import (
     Won,
     WriteTable,
 )
+from millwheel.errors import invariant
 
 LATE_TICK_US = 500_000
 """If a tick comes later than this after the previous one, this process itself was stopped, and
@@ -154,6 +155,8 @@ class CoordinatorState:
 
     @_answer.register
     def _(self, ask: Join, session: int) -> None:
+        # Only the end of its session takes a member away.
+        invariant(session in self._sessions, f"{ask.name} joins {ask.role} without a session")
         members = self._members.setdefault(ask.role, {})
         if ask.name in members:
             self._refuse(session, ask.number, f"There is a member {ask.name} in {ask.role} already")
@@ -232,6 +235,8 @@ class CoordinatorState:
         if not waiting:
             return
         winner, leaders = waiting[0], f"{role}-leader"
+        # A leader that is gone ends with no session: nobody would lead ever again.
+        invariant(winner.session in self._sessions, f"{winner.name} leads {role}, and is gone")
         self._members.setdefault(leaders, {})[winner.name] = _Member(winner.session, winner.data)
         self._push_members(leaders)
         self._tell(winner.session, Won(role, winner.name))

@@ -71,6 +71,7 @@ class NodeState:
         """Use the table unless it is outdated. Returns the tokens to answer, by connection."""
         if table.version <= self.version:
             return {}
+        # Reports that wait are for this table: under an older one they would count for a zombie.
         self.version = table.version
         index = RangeIndex.silent(table.shards)
         index.inherit(self.index)

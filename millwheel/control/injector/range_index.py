@@ -158,6 +158,15 @@ class RangeIndex:
             last = first
             while last < len(old.entries) and old.entries[last].range.lo < entry.range.hi:
                 last += 1
+            # With a part that nothing is known of, the watermark would pass what is held there.
+            if old.entries:
+                bounds = [each.range for each in old.entries[first:last]]
+                invariant(
+                    bool(bounds)
+                    and bounds[0].lo <= entry.range.lo
+                    and entry.range.hi <= bounds[-1].hi,
+                    f"{entry.shard} {entry.range} is not covered by the shards before, {bounds}",
+                )
             if first < last:
                 self._inherit_value(row, old, first, last)
             before = old.row_of.get(entry.shard)

@@ -40,6 +40,11 @@ class SessionDirectory:
         table."""
         if not len(numbers):
             return
+        # A single row would stand for all of them, and the reports of all raise one shard.
+        invariant(
+            len(numbers) == len(rows) == len(reports.tokens),
+            f"{len(numbers)} numbers are given to {len(rows)} reports",
+        )
         self._grow(int(numbers.max()) + 1 - len(self.tokens))
         self.shards[numbers] = reports.shards
         self.holders[numbers] = reports.holders
@@ -57,6 +62,8 @@ class SessionDirectory:
     def look_up(self, index: RangeIndex, version: int) -> None:
         """Find the rows in the current table, unless they are known."""
         if self.version != version:
+            # By the rows of an older table, a zombie would be believed again.
+            invariant(version > self.version, f"table {version} follows {self.version}")
             self.rows = index.believed(index.find(self.shards.tolist()), self.tokens)
             self.version = version
 

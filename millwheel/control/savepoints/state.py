@@ -31,7 +31,7 @@ from dataclasses import dataclass, field
 from millwheel.control.savepoints.orders import OrderAnswer, Phase, SavepointOrder, Standing
 from millwheel.core.model.lease import Lease
 from millwheel.core.model.range_table import RangeTable
-from millwheel.errors import UnavailableError
+from millwheel.errors import UnavailableError, invariant
 
 _COPY_TRIES = 5  # attempts while shards change owners; after that the savepoint is abandoned
 
@@ -137,6 +137,8 @@ class Taking:
         assert self.order is not None
         cut = self.order.cut
         if not problem and all(latest.get(shard) == standing for shard, standing in cut.items()):
+            # What was copied at different commits would have records twice, or not at all.
+            invariant(bool(cut), "a savepoint without shards is done")
             self.done = True
             self.held_us = now_us - self._held_since_us
             return None
@@ -200,6 +202,12 @@ class Taking:
             self._held_since_us = now_us
         number = self.order.number + 1 if self.order else 1
         request = self.request
+        # A shard that is not in the cut is copied by nobody, and missing in the savepoint.
+        shards = {entry.shard for table in self.tables for entry in table.shards}
+        invariant(
+            phase is not Phase.SAVE or (cut is not None and cut.keys() == shards),
+            f"of the shards {sorted(shards)} these stand still: {sorted(cut or ())}",
+        )
         folder, cut = request.folder, dict(cut or {})
         # Not when the sources are told to end: a timer that is due while nothing may begin would be
         # due for ever. See test_sources_are_told_to_end_although_timers_are_due.

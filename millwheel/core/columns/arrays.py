@@ -22,6 +22,7 @@ from millwheel.core.windows.windows import (
     Window,
     WindowFunction,
 )
+from millwheel.errors import invariant
 
 Times = npt.NDArray[np.int64]
 _FAR = 2**62
@@ -243,6 +244,11 @@ def count_windows(keys: pl.Series, size: int, filled: Filled) -> CountedRows:
     before = np.array(filled(key_list(key_column([by_key[name] for name in names]))), np.int64)
     begins = np.cumsum(lengths) - lengths
     positions = np.arange(len(keys)) - np.repeat(begins - before, lengths)
+    # One that is full has fired: a further record in it would be in no result.
+    invariant(
+        not len(before) or (int(before.min()) >= 0 and int(before.max()) < size),
+        f"a count window of {size} records has {before.tolist()[:5]} before",
+    )
     first = positions % size == 0
     first[begins] = True
     return CountedRows(by_key[_ROW].explode().to_numpy(), np.cumsum(first))

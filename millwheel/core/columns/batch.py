@@ -18,7 +18,7 @@ from millwheel.core.model.damage import DAMAGE, is_panic
 from millwheel.core.model.keys import Key, key_from_bytes
 from millwheel.core.model.records import Batch
 from millwheel.core.model.times import MAX_TIME
-from millwheel.errors import CorruptionError
+from millwheel.errors import CorruptionError, InvariantError
 
 Int64s = npt.NDArray[np.int64]
 Compression = Literal["uncompressed", "lz4"]
@@ -187,6 +187,9 @@ def joined(batches: Sequence[ColumnBatch]) -> ColumnBatch:
     """The records of several batches of one stream, unnumbered and without their ids."""
     if len(batches) == 1:
         return batches[0]
+    # They get the name of the first: those of another stream would be taken for its records.
+    if any(batch.stream != batches[0].stream for batch in batches):
+        raise InvariantError(f"records of {batches[0].stream} are joined with those of another")
     return ColumnBatch(
         batches[0].stream,
         np.array([], np.int64),
@@ -242,6 +245,10 @@ def encode_columns(batch: ColumnBatch, packed: bool = False) -> bytes:
 def columns_pieces(batch: ColumnBatch, packed: bool = False) -> list[bytes]:
     """:func:`encode_columns` in pieces. Those of numbers are where the numbers are: nothing is
     copied."""
+    # Who reads it refuses such a batch as damaged, and it is sent to them again, for ever.
+    count = len(batch.timestamps)
+    if {len(batch.keys), batch.frame.height} != {count} or len(batch.seqs) not in (0, count):
+        raise InvariantError(f"{count} records of {batch.stream} have columns of other lengths")
     compression: Compression = "lz4" if packed else "uncompressed"
     key_fields = _key_fields(batch)
     keys = pl.DataFrame() if key_fields else batch.keys.alias(_KEY).to_frame()

@@ -24,7 +24,7 @@ from millwheel.core.model.keys import Key
 from millwheel.core.windows.calls import Group
 from millwheel.core.windows.lateness import still_open
 from millwheel.core.windows.windows import Window
-from millwheel.errors import CorruptionError
+from millwheel.errors import CorruptionError, InvariantError
 
 FEW_RECORDS = 200
 """Bundles of fewer records are grouped in rows. At 200 to 400 records both forms cost the same."""
@@ -200,6 +200,9 @@ def merged_rows(several: Sequence[Groups]) -> FewGroups | None:
         for at, row in groups.rows.items():
             rows_at.setdefault(at, []).append(row)
     form = few[0].form
+    # Accumulators of two plans have other parts in the same places.
+    if any(groups.form.types != form.types for groups in few):
+        raise InvariantError(f"groups of the columns {form.types} are merged with others")
     return FewGroups(form, {at: form.together(rows) for at, rows in rows_at.items()})
 
 

@@ -31,7 +31,7 @@ from millwheel.core.pipeline.work import SlicesSpec
 from millwheel.core.slices.levels import SliceLevel, slice_levels
 from millwheel.core.windows.lateness import still_open
 from millwheel.core.windows.windows import Tumbling
-from millwheel.errors import RecordError
+from millwheel.errors import RecordError, invariant
 
 _TIME = ":time"  # no field has a name with a colon
 _NEWEST = "newest"
@@ -118,6 +118,8 @@ def _fill(level: SliceLevel, times: Int64s, starts: Int64s, ends: Int64s) -> Non
     while index < len(ordered):
         start, end = level.bounds(int(ordered[index]))
         after = int(np.searchsorted(ordered, end))
+        # A slice without its own first record: the loop would not end.
+        invariant(after > index, f"{ordered[index]} lies outside of its slice, {start} to {end}")
         starts[order[index:after]], ends[order[index:after]] = start, end
         index = after
 

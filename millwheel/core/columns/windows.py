@@ -32,7 +32,7 @@ from millwheel.core.model.keys import Key
 from millwheel.core.model.times import MAX_TIME, MIN_TIME
 from millwheel.core.windows.lateness import is_complete, still_open
 from millwheel.core.windows.windows import Window
-from millwheel.errors import invariant
+from millwheel.errors import InvariantError, invariant
 
 Types = tuple[tuple[str, str], ...]
 """The types of fields, by name."""
@@ -169,6 +169,9 @@ class ColumnWindows:
         )
 
     def _found(self, number: int, level: int, groups: pl.DataFrame, fired: int) -> None:
+        # What came later lies behind: of a key with rows in several segments, the last counts.
+        before = self._segments[-1].number if self._segments else -1
+        invariant(number > before, f"segment {number} is read from the store behind {before}")
         if groups.height:
             self._segments.append(
                 ColumnarSegment(number, level, groups, *self._bounds(groups, fired), fired)
@@ -296,6 +299,9 @@ class ColumnWindows:
     def take_changes(self) -> Changes:
         """The changes since the last call."""
         changes, self._changes = self._changes, Changes()
+        # One that is new, and gone as well, would be deleted, and come back after a crash.
+        if len({segment.number for segment in changes.new}) < len(changes.new):
+            raise InvariantError("a segment of windows is written twice in one commit")
         self._cut.clear()
         return changes
 
@@ -354,6 +360,11 @@ class ColumnWindows:
         segment = ColumnarSegment(
             self._next_number, level, groups, *self._bounds(groups, fired), fired
         )
+        # They are stored by their numbers: one of two would be in the place of the other.
+        if self._segments and self._segments[-1].number >= segment.number:
+            raise InvariantError(
+                f"segment {segment.number} comes behind {self._segments[-1].number}"
+            )
         self._next_number += self._step
         self._segments.append(segment)
         self._changes.new.append(segment)

@@ -28,7 +28,7 @@ from millwheel.core.model.keys import check_key
 from millwheel.core.model.limits import DELIVERY_BYTES
 from millwheel.core.model.names import ShardName, Token
 from millwheel.core.model.records import Batch
-from millwheel.errors import CorruptionError, RecordError
+from millwheel.errors import CorruptionError, InvariantError, RecordError, invariant
 
 Ints = list[int] | npt.NDArray[np.int64]
 
@@ -139,6 +139,9 @@ def encode_batch(batch: AnyBatch) -> bytes:
         return encode_columns(batch)
     keys = batch.held_keys if batch.numbers is None else pack_ints(batch.numbers)
     seqs, timestamps = pack_ints(batch.held_seqs), pack_ints(batch.held_timestamps)
+    # Who reads it refuses such a batch as damaged, and it is sent to them again, for ever.
+    if len(seqs) not in (0, len(timestamps)) or len(keys) not in (len(batch), len(timestamps)):
+        raise InvariantError(f"records of {batch.stream} have columns of different lengths")
     form = (batch.stream, seqs, timestamps, keys, batch.held_values, batch.ids, batch.born_us)
     return _encode(form if batch.labels is None else (*form, pack_ints(batch.labels)))
 
@@ -214,6 +217,11 @@ def deliveries(batch: AnyBatch, most: int = DELIVERY_BYTES) -> list[AnyBatch]:
             pieces.append(piece)
             start, size = index, 0
         size += 0 if raw is None else len(raw)
+    # A record in no piece is sent to nobody, and its chunk is done without it.
+    invariant(
+        sum(map(len, pieces)) == len(batch),
+        f"{len(batch)} records of {batch.stream} are cut into {list(map(len, pieces))}",
+    )
     return pieces
 
 

@@ -98,6 +98,8 @@ class JournalEnd:
 
     def packed(self) -> int:
         """One int that orders as these positions do, for ``upto`` of the journals port."""
+        # A longer offset would run into the number of the segment, and move the end.
+        invariant(0 <= self.offset < 1 << _OFFSET_BITS, f"{self} lies behind its segment")
         return self.segment << _OFFSET_BITS | self.offset
 
 
@@ -114,6 +116,8 @@ class JournalPosition:
 
 def unpack_end(packed: int) -> JournalEnd:
     """The inverse of :meth:`JournalEnd.packed`."""
+    # Below 0 stands for no end, in a journal that still grows.
+    invariant(packed >= 0, f"{packed} is no end of a journal")
     return JournalEnd(packed >> _OFFSET_BITS, packed & ((1 << _OFFSET_BITS) - 1))
 
 

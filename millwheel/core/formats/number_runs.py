@@ -19,6 +19,7 @@ from millwheel.core.formats.store_layout import NUMBERS, number8, number_from8
 from millwheel.core.lazy_polars import pl
 from millwheel.core.model.keys import key_hash
 from millwheel.core.model.ranges import KeyRange
+from millwheel.errors import invariant
 
 Words = npt.NDArray[np.uint64]
 Int64s = npt.NDArray[np.int64]
@@ -35,6 +36,11 @@ _BYTES_SEED = 1  # Fixed: that of bytes; text has none
 
 def heads_of(partitions: Int64s, numbers: Int64s) -> Words:
     """The heads of rows."""
+    # A number beyond its bits would run into the partition: an id that another value has.
+    invariant(
+        not len(numbers) or 0 <= int(numbers.min()) <= int(numbers.max()) < 1 << PARTITION_SHIFT,
+        "a number of a dictionary takes more than 48 bits",
+    )
     heads: Words = (partitions.astype(np.uint64) << _SHIFT) | numbers.astype(np.uint64)
     return heads
 

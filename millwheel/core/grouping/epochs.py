@@ -260,6 +260,9 @@ class KeyEpochs:
         tables = {name: self._next_table(name, first, means.get(name)) for name in self._nodes}
         epoch = Epoch(first, position + (self._reads - 1) * self._longest, tables)
         self._reads = min(2 * self._reads, _READS)
+        # They follow each other without a gap: a position in none of them has no instance.
+        if self._epochs and self._epochs[-1].last != epoch.first:
+            raise InvariantError(f"an epoch from {epoch.first} follows {self._epochs[-1].last}")
         self._epochs.append(epoch)
         return epoch
 

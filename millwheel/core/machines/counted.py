@@ -34,7 +34,7 @@ from millwheel.core.windows.contract import (
 from millwheel.core.windows.lateness import is_behind
 from millwheel.core.windows.panes import OutputTime, Pane, pane_of
 from millwheel.core.windows.windows import Count, Window
-from millwheel.errors import RecordError, invariant
+from millwheel.errors import InvariantError, RecordError, invariant
 
 SLOT = "count"
 
@@ -153,6 +153,9 @@ class CountMachine:
         """The window that goes on filling; a full one is emitted."""
         if own.count < self._count:
             return own
+        # The other half of what :meth:`on_groups` checks: a pane of more would lack its own end.
+        if own.count != self._count:
+            raise InvariantError(f"a count window of {self._count} fires with {own.count} records")
         effects.panes.append(self._pane(own, key, times.watermark))
         return Filling(self._aggregation.create(), held_at_us=own.held_at_us)
 

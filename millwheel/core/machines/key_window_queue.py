@@ -16,6 +16,7 @@ import msgspec
 
 from millwheel.core.aggregates.aggregation import Aggregation
 from millwheel.core.windows.contract import KeyState
+from millwheel.errors import InvariantError
 
 
 class Steps(msgspec.Struct, array_like=True):
@@ -69,6 +70,9 @@ class BucketQueue:
     def enter(self, own: Steps, point: int, state: KeyState) -> None:
         """The bucket's records are in the window from here on."""
         bucket = state.get(point)
+        # The chain is in order: whoever leaves is at its beginning.
+        if own.tail is not None and own.tail >= point:
+            raise InvariantError(f"a bucket enters at {point}, behind the one at {own.tail}")
         self._link_last(own, point, state)
         own.back = self._aggregation.merge(own.back, bucket[0])
         own.first = point if own.first is None else own.first
@@ -96,7 +100,10 @@ class BucketQueue:
 
     def drop(self, own: Steps, state: KeyState) -> None:
         """Forget the oldest bucket there is."""
-        oldest: int = own.kept  # type: ignore[assignment]
+        # In an empty queue the result would be that of records which are gone.
+        if own.kept is None:
+            raise InvariantError("a bucket leaves a sliding window that has none")
+        oldest = own.kept
         own.kept = state.get(oldest)[1]
         if own.kept is None:
             own.tail = None

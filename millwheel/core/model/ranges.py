@@ -38,6 +38,8 @@ class KeyRange:
 def tile(count: int, grain: int = 1) -> list[KeyRange]:
     """``count`` ranges of (almost) equal width that cover the whole space. Their edges are
     multiples of ``grain``, which divides the space."""
+    # Else the last edge is not that of the space, and the keys above it belong to nobody.
+    invariant(count > 0 and SPACE % grain == 0, f"{count} ranges cannot have edges at {grain}")
     edges = [SPACE // grain * i // count * grain for i in range(count + 1)]
     return [KeyRange(lo, hi) for lo, hi in pairwise(edges)]
 

@@ -14,6 +14,7 @@ import msgspec
 from millwheel.core.model.keys import Key
 from millwheel.core.model.limits import CREDIT_BYTES
 from millwheel.core.model.times import MAX_TIME
+from millwheel.errors import InvariantError
 
 # `millwheel --help` loads this file, and numpy takes longer than all the rest of it
 if TYPE_CHECKING:
@@ -332,6 +333,10 @@ class Batch:
         return self._with(self.stream, seqs, self.held_keys, born_us)
 
     def _with(self, stream: str, seqs: Ints, keys: list[Key] | Int64s, born_us: int) -> Batch:
+        # Cut later, the numbers or keys of one record would be those of another.
+        count = len(self._timestamps)
+        if len(seqs) not in (0, count) or len(keys) != count:
+            raise InvariantError(f"{count} records of {stream} get {len(seqs)} numbers")
         return Batch(
             stream,
             seqs,

@@ -220,6 +220,9 @@ class TimerQueue:
         if counts is None or not self._count_predicate(tag):
             return
         counts[key] += by
+        # Whoever waits for the last timer of a key to come would do so for ever.
+        if counts[key] < 0:
+            raise InvariantError(f"{counts[key]} timers of {key!r} are counted")
         if not counts[key]:
             del counts[key]
 

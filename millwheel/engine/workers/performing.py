@@ -59,6 +59,9 @@ class Performing:
 
     def written(self) -> None:
         """The journal has made the oldest submitted group durable."""
+        # An answer to no group of ours would make the next group durable before it is written.
+        if not self._submitted:
+            raise InvariantError("the journal has written a group that it was not given")
         last = self._submitted.popleft().last
         for shard, number in last.items():
             # In another order, an ack would leave although a commit before it may still be lost.

@@ -19,6 +19,7 @@ from itertools import groupby
 from millwheel.core.model.names import NOBODY, NodeName, ShardName, WorkerName, shard_parts
 from millwheel.core.model.range_table import Parent, RangeTable, ShardEntry
 from millwheel.core.model.ranges import KeyRange
+from millwheel.errors import invariant
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,8 +199,11 @@ def resharded(table: RangeTable) -> RangeTable:
             )
             shards.append(_child(table.name(number), lower, group, entry.lineage[-1].incarnation))
             shards.append(_child(table.name(number + 1), upper, group))
-    if {entry.shard for entry in shards} == {entry.shard for entry in table.shards}:
+    names = {entry.shard for entry in shards}
+    if names == {entry.shard for entry in table.shards}:
         return table
+    # Two shards of one name would have one folder of snapshots, and one channel.
+    invariant(len(names) == len(shards), f"of {len(shards)} shards some have one name: {names}")
     return replace(table, shards=tuple(shards), named=named)
 
 
@@ -209,6 +213,11 @@ def _child(
     """A new shard. Once it is assigned, its token is higher than any of its parents', because it
     continues their channels. ``owner`` is to get it, because it has the parent's snapshot
     locally."""
+    # What a parent's owner has committed behind its snapshot is read by no child.
+    invariant(
+        all(is_waiting(entry) for entry in parents),
+        f"{name} would be made of {[entry.shard for entry in parents]} before their release",
+    )
     return ShardEntry(
         shard=name,
         range=piece,

@@ -96,6 +96,14 @@ def _next(node: NodeName, entry: ShardEntry, now: Situation, census: Census) -> 
 def _ended(entry: ShardEntry, sealed_end: int, last_commit: int) -> ShardEntry:
     """The shard has no owner any more; its lineage records where its last owner's commits end."""
     ancestor = Ancestor(entry.owner, entry.token, sealed_end, last_commit)
+    # Recovery reads them in this order. Commits of two owners under one token are told apart by
+    # nothing; and of an owner without an end, all that it ever writes would count.
+    invariant(
+        all(entry.lease.outlived(each.token) for each in entry.lineage)
+        and max(sealed_end, last_commit) >= 0,
+        f"{entry.owner} ends at {sealed_end} or {last_commit} under token {entry.token} of"
+        f" {entry.shard}, behind {entry.lineage[-1:]}",
+    )
     return replace(entry, owner=NOBODY, lineage=(*entry.lineage, ancestor))
 
 

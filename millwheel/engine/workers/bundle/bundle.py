@@ -33,6 +33,7 @@ from millwheel.engine.workers.delivery.inbox import Arrival, parted
 from millwheel.engine.workers.delivery.outbox import OutputChunk
 from millwheel.engine.workers.state.overlay import Overlay
 from millwheel.engine.workers.tracing.traced import TracedBundle
+from millwheel.errors import InvariantError
 
 UNCARRIABLE = (TypeError, ValueError, OverflowError, RecursionError)
 """The errors of encoders for values that no bytes can carry."""
@@ -115,6 +116,9 @@ class Outputs:
             produced = self.streams.setdefault(stream, Produced())
             for own, added in zip(produced.columns(), more.columns(), strict=True):
                 own += added
+            # Of columns of different lengths, a value goes out under the key of another one.
+            if len(produced.raws) != len(produced.timestamps):
+                raise InvariantError(f"{stream}: values and times of productions differ in number")
         self.columns += other.columns
         self.count += other.count
 
@@ -131,6 +135,9 @@ class Outputs:
         del self.counted[mark.get(_COUNTED, 0) :]
         for stream, produced in self.streams.items():
             length = mark.get(stream, 0)
+            # Later than what is here, the mark was made of another bundle.
+            if length > len(produced.raws):
+                raise InvariantError(f"{stream}: {length} productions are kept of fewer")
             self.count -= len(produced.raws) - length
             for column in produced.columns():
                 del column[length:]

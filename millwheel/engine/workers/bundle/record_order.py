@@ -32,7 +32,7 @@ from millwheel.engine.workers.state.waiting_records import (
     WaitingRecord,
     WaitingRecords,
 )
-from millwheel.errors import invariant
+from millwheel.errors import InvariantError, invariant
 
 
 class _Kept(msgspec.Struct, array_like=True):
@@ -197,6 +197,9 @@ class _Waiting:
     def less(self) -> bool:
         """One has come; True when it was the last."""
         self.count -= 1
+        # Past 0 it is never the last: records of the key would wait behind nothing for ever.
+        if self.count < 0:
+            raise InvariantError(f"{-self.count} records more have come than were put aside")
         return not self.count
 
 

@@ -23,7 +23,7 @@ from millwheel.core.model.damage import checked
 from millwheel.core.model.keys import KeyHash, key_hash
 from millwheel.core.model.names import ChannelName
 from millwheel.core.model.ranges import KeyRange
-from millwheel.errors import InvariantError
+from millwheel.errors import InvariantError, invariant
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +86,12 @@ def joined_high_water_marks(
         shares = [(piece.overlap(inner), mark) for inner, mark in piece_marks.pieces]
         pieces += [(share, mark) for share, mark in shares if share is not None]
     pieces.sort(key=lambda pair: pair[0])
+    # A key in no piece has the mark 0: all that is sent again for it would be applied again. What
+    # is stored is looked at in the same way when it is read.
+    invariant(
+        all(left.hi == right.lo for (left, _), (right, _) in pairwise(pieces)),
+        f"the marks of a channel do not follow each other: {pieces}",
+    )
     # The marks stay as they are, half by half. Their maximum would lose records of the one half,
     # their minimum apply those of the other twice (mutation marks_of_a_merge_made_one, found within
     # ten seeds under "merge reshard").

@@ -22,7 +22,7 @@ from millwheel.core.model.keys import KeyHash, key_hash
 from millwheel.core.model.names import ChannelName
 from millwheel.core.model.times import MAX_TIME
 from millwheel.engine.workers.delivery.high_water_marks import HighWaterMarks
-from millwheel.errors import invariant
+from millwheel.errors import InvariantError, invariant
 
 
 class DeliveryOutcome(Enum):
@@ -125,6 +125,7 @@ class Inbox:
         if epoch < state.epoch or (epoch == state.epoch and index < state.next_index):
             return DeliveryOutcome.STALE
         if epoch > state.epoch:
+            # The lane began with index 0, which is lost: what it had is sent again.
             if index != 0:
                 return DeliveryOutcome.RESTART
             state.epoch, state.next_index = epoch, 0
@@ -158,6 +159,9 @@ class Inbox:
             arrivals.append(self.waiting.popleft())
             weight += arrivals[-1].batch.weight
             self.records -= len(arrivals[-1].batch)
+        # By too low a count a bundle takes in nothing, and what waits would wait for ever.
+        if self.records < 0:
+            raise InvariantError(f"{self.records} records are left to wait in an inbox")
         return arrivals
 
     def take_one(self, accepts: Callable[[ChannelName], bool] | None = None) -> list[Arrival]:
@@ -179,6 +183,9 @@ class Inbox:
     def put_back(self, arrivals: list[Arrival], count: int) -> list[Arrival]:
         """Of arrivals that were taken together, only the first ``count`` records are to be taken
         after all. These; the others wait again, before all else."""
+        # From a negative place on, some would wait again that the bundle has applied.
+        if count < 0:
+            raise InvariantError(f"a bundle has taken {count} of its records")
         firsts, rest = parted(arrivals, count)
         self.waiting.extendleft(reversed(rest))
         self.records += sum(len(arrival.batch) for arrival in rest)

@@ -18,9 +18,13 @@ from millwheel.core.grouping.tables import Measured, hashed
 from millwheel.core.lazy_polars import pl
 from millwheel.core.model.keys import Key
 from millwheel.engine.workers.delivery.inbox import Arrival
+from millwheel.errors import InvariantError
 
 Numbers = Sequence[int] | npt.NDArray[np.int64]
 Measure = Callable[[], Mapping[str, Measured]]
+
+
+_MOST_INSTANCES = 256  # Fixed: that a byte can tell apart
 
 
 class Instances(Protocol):
@@ -51,6 +55,9 @@ class ChosenInstances:
     def of(self, node: str, instances: int, keys: Sequence[Key], seqs: Numbers) -> Sequence[int]:
         chosen = self.tables.choose(node, keys)
         rows = np.zeros(self.records, np.uint8)
+        # A byte each: a larger number would be noted as another instance.
+        if len(chosen) != len(keys) or instances > _MOST_INSTANCES:
+            raise InvariantError(f"{node}: {len(chosen)} of {instances} instances are chosen")
         rows[_rows(seqs, self.first, len(keys))] = chosen
         self.noted[node] = rows.tobytes()
         return chosen
@@ -69,7 +76,11 @@ class StoredInstances:
             return AnyInstances().of(node, instances, keys, seqs)
         first = int(self.seqs[0]) if len(self.seqs) else 0
         rows = np.frombuffer(self.noted[node], np.uint8)
-        chosen: list[int] = rows[_rows(seqs, first, len(keys))].tolist()
+        at = _rows(seqs, first, len(keys))
+        # From the end of the notes, a negative row would read the instance of another record.
+        if len(at) and not 0 <= int(at[0]) <= int(at[-1]) < len(rows):
+            raise InvariantError(f"{node}: the instances of {len(rows)} records are noted")
+        chosen: list[int] = rows[at].tolist()
         return chosen
 
 

@@ -29,6 +29,8 @@ into the next token."""
 
 def joined_epoch(token: Token, count: int) -> int:
     """An epoch of an owner: above all of those of owners with lower tokens."""
+    # Beyond its bits, the count would make epochs of the next owner, which has others for them.
+    invariant(0 <= count < 1 << _COUNT_BITS, f"{count} does not count the epochs of an owner")
     return token << _COUNT_BITS | count
 
 
@@ -237,6 +239,9 @@ class Outbox:
             _, part = lane.unacked.popleft()
             lane.unacked_weight -= part.batch.weight
             part.chunk.open_parts -= 1
+            # It is done at 0: below that it never is, and holds the watermark for ever.
+            if part.chunk.open_parts < 0:
+                raise InvariantError(f"{channel}#{part.chunk.number} has more acks than parts")
             if part.chunk.open_parts == 0:
                 self._finish(part.chunk)
         # A credit that is lost never comes back: in the end the lane would send nothing.
@@ -257,6 +262,10 @@ class Outbox:
         # A new epoch, since what was sent in the old one may still arrive: in the same one, an
         # index could mean two deliveries, and an ack for the one would count for the other.
         self._epoch += 1
+        # An epoch that does not rise is an old one to the inbox, which would not answer.
+        invariant(
+            lane.epoch < self._epoch, f"epoch {self._epoch} of {channel} follows {lane.epoch}"
+        )
         lane.epoch, lane.next_index, lane.unacked_weight = self._epoch, 0, 0
         lane.waiting.extendleft(part for _, part in reversed(lane.unacked))
         lane.unacked.clear()

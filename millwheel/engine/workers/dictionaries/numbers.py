@@ -32,6 +32,7 @@ from millwheel.engine.workers.dictionaries.store_form import StoredNumbers, read
 from millwheel.engine.workers.dictionaries.table import NEVER
 from millwheel.engine.workers.state.overlay import Overlay
 from millwheel.engine.workers.state.runs import Runs
+from millwheel.errors import invariant
 
 
 class Counters:
@@ -76,6 +77,8 @@ class Counters:
         missing = np.unique(partitions[~self._read[partitions]])
         if len(missing):
             stored = np.array(self._stored.counted(missing.tolist()), np.int64)
+            # What was stored and what runs tell: of the two the higher, or a number that a value
+            # has is given to another one.
             self._next[missing] = np.maximum(self._next[missing], stored)
             self._read[missing] = True
 
@@ -247,6 +250,11 @@ class Numbers:
         """Write what is new since the last call."""
         table = self._table
         if self._step_us is None:
+            # Values that are gone from the table would get other numbers when they come again.
+            invariant(
+                self._written <= len(table),
+                f"{self._written} values are stored, and {len(table)} are known",
+            )
             if len(table) > self._written:
                 self._bucket(_EVER).write(table.rows(slice(self._written, None)).tobytes())
                 self._written = len(table)

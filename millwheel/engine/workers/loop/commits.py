@@ -104,6 +104,9 @@ class CommitGroups:
 
     def durable(self, segment: int, now_us: int) -> None:
         """The oldest group that was written is durable."""
+        # The journal answers in the order of its groups: an answer too many stands for another one.
+        if not self.waiting:
+            raise InvariantError("the journal has a group, but none waits for it")
         written, group = self.waiting.popleft()
         # Its acks would leave for commits that rest on one that is not in the journal yet.
         if not written:

@@ -17,6 +17,7 @@ from millwheel.core.model.times import SECOND
 from millwheel.engine.workers.ports import Segments, SnapshotQueue
 from millwheel.engine.workers.shard.pending_commit import PendingCommit
 from millwheel.engine.workers.shard.shard import Shard
+from millwheel.errors import InvariantError, invariant
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +104,13 @@ class SnapshotPolicy:
         """A commit lies in this segment of the journal."""
         self._newest = max(self._newest, segment)
         if pending.commit is not None:
+            # The last one alone is kept of a segment: with it, a snapshot must have all others.
+            before = self._contents.get(segment, {}).get(pending.shard.identity.shard, 0)
+            if pending.number <= before:
+                raise InvariantError(
+                    f"segment {segment} has commit {pending.number} of"
+                    f" {pending.shard.identity.shard} behind {before}"
+                )
             self._contents.setdefault(segment, {})[pending.shard.identity.shard] = pending.number
 
     def covers(self, shard: Shard) -> bool:
@@ -144,6 +152,12 @@ class SnapshotPolicy:
 
     def _take(self, shard: Shard, state: _Shard, now_us: int) -> None:
         name = shard.identity.shard
+        # Where it has moved less than the last one, the next owner would go back.
+        invariant(
+            shard.commits.made >= max(state.taken, shard.commits.durable),
+            f"{name} is copied at commit {shard.commits.made}, behind {state.taken} or what is"
+            " durable",
+        )
         state.path = self._queue.checkpoint_path(name, state.token, shard.commits.made)
         shard.checkpoint(state.path)
         state.taken = state.begun = shard.commits.made
@@ -157,6 +171,12 @@ class SnapshotPolicy:
         # What an earlier ownership of ours had begun says nothing of this one: a snapshot under our
         # token is what lets the master forget our ancestors.
         if state is not None and Lease(state.token).admits(token):
+            # A shard is released once it is covered: what was must stay, or it would never leave.
+            invariant(
+                state.covered <= last_commit,
+                f"a snapshot of {name} is published with commit {last_commit} behind one with"
+                f" {state.covered}",
+            )
             state.covered, state.path = last_commit, ""
         if self._busy == name:
             self._busy = ""

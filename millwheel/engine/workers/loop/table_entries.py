@@ -9,6 +9,7 @@ from millwheel.core.grouping.tables import Network
 from millwheel.core.model.lease import Lease
 from millwheel.core.model.names import NOBODY, ShardName
 from millwheel.core.model.range_table import RangeTable, ShardEntry
+from millwheel.errors import invariant
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,14 @@ class KnownEntries:
         if table.version <= self._versions.get(table.computation, -1):
             return None
         self._versions[table.computation] = table.version
+        for entry in table.shards:
+            known = self._entries.get(entry.shard)
+            # With a token that has ended, a zombie would get our records, and be believed.
+            invariant(
+                known is None or not known.lease.outlived(entry.token),
+                f"the token of {entry.shard} goes back to {entry.token}, known is"
+                f" {known and known.token}",
+            )
         before = self._of_node.get(table.computation, frozenset())
         names = frozenset(entry.shard for entry in table.shards)
         self._of_node[table.computation] = names

@@ -22,6 +22,7 @@ from millwheel.core.model.records import Domain, Record
 from millwheel.core.model.timers import Due, TimerQueue
 from millwheel.core.model.times import MIN_TIME
 from millwheel.engine.workers.state.stored_types import Certain
+from millwheel.errors import InvariantError
 
 SUSPENDED_TAG = "\0s"
 """The tag of the timers for a key whose records go on in the next bundle."""
@@ -198,6 +199,9 @@ class Suspending(Computation):
                 suspension.suspend(key, waits.hold)
                 return
             number = waits.first
+            # They come in the order of their numbers, each once.
+            if number >= waits.end:
+                raise InvariantError(f"record {number} of {key!r} waits, of {waits.end}")
             each = self.waiting[number]
             del self.waiting[number]
             if number + 1 < waits.end:
@@ -223,6 +227,9 @@ class Suspending(Computation):
             end = number + 1 if waits is None else waits.end
         first = number if waits is None else min(waits.first, number)
         hold = at if waits is None else min(waits.hold, at)
+        # One that goes on is the first of those that wait: behind another, it would be overtaken.
+        if not first <= number < end:
+            raise InvariantError(f"record {number} of {ctx.key!r} waits behind {first} to {end}")
         self.waits[_ALL] = Waits(first, end, hold)
         value = self.put_down(number, record.value)
         self.waiting[number] = Suspended(record.stream, at, value, cursor, ctx.watermark)

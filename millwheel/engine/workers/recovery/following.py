@@ -34,7 +34,7 @@ from millwheel.engine.workers.recovery.recovery import (
     replay,
 )
 from millwheel.engine.workers.recovery.write_behind import WriteBehindStore
-from millwheel.errors import CorruptionError, InvariantError, MillwheelError
+from millwheel.errors import CorruptionError, InvariantError, MillwheelError, invariant
 
 log = logging.getLogger("millwheel.workers")
 
@@ -231,6 +231,11 @@ class Standbys:
                 self._discard(follower)
                 self._later(follower.entry.shard, ex)
             return False
+        # Further back, all would be read again, round by round, and no standby be up to date.
+        invariant(
+            before is None or part.position is None or part.position >= before,
+            f"the journal of {owner} was followed to {before}, and back to {part.position}",
+        )
         self._positions[owner] = part.position
         entries = [entry for group in part.groups for entry in group]
         for follower in followers:

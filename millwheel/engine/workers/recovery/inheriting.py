@@ -210,6 +210,11 @@ def _meta(estates: Sequence[Estate], next_chunk: int) -> Meta:
     # The watermark and the floor are the highest, since others have heard of them. Of what is
     # closed the lowest counts: the windows above it are still in the segments of one parent.
     closed = [meta.watermark if meta.closed is None else meta.closed for meta in metas]
+    # Windows between the two would be gone, and have never fired.
+    invariant(
+        min(closed) <= max(meta.watermark for meta in metas),
+        f"windows are closed up to {closed}, above the watermarks of {len(metas)} parents",
+    )
     return Meta(
         number=max(meta.number for meta in metas),
         next_chunk=next_chunk,

@@ -16,7 +16,7 @@ from millwheel.core.model.names import NO_TOKEN, ShardName
 from millwheel.core.model.range_table import Ancestor, ShardEntry
 from millwheel.engine.workers.recovery.inheriting import Estate, inherit
 from millwheel.engine.workers.recovery.write_behind import WriteBehindStore
-from millwheel.errors import CorruptionError, FencedError, UnavailableError
+from millwheel.errors import CorruptionError, FencedError, UnavailableError, invariant
 
 log = logging.getLogger("millwheel.workers")
 
@@ -116,6 +116,12 @@ def _recover_from(
         for ancestor in entry.ancestors_since(manifest.token if manifest is not None else NO_TOKEN):
             have = replay(entry.shard, ancestor, journals, replayed, have, effort=effort)
         replayed.written()
+        # The owner numbers its commits from what the store says: behind what was replayed, two
+        # commits would have one number.
+        stands = last_commit(store)
+        invariant(
+            stands == have, f"{entry.shard} is replayed to commit {have}, its store is at {stands}"
+        )
     except BaseException:
         store.close()
         raise
@@ -218,6 +224,11 @@ def _commits(
 ) -> Iterator[tuple[Commit, int]]:
     """An ancestor's commits of the shard after commit ``have``, each with its bytes."""
     prefix = commits_prefix(shard, ancestor.token)
+    # Without an end of either kind, the journal of a living owner would be read: it still grows.
+    invariant(
+        max(ancestor.sealed_end, ancestor.last_commit) >= 0,
+        f"the lineage of {shard} says no end for {ancestor.incarnation}",
+    )
     entries = journals.read(ancestor.incarnation, ancestor.sealed_end, since, prefix)
     for entry in entries:
         if 0 <= number_of_commit(entry, prefix) <= have:

@@ -110,6 +110,12 @@ class CommitBuilding:
         # commit back that made them, and not its deletion; were they never deleted, each recovery
         # would send all of them again.
         for chunk in self.outbox.take_done():
+            # Some consumer may not have it: deleted, it would not be sent again after a crash.
+            if chunk.open_parts or not chunk.finished:
+                raise InvariantError(
+                    f"{self.identity.shard}: {chunk.channel}#{chunk.number} is to be deleted, but"
+                    f" waits for {chunk.open_parts} acks"
+                )
             if chunk.stored:
                 self.overlay.delete(PENDING + number8(chunk.number))
 

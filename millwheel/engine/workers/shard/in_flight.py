@@ -70,6 +70,10 @@ class InFlight:
             self._urgent -= not pending.write_by_us
             entry = b"" if pending.commit is None else encode_commit(pending.commit)
             those.append((pending, entry))
+        # One too many, and each commit is written at once, alone; one too few, and an ack waits
+        # for company.
+        if self._urgent < 0 or (self._urgent and not self.unsubmitted):
+            raise InvariantError(f"{self._name}: {self._urgent} commits count as waited for")
         return those
 
     def submits_at(self) -> int:
@@ -93,7 +97,7 @@ class InFlight:
         """The journal has the oldest of them."""
         # Out of order, an ack would go out for records whose commit may still be lost: the sender
         # forgets them.
-        if self._commits[0] is not pending:
+        if not self._commits or self._commits[0] is not pending:
             raise InvariantError(f"{self._name}: commits became durable out of order")
         if self.unsubmitted and self.unsubmitted[0] is pending:
             raise InvariantError(f"{self._name}: the journal never got commit {pending.number}")

@@ -79,7 +79,11 @@ def read_pending(store: StateStore) -> Pending:
 def read_productions(pending: Pending, fanout: Fanout) -> list[OutputChunk]:
     """The same productions, for their consumers."""
     chunks = []
+    before = 0
     for number, channel, stored, instances in pending:
+        # They leave in this order: one that overtakes another raises the mark over its records.
+        invariant(number > before, f"{channel}: production {number} is stored behind {before}")
+        before = number
         batches: list[tuple[NodeName, AnyBatch]] = []
         for index, batch in enumerate(stored):
             invariant(

@@ -44,6 +44,7 @@ from millwheel.engine.workers.delivery.instances import (
 )
 from millwheel.engine.workers.delivery.outbox import OutputChunk
 from millwheel.engine.workers.state.overlay import Overlay
+from millwheel.errors import InvariantError
 
 _HEAD_BYTES = 10  # Fixed: msgpack's heads of a field's name and of its value, at most
 _NUMBER_BYTES = 8  # Fixed: of a number
@@ -138,6 +139,9 @@ class ProductionBuilding:
     def _chunk(self, parts: _Parts) -> OutputChunk:
         number = self._meta.next_chunk
         self._meta.next_chunk += 1
+        # Commits delete it by its number: under that of another one, it would go with that one.
+        if number < 1:
+            raise InvariantError(f"{self._identity.shard}: a production has the number {number}")
         shard, weak = self._identity.shard, self._identity.weak
         chunk = OutputChunk(
             number, shard_channel(shard), parts.batches, earliest_of(parts.batches), stored=not weak

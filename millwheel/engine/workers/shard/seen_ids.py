@@ -37,7 +37,7 @@ from millwheel.engine.workers.bundle.bundle import Bundle
 from millwheel.engine.workers.shard.bloom_filter import BitsOf, BucketFilter
 from millwheel.engine.workers.state.overlay import Overlay
 from millwheel.engine.workers.state.runs import Runs
-from millwheel.errors import InvariantError
+from millwheel.errors import InvariantError, invariant
 
 MIN_SPAN_US = 60 * SECOND  # of a bucket: shorter horizons need no more of them
 _BUCKETS_PER_HORIZON = 8  # ids are forgotten in steps of an eighth
@@ -291,6 +291,12 @@ class SeenIds:
         if bucket.held is None:
             bucket.held = SortedDigests()
             few_low, few_high = self._few.take_out((start,)) if bucket.few else (low[:0], high[:0])
+            # One that stays with the few is never forgotten; one too many is known in no bucket,
+            # and its copy is applied.
+            invariant(
+                len(few_low) == bucket.few,
+                f"{self._shard}: of {bucket.few} ids of a bucket {len(few_low)} are there",
+            )
             bucket.few = 0
             low, high = np.concatenate([few_low, low]), np.concatenate([few_high, high])
             if bucket.filter is None and not bucket.singles:
@@ -343,7 +349,10 @@ class SeenIds:
         }
         self._first_start = min(self._buckets, default=MAX_TIME)
         if few := [start for start, bucket in gone.items() if bucket.few]:
-            self._count -= len(self._few.take_out(few)[0])
+            out, counted = len(self._few.take_out(few)[0]), sum(gone[start].few for start in few)
+            # The other half of what a bucket counts as it takes ids in.
+            invariant(out == counted, f"{self._shard}: {counted} ids are to go, there are {out}")
+            self._count -= out
         for start, bucket in gone.items():
             self._apart.pop(start, None)
             self._count -= 0 if bucket.held is None else len(bucket.held)

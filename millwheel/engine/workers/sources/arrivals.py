@@ -21,6 +21,7 @@ from millwheel.core.formats.store_layout import ARRIVED, number8, number_from8, 
 from millwheel.core.model.damage import checked
 from millwheel.core.model.times import MAX_TIME, MIN_TIME, clock_step_us
 from millwheel.engine.workers.state.overlay import Overlay
+from millwheel.errors import InvariantError
 
 _FEW = 64
 """Up to so many records a list is quicker than an array."""
@@ -95,6 +96,9 @@ class Arrivals:
         if read_to <= first:
             return False
         run = _Run(first, read_to, self._clock.read(now_us, overlay))
+        # Behind the clock of the shard the whole run would be late.
+        if self._runs and run.at_us < self._runs[-1].at_us:
+            raise InvariantError(f"{run} arrives before {self._runs[-1]}")
         self._runs.append(run)
         overlay.put(self._prefix + number8(run.first), pack((run.last, run.at_us)))
         return True

@@ -36,6 +36,7 @@ from millwheel.engine.workers.sources.frames import ReadSize
 from millwheel.engine.workers.sources.key_epochs import delete_epochs, open_key_epochs, write_epoch
 from millwheel.engine.workers.sources.silence import Silence
 from millwheel.engine.workers.state.overlay import Overlay
+from millwheel.errors import invariant
 
 _BYTES_COUNTED = 1 << 16
 """Of a first read in columns that only finds hot keys: about as much as is counted of any read."""
@@ -182,6 +183,8 @@ class Part:
         # them that some consumers have: see mistake records_are_sent_before_that_is_committed.
         self.combine.leave()
         self.next_poll_us = bundle.now_us  # the records of this read are there
+        # Records that are still on their way lie behind what groups have committed.
+        invariant(not self.outstanding, f"{self.channel} has sent records and groups at once")
         self.committed = msgspec.structs.replace(self.committed, combined=False)
         self.write(bundle.overlay)
         self.await_commit(bundle)
@@ -280,6 +283,10 @@ def open_part(
     are times of arrival."""
     data = store.get(POSITION + partition.name.encode())
     at = Position() if data is None else decode_position(data)
+    # The other half of what a source checks as it commits: nobody has read beyond the end.
+    invariant(
+        at.position >= 0, f"partition {partition.name} is committed at position {at.position}"
+    )
     judged = _prefix(JUDGED, partition)
     decided = _prefix(DECIDED, partition)
     return Part(

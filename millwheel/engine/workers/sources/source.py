@@ -32,7 +32,7 @@ from millwheel.engine.workers.sources.partition import Outstanding, Part
 from millwheel.engine.workers.sources.partitions import Partitions
 from millwheel.engine.workers.sources.sorting import Sorted, Sorting
 from millwheel.engine.workers.sources.source_parts import SourceEnd, SourceParts, TablesFirst
-from millwheel.errors import ExhaustedError
+from millwheel.errors import ExhaustedError, InvariantError
 
 _PER_FULL = 20
 """The next read is tried in columns, too, if this one had that part of a full one: few records are
@@ -473,6 +473,13 @@ class SourceOperator(Operator):
             # still on its way when the worker dies: see mistake position_committed_when_read.
             while part.outstanding and part.outstanding[0].applied:
                 settled = part.outstanding.popleft()
+                # A position that falls is read from again, by numbers that consumers have: what is
+                # between would seem to be applied.
+                if settled.after.position < part.committed.position:
+                    raise InvariantError(
+                        f"the position of {part.partition.name} would fall from"
+                        f" {part.committed.position} to {settled.after.position}"
+                    )
                 part.committed, reads = settled.after, reads + 1
                 if part.ahead is not None:
                     part.ahead.applied(settled.waited, settled.sent_at_us, bundle.now_us)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from millwheel.engine.workers.state.overlay import Overlay
-from millwheel.errors import invariant
+from millwheel.errors import InvariantError, invariant
 
 _TOGETHER = 8  # runs of one size that become one
 _LARGE = 4096  # rows of a run that is not written again
@@ -25,6 +25,9 @@ class Runs:
 
     def restore(self, store_key: bytes, number: int, size_bytes: int) -> None:
         """There is a run with this number in the store. To be called in the order of numbers."""
+        # Out of order, the next one would get a number that is there, and take its place. Of two
+        # parents there may be two with one number, each under its shard.
+        invariant(number + 1 >= self._next, f"run {number} is restored behind {self._next - 1}")
         self._by_size.setdefault(self._class(size_bytes), []).append(store_key)
         self._next = number + 1
 
@@ -40,6 +43,9 @@ class Runs:
                 self._overlay.delete(store_key)
             same.clear()
             rows = b"".join([*runs, rows])
+        # What no row begins at is read as rows that nobody has written.
+        if len(rows) % self._row_bytes:
+            raise InvariantError(f"{len(rows)} bytes are no rows of {self._row_bytes}")
         store_key = self._key_of(self._next)
         self._by_size.setdefault(self._class(len(rows)), []).append(store_key)
         self._overlay.put(store_key, rows)

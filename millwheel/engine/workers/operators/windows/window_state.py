@@ -233,6 +233,12 @@ class ShareTimers:
 
     def set(self, timer: TimerEffect) -> None:
         """Set or cancel a timer with a share. Its tag names the share."""
+        # The next owner has the tag alone: in another queue, a timer would fire by another
+        # watermark, and never be found to be cancelled.
+        invariant(
+            (share_of(timer.tag) or 1.0) == (timer.share or 1.0),
+            f"the timer {timer.tag} of {timer.key!r} is at the share {timer.share}",
+        )
         queue = self._queue(timer.share or 1.0)
         if timer.at is None:
             queue.cancel(timer.key, timer.tag)
