@@ -95,6 +95,31 @@ def pipeline(folder: Path, declared: bool, windowing: str = "", key: str = "ad")
     return str(path)
 
 
+_EVENTS = """
+pipeline: p
+streams:
+  events:
+    source: {{files: {{path: "{folder}/*.jsonl", format: jsonl}}}}
+    timestamp: {{field: ts, unit: ms}}
+    fields: {{ad: int, type: str, cost: float, ts: int}}
+    watermark: {{max_delay: 20s, max_future: null}}
+computations:
+"""
+
+
+def of_events(folder: Path, computations: str, dirt: Sequence[Any] = ()) -> Path:
+    """A pipeline with these computations of declared events. Some of the events are of one time,
+    and alike but for what is no order; in the middle of them comes ``dirt``."""
+    made = [{name: each[name] for name in ("ad", "type", "cost", "ts")} for each in events(1800, 4)]
+    for number, each in enumerate(made):
+        if number % 3 == 0:
+            each["ts"], each["cost"] = made[max(number - 1, 0)]["ts"], number // 30 / 4
+    written(folder / "in", {"a": [*made[:900], *dirt, *made[900:]]})
+    file = folder / "p.yaml"
+    file.write_text(_EVENTS.format(folder=folder / "in") + computations)
+    return file
+
+
 @contextmanager
 def in_rows(wanted: bool = True) -> Iterator[None]:
     """Within it no computation has a column plan, whatever its fields."""

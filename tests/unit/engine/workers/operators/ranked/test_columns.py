@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,23 +14,14 @@ from millwheel import as_retraction
 from millwheel.engine.workers.operators.ranked.columns import FirstRowsOperator
 from millwheel.testing import PipelineHarness, assert_survives_crashes
 from tests.unit.engine.workers.operators.column_runs import (
-    events,
     idle,
     in_rows,
+    of_events,
     small_bundles,
     small_reads,
-    written,
 )
 
-PIPELINE = """
-pipeline: p
-streams:
-  events:
-    source: {{files: {{path: "{folder}/*.jsonl", format: jsonl}}}}
-    timestamp: {{field: ts, unit: ms}}
-    fields: {{ad: int, type: str, cost: float, ts: int}}
-    watermark: {{max_delay: 20s, max_future: null}}
-computations:
+COMPUTATIONS = """\
   best: {{input: {{events: {{key: {key}}}}}, {work}, output: best}}
 """
 WORK = {
@@ -46,15 +38,8 @@ DIRT: dict[str, tuple[list[Any], bool]] = {
 """Records among others, and whether a bundle is in columns still."""
 
 
-def pipeline(folder: Path, work: str, key: str, dirt: list[Any] | None = None) -> Path:
-    made = [{name: each[name] for name in ("ad", "type", "cost", "ts")} for each in events(1800, 4)]
-    for number, each in enumerate(made):  # some of one time, and alike but for what is no order
-        if number % 3 == 0:
-            each["ts"], each["cost"] = made[max(number - 1, 0)]["ts"], number // 30 / 4
-    written(folder / "in", {"a": [*made[:900], *(dirt or []), *made[900:]]})
-    file = folder / "p.yaml"
-    file.write_text(PIPELINE.format(folder=folder / "in", work=work, key=key))
-    return file
+def pipeline(folder: Path, work: str, key: str, dirt: Sequence[Any] = ()) -> Path:
+    return of_events(folder, COMPUTATIONS.format(work=work, key=key), dirt)
 
 
 def left(rows: list[Any]) -> Counter[str]:

@@ -9,17 +9,9 @@ import pytest
 from millwheel.engine.workers.operators.ranked import columns, over_columns
 from millwheel.engine.workers.operators.ranked.in_columns import KeptOperator
 from millwheel.testing import PipelineHarness
-from tests.unit.engine.workers.operators.column_runs import events, small_bundles, written
+from tests.unit.engine.workers.operators.column_runs import of_events, small_bundles
 
-PIPELINE = """
-pipeline: p
-streams:
-  events:
-    source: {{files: {{path: "{folder}/*.jsonl", format: jsonl}}}}
-    timestamp: {{field: ts, unit: ms}}
-    fields: {{ad: int, type: str, cost: float, ts: int}}
-    watermark: {{max_delay: 20s, max_future: null}}
-computations:
+COMPUTATIONS = """\
   plain: {{input: events, map: {{ad: ad, n: ts % 1000}}, output: plain}}
   c: {{input: {{plain: {{key: n}}}}, {work}, output: rows}}
 """
@@ -37,10 +29,7 @@ def test_what_is_too_much_for_columns_goes_on_in_rows(
     small_bundles(monkeypatch, 300)
     for module in (columns, over_columns) if room is not None else ():
         monkeypatch.setattr(module, "_MOST_BYTES", room)
-    made = [{name: each[name] for name in ("ad", "type", "cost", "ts")} for each in events(900, 1)]
-    written(tmp_path / "in", {"a": made})
-    path = tmp_path / "p.yaml"
-    path.write_text(PIPELINE.format(folder=tmp_path / "in", work=work))
+    path = of_events(tmp_path, COMPUTATIONS.format(work=work))
     with PipelineHarness(path, run_sources=True, shards=1) as harness:
         harness.advance_processing_time(10**9)
         [shard] = harness._cluster.shards_of("c")

@@ -14,23 +14,14 @@ from millwheel.engine.workers.operators.ranked import over_columns
 from millwheel.engine.workers.operators.ranked.over_columns import OverOperator
 from millwheel.testing import PipelineHarness, assert_survives_crashes
 from tests.unit.engine.workers.operators.column_runs import (
-    events,
     idle,
     in_rows,
+    of_events,
     small_bundles,
     small_reads,
-    written,
 )
 
-PIPELINE = """
-pipeline: p
-streams:
-  events:
-    source: {{files: {{path: "{folder}/*.jsonl", format: jsonl}}}}
-    timestamp: {{field: ts, unit: ms}}
-    fields: {{ad: int, type: str, cost: float, ts: int}}
-    watermark: {{max_delay: 20s, max_future: null}}
-computations:
+COMPUTATIONS = """\
   plain: {{input: events, map: {{ad: ad, type: type, cost: cost, n: ts % 1000}}, output: plain}}
   best:
     input: {{plain: {{key: {key}}}}}
@@ -55,15 +46,8 @@ DIRT: dict[str, list[Any]] = {
 def pipeline(
     folder: Path, key: str, over: str, aggregates: str, dirt: list[Any], where: str = ""
 ) -> Path:
-    made = [{name: each[name] for name in ("ad", "type", "cost", "ts")} for each in events(1800, 4)]
-    for number, each in enumerate(made):  # some of one time
-        if number % 3 == 0:
-            each["ts"], each["cost"] = made[max(number - 1, 0)]["ts"], number // 30 / 4
-    written(folder / "in", {"a": [*made[:900], *dirt, *made[900:]]})
-    file = folder / "p.yaml"
-    given = {"folder": folder / "in", "key": key, "over": over, "where": where}
-    file.write_text(PIPELINE.format(aggregates=aggregates, **given))
-    return file
+    work = COMPUTATIONS.format(key=key, over=over, where=where, aggregates=aggregates)
+    return of_events(folder, work, dirt)
 
 
 def read(file: Path, columns: bool) -> tuple[Any, bool]:
