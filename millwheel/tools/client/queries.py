@@ -12,8 +12,8 @@ import asyncio
 import ssl
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
+from itertools import count
 from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -27,6 +27,8 @@ from millwheel.tools.client.query_requests import Ask, Instant, Window, body_of,
 
 if TYPE_CHECKING:
     import httpx
+
+    Outcome = httpx.Response | Exception
 
 _DEADLINE_MS = 1_000  # the gateway's default as well
 _MARGIN_S = 5.0
@@ -89,8 +91,12 @@ class _Client:
             )
         return document
 
-    def _silent(self, ex: Exception) -> QueryError:
-        return QueryError("unavailable", f"{self._url} does not answer: {ex or type(ex).__name__}")
+    def _outcome(self, outcome: Outcome) -> httpx.Response:
+        """The reply of the last attempt. Raises QueryError where there is none."""
+        if isinstance(outcome, Exception):
+            why = outcome or type(outcome).__name__
+            raise QueryError("unavailable", f"{self._url} does not answer: {why}") from outcome
+        return outcome
 
 
 class Queries(_Client):
@@ -182,18 +188,16 @@ class Queries(_Client):
 
     def _call(self, verb: str, path: str, body: bytes | None = None) -> httpx.Response:
         ask = partial(self._http.request, verb, self._url + path, content=body)
-        reply: httpx.Response
-        try:
-            for pause_s in _PAUSES_S:
-                with suppress(*_broken()):
-                    reply = ask()
-                    if reply.status_code != _BAD_GATEWAY:
-                        return reply
-                time.sleep(pause_s)
-            reply = ask()
-        except _httpx().HTTPError as ex:
-            raise self._silent(ex) from ex
-        return reply
+        for attempt in count():
+            outcome: Outcome
+            try:
+                outcome = ask()
+            except _httpx().HTTPError as ex:
+                outcome = ex
+            if (pause_s := pause_after(outcome, attempt)) is None:
+                break
+            time.sleep(pause_s)
+        return self._outcome(outcome)
 
 
 class AsyncQueries(_Client):
@@ -270,18 +274,27 @@ class AsyncQueries(_Client):
 
     async def _call(self, verb: str, path: str, body: bytes | None = None) -> httpx.Response:
         ask = partial(self._http.request, verb, self._url + path, content=body)
-        reply: httpx.Response
-        try:
-            for pause_s in _PAUSES_S:
-                with suppress(*_broken()):
-                    reply = await ask()
-                    if reply.status_code != _BAD_GATEWAY:
-                        return reply
-                await asyncio.sleep(pause_s)
-            reply = await ask()
-        except _httpx().HTTPError as ex:
-            raise self._silent(ex) from ex
-        return reply
+        for attempt in count():
+            outcome: Outcome
+            try:
+                outcome = await ask()
+            except _httpx().HTTPError as ex:
+                outcome = ex
+            if (pause_s := pause_after(outcome, attempt)) is None:
+                break
+            await asyncio.sleep(pause_s)
+        return self._outcome(outcome)
+
+
+def pause_after(outcome: Outcome, attempt: int) -> float | None:
+    """How long to wait (s) before a request is sent again whose attempt of this number, from 0,
+    came to this; None where the outcome stands."""
+    again = (
+        isinstance(outcome, _broken())
+        if isinstance(outcome, Exception)
+        else outcome.status_code == _BAD_GATEWAY
+    )
+    return _PAUSES_S[attempt] if again and attempt < len(_PAUSES_S) else None
 
 
 def _httpx() -> ModuleType:

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 import uvicorn
 
@@ -20,7 +21,7 @@ from millwheel.control.roots.root import ACCESS, Root, RunInfo
 from millwheel.engine.queries.rendering import json_reply
 from millwheel.errors import SetupError
 from millwheel.launch.certificates import make_set
-from millwheel.tools.client.queries import token_for
+from millwheel.tools.client.queries import pause_after, token_for
 from tests.unit.engine.queries.peers.test_peer_client import Refusal
 from tests.unit.tools.gateway.test_app import TOKEN, Links, admits, client
 
@@ -127,6 +128,24 @@ def test_a_question_whose_connection_breaks_is_asked_three_times_more(
                 assert (await queries.indicators())["queries"]
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("outcome", "pauses_s"),
+    [
+        (httpx.ReadError("it breaks"), [0.0, 0.05, 0.2, None]),
+        (httpx.Response(502), [0.0, 0.05, 0.2, None]),
+        (httpx.ConnectError("nobody is there"), [None]),
+        (httpx.ReadTimeout("it is late"), [None]),
+        (httpx.Response(503), [None]),
+        (httpx.Response(200), [None]),
+    ],
+    ids=repr,
+)
+def test_what_breaks_is_sent_again_and_everything_else_stands(
+    outcome: httpx.Response | Exception, pauses_s: list[float | None]
+) -> None:
+    assert [pause_after(outcome, attempt) for attempt in range(len(pauses_s))] == pauses_s
 
 
 def test_errors_are_sentences_with_a_code(url: str) -> None:
