@@ -147,11 +147,6 @@ class FileSnapshots:
                 manifest = Manifest(
                     shard, number, parent.number if parent else 0, token, last_commit, files
                 )
-                # Its parent has all that ours has not written again: a later one has more commits.
-                invariant(
-                    parent is None or rank(parent) < own_rank,
-                    f"{shard}: a snapshot of {own_rank} would follow one of {parent}",
-                )
                 guard()
                 if self._create(folder, prefix, manifest):
                     return manifest
