@@ -12,13 +12,8 @@ from millwheel.control.roots.shipping import BLUEPRINT_FILE
 from millwheel.control.savepoints.blueprint import Blueprint, blueprint_of
 from millwheel.control.savepoints.comparing.kept_state import may_keep_state
 from millwheel.control.savepoints.comparing.program import changed_parts, program_of
-from millwheel.control.savepoints.compatibility import (
-    Change,
-    Compatibility,
-    compare,
-    corrected,
-    worst,
-)
+from millwheel.control.savepoints.compatibility import Change, compare, corrected, worst
+from millwheel.control.savepoints.rules.verdicts import Compatibility
 from millwheel.core.model.damage import DAMAGE
 from millwheel.core.pipeline.spec import PipelineSpec
 from millwheel.errors import PipelineError, SetupError

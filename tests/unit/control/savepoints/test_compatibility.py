@@ -10,7 +10,8 @@ import pytest
 from millwheel.api import Computation, ListState, MapState, ValueState
 from millwheel.control.savepoints import blueprint
 from millwheel.control.savepoints.blueprint import Blueprint, blueprint_of
-from millwheel.control.savepoints.compatibility import Compatibility, compare, worst
+from millwheel.control.savepoints.compatibility import compare, worst
+from millwheel.control.savepoints.rules.verdicts import Compatibility
 from millwheel.core.pipeline.skew import planned
 from millwheel.core.pipeline.spec import (
     ComputationSpec,
@@ -29,17 +30,13 @@ from millwheel.core.pipeline.work import (
     AggregateSpec,
     BranchSpec,
     BroadcastSpec,
-    CallbackSpec,
     DeduplicateSpec,
     DictionarySpec,
     EnrichSpec,
-    JoinKind,
-    JoinSpec,
     OverSpec,
     SlicesSpec,
     StepKind,
     StepSpec,
-    WindowCallbackSpec,
     WindowSpec,
 )
 from millwheel.core.tables.copies import with_copies
@@ -203,37 +200,6 @@ CHANGES: dict[str, tuple[Callable[[], PipelineSpec], str, Compatibility, str]] =
         SAVEPOINT,
         "it is removed",
     ),
-    "source kind": (
-        lambda: source("generator"),
-        "source.visits",
-        REFUSED,
-        "of kind 'files' and is 'generator'",
-    ),
-    "source path": (
-        lambda: source(path="other"),
-        "source.visits",
-        FREE,
-        "reading continues in files of the same name",
-    ),
-    "source format": (
-        lambda: source(format="csv"),
-        "source.visits",
-        REFUSED,
-        "changes the meaning of its positions",
-    ),
-    "source follow": (
-        lambda: source(follow=True),
-        "source.visits",
-        REFUSED,
-        "changes the meaning of its positions",
-    ),
-    "max_delay": (lambda: stream(max_delay_us=5), "source.visits", FREE, "watermark settings"),
-    "timestamp": (
-        lambda: stream(timestamp="at"),
-        "source.visits",
-        FREE,
-        "timestamps are read differently",
-    ),
     "callback options": (
         lambda: computation("returns", options={"x": 1}),
         "returns",
@@ -364,42 +330,6 @@ CHANGES: dict[str, tuple[Callable[[], PipelineSpec], str, Compatibility, str]] =
         "state 'seen' got its time to live",
     ),
     "longer ttl": (lambda: callback("Longer"), "returns", FREE, "another time to live"),
-    "sink path": (
-        lambda: sink(0, options={"path": "b"}),
-        "sink.returned",
-        SAVEPOINT,
-        "after the savepoint",
-    ),
-    "sink flush": (
-        lambda: sink(0, options={"path": "out", "flush": "5s"}),
-        "sink.returned",
-        FREE,
-        "at once",
-    ),
-    "sink kind": (
-        lambda: sink(0, kind="stdout"),
-        "sink.returned",
-        SAVEPOINT,
-        "its kind was 'files' and is 'stdout'",
-    ),
-    "sink mode": (
-        lambda: sink(1, options={"path": "m"}),
-        "sink.minutes",
-        REFUSED,
-        "the current rows are not known",
-    ),
-    "sink key": (
-        lambda: sink(0, key=by("user")),
-        "sink.returned",
-        SAVEPOINT,
-        "its key was the record's own key",
-    ),
-    "upsert key": (
-        lambda: sink(1, key=by("user")),
-        "sink.minutes",
-        REFUSED,
-        "the current rows are identified by",
-    ),
 }
 
 
@@ -419,109 +349,6 @@ def test_the_same_pipeline_has_no_changes_and_the_worst_change_decides() -> None
     )
     assert worst(both[1:]) is SAVEPOINT
     assert worst(both) is REFUSED
-
-
-@pytest.mark.parametrize(
-    ("is_join", "after", "refused"),
-    [
-        (True, "ba", True),
-        (True, "abc", True),
-        (True, "a", True),
-        (False, "ba", True),
-        (False, "cab", True),
-        (False, "a", True),
-        (False, "abc", False),
-        (False, "ab", False),
-    ],
-)
-def test_windows_know_their_records_by_the_numbers_of_inputs(
-    is_join: bool, after: str, refused: bool
-) -> None:
-    """With two inputs exchanged, a left join would keep the records of the other."""
-    window = WindowSpec("tumbling", {"size_us": 60})
-    called = CallbackSpec("code:Kept")
-
-    def of(names: str) -> Blueprint:
-        streams = tuple(StreamSpec(name, SourceSpec("memory")) for name in names)
-        inputs = tuple(InputSpec(name, KeySpec(KeyKind.FIELD, ("k",))) for name in names)
-        work: Any = WindowCallbackSpec(window=window, callback=called)
-        if is_join:
-            work = JoinSpec(window=window, kind=JoinKind.LEFT)
-        made = ComputationSpec("c", inputs, ("o",), work)
-        return blueprint_of(PipelineSpec("p", streams, (made,), (), "/nowhere"))
-
-    # as a savepoint keeps it
-    before = msgspec.json.decode(msgspec.json.encode(of("ab")), type=Blueprint)
-    found = [change for change in compare(before, of(after)) if "by whose numbers" in str(change)]
-    assert [change.verdict for change in found] == [REFUSED] * refused
-
-
-def test_changed_slices_are_refused_and_another_keep_is_not() -> None:
-    def worst_of(**changes: Any) -> Compatibility | None:
-        made = []
-        for more in ({}, changes):
-            given: dict[str, Any] = {
-                "slices": SlicesSpec((5, 10), 20),
-                "aggregates": (AggregateSpec("n", "count"),),
-            }
-            spec = computation_spec(
-                "c", (InputSpec("s", KeySpec(KeyKind.FIELD, ("k",))),), **{**given, **more}
-            )
-            made.append(
-                blueprint_of(PipelineSpec("p", (StreamSpec("s", timestamp="t"),), (spec,), (), "/"))
-            )
-        changed = compare(*made)
-        return worst(changed) if changed else None
-
-    assert worst_of() is None
-    spec = computation_spec(
-        "c", (InputSpec("s", KeySpec(KeyKind.FIELD, ("k",))),), slices=SlicesSpec((5, 10), 20)
-    )
-    made = blueprint_of(PipelineSpec("p", (StreamSpec("s", timestamp="t"),), (spec,), (), "/"))
-    # as a root keeps it
-    assert not compare(msgspec.json.decode(msgspec.json.encode(made), type=Blueprint), made)
-    assert worst_of(slices=SlicesSpec((5, 10), 40)) is FREE
-    assert worst_of(late="side:x") is FREE
-    for refused in (
-        {"slices": SlicesSpec((5,), 20)},
-        {"slices": SlicesSpec((5, 10), 20, "", 7)},
-        {"condition": "n > 1"},
-    ):
-        assert worst_of(**refused) is REFUSED
-
-
-def test_a_dictionary_cannot_get_or_lose_its_time_to_live() -> None:
-    def made(**changes: Any) -> Any:
-        spec = computation_spec(
-            "ids", (InputSpec("s", KeySpec(KeyKind.FIELD, ("n",), partitions=8)),), ("o",),
-            dictionary=DictionarySpec("n", "id", 8, **changes),
-        )  # fmt: skip
-        return blueprint_of(PipelineSpec("p", (StreamSpec("s", timestamp="t"),), (spec,), (), "/"))
-
-    before = made()
-    assert compare(before, made()) == []
-    assert worst(compare(before, made(ttl_us=60))) is REFUSED
-    assert worst(compare(made(ttl_us=60), made())) is REFUSED
-    [longer] = compare(made(ttl_us=60), made(ttl_us=90))
-    assert (longer.verdict, longer.sentence) == (
-        FREE,
-        "its dictionary has another time to live, from the next record on",
-    )
-    [kept] = compare(made(), made(keep=("a",)))
-    assert (kept.verdict, "the fields of its output" in kept.sentence) == (FREE, True)
-
-
-def test_results_that_are_kept_from_now_on_change_the_form_of_open_windows() -> None:
-    def made(queryable: str) -> Any:
-        inputs = (InputSpec("s", KeySpec(KeyKind.FIELD, ("k",))),)
-        window, aggregates = WindowSpec("tumbling", {"size_us": 10}), (AggregateSpec("n", "count"),)
-        spec = computation_spec(
-            "c", inputs, ("o",), window=window, aggregates=aggregates, queryable=queryable
-        )
-        return blueprint_of(PipelineSpec("p", (StreamSpec("s", timestamp="t"),), (spec,), (), "/"))
-
-    assert worst(compare(made(""), made("latest"))) is REFUSED
-    assert "queryable" not in repr(made(""))
 
 
 def divided(how: Divided, instances: int = 4) -> Blueprint:
