@@ -21,6 +21,9 @@ from millwheel.core.expressions.families import decimals, numbers, times
 from millwheel.core.expressions.scope import Scope, _filled
 from millwheel.core.expressions.terms import exact_of
 from millwheel.core.lazy_polars import pl
+from millwheel.core.ranked import lookback_columns
+from millwheel.core.ranked.kept_records import AT
+from millwheel.core.ranked.lookback_columns import LookbackColumns
 from millwheel.core.ranked.ranking import Ranking
 from millwheel.engine.workers.delivery import beside
 from millwheel.engine.workers.operators.windows.held_columns import KeysInRows
@@ -210,6 +213,27 @@ def columns_choose_rows_by_their_orders_alone() -> Context:
 def what_columns_choose_is_all_that_is_kept() -> Context:
     """The first rows of a bundle take the place of those that were kept before."""
     return replaced(Ranking, "with_entries", lambda self, kept, entries: [*entries])
+
+
+@mistake(within=1, first=440)
+def look_backs_take_records_of_one_time_as_they_came() -> Context:
+    """Columns do not look at what they contain."""
+
+    def wrong(self: LookbackColumns, whole: Any, codes: Any) -> Any:
+        return np.lexsort([whole[AT].to_numpy(), codes])
+
+    return replaced(LookbackColumns, "_in_order", wrong)
+
+
+@mistake(within=1, first=814)
+def a_look_back_that_has_no_number_has_the_least() -> Context:
+    """Where all records are left out of an extreme, it is not null."""
+    right = lookback_columns._extremes
+
+    def wrong(column: Any, *given: Any) -> Any:
+        return right(column, *given).fill_null(column.min())
+
+    return replaced(lookback_columns, "_extremes", wrong)
 
 
 @mistake(within=1, first=69)
