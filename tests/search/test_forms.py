@@ -213,3 +213,43 @@ def test_what_senders_cannot_group_after_all_is_read_before_what_comes_later() -
     case = Case(1, _COUNTS, (*pushes, Finish()), False, START + 10**12, frozenset())
     assert not difference(case, (WAYS[2],))
     assert run(case, WAYS[2], case.spec()).counters["counts"]["late"] == 1
+
+
+_LOOK_BACKS = """
+pipeline: p
+streams:
+  one:
+    source: {injection: {}}
+    timestamp: at
+    fields: {k: str, at: int, x: float, n: int}
+    watermark: {max_delay: 10s, idle_after: never, max_future: never}
+computations:
+  passed: {input: one, map: {k: k, at: at, x: x, n: n}, output: passed}
+  looked:
+    input: {passed: {key: k}}
+    over: {range: 5s}
+    aggregate: {few: {sum: x, where: n < 1}, count: count}
+    output: looked
+sinks: {looked: {stdout: {}}}
+"""
+
+
+def test_what_is_due_as_it_goes_on_in_rows_looks_back_from_its_own_time() -> None:
+    def of(second: int, n: int = 0) -> dict[str, object]:
+        return {"k": "a", "at": START + second * 1_000_000, "x": 1.5, "n": n}
+
+    # At 19 s the watermark passes 8 s, but not 11 s. In the look-back of 17 s is no number: that is
+    # for rows.
+    pushes = [(of(8), of(11)), (of(19),), (of(17, n=1),), (of(1_000),)]
+    case = Case(
+        1, _LOOK_BACKS, (*(Push("one", each) for each in pushes), Finish()), False, START + 10**12
+    )
+    assert not difference(case, (WAYS[0],))
+    found = run(case, WAYS[0], case.spec())
+    assert [(row.value["few"], row.value["count"]) for row in found.streams["looked"]] == [
+        (1.5, 1),
+        (3.0, 2),
+        (0, 1),
+        (3.0 - 1.5, 2),
+        (1.5, 1),
+    ]

@@ -194,10 +194,10 @@ class Over(Computation):
     def _with(self, watermark: int, past: Sequence[Record], waiting: Sequence[Record]) -> OverGroup:
         own = self.group.get() or OverGroup()
         rows = _in_order([row for record in past if (row := self._row(record)) is not None])
+        # what waits may be due by now, and looks back from its own time
+        begins = min([watermark, *(record.timestamp for record in waiting)])
         of_use = (
-            self._keep_us is None
-            or not rows
-            or not is_behind(rows[-1].at + self._keep_us, watermark)
+            self._keep_us is None or not rows or not is_behind(rows[-1].at + self._keep_us, begins)
         )
         if rows and of_use:
             self._keep(own, [(row.at, row) for row in rows], 0)
