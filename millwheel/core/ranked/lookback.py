@@ -11,16 +11,18 @@ about three times, however many look-backs it lies in, and nothing is subtracted
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, Protocol
 
 from millwheel.core.aggregates.aggregation import NamedAggregation, Prepared
-from millwheel.errors import invariant
+from millwheel.errors import RecordError, invariant
 
 LookbackRow = tuple[int, Prepared]
 """(time in µs, what the aggregation has made of a record)."""
+Found = dict[str, Any] | RecordError
+"""The result of a look-back, or why there is none."""
 _time_of = itemgetter(0)
 
 
@@ -169,17 +171,66 @@ class Lookback:
 
 
 def growing_results(
-    aggregation: NamedAggregation, acc: Any, rows: Sequence[LookbackRow], by_rows: bool
-) -> tuple[Any, list[tuple[int, dict[str, Any]]]]:
-    """The same where no record ever leaves: ``acc``, the accumulator of all of them, with new
-    records, and their results."""
+    aggregation: NamedAggregation,
+    begin: Callable[[], Any],
+    rows: Sequence[LookbackRow],
+    by_rows: bool,
+) -> tuple[Any, list[tuple[int, Found]]]:
+    """The same where no record ever leaves: the accumulator that ``begin`` gives, which is that of
+    all of them, with new records, and their results."""
     counts, others = [], []
     for _, peers in groups(rows, by_rows):
         times, prepared = zip(*peers, strict=True)
         counts.append(len(peers))
         others.append(aggregation.add_many(aggregation.create(), prepared, times))
-    acc, results = aggregation.running(acc, others)
+    try:
+        acc, results = aggregation.running(begin(), others)
+    except RecordError:
+        return _one_after_the_other(aggregation, begin(), rows, by_rows)
     return acc, list(zip(counts, results, strict=True))
+
+
+def _one_after_the_other(
+    aggregation: NamedAggregation, acc: Any, rows: Sequence[LookbackRow], by_rows: bool
+) -> tuple[Any, list[tuple[int, Found]]]:
+    """The same where some records cannot be added to the others: they are left out."""
+    found: list[tuple[int, Found]] = []
+    for _, peers in groups(rows, by_rows):
+        times, prepared = zip(*peers, strict=True)
+        before = aggregation.merge(aggregation.create(), acc)
+        try:
+            acc = aggregation.add_many(acc, prepared, times)
+            result: Found = aggregation.result(aggregation.merge(aggregation.create(), acc))
+        except RecordError as ex:
+            acc, result = before, ex
+        found.append((len(peers), result))
+    return acc, found
+
+
+def single_results(
+    aggregation: NamedAggregation,
+    by_rows: bool,
+    size: int,
+    past: Sequence[LookbackRow],
+    rows: Sequence[LookbackRow],
+) -> tuple[list[tuple[int, Found]], int]:
+    """The results of new records, each look-back put together by itself; and how many of all have
+    left. For those that some parts of a :class:`Lookback` have no accumulator for: sums beyond all
+    floats."""
+    whole, start, end = [*past, *rows], 0, len(past)
+    found: list[tuple[int, Found]] = []
+    for at, peers in groups(rows, by_rows):
+        end += len(peers)
+        while end - start > size if by_rows else whole[start][0] < at - size:
+            start += 1
+        times, prepared = zip(*whole[start:end], strict=True)
+        try:
+            acc = aggregation.add_many(aggregation.create(), prepared, times)
+            result: Found = aggregation.result(acc)
+        except RecordError as ex:
+            result = ex
+        found.append((len(peers), result))
+    return found, start
 
 
 def groups(

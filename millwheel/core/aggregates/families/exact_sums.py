@@ -43,8 +43,8 @@ def exact_floats(parts: Sequence[float]) -> list[float]:
     rest."""
     try:
         total = _fsum(parts)
-    except (OverflowError, ValueError) as ex:
-        raise RecordError("the sum has left the range of floating point numbers") from ex
+    except (OverflowError, ValueError):
+        return _far_floats(parts)
     floats = [total + 0.0]
     rest = [*parts, -total]
     remainder = _fsum(rest)
@@ -52,6 +52,19 @@ def exact_floats(parts: Sequence[float]) -> list[float]:
         floats.append(remainder)
         rest.append(-remainder)
         remainder = _fsum(rest)
+    return floats
+
+
+def _far_floats(parts: Sequence[float]) -> list[float]:
+    """The same where the sum of some of them is beyond all floats, whether that of all is or not:
+    so their order has no say."""
+    try:
+        rest = sum(map(Fraction, parts), Fraction(0))
+        floats = [float(rest)]
+        while rest := rest - Fraction(floats[-1]):
+            floats.append(float(rest))
+    except (OverflowError, ValueError) as ex:
+        raise RecordError("the sum has left the range of floating point numbers") from ex
     return floats
 
 

@@ -98,7 +98,8 @@ def _over(spec: ComputationSpec, pipeline: PipelineSpec, load: Callable[[str], A
     aggregation = compile_aggregation(work.aggregates, compiled, load, work.condition)
     inputs = [each.stream for each in spec.inputs]
     sources = frozenset(name for name in inputs if pipeline.stream(name).source is not None)
-    return Over(work, aggregation, inputs, sources, spec.outputs)
+    about = pipeline.name, spec.name
+    return Over(work, aggregation, inputs, sources, spec.outputs, about)
 
 
 def _called(called: CallbackSpec, kind: Any, where: str) -> Computation:

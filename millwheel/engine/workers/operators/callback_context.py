@@ -7,15 +7,17 @@ from typing import Any
 
 from millwheel.core.columns.batch import ColumnBatch
 from millwheel.core.formats.store_layout import STATE, key_prefix
+from millwheel.core.model.failures import KINDS
 from millwheel.core.model.keys import Key, fitting_key, key_hash
 from millwheel.core.model.limits import Limits, over
-from millwheel.core.model.records import Domain
+from millwheel.core.model.records import DeadLetter, Domain
 from millwheel.core.model.timers import Due, TimerQueue
 from millwheel.core.model.times import LAST_TIME, MAX_TIME, MIN_TIME, instant
 from millwheel.core.pipeline.production_ids import Cause, production_id, remembered
+from millwheel.core.pipeline.spec import DEAD_LETTERS
 from millwheel.core.windows.lateness import is_behind
 from millwheel.core.windows.panes import RETRACTION_FIELD, Pane, Retraction
-from millwheel.engine.workers.bundle.bundle import UNCARRIABLE, Bundle
+from millwheel.engine.workers.bundle.bundle import UNCARRIABLE, Bundle, kind_in, plain_letter
 from millwheel.engine.workers.bundle.record_order import ASIDE_TAG, label_bytes
 from millwheel.engine.workers.operators.suspension import Suspension
 from millwheel.engine.workers.state.keyed_state import KeyedState
@@ -283,6 +285,14 @@ class CallbackContext:
     def produce_columns(self, batch: ColumnBatch) -> None:
         """The engine's own results in columns: an attempt that fails does not take them back."""
         self._bundle.outputs.produce_columns(batch)
+
+    def refuse(self, letter: DeadLetter) -> None:
+        """The engine's own call has no result for a record that has waited, which is a dead letter,
+        as the productions of the call are: an attempt that fails takes it back."""
+        outputs = self._bundle.outputs
+        outputs.counted += [("dead_letters", 1), (KINDS + kind_in(letter), 1)]
+        at = max(letter.timestamp or self.floor, self.floor)
+        outputs.produce(DEAD_LETTERS, letter.computation, plain_letter(letter), at)
 
     def set_timer(self, tag: str, at: int, domain: Domain = Domain.EVENT) -> None:
         queue = self._bundle.timers[timer_domain("set_timer", domain)]

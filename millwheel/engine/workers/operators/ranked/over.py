@@ -11,7 +11,7 @@ their records come due or leave a look-back, and removed as a whole.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from operator import attrgetter
 from typing import Any
@@ -23,11 +23,18 @@ from millwheel.core.aggregates.aggregation import FILTERED, SKIPPED, NamedAggreg
 from millwheel.core.aggregates.families.rows import content
 from millwheel.core.aggregates.stored_form import WHOLE
 from millwheel.core.formats.codec import decode_value, encode_value
-from millwheel.core.model.records import Record, Timer
+from millwheel.core.model.keys import Key
+from millwheel.core.model.records import DeadLetter, Record, Timer
 from millwheel.core.model.times import MAX_TIME, MIN_TIME
 from millwheel.core.pipeline.work import OverSpec
 from millwheel.core.ranked.latest import Located
-from millwheel.core.ranked.lookback import Lookback, LookbackRow, growing_results
+from millwheel.core.ranked.lookback import (
+    Found,
+    Lookback,
+    LookbackRow,
+    growing_results,
+    single_results,
+)
 from millwheel.core.windows.lateness import is_behind
 from millwheel.engine.workers.operators.joined import plain
 from millwheel.engine.workers.state.stored_types import Certain
@@ -138,13 +145,16 @@ class Over(Computation):
         inputs: Sequence[str],
         sources: frozenset[str],
         outputs: Sequence[str],
+        about: tuple[str, str] = ("", ""),
     ) -> None:
-        """``sources``: the inputs whose records have positions in a source."""
+        """``sources``: the inputs whose records have positions in a source. ``about``: the names of
+        the pipeline and of the computation, for dead letters."""
         self._spec = spec
         self._aggregation = aggregation
         self._streams = {name: number for number, name in enumerate(inputs)}
         self._sources = sources
         self._outputs = tuple(outputs)
+        self._about = about
         self._names = tuple(each.name for each in spec.aggregates)
         self._wide = any(part.aggregator.ordered for part in aggregation.parts)
         # How long a group without a record is kept: nothing of it would be seen after that.
@@ -266,28 +276,65 @@ class Over(Computation):
         spec, aggregation = self._spec, self._aggregation
         new = [(at, _prepared(row)) for at, row in rows]
         if spec.size is None:
-            acc = WHOLE.decode(own.total) if own.total else aggregation.create()
-            acc, results = growing_results(aggregation, acc, new, spec.by_rows)
+            total = own.total or WHOLE.encode(aggregation.create())
+            acc, results = growing_results(
+                aggregation, lambda: WHOLE.decode(total), new, spec.by_rows
+            )
             self._produce(ctx, rows, results)
             own.total = WHOLE.encode(acc)
         else:
             blocks = [_Kept(self, number, each) for number, each in own.blocks.items()]
             recent = [(row.at, _prepared(row)) for row in own.rows]
-            lookback = Lookback(aggregation, spec.by_rows, spec.size, blocks, recent, own.gone)
-            self._produce(ctx, rows, lookback.results(new))
-            self._keep(own, rows, lookback.dropped)
+            results, dropped = self._results(own, recent, blocks, new)
+            self._produce(ctx, rows, results)
+            self._keep(own, rows, dropped)
         own.last_us = rows[-1][0]
 
-    def _produce(self, ctx: Context, rows: Sequence[tuple[int, OverRow]], results: Any) -> None:
-        """``results``: for how many of the rows, and what it is."""
+    def _results(
+        self,
+        own: OverGroup,
+        recent: list[LookbackRow],
+        blocks: Sequence[_Kept],
+        new: list[LookbackRow],
+    ) -> tuple[list[tuple[int, Found]], int]:
+        """Those of new records, and how many have left."""
+        aggregation, by_rows, size = self._aggregation, self._spec.by_rows, self._spec.size
+        assert size is not None
+        try:
+            lookback = Lookback(aggregation, by_rows, size, blocks, recent, own.gone)
+            return [*lookback.results(new)], lookback.dropped
+        except RecordError:
+            past = [row for block in blocks for row in block.rows()] + recent
+            return single_results(aggregation, by_rows, size, past[own.gone :], new)
+
+    def _produce(
+        self,
+        ctx: Any,
+        rows: Sequence[tuple[int, OverRow]],
+        results: Iterable[tuple[int, Found]],
+    ) -> None:
+        """``results``: for how many of the rows, and what it is. A record without one is a dead
+        letter, and lies in the look-backs of others as before: so one does not keep the others
+        from theirs, whichever come due with it."""
         coming = iter(rows)
-        for count, result in results:
-            added = encode_value(result)
+        for count, found in results:
+            added = b"" if isinstance(found, RecordError) else encode_value(found)
             for _ in range(count):
                 _, row = next(coming)
-                value = msgspec.Raw(_one_map(row.data, added, len(self._names)))
-                for stream in self._outputs:
-                    ctx.produce(stream, value, row.at)
+                try:
+                    if isinstance(found, RecordError):
+                        raise found
+                    value = msgspec.Raw(_one_map(row.data, added, len(self._names)))
+                    for stream in self._outputs:
+                        ctx.produce(stream, value, row.at)
+                except RecordError as ex:
+                    ctx.refuse(self._letter(row, ctx.key, ex))
+
+    def _letter(self, row: OverRow, key: Key, ex: RecordError) -> DeadLetter:
+        stream = next(name for name, number in self._streams.items() if number == row.stream)
+        value = decode_value(row.data)
+        kind = type(ex).__name__
+        return DeadLetter(*self._about, stream, f"over: {ex}", key, value, row.at, error=kind)
 
     # --- state ------------------------------------------------------------------------------------
 
@@ -349,12 +396,15 @@ class Over(Computation):
             own.rows = []
 
     def _add_block(self, own: OverGroup, rows: list[PastRow]) -> None:
-        acc = self._aggregation.add_many(
-            self._aggregation.create(), list(map(_prepared, rows)), list(map(_time_of, rows))
-        )
+        try:
+            acc = self._aggregation.add_many(
+                self._aggregation.create(), list(map(_prepared, rows)), list(map(_time_of, rows))
+            )
+            self.sums[own.number] = WHOLE.encode(acc)
+        except RecordError:  # see _Kept.acc
+            self.sums[own.number] = b""
         own.blocks[own.number] = PastBlock(len(rows), rows[0].at, rows[-1].at)
         self.past[own.number] = PastRows(rows)
-        self.sums[own.number] = WHOLE.encode(acc)
         own.number += 1
 
     def _remove(self, own: OverGroup, number: int) -> None:
@@ -395,7 +445,10 @@ class _Kept:
         return [(row.at, _prepared(row)) for row in self._over.past[self._number].rows]
 
     def acc(self) -> Any:
-        return WHOLE.decode(self._over.sums[self._number])
+        data = self._over.sums[self._number]
+        if not data:
+            raise RecordError("these records have no sum together")
+        return WHOLE.decode(data)
 
 
 def _prepared(row: OverRow | PastRow) -> list[Any]:

@@ -192,6 +192,36 @@ def test_a_record_that_cannot_be_aggregated_is_a_dead_letter_alone(tmp_path: Pat
         assert [row["all"] for row in harness.read("rows")] == [[5], [5, 7]]
 
 
+@pytest.mark.parametrize("together", [True, False])
+@pytest.mark.parametrize(
+    ("over", "wrong"),
+    [
+        ("{rows: 2}", [2, 4]),
+        ("{range: 1us}", [2, 4]),
+        ("{rows: all}", [2]),
+        ("{range: all}", [2]),
+    ],
+)
+def test_a_record_whose_look_back_has_no_result_is_a_dead_letter_alone(
+    tmp_path: Path, over: str, wrong: list[int], together: bool
+) -> None:
+    rows = [{"a": 1, "at": at, "v": v} for at, v in enumerate([1.5, 1.5e308, 1.5e308, -1.5e308])]
+    rows += [{"a": 1, "at": 4, "v": -1.5e308}, {"a": 1, "at": 5, "v": 1.5}]
+    with PipelineHarness(written(tmp_path, over)) as harness:
+        for each in [rows] if together else rows:
+            harness.push("sales", each)
+            if not together:
+                harness.advance_watermark(each["at"] + 1)
+        harness.advance_watermark(100)
+        letters = harness.read("dead_letters")
+        assert [each["value"]["at"] for each in letters] == wrong
+        assert "over: the sum has left the range" in letters[0]["reason"]
+        assert [row["at"] for row in harness.read("rows")] == [
+            at for at in range(6) if at not in wrong
+        ]
+        assert harness.counters["dead_letters"] == len(wrong)
+
+
 def test_an_aggregate_takes_the_place_of_a_field_of_its_name(tmp_path: Path) -> None:
     text = HEAD + OVER.format(over="{rows: 2}", output="rows").replace("total:", "v:")
     (tmp_path / "p.yaml").write_text(text)

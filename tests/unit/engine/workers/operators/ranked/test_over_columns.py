@@ -40,6 +40,7 @@ DIRT: dict[str, list[Any]] = {
     "clean": [],
     "no cost": [{"ad": 1, "type": "view", "cost": None, "ts": 1_001_000}],
     "no fit": [{"ad": 1, "type": "view", "cost": 1e308, "ts": 1_001_000}],
+    "no sum": [{"ad": 1, "type": "view", "cost": 1.7e308, "ts": 1_001_000}] * 2,
 }
 
 
