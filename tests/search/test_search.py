@@ -48,6 +48,7 @@ SELDOM = (
     "all_in_columns",
     "alone_in_columns",
     "versions_in_columns",
+    "taken_back_in_columns",
     "chained columns",
 )
 """What few seeds draw by themselves."""

@@ -10,7 +10,7 @@ from typing import Any
 from millwheel.connect.sinks.base import SinkRecord
 from millwheel.connect.sinks.rows import frame_of, rows_of
 from millwheel.core.columns.batch import ColumnBatch
-from millwheel.core.columns.stateless.changes import are_retractions
+from millwheel.core.columns.changes import are_retractions
 from millwheel.core.lazy_polars import pl
 from millwheel.core.windows.panes import RETRACTION_FIELD, as_retraction
 

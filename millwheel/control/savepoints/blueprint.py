@@ -18,7 +18,7 @@ from millwheel.api import Computation, ListState, MapState, State
 from millwheel.connect.own_functions import language_of
 from millwheel.connect.python_objects import load_object
 from millwheel.control.savepoints.comparing.stored_forms import stored_form
-from millwheel.core.columns.stateless.flow import follows_types, types_of
+from millwheel.core.columns.stateless.flow import follows_types, types_of, types_through
 from millwheel.core.pipeline.graph import Node, NodeKind, build_graph, takes_retractions
 from millwheel.core.pipeline.spec import (
     DEAD_LETTERS,
@@ -158,7 +158,7 @@ def _facets(spec: ComputationSpec, pipeline: PipelineSpec) -> dict[str, Any]:
                 "window": {"kind": work.window.kind, **work.window.options},
                 "aggregates": aggregates,
                 "speaking": _firing(work),
-                "columns": {each.stream: _columns(each, pipeline) for each in spec.inputs},
+                "columns": {each.stream: _columns(each, spec, pipeline) for each in spec.inputs},
             }
         case SlicesSpec() as work:
             options = {
@@ -247,14 +247,17 @@ _FORMS: Mapping[type[Work], str] = {
 """The words for kinds of work in blueprints."""
 
 
-def _columns(node_input: InputSpec, pipeline: PipelineSpec) -> dict[str, Any]:
+def _columns(
+    node_input: InputSpec, spec: ComputationSpec, pipeline: PipelineSpec
+) -> dict[str, Any]:
     """The facets of an input that decide whether open windows are stored in rows or in columns, and
     in which."""
     stream = pipeline.stream(node_input.stream)
     facets = {"fields": dict(stream.fields), "id": stream.id, "schema": stream.schema}
     if follows_types(stream.name, pipeline):
         # Windows are open when the steps before them are changed.
-        facets["follows"] = dict(types_of(stream.name, pipeline, language_of(pipeline).compile))
+        types = types_through if spec.is_change_log else types_of
+        facets["follows"] = dict(types(stream.name, pipeline, language_of(pipeline).compile))
     return facets
 
 

@@ -101,6 +101,11 @@ def calculated(
     return Argument(column, term.kind, condition, term.exact)
 
 
+def negative(name: str, kind: Any) -> pl.Expr:
+    """A column of numbers with the other sign. (Polars negates no Int128.)"""
+    return (pl.lit(0, kind) - pl.col(name)).alias(name)
+
+
 class OverRanges(Enum):
     """How the columns of an aggregate over ranges of groups follow from those of the groups."""
 
@@ -116,6 +121,8 @@ class ColumnAggregate(ABC):
     dtypes: Mapping[str, Any]
     grows = False
     """Whether its columns take more, the more records there are."""
+    subtracts = False
+    """Whether records can be taken out of a group again: see :meth:`negated`."""
     over_ranges = OverRanges.UNKNOWN
 
     def __init__(self, column: str, argument: Argument) -> None:
@@ -139,6 +146,11 @@ class ColumnAggregate(ABC):
     @abstractmethod
     def merged(self) -> list[pl.Expr]:
         """How they are put together over groups of one key and window."""
+
+    def negated(self) -> list[pl.Expr]:
+        """The columns of groups of records that are taken back: put together with what had these
+        records, the rest is left."""
+        return [negative(name, kind) for name, kind in self.dtypes.items()]
 
     @abstractmethod
     def result(self, groups: pl.DataFrame) -> pl.Series:

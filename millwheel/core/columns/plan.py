@@ -32,6 +32,7 @@ from millwheel.core.columns.batch import (
     key_column,
     key_list,
 )
+from millwheel.core.columns.changes import are_retractions
 from millwheel.core.columns.clean import clean_rows, is_clean
 from millwheel.core.columns.groups_frame import (
     COUNT,
@@ -49,6 +50,7 @@ from millwheel.core.model.keys import Key
 from millwheel.core.pipeline.spec import INSTANCE
 from millwheel.core.windows.calls import Group
 from millwheel.core.windows.lateness import still_open
+from millwheel.core.windows.panes import RETRACTION_FIELD
 from millwheel.core.windows.windows import (
     Count,
     Cumulative,
@@ -75,10 +77,11 @@ class ColumnPlan:
     ``fires_once``: a window fires once, as the watermark passes its end (a key window: once at each
     of its steps), and columns hold its state. Otherwise the state is in rows, and the columns only
     group the records. ``versions``: its groups have no end, columns hold them, and each bundle
-    emits those that it has changed. ``steps`` are key windows; their records are grouped by
-    ``window``, the steps of the slide. ``inferred`` are the types of the fields that nobody
-    declared, by name. Windows stay for ``lateness_us`` after they have fired. ``drops``: late
-    records are counted, and nothing else; ``empties``: a window that has fired is empty.
+    emits those that it has changed. ``takes_back``: some of its records take others back.
+    ``steps`` are key windows; their records are grouped by ``window``, the steps of the slide.
+    ``inferred`` are the types of the fields that nobody declared, by name. Windows stay for
+    ``lateness_us`` after they have fired. ``drops``: late records are counted, and nothing else;
+    ``empties``: a window that has fired is empty.
     ``follows``: the types of the fields are those of the expressions that have made them.
     ``key_names`` are the parts of a key, of which results have those ``shown``; ``key_fields`` are
     the fields that it is read from.
@@ -103,11 +106,17 @@ class ColumnPlan:
     shown: tuple[str, ...] = ()
     takes_nulls: bool = False
     versions: bool = False
+    takes_back: bool = False
 
     @property
     def needs(self) -> tuple[str, ...]:
         """The fields that aggregates and conditions read."""
         return tuple(name for name, _ in self.kinds)
+
+    @property
+    def looks_at(self) -> tuple[str, ...]:
+        """What it looks at of a record, beside its key."""
+        return (*self.needs, RETRACTION_FIELD) if self.takes_back else self.needs
 
     @property
     def divided(self) -> bool:
@@ -163,6 +172,9 @@ class ColumnPlan:
         """The groups of a bundle. Raises Unfit when the columns cannot hold its numbers. ``filled``
         is for count windows: their groups span the timestamps of the records, and those of a key
         are in order."""
+        back = self.takes_back and are_retractions(batch)
+        if back is None:
+            raise Unfit
         batch = self._opened(batch)
         self._check_kinds(batch)
         # before anything is computed: some of it fails for what does not fit
@@ -180,9 +192,10 @@ class ColumnPlan:
         count = pl.len().cast(pl.Int64).alias(COUNT)
         if isinstance(self.window, Forever):
             spans = [pl.Series(START, stamps), pl.Series(END, stamps + 1)]
-            return by_key(
+            groups = by_key(
                 keys, [*spans, *bundle.get_columns()], [count, *self._grouped()], self.schema
             )
+            return groups.with_columns(self._negated()) if back else groups
         assigned = self._assign(keys, stamps, frame)
         if len(assigned.rows) != len(stamps) or isinstance(self.window, Sliding):
             keys, bundle = keys[assigned.rows], bundle[assigned.rows]
@@ -309,6 +322,10 @@ class ColumnPlan:
 
     def _grouped(self) -> list[pl.Expr]:
         return [column for aggregate in self.aggregates for column in aggregate.grouped()]
+
+    def _negated(self) -> list[pl.Expr]:
+        negated = [column for aggregate in self.aggregates for column in aggregate.negated()]
+        return [-pl.col(COUNT), *negated]
 
     def _merged(self) -> list[pl.Expr]:
         return [column for aggregate in self.aggregates for column in aggregate.merged()]

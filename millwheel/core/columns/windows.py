@@ -54,7 +54,7 @@ class GroupsKind(IntEnum):
     KEPT = 3
     """As windows, and they stay after they have fired."""
     LASTING = 4
-    """Records, or parts of the groups of a change log, that no watermark removes."""
+    """Records, or the groups of a change log, that no watermark removes."""
     ORDERED = 5
     """Records that come one behind the other in time, and stay; those before the time up to which a
     segment has fired have been taken."""
@@ -210,9 +210,11 @@ class ColumnWindows:
         while len(together := self._together()) >= self._fan:
             for segment in together:
                 self._remove(segment)
-            self._append(
-                self._merge([segment.held for segment in together]), together[-1].level + 1
-            )
+            merged = self._merge([segment.held for segment in together])
+            if merged.height:
+                self._append(merged, together[-1].level + 1)
+            else:
+                return
 
     def due_at(self) -> int:
         """Something is to be done once the watermark has passed this (MAX_TIME: never)."""
@@ -398,6 +400,9 @@ class LastingSegments(ColumnWindows):
     Mix it in before what else the segments are."""
 
     kind = GroupsKind.LASTING
+
+    def late_until(self, watermark: int) -> int:
+        return MIN_TIME
 
     def due_at(self) -> int:
         return MAX_TIME

@@ -30,6 +30,7 @@ from millwheel.core.windows.contract import (
     rejected,
 )
 from millwheel.core.windows.lateness import is_behind
+from millwheel.core.windows.panes import Accumulation, Timing
 from millwheel.core.windows.state import WindowState, as_state
 from millwheel.core.windows.tags import tag_of, window_of
 from millwheel.core.windows.windows import GLOBAL_WINDOW, Forever, Window
@@ -121,6 +122,9 @@ class ChangeLogMachine(AlignedMachine):
             own = self._born(GLOBAL_WINDOW, times.watermark)
             own.acc = self.aggregation.merge(own.acc, group.acc)
             own.count, own.output_at_us = group.count, group.latest
+            if self.windowing.accumulation is Accumulation.RETRACTING:
+                pane = self._pane(own, GLOBAL_WINDOW, key, Timing.EARLY, False)
+                own.index, own.emitted = 1, [self._remember(pane)]
             state[GLOBAL_WINDOW] = own
 
     def spans_lives(self, state: KeyState, group: Group) -> bool:

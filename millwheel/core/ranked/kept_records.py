@@ -19,8 +19,6 @@ from millwheel.core.columns.batch import (
     ColumnBatch,
     Int64s,
     fits_key,
-    frame_bytes,
-    frame_from,
 )
 from millwheel.core.columns.clean import clean_rows, is_pattern
 from millwheel.core.columns.groups_frame import KEY, key_parts
@@ -113,12 +111,6 @@ def ranks_of(codes: Int64s) -> Int64s:
     count = len(codes)
     begins = np.flatnonzero(np.diff(codes, prepend=-1))
     return np.arange(count) - np.repeat(begins, np.diff(begins, append=count))
-
-
-def compact(whole: pl.DataFrame, chosen: npt.NDArray[Any]) -> pl.DataFrame:
-    """Some of the records, without the text of the others: columns of text share it."""
-    some = whole.filter(pl.Series(chosen)) if chosen.dtype == np.bool_ else whole[chosen]
-    return frame_from(frame_bytes(some)) if 2 * some.height < whole.height else some
 
 
 def _sizes(frame: pl.DataFrame) -> Int64s:

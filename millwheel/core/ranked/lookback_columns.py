@@ -19,12 +19,13 @@ from millwheel.core.aggregates.families.rows import content
 from millwheel.core.columns.batch import ColumnBatch, Int64s
 from millwheel.core.columns.few import Groups, frame_of
 from millwheel.core.columns.groups_frame import COUNT, KEY
+from millwheel.core.columns.state.codes import KeyCodes
 from millwheel.core.columns.state.inferred import PlansByType
+from millwheel.core.columns.state.newest import compact
 from millwheel.core.columns.windows import ColumnarSegment, ColumnWindows, GroupsKind
 from millwheel.core.lazy_polars import kind_of, pl
 from millwheel.core.model.times import MAX_TIME, MIN_TIME
-from millwheel.core.ranked.codes import KeyCodes
-from millwheel.core.ranked.kept_records import AT, ROW, KeptRecords, Mask, compact, ranks_of
+from millwheel.core.ranked.kept_records import AT, ROW, KeptRecords, Mask, ranks_of
 from millwheel.core.windows.lateness import is_behind, is_complete
 
 MOST_SINGLY = 64

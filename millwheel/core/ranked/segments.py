@@ -19,17 +19,18 @@ import numpy.typing as npt
 from millwheel.core.aggregates.candidates import RowCandidates
 from millwheel.core.aggregates.families.rows import content
 from millwheel.core.columns.batch import ColumnBatch, Int64s, key_list
+from millwheel.core.columns.changes import retractions_of
 from millwheel.core.columns.few import Groups
 from millwheel.core.columns.groups_frame import KEY
-from millwheel.core.columns.stateless.changes import retractions_of
+from millwheel.core.columns.state.codes import KeyCodes
+from millwheel.core.columns.state.newest import NewestOfKey, compact, newest_of
 from millwheel.core.columns.windows import LastingSegments
 from millwheel.core.expressions.columns import zero_without_sign
 from millwheel.core.lazy_polars import pl
 from millwheel.core.model.keys import Key
 from millwheel.core.model.times import MAX_TIME
 from millwheel.core.pipeline.work import TopSpec
-from millwheel.core.ranked.codes import KeyCodes
-from millwheel.core.ranked.kept_records import AT, ROW, KeptRecords, Mask, compact, ranks_of
+from millwheel.core.ranked.kept_records import AT, ROW, KeptRecords, Mask, ranks_of
 from millwheel.core.windows.panes import RETRACTION_FIELD
 
 
@@ -63,7 +64,7 @@ class FirstColumns(KeptRecords):
     def changed(self, new: pl.DataFrame, kept: Sequence[pl.DataFrame]) -> Changed | None:
         """What some records change, given the kept segments; None for nothing."""
         keys = KeyCodes(new[KEY])
-        hits, hit_codes = _newest(keys, kept)
+        hits, hit_codes = newest_of(keys, kept)
         whole = pl.concat([*hits, new], rechunk=True)
         codes = np.concatenate([*hit_codes, keys.of_records])
         old = whole.height - new.height
@@ -251,28 +252,13 @@ class _Differences:
         return (self._before[goes], self._were[goes]), (self._after[comes], self._are[comes])
 
 
-class _Newest:
-    """How segments are put together."""
-
-    def merge(self, groups: Sequence[pl.DataFrame]) -> pl.DataFrame:
-        """Those of a key are in the newest segment that has some of it."""
-        if len(groups) == 1:
-            return groups[0]
-        whole = pl.concat(groups, rechunk=True)
-        codes = KeyCodes(whole[KEY]).of_records
-        numbers = np.repeat(np.arange(len(groups)), [frame.height for frame in groups])
-        newest = np.zeros(whole.height, np.int64)
-        np.maximum.at(newest, codes, numbers)
-        return compact(whole, numbers == newest[codes])
-
-
 class FirstRowSegments(LastingSegments):
     """The kept rows of a shard. ``fan`` segments of one size become one."""
 
     apart = 1
 
     def __init__(self, fan: int) -> None:
-        super().__init__(_Newest(), fan=fan)
+        super().__init__(NewestOfKey(), fan=fan)
 
     @property
     def row_type(self) -> Any:
@@ -293,22 +279,6 @@ def rows_by_key(segments: Sequence[pl.DataFrame]) -> dict[Key, list[tuple[Any, i
             of_segment.setdefault(key, []).append(row)
         found |= of_segment
     return found
-
-
-def _newest(
-    keys: KeyCodes, kept: Sequence[pl.DataFrame]
-) -> tuple[list[pl.DataFrame], list[Int64s]]:
-    """The kept rows of some keys, and their codes."""
-    frames, codes = [], []
-    found = np.zeros(keys.count, np.bool_)
-    for frame in reversed(kept):
-        rows, own = keys.among(frame[KEY])
-        fresh = ~found[own]
-        if fresh.any():
-            found[own] = True
-            frames.append(frame[rows[fresh]])
-            codes.append(own[fresh])
-    return frames, codes
 
 
 def _spans(keys: KeyCodes, at: Int64s) -> tuple[Int64s, Int64s]:

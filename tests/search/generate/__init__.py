@@ -59,6 +59,7 @@ _COLUMNS = frozenset(
         "all_in_columns",
         "alone_in_columns",
         "versions_in_columns",
+        "taken_back_in_columns",
         "first_in_columns",
         "over_in_columns",
     }
@@ -117,6 +118,15 @@ def _versions_in_columns(draft: Draft) -> bool:
     )
 
 
+def _taken_back_in_columns(draft: Draft) -> bool:
+    """Whether columns hold the groups of a change log from which records are taken back."""
+    return any(
+        isinstance(form.plan, ColumnPlan) and form.plan.versions and form.plan.takes_back
+        for each, form in _forms(draft)
+        if each.is_change_log
+    )
+
+
 def _first_in_columns(draft: Draft) -> bool:
     """Whether columns hold the first rows of some keys."""
     return any(not form.why for each, form in _forms(draft) if isinstance(each.work, TopSpec))
@@ -136,6 +146,7 @@ def _forms(draft: Draft) -> Iterator[tuple[ComputationSpec, ComputationForm]]:
 
 _HELD: dict[str, Callable[[Draft], bool]] = {
     "versions_in_columns": _versions_in_columns,
+    "taken_back_in_columns": _taken_back_in_columns,
     "first_in_columns": _first_in_columns,
     "over_in_columns": _over_in_columns,
 }

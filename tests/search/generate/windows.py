@@ -83,6 +83,9 @@ _ELSEWHERE = frozenset({"count", "variance", "quantile", "quantiles", "approx_co
 
 OF_ONE_SIZE = frozenset({"count", "sum", "mean", "min", "max", "stddev"})
 """Aggregates of which columns hold the groups of a change log."""
+_SUBTRACTING = OF_ONE_SIZE - {"min", "max"}
+"""Those of which they do where records are taken back."""
+_VERSIONS = frozenset({"versions_in_columns", "taken_back_in_columns"})
 
 
 def functions() -> frozenset[str]:
@@ -136,7 +139,13 @@ def calculation(rng: Random) -> str:
     return rng.choice(CALCULATIONS if rng.random() < 0.5 else list(expressions.CALCULATIONS))
 
 
-def _aggregate(draft: Draft, pushed: bool) -> dict[str, Any]:
+def _drawn(draft: Draft, retracts: bool) -> frozenset[str]:
+    if draft.wanted.isdisjoint(_VERSIONS):
+        return functions()
+    return functions() & (_SUBTRACTING if retracts else OF_ONE_SIZE)
+
+
+def _aggregate(draft: Draft, pushed: bool, retracts: bool) -> dict[str, Any]:
     if pushed and not draft.columnar and draft.chance(0.05, "missing_field"):
         return {
             "n": "count",
@@ -144,7 +153,7 @@ def _aggregate(draft: Draft, pushed: bool) -> dict[str, Any]:
             "a1": {draft.pick(["first", "last", "min", "collect"]): "n"},
         }
     made: dict[str, Any] = {"n": draft.pick(["count", {"sum": "n"}])}
-    drawn = functions() & OF_ONE_SIZE if "versions_in_columns" in draft.wanted else functions()
+    drawn = _drawn(draft, retracts)
     wanted = draft.wanted & drawn
     for index in range(draft.rng.choice([1, 2] if wanted else [0, 1, 1, 2])):
         function = draft.pick(sorted(wanted) if index == 0 and wanted else sorted(drawn))
@@ -177,14 +186,14 @@ def windowed(draft: Draft, name: str) -> Any:
     if any(flow.versions for flow in flows):
         kinds = {"global"}
         draft.features.add("behind_change_log")
-    if "versions_in_columns" in draft.wanted and not retracts:
+    if not draft.wanted.isdisjoint(_VERSIONS) and not retracts:
         kinds = {"global"}
     window = draw_window(draft, kinds, changes=not retracts)
     window = of_input(draft, flows, window)
     tree: dict[str, Any] = {"input": given, "window": window}
     if draft.chance(0.9, "aggregate"):
         tree["aggregate"] = _aggregate(
-            draft, all(flow.name in draft.tree["streams"] for flow in flows)
+            draft, all(flow.name in draft.tree["streams"] for flow in flows), retracts
         )
         if draft.chance(0.2):
             tree["where"] = "n != 5"
@@ -220,12 +229,14 @@ def _without_window(draft: Draft, tree: dict[str, Any]) -> None:
     """Half of the aggregations in one window for all of time become change logs. Drawn apart, so
     that other seeds give the pipelines that they gave before."""
     own = Random(repr(("change log", tree)))
-    in_columns = "versions_in_columns" in draft.wanted
+    in_columns = not draft.wanted.isdisjoint(_VERSIONS)
     if own.random() >= (0.9 if in_columns or "change_log" in draft.wanted else 0.5):
         return
     for word in ("window", "trigger", "allowed_lateness", "late", "output_time", "accumulation"):
         tree.pop(word, None)
     draft.features.add("change_log")
+    if "taken_back_in_columns" in draft.wanted and own.random() < 0.5:
+        tree["accumulation"] = "retracting"
     if in_columns:
         return
     if own.random() < 0.4:

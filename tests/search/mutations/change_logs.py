@@ -14,7 +14,7 @@ from millwheel.core.machines.triggered import TriggeredMachine
 from millwheel.core.model.keys import Key
 from millwheel.core.windows.calls import Call, Gone
 from millwheel.core.windows.panes import RETRACTION_FIELD
-from millwheel.core.windows.state import WindowState
+from millwheel.core.windows.state import WindowState, as_state
 from millwheel.core.windows.windows import GLOBAL_WINDOW, Window
 from millwheel.engine.workers.operators.windows.change_log import ChangeLogOperator
 from millwheel.engine.workers.operators.windows.window_state import WindowCells
@@ -72,14 +72,49 @@ def rows_are_taken_back_at_their_own_time_alone() -> Context:
     return replaced(TriggeredMachine, "_drop_kept", wrong)
 
 
-@mistake(within=4, features="versions_in_columns")
+@mistake(within=4, features="versions_in_columns", first=3)
 def versions_are_those_of_a_bundle_alone() -> Context:
     """What columns have of its keys is not looked at."""
 
-    def wrong(self: LastingGroups, plan: ColumnPlan, new: pl.DataFrame) -> pl.DataFrame:
-        return new
+    def wrong(self: LastingGroups, keys: pl.Series) -> pl.DataFrame | None:
+        return None
 
-    return replaced(LastingGroups, "with_groups", wrong)
+    return replaced(LastingGroups, "of_keys", wrong)
+
+
+@mistake(within=4, features="taken_back_in_columns", variants="together", first=4)
+def what_is_taken_back_in_columns_is_added() -> Context:
+    """The groups of records that are taken back keep their sign."""
+
+    def wrong(self: ColumnPlan) -> list[pl.Expr]:
+        return []
+
+    return replaced(ColumnPlan, "_negated", wrong)
+
+
+@mistake(within=4, features="taken_back_in_columns", variants="uncached", first=2)
+def columns_take_no_version_back() -> Context:
+    """New versions come without those that they replace."""
+    right = ChangeLogOperator._emit_versions
+
+    def wrong(self: ChangeLogOperator, old: Any, new: pl.DataFrame, bundle: Any) -> None:
+        right(self, None, new, bundle)
+
+    return replaced(ChangeLogOperator, "_emit_versions", wrong)
+
+
+@mistake(within=4, features="taken_back_in_columns", variants="large large-crashes", first=6)
+def rows_do_not_know_what_columns_have_said() -> Context:
+    """A group that has left the columns takes back none of its versions."""
+    right = ChangeLogMachine.on_fired
+
+    def wrong(self: ChangeLogMachine, state: Any, key: Key, *parts: Any) -> None:
+        right(self, state, key, *parts)
+        own = as_state(state.get(GLOBAL_WINDOW))
+        if own is not None:
+            own.emitted = []
+
+    return replaced(ChangeLogMachine, "on_fired", wrong)
 
 
 @mistake(within=4, features="versions_in_columns", variants="crashes")

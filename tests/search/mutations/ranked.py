@@ -97,9 +97,9 @@ def first_rows_in_columns_are_gone_with_the_worker() -> Context:
 @mistake(within=10, features="first_in_columns", variants="together pairs", first=2)
 def rows_in_older_segments_are_first_rows_still() -> Context:
     """What a newer segment has of a key replaces nothing."""
-    right = segments._newest
+    right = segments.newest_of
 
     def wrong(keys: Any, kept: Any) -> Any:
         return right(keys, kept[::-1])
 
-    return replaced(segments, "_newest", wrong)
+    return replaced(segments, "newest_of", wrong)

@@ -163,6 +163,7 @@ class Extremal(ColumnAggregate):
     def __init__(self, column: str, argument: Argument, largest: bool) -> None:
         super().__init__(column, without_signed_zero(argument))
         self._largest = largest
+        self._type: type = {"int": int, "float": float, "str": str}[argument.kind]
         self.over_ranges = OverRanges.LARGEST if largest else OverRanges.SMALLEST
         self.dtypes = {column: dtype(argument.kind)}
 
@@ -181,6 +182,8 @@ class Extremal(ColumnAggregate):
         return [] if value is None else [value]
 
     def from_acc(self, acc: Any) -> list[Any]:
+        if acc and type(acc[0]) is not self._type:
+            raise Unfit  # a sum beyond 64 bits is a float
         return [acc[0] if acc else None]
 
 

@@ -8,7 +8,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from millwheel.core.aggregates.base import KINDS, AggregateFunction, Aggregator, wrong
-from millwheel.core.aggregates.columns import Argument, ColumnAggregate, OverRanges, Unfit
+from millwheel.core.aggregates.columns import (
+    Argument,
+    ColumnAggregate,
+    OverRanges,
+    Unfit,
+    negative,
+)
 from millwheel.core.aggregates.families.adding import Cells
 from millwheel.core.aggregates.families.exact_sums import (
     INT64,
@@ -137,6 +143,7 @@ class Additive(ColumnAggregate):
     :mod:`millwheel.core.aggregates.families.adding`."""
 
     over_ranges = OverRanges.SUMS
+    subtracts = True
 
     @abstractmethod
     def addends(self) -> dict[str, pl.Expr]:
@@ -179,7 +186,8 @@ class Counted(Additive):
 
 class Summed(Additive):
     """sum, of whole numbers or of floats. ``<column>n`` counts, since the row form's sum of no
-    floats is a whole 0."""
+    floats is a whole 0. It is one of floats once it has had some, so those that are taken back
+    count as well."""
 
     def __init__(self, column: str, argument: Argument) -> None:
         super().__init__(column, argument)
@@ -215,6 +223,13 @@ class Summed(Additive):
     def merged(self) -> list[pl.Expr]:
         return [pl.col(name).sum() for name in self.dtypes]
 
+    def negated(self) -> list[pl.Expr]:
+        counts = f"{self._column}n"
+        return [
+            pl.col(name) if name == counts else negative(name, kind)
+            for name, kind in self.dtypes.items()
+        ]
+
     def result(self, groups: pl.DataFrame) -> pl.Series:
         if not self._floats:
             return check_int64(groups[self._column])
@@ -225,7 +240,7 @@ class Summed(Additive):
 
     def to_acc(self, row: Mapping[str, Any]) -> Any:
         whole = row[self._column]
-        if self._floats and row[f"{self._column}n"]:
+        if self._floats and any(row[name] for name in self.dtypes):
             return to_exact(whole, row[f"{self._column}f"])
         return [whole if -(2**63) <= whole < 2**63 else str(whole)]
 

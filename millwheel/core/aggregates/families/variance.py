@@ -126,6 +126,7 @@ class Moments(ColumnAggregate):
     counts, and ``<column>s``, ``<column>t`` and ``<column>u`` are the sum of the squares."""
 
     over_ranges = OverRanges.SUMS
+    subtracts = True
 
     def __init__(self, column: str, argument: Argument, aggregator: Variance) -> None:
         super().__init__(column, argument)
@@ -202,7 +203,7 @@ class Moments(ColumnAggregate):
     def to_acc(self, row: Mapping[str, Any]) -> Any:
         column = self._column
         count, whole, squares = row[f"{column}n"], row[column], row[f"{column}s"]
-        if not count:
+        if not any(row[name] for name in self.dtypes):
             return [0, [0], [0]]
         if not self._floats:
             return [count, [_kept(whole)], [_kept(squares)]]

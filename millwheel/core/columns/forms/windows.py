@@ -13,7 +13,7 @@ from millwheel.core.columns.arrays import can_assign
 from millwheel.core.columns.from_spec import typed_plan
 from millwheel.core.columns.plan import ColumnPlan
 from millwheel.core.columns.state.inferred import PlansByType
-from millwheel.core.columns.stateless.flow import follows_types, types_of
+from millwheel.core.columns.stateless.flow import follows_types, types_of, types_through
 from millwheel.core.pipeline.spec import (
     AggregationStage,
     ComputationSpec,
@@ -40,6 +40,7 @@ from millwheel.core.windows.windows import (
 )
 
 _WINDOWS: Mapping[type, str] = {Cumulative: "cumulative windows", Count: "count windows"}
+_BACK = "records can be taken back"
 WEAK_IN_ROWS = "weak productions have ids, which columns of results do not carry"
 
 
@@ -58,16 +59,32 @@ def plan_or_why(
     if why := _why_no_columns(spec, windowing):
         return why
     stream = pipeline.stream(spec.inputs[0].stream)
-    fields = types_of(stream.name, pipeline, compile_expression)
+    fields = input_types(spec, pipeline, compile_expression)
     plan = typed_plan(spec, windowing.window, fields, compile_expression, stream.timestamp)
     if isinstance(plan, str):
         return plan
     if follows_types(stream.name, pipeline):
         # Nobody has declared that a sum is one of floats, so that of none is a whole 0, as in rows.
         plan = replace(plan, floats=(), follows=True)
-    held = not why_state_in_rows(spec, windowing, plan)
+    why = why_state_in_rows(spec, windowing, plan)
+    if windowing.takes_retractions and why:
+        return f"{_BACK}, and {why}"
     versions = isinstance(windowing.window, Forever)
-    return replace(plan, fires_once=held and not versions, versions=held and versions)
+    return replace(
+        plan,
+        fires_once=not why and not versions,
+        versions=not why and versions,
+        takes_back=windowing.takes_retractions,
+    )
+
+
+def input_types(
+    spec: ComputationSpec, pipeline: PipelineSpec, compile_expression: Callable[[str], Any]
+) -> Mapping[str, str]:
+    """The types of the fields of the one input of an aggregation, as far as they are known before
+    it runs."""
+    types = types_of if not spec.is_change_log else types_through
+    return types(spec.inputs[0].stream, pipeline, compile_expression)
 
 
 def why_state_in_rows(spec: ComputationSpec, windowing: Windowing, plan: ColumnPlan | None) -> str:
@@ -97,6 +114,9 @@ def why_state_in_rows(spec: ComputationSpec, windowing: Windowing, plan: ColumnP
     growing = [name for name, each in zip(plan.names, plan.aggregates, strict=True) if each.grows]
     if changes and growing:
         return f"the state of {growing[0]} grows, and a part of it changes at a time"
+    parts = zip(plan.names, plan.aggregates, strict=True) if windowing.takes_retractions else ()
+    if all_kept := [name for name, each in parts if not each.subtracts]:
+        return f"{all_kept[0]} needs all that are left"
     parts = zip(plan.names, plan.aggregates, strict=True) if plan.steps is not None else ()
     without = [name for name, each in parts if each.over_ranges is OverRanges.UNKNOWN]
     return f"no column holds the aggregate {without[0]}" if without else ""
@@ -112,6 +132,8 @@ def plans_by_type(
     any types. ``timestamp``: the field that all records of its input have, if there is one."""
     if why := _why_no_columns(spec, windowing):
         return why
+    if windowing.takes_retractions:
+        return _BACK
     if spec.late_side:
         return "late records are passed on with all of their fields, which are not declared"
     if spec.stage is not AggregationStage.WHOLE:
@@ -152,8 +174,6 @@ def _why_versions_apart(spec: ComputationSpec, windowing: Windowing) -> str:
         return "each group is forgotten by itself"
     if windowing.trigger != EACH_BUNDLE:
         return "its trigger decides when versions are emitted"
-    if windowing.accumulation is Accumulation.RETRACTING:
-        return "versions are taken back"
     return ""
 
 
@@ -193,8 +213,8 @@ def _adds_steps(windowing: Windowing) -> bool:
 def _why_no_groups(windowing: Windowing) -> str:
     """Why windows cannot take the records of a bundle together; "" when they can."""
     window = windowing.window
-    if windowing.takes_retractions:
-        return "records can be taken back"
+    if windowing.takes_retractions and not isinstance(window, Forever):
+        return _BACK
     if isinstance(window, Sessions) and (why := _fires_again(windowing)):
         return f"sessions look at each record where {why}"
     if isinstance(window, WindowPieces):

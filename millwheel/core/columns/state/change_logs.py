@@ -1,16 +1,23 @@
-"""The groups of a change log in columns: those of bundles, which are parts of the groups of their
-keys.
+"""The groups of a change log in columns.
 
-A bundle adds a columnar segment, as in windows. What a key has as a whole is put together when the
-bundle has records of it: that is what its next version is made of.
+A bundle adds a columnar segment with the whole groups of the keys that it has changed, which
+replace those in older segments. So a group of which nothing is left can begin anew, at another time
+than it had: it stays as one without records until nothing older is left.
 """
 
 from __future__ import annotations
 
-from millwheel.core.columns.groups_frame import END, KEY
+from collections.abc import Sequence
+from typing import Any
+
+from millwheel.core.columns.few import Groups, frame_of
+from millwheel.core.columns.groups_frame import COUNT, END
 from millwheel.core.columns.plan import ColumnPlan
+from millwheel.core.columns.state.codes import KeyCodes
+from millwheel.core.columns.state.newest import NewestOfKey, newest_of
 from millwheel.core.columns.windows import LastingSegments
 from millwheel.core.lazy_polars import pl
+from millwheel.core.model.keys import Key
 
 
 class LastingGroups(LastingSegments):
@@ -18,16 +25,34 @@ class LastingGroups(LastingSegments):
 
     apart = 1
 
+    def __init__(self) -> None:
+        super().__init__(NewestOfKey())
+
     def undivided(self) -> list[tuple[int, pl.DataFrame]]:
         """All groups, those first whose newest record is the oldest."""
-        return [(fired, groups.sort(END)) for fired, groups in super().undivided()]
+        return [(fired, there(groups).sort(END)) for fired, groups in super().undivided()]
 
-    def with_groups(self, plan: ColumnPlan, new: pl.DataFrame) -> pl.DataFrame:
-        """The whole groups of the keys that a bundle has groups of, which are not added."""
-        keys = new.select(KEY)
-        parts = [
-            segment.groups.join(keys, on=KEY, how="semi", maintain_order="left")
-            for segment in self.segments()
-        ]
-        held = [part for part in parts if part.height]
-        return plan.merge([*held, new]) if held else new
+    def all_groups(self) -> pl.DataFrame:
+        return there(super().all_groups())
+
+    def of_keys(self, keys: pl.Series) -> pl.DataFrame | None:
+        """The groups of some keys; None for none."""
+        held, _ = newest_of(KeyCodes(keys), [segment.groups for segment in self._segments])
+        frames = [frame for frame in map(there, held) if frame.height]
+        return pl.concat(frames) if frames else None
+
+    def _merge(self, several: Sequence[Groups]) -> Groups:
+        whole = frame_of(super()._merge(several))
+        return whole if self._segments else there(whole)
+
+
+def there(groups: pl.DataFrame) -> pl.DataFrame:
+    """The groups that have records."""
+    return groups.filter(pl.col(COUNT) != 0)
+
+
+def accumulators_of(plan: ColumnPlan, segments: Sequence[pl.DataFrame], key: Key) -> list[Any]:
+    """The accumulator of the group of a key, in a list; none for no group."""
+    frames = [frame.filter(plan.of_key(key)) for frame in segments]
+    newest = [frame for frame in frames if frame.height][-1:]
+    return [group.acc for frame in newest for _, group in plan.row_groups(there(frame))]

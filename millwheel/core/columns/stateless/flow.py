@@ -7,10 +7,33 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
-from millwheel.core.columns.stateless.plans import Compile, StatelessPlans, why_no_plan
+from millwheel.core.aggregates.columns import Unfit
+from millwheel.core.columns.from_spec import typed_plan
+from millwheel.core.columns.key_columns import kinds_of_key
+from millwheel.core.columns.stateless.plans import (
+    Compile,
+    StatelessPlans,
+    result_plan,
+    why_no_plan,
+)
+from millwheel.core.expressions.inner_fields import inner_name, is_inner, path_of
+from millwheel.core.expressions.terms import RECORD, NoColumns
+from millwheel.core.lazy_polars import kind_of, pl
 from millwheel.core.pipeline.graph import takes_retractions
-from millwheel.core.pipeline.spec import DEAD_LETTERS, ComputationSpec, PipelineSpec
-from millwheel.core.pipeline.work import BranchesSpec, StepsSpec
+from millwheel.core.pipeline.spec import (
+    DEAD_LETTERS,
+    AggregationStage,
+    ComputationSpec,
+    PipelineSpec,
+)
+from millwheel.core.pipeline.work import (
+    BranchesSpec,
+    IntervalJoinSpec,
+    JoinKind,
+    RegularJoinSpec,
+    StepsSpec,
+)
+from millwheel.core.windows.windows import Forever
 
 
 def types_of(stream: str, pipeline: PipelineSpec, compile_expression: Compile) -> Mapping[str, str]:
@@ -20,7 +43,15 @@ def types_of(stream: str, pipeline: PipelineSpec, compile_expression: Compile) -
     A value may still be null, or a number that no column holds: a whole one beyond 64 bits, a float
     that is infinite or none. It has no other type: expressions do not change the type of a result
     with the values of their fields."""
-    return _flow_of(_Same(pipeline), compile_expression, True).types(stream)
+    return _flow_of(_Same(pipeline), compile_expression, True, False).types(stream)
+
+
+def types_through(
+    stream: str, pipeline: PipelineSpec, compile_expression: Compile
+) -> Mapping[str, str]:
+    """The same where those of joins and of change logs follow from what they are made of. Of a
+    record within a record, that of a side of a join, the types of its fields are there, too."""
+    return _flow_of(_Same(pipeline), compile_expression, True, True).types(stream)
 
 
 def expected_types_of(
@@ -28,7 +59,7 @@ def expected_types_of(
 ) -> Mapping[str, str]:
     """The same where the fields that a source declares are taken for all that its records have:
     whoever asks looks whether a batch has these."""
-    return _flow_of(_Same(pipeline), compile_expression, False).types(stream)
+    return _flow_of(_Same(pipeline), compile_expression, False, False).types(stream)
 
 
 def follows_types(stream: str, pipeline: PipelineSpec) -> bool:
@@ -51,15 +82,18 @@ class _Same:
 
 
 @lru_cache(maxsize=8)  # each computation of a pipeline asks for its inputs
-def _flow_of(same: _Same, compile_expression: Compile, exact: bool) -> _Flow:
-    return _Flow(same.pipeline, compile_expression, exact)
+def _flow_of(same: _Same, compile_expression: Compile, exact: bool, through: bool) -> _Flow:
+    return _Flow(same.pipeline, compile_expression, exact, through)
 
 
 class _Flow:
-    def __init__(self, pipeline: PipelineSpec, compile_expression: Compile, exact: bool) -> None:
+    def __init__(
+        self, pipeline: PipelineSpec, compile_expression: Compile, exact: bool, through: bool
+    ) -> None:
         self._pipeline = pipeline
         self._compile = compile_expression
         self._exact = exact
+        self._through = through
         self._known: dict[str, Mapping[str, str]] = {}
 
     def types(self, name: str) -> Mapping[str, str]:
@@ -83,6 +117,11 @@ class _Flow:
         return found[0] if alike and name != DEAD_LETTERS else {}
 
     def _of_maker(self, spec: ComputationSpec, stream: str) -> Mapping[str, str]:
+        if self._through and stream in spec.outputs:
+            if isinstance(spec.work, IntervalJoinSpec | RegularJoinSpec):
+                return self._of_join(spec, spec.work.kind)
+            if spec.is_change_log:
+                return self._of_change_log(spec)
         if not isinstance(spec.work, StepsSpec | BranchesSpec) or stream not in spec.outputs:
             return {}
         back = takes_retractions(spec, self._pipeline)
@@ -97,5 +136,59 @@ class _Flow:
                 return {}
             types = self.types(each.stream)
             plan = plans.plan(types) if types else None
-            found.append({} if plan is None else plan.fields)
+            found.append({} if plan is None else _with_inner(plan.fields, types, plans.projects))
         return found[0] if all(each == found[0] for each in found) else {}
+
+    def _of_join(self, spec: ComputationSpec, kind: JoinKind) -> Mapping[str, str]:
+        """The types of the pairs of a join, which have the fields of their key and the record of
+        each stream."""
+        sides = {}
+        for each in spec.inputs:
+            # A source may read fields beside those that it declares, which are passed on.
+            types = self.types(each.stream) if follows_types(each.stream, self._pipeline) else {}
+            if not types:
+                return {}
+            sides[each.stream] = types
+        if kind is not JoinKind.INNER:
+            return {}
+        first = spec.inputs[0]
+        try:
+            kinds = kinds_of_key(first.key, sides[first.stream], self._compile)
+        except NoColumns:
+            return {}
+        fields = {name: kind for name, kind in kinds.items() if name in first.key.shown}
+        if not {*sides}.isdisjoint(fields):
+            return {}
+        for stream, types in sides.items():
+            fields[stream] = RECORD
+            fields |= {inner_name(stream, *path_of(name)): of for name, of in types.items()}
+        return fields
+
+    def _of_change_log(self, spec: ComputationSpec) -> Mapping[str, str]:
+        """The types of the versions of a change log."""
+        if len(spec.inputs) != 1 or spec.stage is not AggregationStage.WHOLE:
+            return {}
+        given = spec.inputs[0]
+        types, name = self.types(given.stream), given.stream
+        stream = self._pipeline.stream(name)
+        plan = typed_plan(spec, Forever(), types, self._compile, stream.timestamp) if types else ""
+        # A sum of no floats is a whole 0 where nobody has declared that they are floats.
+        if isinstance(plan, str) or (plan.floats and follows_types(name, self._pipeline)):
+            return {}
+        try:
+            results = plan.results(pl.DataFrame(schema=plan.schema))
+        except Unfit:
+            return {}
+        kinds = {field: kind_of(kind) for field, kind in results.schema.items()}
+        made = result_plan(spec, kinds, self._compile)
+        return {} if made is None or not all(kinds.values()) else made.fields
+
+
+def _with_inner(
+    fields: Mapping[str, str], types: Mapping[str, str], projects: bool
+) -> Mapping[str, str]:
+    """The types of what steps make, with those of the fields within what they pass on; none where
+    a record within them is not known."""
+    if projects:
+        return {} if RECORD in fields.values() else fields
+    return {**fields, **{name: kind for name, kind in types.items() if is_inner(name)}}

@@ -16,6 +16,7 @@ from typing import Any
 from millwheel.core.aggregates.aggregation import FILTERED, Aggregation
 from millwheel.core.aggregates.columns import Unfit
 from millwheel.core.columns.batch import AnyBatch, ColumnBatch
+from millwheel.core.columns.changes import are_retractions
 from millwheel.core.columns.few import Groups, RowForm
 from millwheel.core.columns.groups_frame import END
 from millwheel.core.columns.plan import ColumnPlan
@@ -26,6 +27,7 @@ from millwheel.core.model.records import Batch
 from millwheel.core.windows.calls import Group
 from millwheel.core.windows.contract import RejectedRecord, rejected
 from millwheel.core.windows.lateness import is_complete, open_windows, still_open
+from millwheel.core.windows.panes import as_retraction
 from millwheel.core.windows.windows import Forever, OfInput, Sessions, Window
 from millwheel.engine.workers.bundle.bundle import Bundle
 from millwheel.engine.workers.delivery.inbox import Arrival
@@ -35,6 +37,37 @@ from millwheel.errors import RecordError
 Told = list[Callable[[], None]]
 Refuse = Callable[[RejectedRecord, None, Bundle], None]
 """Sends a record that the aggregation cannot use to the dead letters."""
+
+
+class _Prepared:
+    """The records of a key and window, and those that are ``gone``: that are taken back."""
+
+    __slots__ = ("gone", "ready", "stamps")
+
+    def __init__(self) -> None:
+        self.ready: list[Any] = []
+        self.stamps: list[int] = []
+        self.gone: list[tuple[Any, int]] = []
+
+    def add(self, ready: Any, timestamp: int, back: bool) -> None:
+        """Add a record."""
+        if back:
+            self.gone.append((ready, timestamp))
+        else:
+            self.ready.append(ready)
+            self.stamps.append(timestamp)
+
+    def acc(self, aggregation: Aggregation) -> Any:
+        """Their accumulator."""
+        acc = aggregation.add_many(aggregation.create(), self.ready, self.stamps)
+        for ready, timestamp in self.gone:
+            acc = aggregation.subtract(acc, ready, timestamp)
+        return acc
+
+
+def _mixed(batch: ColumnBatch, plan: ColumnPlan) -> bool:
+    """Whether each record has to be asked whether it takes another back."""
+    return plan.takes_back and are_retractions(batch) is None
 
 
 class RecordGroups:
@@ -73,7 +106,7 @@ class RecordGroups:
                     plan.from_row_groups(groups) if few is None else few, bundle.watermark
                 )
             ]
-        if isinstance(batch, ColumnBatch):
+        if isinstance(batch, ColumnBatch) and not _mixed(batch, plan):
             # Sources have looked at each record. The results of a computation may be null, or of
             # another type.
             clean, rows = plan.divide(batch)
@@ -113,10 +146,12 @@ class RecordGroups:
     ) -> list[tuple[Key, Group]]:
         """The groups of records that come as rows: their input had something in it that columns
         cannot say."""
-        prepared: dict[tuple[Key, Window], tuple[list[Any], list[int]]] = {}
+        prepared: dict[tuple[Key, Window], _Prepared] = {}
         late = Batch(batch.stream, [], [], [], [])
         values = self._decode(batch.stream, batch.values)
         for key, value, timestamp in zip(batch.keys, values, batch.timestamps, strict=True):
+            back = as_retraction(value) if plan.takes_back else None
+            value = value if back is None else back.value
             try:
                 ready = self._aggregation.prepare(value)
                 if ready is FILTERED:
@@ -133,9 +168,9 @@ class RecordGroups:
                 continue
             windows = open_windows(windows, late_until)
             for window in windows:
-                cell = prepared.setdefault((key, window), ([], []))
-                cell[0].append(ready)
-                cell[1].append(timestamp)
+                prepared.setdefault((key, window), _Prepared()).add(
+                    ready, timestamp, back is not None
+                )
             if not windows:
                 late.keys.append(key)
                 late.timestamps.append(timestamp)
@@ -143,11 +178,12 @@ class RecordGroups:
         if len(late):
             reports.append(partial(self._too_late, late, bundle.arrivals[0], bundle))
         groups = []
-        for (key, window), (ready, stamps) in prepared.items():
-            acc = self._aggregation.add_many(self._aggregation.create(), ready, stamps)
+        for (key, window), cell in prepared.items():
             if isinstance(plan.window, Forever):
+                stamps = [*cell.stamps, *(timestamp for _, timestamp in cell.gone)]
                 window = Window(min(stamps), max(stamps) + 1)
-            groups.append((key, Group(window, acc, len(stamps), None, None)))
+            count = len(cell.ready) - len(cell.gone)
+            groups.append((key, Group(window, cell.acc(self._aggregation), count, None, None)))
         return groups
 
     def _too_late(self, batch: AnyBatch, like: Arrival, bundle: Bundle) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from millwheel.core.columns.batch import AnyBatch, ColumnBatch
+from millwheel.core.columns.changes import narrowed
 from millwheel.core.columns.key_columns import KeyColumns
 from millwheel.core.expressions.language import BUILT_IN, Language
 from millwheel.core.formats.codec import apart, are_objects
@@ -145,7 +146,7 @@ class Fanout:
                 frame = (
                     own_batch.frame
                     if consumer.columns is None
-                    else own_batch.frame.select(consumer.columns)
+                    else narrowed(own_batch.frame, consumer.columns)
                 )
                 keyed_batch = replace(own_batch, keys=keys, frame=frame)
                 out.append(

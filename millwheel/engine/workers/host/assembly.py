@@ -21,10 +21,11 @@ from millwheel.core.columns.declared_fields import example_frame
 from millwheel.core.columns.forms.computations import AnyPlan, computation_form
 from millwheel.core.columns.forms.joins import near_pairings, window_of_join
 from millwheel.core.columns.forms.sources import joins_in_columns
+from millwheel.core.columns.forms.windows import input_types
 from millwheel.core.columns.plan import ColumnPlan
 from millwheel.core.columns.state.inferred import PlansByType
-from millwheel.core.columns.stateless.flow import types_of
 from millwheel.core.columns.stateless.plans import StatelessPlans
+from millwheel.core.expressions.terms import RECORD
 from millwheel.core.formats.codec import stream_decoder
 from millwheel.core.model.limits import DEFAULTS
 from millwheel.core.model.names import NodeName
@@ -191,7 +192,7 @@ class Assembly:
         )
 
     def _fanout_of(self, graph: Graph) -> Fanout:
-        columns = {name: plan.needs for name, plan in self._plans.items() if not plan.whole}
+        columns = {name: plan.looks_at for name, plan in self._plans.items() if not plan.whole}
         folder, most = self.spec.folder, self.spec.limits.key
         groups, takers = self._groups, self._labels.takers
         language = self._language
@@ -241,14 +242,12 @@ class Assembly:
     def warm_up_plans(self) -> None:
         """The part of it that groups records."""
         for name, plan in self._plans.items():
-            (node_input,) = self.graph.nodes[name].inputs
-            warm_up(
-                plan,
-                node_input.stream,
-                example_frame(
-                    types_of(node_input.stream, self.spec, self._language.compile), _WARM_ROWS
-                ),
-            )
+            computation = self.graph.nodes[name].computation
+            assert computation is not None
+            (node_input,) = computation.inputs
+            types = input_types(computation, self.spec, self._language.compile)
+            fields = {of: kind for of, kind in types.items() if kind != RECORD}
+            warm_up(plan, node_input.stream, example_frame(fields, _WARM_ROWS))
 
     def publish_aside(self, publish: Callable[[BackgroundTask], None]) -> None:
         """From here on, sinks that can do without the loop write, and lookups ask, by

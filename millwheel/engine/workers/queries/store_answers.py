@@ -11,13 +11,14 @@ from millwheel.connect.own_functions import language_of
 from millwheel.connect.python_objects import load_object
 from millwheel.core.columns.forms.computations import computation_form
 from millwheel.core.columns.plan import ColumnPlan
+from millwheel.core.columns.state.change_logs import accumulators_of
 from millwheel.core.columns.stateless.plans import StatelessPlans
 from millwheel.core.columns.windows import results_of, windows_of_key
 from millwheel.core.machines.specs import machine_from_spec
 from millwheel.core.pipeline.graph import takes_retractions
 from millwheel.core.pipeline.spec import ComputationSpec, PipelineSpec
 from millwheel.core.pipeline.work import AggregationSpec, CallbackSpec, SlicesSpec
-from millwheel.core.windows.windows import Window
+from millwheel.core.windows.windows import GLOBAL_WINDOW, Window
 from millwheel.engine.queries.model import Finding, Query, QueryError
 from millwheel.engine.queries.slices import SliceAnswers
 from millwheel.engine.workers.operators.slices.sliced import aggregation_of
@@ -86,6 +87,10 @@ class StoreAnswers:
             for types, groups in open_groups(store, watermark_us).items():
                 typed = plan if isinstance(plan, ColumnPlan) else plan.plan(dict(types))
                 assert typed is not None
+                if typed.versions:
+                    found = accumulators_of(typed, groups, query.key)
+                    more += [(GLOBAL_WINDOW, aggregation.result(acc)) for acc in found]
+                    continue
                 more += results_of(
                     typed, windows_of_key(typed, groups, query.key), aggregation, watermark_us
                 )

@@ -92,9 +92,9 @@ def test_what_no_column_holds_is_left_to_the_frame() -> None:
     window = Window(0, 10)
     assert form.groups([("text", Group(window, [[1], [0, 1.5]], 1, None, None))]) is None
     assert form.groups([(1, Group(window, [[2**63], [0, 1.5]], 1, None, None))]) is None
-    assert form.groups([(1, Group(window, [[1.0], [0, 1.5]], 1, None, None))]) is None
-    with pytest.raises(Unfit):
-        form.groups([(1, Group(window, [[1], [0, 2.0**-120]], 1, None, None))])
+    for acc in ([[1.0], [0, 1.5]], [[1], [0, 2.0**-120]]):
+        with pytest.raises(Unfit):
+            form.groups([(1, Group(window, acc, 1, None, None))])
 
 
 def test_groups_are_cut_at_a_time_in_either_form() -> None:

@@ -17,7 +17,6 @@ from millwheel.core.model.keys import Key
 from millwheel.core.model.records import Record
 from millwheel.core.order.labels import NO_USE
 from millwheel.core.pipeline.work import TopSpec
-from millwheel.core.ranked.codes import KeyCodes
 from millwheel.core.ranked.columns import first_columns, first_rows_or_why
 from millwheel.core.ranked.ranking import Ranking
 from millwheel.core.ranked.segments import FirstRowSegments, rows_by_key
@@ -129,33 +128,3 @@ def of_rows(
         said += [(key, max(times), retracted(row)) for row in gone]
         said += [(key, at if at >= min(times) else max(times), row) for row, at in new]
     return said
-
-
-# codes.py: Numbers of keys: each key has one, and others with it find it.
-
-FAR = 2**63 - 1
-
-
-@pytest.mark.parametrize(
-    ("keys", "others"),
-    [
-        ([pl.Series("a", [5, -7, 5])], [pl.Series("a", [-7, 6, 5, FAR])]),
-        ([pl.Series("a", [FAR, -FAR, FAR])], [pl.Series("a", [0, FAR, -FAR])]),
-        ([pl.Series("a", ["x", "y", "x"])], [pl.Series("a", ["", "y", "x"])]),
-        (
-            [pl.Series("a", [1, 1, 2]), pl.Series("b", [3, 4, 3])],
-            [pl.Series("a", [2, 2, 1, 9]), pl.Series("b", [3, 4, 4, 3])],
-        ),
-    ],
-    ids=["near", "far", "text", "pairs"],
-)
-def test_each_key_has_a_number_by_which_others_find_it(
-    keys: list[pl.Series], others: list[pl.Series]
-) -> None:
-    own, more = key_column(keys), key_column(others)
-    codes = KeyCodes(own)
-    numbers = dict(zip(key_list(own), codes.of_records.tolist(), strict=True))
-    assert sorted(numbers.values()) == list(range(codes.count))
-    rows, found = codes.among(more)
-    expected = [(at, numbers[key]) for at, key in enumerate(key_list(more)) if key in numbers]
-    assert list(zip(rows.tolist(), found.tolist(), strict=True)) == expected

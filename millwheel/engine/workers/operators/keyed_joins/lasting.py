@@ -19,6 +19,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from millwheel.core.columns.batch import AnyBatch, ColumnBatch, key_list
+from millwheel.core.columns.changes import retractions_of
 from millwheel.core.columns.groups_frame import KEY
 from millwheel.core.columns.pairs import AT, INPUT, VALUE, encoded
 from millwheel.core.columns.state.alone import AloneRows, alone_changes
@@ -33,7 +34,6 @@ from millwheel.core.columns.state.near_pairs import (
     pairing_in_rows,
     with_keys_of,
 )
-from millwheel.core.columns.stateless.changes import retractions_of
 from millwheel.core.formats.store_layout import STATE, key_in
 from millwheel.core.lazy_polars import pl
 from millwheel.core.model.keys import Key, key_from_bytes

@@ -1,5 +1,6 @@
 """Runs a change log on columns: the groups of a shard are in columnar segments, a bundle is put
-together with what its keys have in one operation, and their new versions leave as columns.
+together with what its keys have in one operation, and their new versions leave as columns, behind
+those that they take back.
 
 Every key is either in columns or in rows. Few records are as quick in rows, so a shard takes whole
 bundles from the first that is worth it. Of more than ``_MOST_BYTES`` the keys without a new record
@@ -21,11 +22,12 @@ import numpy.typing as npt
 from millwheel.adapters.ports import StoreView
 from millwheel.core.aggregates.columns import Unfit
 from millwheel.core.aggregates.specs import compile_aggregation
-from millwheel.core.columns.batch import AnyBatch, ColumnBatch, key_list
+from millwheel.core.columns.batch import AnyBatch, ColumnBatch, Int64s, joined, key_list
+from millwheel.core.columns.changes import retractions_of
 from millwheel.core.columns.few import frame_of
 from millwheel.core.columns.groups_frame import END, KEY
 from millwheel.core.columns.plan import ColumnPlan
-from millwheel.core.columns.state.change_logs import LastingGroups
+from millwheel.core.columns.state.change_logs import LastingGroups, accumulators_of, there
 from millwheel.core.columns.state.columns_to_rows import (
     Left,
     encoded_keys,
@@ -33,8 +35,8 @@ from millwheel.core.columns.state.columns_to_rows import (
     keys_of,
     where,
 )
+from millwheel.core.columns.state.newest import NewestOfKey
 from millwheel.core.columns.stateless.results import ResultColumns
-from millwheel.core.columns.windows import results_of, windows_of_key
 from millwheel.core.expressions.language import Language
 from millwheel.core.formats.store_layout import WINDOW, key_in, pack
 from millwheel.core.lazy_polars import pl
@@ -44,7 +46,7 @@ from millwheel.core.pipeline.skew import slots_of_keys
 from millwheel.core.pipeline.spec import ComputationSpec
 from millwheel.core.windows.calls import Group
 from millwheel.core.windows.contract import Times
-from millwheel.core.windows.panes import Timing, pane_of
+from millwheel.core.windows.panes import Accumulation, Timing, pane_of
 from millwheel.core.windows.state import as_state
 from millwheel.core.windows.tags import tag_of
 from millwheel.core.windows.windows import GLOBAL_WINDOW, Window
@@ -79,14 +81,21 @@ class ChangeLogOperator(GroupedOperator):
         _, plan, _, decode, *_ = arguments
         assert isinstance(plan, ColumnPlan)
         self._plan = plan
+        if plan.takes_back:
+            self._plan_of = lambda batch: None  # groups of rows are put together one by one
+        self._takes_back = spec.firing.accumulation == Accumulation.RETRACTING.value
         self._shard = shard
         self._slots = slots_of_keys(spec)
         self._aggregation = compile_aggregation(
-            spec.aggregates, language.compile, None, spec.condition, spec.stage
+            spec.aggregates,
+            language.compile,
+            condition=spec.condition,
+            stage=spec.stage,
+            takes_retractions=plan.takes_back,
         )
         self._records = RecordGroups(self._aggregation, self.refuse, decode, True, 0)
         self._shown_columns = ResultColumns(spec, language.compile)
-        self._groups = LastingGroups(plan)
+        self._groups = LastingGroups()
         self._form = FormChoice(self._groups, self._few, _MOST_BYTES, self._has_rows)
         self._odd: set[Key] = set()
         restore_segments(self._groups, shard)
@@ -124,9 +133,8 @@ class ChangeLogOperator(GroupedOperator):
     def _held_of(self, key: Key) -> list[tuple[Window, Any]]:
         """The result of a key that columns hold."""
         segments = [segment.groups for segment in self._groups.segments()]
-        groups = windows_of_key(self._plan, segments, key)
-        results = results_of(self._plan, groups, self._aggregation, MIN_TIME)
-        return [(GLOBAL_WINDOW, result) for _, result in results]
+        groups = accumulators_of(self._plan, segments, key)
+        return [(GLOBAL_WINDOW, self._aggregation.result(acc)) for acc in groups]
 
     # --- a bundle ---------------------------------------------------------------------------------
 
@@ -186,64 +194,80 @@ class ChangeLogOperator(GroupedOperator):
         """Take records for which a mask is true, and emit the new versions of their keys. False
         where columns cannot hold all of them: then nothing has been done."""
         reports: Told = []
-        arrivals = [
-            replace(arrival, batch=where(arrival.batch, mask))
-            for arrival, mask in zip(bundle.arrivals, chosen, strict=True)
-            if mask.any()
-        ]
-        if not arrivals:
+        pairs = zip(bundle.arrivals, chosen, strict=True)
+        batches = _together([where(each.batch, mask) for each, mask in pairs if mask.any()])
+        if not batches:
             return True
         try:
             with self._boundary.inside(bundle.count):
                 parts = [
                     groups
-                    for arrival in arrivals
-                    for groups in self._records.of(
-                        arrival.batch, self._plan, self._groups, bundle, reports
-                    )
+                    for batch in batches
+                    for groups in self._records.of(batch, self._plan, self._groups, bundle, reports)
                     if groups.height
                 ]
                 new = self._plan.merge([frame_of(groups) for groups in parts]) if parts else None
-                versions = None if new is None else self._groups.with_groups(self._plan, new)
+                old = None if new is None else self._groups.of_keys(new[KEY])
+                if new is not None and old is not None:
+                    new = self._plan.merge([old, new])
         except Unfit:
             return False
         for tell in reports:
             tell()
-        if new is not None and versions is not None:
+        if new is not None:
             self._groups.add(new)
             self.bundles_grouped += 1
-            self._emit_versions(versions, bundle)
+            self._emit_versions(old, new, bundle)
         return True
 
     # --- versions ---------------------------------------------------------------------------------
 
-    def _emit_versions(self, groups: pl.DataFrame, bundle: Bundle) -> None:
-        stamps, none = groups[END].to_numpy() - 1, np.array([], np.int64)
+    def _emit_versions(self, old: pl.DataFrame | None, new: pl.DataFrame, bundle: Bundle) -> None:
+        """Emit the versions of groups, behind those that they take back. A group that has nothing
+        any more has none then."""
+        back = old if self._takes_back else None
+        new = there(new) if self._takes_back else new
+        gone: list[ColumnBatch] = []
         try:
             with self._boundary.inside(bundle.count):
-                whole = ColumnBatch("", none, stamps, groups[KEY], self._plan.results(groups))
-                parts, unfit = self._shown_columns.shown(whole)
+                if back is not None:
+                    gone, _ = self._shown(back)
+                parts, unfit = self._shown(new)
         except Unfit:
-            self._emit_in_rows(groups, bundle)
+            # Columns leave before rows: none may leave a version that rows have yet to take back.
+            if back is not None:
+                self._emit_in_rows(back, bundle, True)
+            self._emit_in_rows(new, bundle)
             return
         if len(unfit):
-            self._emit_in_rows(groups[unfit], bundle)
+            self._emit_in_rows(new[unfit], bundle)
+        for part in gone:
+            bundle.outputs.produce_columns(replace(part, frame=retractions_of(part.frame)))
         for part in parts:
             bundle.outputs.produce_columns(part)
 
-    def _emit_in_rows(self, groups: pl.DataFrame, bundle: Bundle) -> None:
-        """Versions of which no column can hold all: a sum beyond 64 bits, say."""
+    def _shown(self, groups: pl.DataFrame) -> tuple[list[ColumnBatch], Int64s]:
+        """The versions of groups, and which of them become dead letters. Raises Unfit."""
+        stamps, none = groups[END].to_numpy() - 1, np.array([], np.int64)
+        whole = ColumnBatch("", none, stamps, groups[KEY], self._plan.results(groups))
+        return self._shown_columns.shown(whole)
+
+    def _emit_in_rows(self, groups: pl.DataFrame, bundle: Bundle, back: bool = False) -> None:
+        """Versions of which no column can hold all: a sum beyond 64 bits, say. ``back``: they are
+        taken back."""
         for key, group in self._plan.row_groups(groups):
-            assert group.latest is not None
+            at = group.latest
+            assert at is not None
             try:
                 result = self._aggregation.result(group.acc)
             except BaseException as ex:  # this key has no version, the others have
                 if passes(ex):
                     raise
-                self.could_not_fire(bundle, key, tag_of(GLOBAL_WINDOW), group.latest, ex)
+                if not back:
+                    self.could_not_fire(bundle, key, tag_of(GLOBAL_WINDOW), at, ex)
                 continue
-            pane = pane_of(key, GLOBAL_WINDOW, result, Timing.EARLY, last=False, at=group.latest)
-            self._emit(pane, None, bundle)
+            said = (key, GLOBAL_WINDOW, result, Timing.EARLY)
+            self._emit(pane_of(*said, last=False, at=at, retraction=back), None, bundle)
 
     # --- rows -------------------------------------------------------------------------------------
 
@@ -252,8 +276,8 @@ class ChangeLogOperator(GroupedOperator):
         if not segments:
             return
         self._form.some_in_rows = True
-        whole = self._plan.merge([segment.groups for segment in segments])
-        self.take_groups(self._plan.row_groups(whole), bundle, MIN_TIME)
+        whole = NewestOfKey().merge([segment.groups for segment in segments])
+        self.take_groups(self._plan.row_groups(there(whole)), bundle, MIN_TIME)
 
     def _set_apart(self, keys: set[Key], bundle: Bundle) -> None:
         """Keys that columns cannot hold go on in rows, and do not come back."""
@@ -283,6 +307,20 @@ class ChangeLogOperator(GroupedOperator):
 
     def _has_rows(self) -> bool:
         return next(iter(self._shard.store.scan(WINDOW)), None) is not None
+
+
+def _together(batches: Sequence[AnyBatch]) -> list[AnyBatch]:
+    """The same records, those in columns of the same types in one batch: no order of theirs shows
+    in groups that columns hold."""
+    alike: dict[str, list[ColumnBatch]] = {}
+    others: list[AnyBatch] = []
+    for batch in batches:
+        if isinstance(batch, ColumnBatch):
+            types = f"{batch.keys.dtype} {batch.frame.schema}"
+            alike.setdefault(types, []).append(batch)
+        else:
+            others.append(batch)
+    return [*map(joined, alike.values()), *others]
 
 
 def _keys(batch: AnyBatch) -> list[Key]:

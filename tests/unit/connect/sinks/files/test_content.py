@@ -18,7 +18,7 @@ from millwheel.connect.sinks.files.pieces import Piece, Pieces, pack, unpack
 from millwheel.connect.sinks.files.sink import build_files
 from millwheel.connect.sinks.rows import records_of
 from millwheel.core.columns.batch import ColumnBatch, key_column
-from millwheel.core.columns.stateless.changes import retractions_of
+from millwheel.core.columns.changes import retractions_of
 from millwheel.core.windows.panes import RETRACTION_FIELD
 from millwheel.errors import CorruptionError
 

@@ -12,7 +12,7 @@ import pytest
 from millwheel.core.columns.groups_frame import COUNT, END, KEY, START
 from millwheel.core.columns.plan import ColumnPlan
 from millwheel.core.columns.state import columns_to_rows
-from millwheel.core.columns.state.change_logs import LastingGroups
+from millwheel.core.columns.state.change_logs import LastingGroups, accumulators_of
 from millwheel.core.columns.state.columns_to_rows import Leaving
 from millwheel.core.model.times import MAX_TIME
 from millwheel.core.pipeline.work import AggregateSpec
@@ -61,11 +61,13 @@ def expected(records: list[Row]) -> dict[Any, tuple[Any, ...]]:
 @pytest.mark.parametrize("seed", range(3))
 def test_the_groups_of_a_bundle_are_those_of_all_records_of_its_keys(seed: int) -> None:
     plan, records = forever(), list[Row]()
-    held = LastingGroups(plan)
+    held = LastingGroups()
     for bundle in bundles_of(seed, 40):
         records += bundle
         new = plan.group(batch_of(bundle))
-        whole = as_rows(held.with_groups(plan, new))
+        old = held.of_keys(new[KEY])
+        new = new if old is None else plan.merge([old, new])
+        whole = as_rows(new)
         held.add(new)
         all_keys = expected(records)
         assert whole == {row.ad: all_keys[row.ad] for row in bundle}
@@ -75,11 +77,11 @@ def test_the_groups_of_a_bundle_are_those_of_all_records_of_its_keys(seed: int) 
 
 def test_no_watermark_ends_a_group() -> None:
     plan = forever()
-    held = LastingGroups(plan)
+    held = LastingGroups()
     held.add(plan.group(batch_of(bundles_of(1, 1)[0])))
     assert (held.due_at(), held.fires_at()) == (MAX_TIME, MAX_TIME)
     [segment] = held.segments()
-    again = LastingGroups(plan)
+    again = LastingGroups()
     again.restore(segment.number, segment.level, segment.groups, MAX_TIME)
     assert again.all_groups().equals(held.all_groups())
 
@@ -88,7 +90,7 @@ def test_the_groups_whose_newest_record_is_the_oldest_leave_first(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     plan = forever()
-    held = LastingGroups(plan)
+    held = LastingGroups()
     for ad in range(10):
         held.add(plan.group(batch_of([Row(ad, "x", 0.5, 1, ad)])))
     held.add(plan.group(batch_of([Row(0, "x", 0.5, 1, 99)])))
@@ -99,3 +101,34 @@ def test_the_groups_whose_newest_record_is_the_oldest_leave_first(
         left += [key for each in leaving.next_oldest(held.size() // 2) for key in each.groups[KEY]]
     assert sorted(left) == [1, 2, 3, 4, 5]
     assert sorted(held.all_groups()[KEY]) == [0, 6, 7, 8, 9]
+
+
+def test_a_group_of_which_nothing_is_left_begins_anew() -> None:
+    """It hides what older segments have of it, and is gone once there are none."""
+    plan = forever()
+    held = LastingGroups()
+    group = plan.group(batch_of([Row(1, "x", 0.5, 1, 70), Row(2, "x", 0.5, 1, 80)]))
+    held.add(group)
+    nothing = group.filter(pl.col(KEY) == 1).with_columns(pl.lit(0, pl.Int64).alias(COUNT))
+    held.add(nothing)
+    assert held.of_keys(nothing[KEY]) is None
+    assert sorted(held.all_groups()[KEY]) == [2]
+    assert [groups[KEY].to_list() for _, groups in held.undivided()] == [[2]]
+    segments = [segment.groups for segment in held.segments()]
+    assert accumulators_of(plan, segments, 1) == []
+    assert len(accumulators_of(plan, segments, 2)) == 1
+    again = plan.group(batch_of([Row(1, "x", 0.5, 3, 20)]))
+    held.add(again)
+    found = held.of_keys(again[KEY])
+    assert found is not None
+    assert as_rows(found) == {1: (20, 21, 1, 3)}
+
+
+def test_groups_of_nothing_go_as_segments_become_one() -> None:
+    plan = forever()
+    held = LastingGroups()
+    for number in range(64):
+        group = plan.group(batch_of([Row(number % 4, "x", 0.5, 1, 70)]))
+        held.add(group.with_columns(pl.lit(0, pl.Int64).alias(COUNT)))
+    assert not held.size()
+    assert not held

@@ -4,16 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
-import polars as pl
 import pytest
 
-from millwheel.core.columns.batch import ColumnBatch
-from millwheel.core.columns.stateless.changes import are_retractions, retractions_of
-from millwheel.core.columns.stateless.flow import follows_types, types_of
+from millwheel.core.columns.stateless.flow import follows_types, types_of, types_through
 from millwheel.core.expressions.language import compile_expression
 from millwheel.core.pipeline.spec import PipelineSpec
-from millwheel.core.windows.panes import RETRACTION_FIELD, retracted
 from millwheel.language.spec import load_pipeline
 
 PIPELINE = """
@@ -37,6 +32,22 @@ computations:
     output: counts}
   one: {input: made, map: {x: auction}, output: both}
   other: {input: made, map: {x: price}, output: both}
+  right: {input: bids, map: {auction: auction, site: url}, output: right}
+  pairs: {input: {made: {key: auction}, right: {key: auction}}, join: inner, output: pairs}
+  lefts: {input: {made: {key: auction}, right: {key: auction}}, join: left, output: lefts}
+  near: {input: {made: {key: auction}, right: {key: auction}}, output: near,
+    join: {kind: inner, within: {until: made.n}}}
+  raw: {input: {bids: {key: auction}, right: {key: auction}}, join: inner, output: raw}
+  few_pairs: {input: pairs, filter: made.n > 1, output: few_pairs}
+  sides: {input: pairs, map: {side: made, n: made.n}, output: sides}
+  inside: {input: pairs, map: {site: right.site, n: made.n}, output: inside}
+  log: {input: {pairs: {key: {who: right.site}}}, output: log,
+    aggregate: {n: count, most: {max: made.price}, mean: {mean: made.n}}, then: {twice: n * 2}}
+  again_log: {input: {log: {key: n}}, aggregate: {most: {max: most}, n2: {sum: twice}},
+    output: again_log}
+  sums: {input: {pairs: {key: auction}}, aggregate: {cost: {sum: made.price}}, output: sums}
+  lists: {input: {made: {key: auction}}, aggregate: {best: {top_k: price, k: 2}}, output: lists}
+  texts: {input: {made: {key: auction}}, aggregate: {last: {last: price}}, output: texts}
 """
 
 
@@ -72,31 +83,46 @@ def test_types_follow_from_expressions(
     assert types_of(stream, spec, compile_expression) == types
 
 
+PAIRS = {
+    "auction": "int",
+    "made": "record",
+    "\0.made.auction": "int",
+    "\0.made.price": "float",
+    "\0.made.n": "int",
+    "right": "record",
+    "\0.right.auction": "int",
+    "\0.right.site": "str",
+}
+
+
+@pytest.mark.parametrize(
+    ("stream", "types"),
+    [
+        ("made", MADE),
+        ("pairs", PAIRS),
+        ("near", PAIRS),
+        ("few_pairs", PAIRS),
+        ("lefts", {}),  # a side may be missing
+        ("raw", {}),  # with fields that nobody has declared
+        ("sides", {}),  # of a record within it nothing is known
+        ("inside", {"site": "str", "n": "int"}),
+        ("log", {"who": "str", "n": "int", "most": "float", "mean": "float", "twice": "int"}),
+        ("again_log", {"n": "int", "most": "float", "n2": "int"}),
+        ("sums", {}),  # that of no floats would be a whole 0
+        ("lists", {}),
+        ("texts", {}),
+        ("counts", {}),
+    ],
+)
+def test_types_go_through_joins_and_change_logs(
+    spec: PipelineSpec, stream: str, types: dict[str, str]
+) -> None:
+    assert types_through(stream, spec, compile_expression) == types
+    if stream != "made" and stream != "inside":
+        assert types_of(stream, spec, compile_expression) == {}
+
+
 def test_types_of_sources_are_those_that_are_declared(spec: PipelineSpec) -> None:
     assert not follows_types("bids", spec)
     assert not follows_types("bare", spec)
     assert follows_types("made", spec)
-
-
-# changes.py: Batches of change logs in columns.
-
-ROWS = pl.DataFrame({"a": [1, 2], "n": ["x", None]})
-
-
-def batch(frame: pl.DataFrame) -> ColumnBatch:
-    none = np.array([], np.int64)
-    return ColumnBatch("s", none, np.arange(frame.height), frame["a"], frame)
-
-
-def test_rows_are_taken_back_in_columns_as_in_rows() -> None:
-    back = batch(retractions_of(ROWS))
-    assert back.rows().values == [retracted(row) for row in ROWS.to_dicts()]
-    assert are_retractions(back) is True
-    assert are_retractions(batch(ROWS)) is False
-    assert are_retractions(batch(retractions_of(ROWS.clear()))) is True
-
-
-@pytest.mark.parametrize("marks", [[1, None], [1, 2], ["1", "1"]])
-def test_each_record_is_asked_where_a_source_has_marked_them(marks: list[object]) -> None:
-    frame = ROWS.with_columns(pl.Series(RETRACTION_FIELD, marks))
-    assert are_retractions(batch(frame)) is None

@@ -18,7 +18,7 @@ from tests.unit.core.columns.test_windows import Row, batch_of
 def held(keys: Sequence[int]) -> LastingGroups:
     """One group for each key, the later the greater it is."""
     plan = forever()
-    groups = LastingGroups(plan)
+    groups = LastingGroups()
     for key in keys:
         groups.add(plan.group(batch_of([Row(key, "x", 0.5, 1, key)])))
     return groups

@@ -14,6 +14,7 @@ import pytest
 
 from millwheel.core.columns.forms import windows as window_forms
 from millwheel.core.columns.state import columns_to_rows
+from millwheel.core.windows.panes import RETRACTION_FIELD
 from millwheel.engine.workers.operators import form_choice
 from millwheel.engine.workers.operators.windows import change_log
 from millwheel.engine.workers.operators.windows.change_log import ChangeLogOperator
@@ -94,6 +95,7 @@ def said(path: str, bundles: list[list[Row]], by_record: bool, *key: str) -> dic
         for bundle in bundles:
             harness.push("bids", bundle)
         harness.finish()
+        assert not harness.counters.get("failed_in_columns", 0)
         letters = [(each["stream"], each["reason"]) for each in harness.read("dead_letters")]
         return {"rows": newest(harness.read("totals"), *key), "letters": sorted(letters)}
 
@@ -191,3 +193,125 @@ def test_an_open_group_can_be_asked_for(tmp_path: Path) -> None:
         assert isinstance(shard.operator, ChangeLogOperator)
         assert shard.operator.open_windows(3) == [change_log.GLOBAL_WINDOW]
         assert shard.operator.open_windows(77) == []
+
+
+# Records that are taken back.
+
+BACK = """
+pipeline: back
+streams:
+  bids:
+    source: {{files: {{path: "{folder}/*.jsonl", format: jsonl}}}}
+    timestamp: {{field: at, unit: us}}
+    watermark: {{max_delay: 3us, max_future: null}}
+    fields: {{ad: int, who: str, cost: float, size: int, at: int}}
+computations:
+  best:
+    input: {{bids: {{key: [ad, who]}}}}
+    aggregate: {{n: count, most: {{max: size}}, paid: {{max: cost}}, sizes: {{sum: size}}}}
+    output: best
+  totals:
+    input: {{best: {{key: {key}}}}}
+    {option}
+    aggregate:
+      groups: count
+      all: {{sum: n}}
+      large: {{count: {{where: "most > 4"}}}}
+      spend: {{sum: paid, where: "most > 4"}}
+      mean: {{mean: paid}}
+      spread: {{stddev: n}}
+      wide: {{variance: paid}}
+      sizes: {{sum: sizes}}
+    output: totals
+sinks:
+  totals: {{stdout: {{{mode}}}}}
+"""
+
+
+def taking_back(folder: Path, option: str = "", key: str = "ad", mode: str = "") -> str:
+    path = folder / "pipeline.yaml"
+    path.write_text(BACK.format(folder=folder, option=option, key=key, mode=mode))
+    return str(path)
+
+
+def left(rows: list[Row], *key: str) -> dict[Any, Row]:
+    """The rows of a change log that stand, each of which is taken back as it was."""
+    standing: dict[Any, Row] = {}
+    for row in rows:
+        at = tuple(row[name] for name in key)
+        if RETRACTION_FIELD in row:
+            gone = {name: field for name, field in row.items() if name != RETRACTION_FIELD}
+            assert json.dumps(standing.pop(at)) == json.dumps(gone)
+        else:
+            assert at not in standing
+            standing[at] = row
+    return standing
+
+
+def told(path: str, bundles: list[list[Row]], by_record: bool, back: bool, key: str) -> Any:
+    with in_rows(by_record), PipelineHarness(path, shards=1) as harness:
+        for name in ("best", "totals"):
+            [shard] = harness._cluster.shards_of(name)
+            assert isinstance(shard.operator, ChangeLogOperator) != by_record
+        for bundle in bundles:
+            harness.push("bids", bundle)
+        harness.finish()
+        assert not harness.counters.get("failed_in_columns", 0)
+        letters = [(each["stream"], each["reason"]) for each in harness.read("dead_letters")]
+        rows = harness.read("totals")
+        return (left if back else newest)(rows, key), sorted(letters)
+
+
+def same(path: str, bundles: list[list[Row]], back: bool = False, key: str = "ad") -> Any:
+    (columns, letters), rows = (told(path, bundles, form, back, key) for form in (False, True))
+    assert (columns, letters) == rows
+    assert json.dumps([*columns.values()]) == json.dumps([rows[0][each] for each in columns])
+    return columns, letters
+
+
+BACK_OPTIONS = [
+    ("accumulation: accumulating", "ad", False),
+    ("accumulation: retracting", "ad", True),
+    ("accumulation: accumulating", "most", False),  # groups of which nothing is left
+    ("accumulation: retracting", "most", True),
+    ('accumulation: retracting\n    then: {share: "all / groups"}\n    having: all > 9', "n", True),
+]
+
+
+@pytest.mark.usefixtures("whole_bundles")
+@pytest.mark.parametrize(("option", "key", "back"), BACK_OPTIONS)
+def test_groups_from_which_records_are_taken_are_those_of_the_row_form(
+    tmp_path: Path, option: str, key: str, back: bool
+) -> None:
+    path = taking_back(tmp_path, option, key, "mode: changelog" if back else "")
+    found, letters = same(path, [bids(20, seed) for seed in range(14)], back, key)
+    assert len(found) > 2
+    assert not letters
+
+
+@pytest.mark.usefixtures("whole_bundles")
+def test_keys_that_columns_cannot_hold_are_taken_back_in_rows(tmp_path: Path) -> None:
+    """A sum beyond 64 bits leaves it, and comes back; a float has many digits."""
+    bundles = [bids(20, seed, ads=60) for seed in range(9)]
+    bundles[2][1] |= {"size": 2**62, "ad": 5, "who": "a"}
+    bundles[3][2] |= {"size": 2**62, "ad": 5, "who": "a"}
+    bundles[4][2] |= {"size": -(2**62), "ad": 5, "who": "a"}
+    bundles[5][3] |= {"cost": 1e-300, "ad": 7}
+    bundles[6][3] |= {"cost": 1e-300, "ad": 8}
+    path = taking_back(tmp_path, "accumulation: retracting", "ad", "mode: changelog")
+    same(path, bundles, True)
+
+
+@pytest.mark.parametrize("most", [0, 1_000, 1 << 25])
+def test_groups_that_are_taken_back_leave_the_columns_and_come_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    monkeypatch.setattr(change_log, "_MOST_BYTES", most)
+    monkeypatch.setattr(form_choice, "_SMALL_BUNDLES", 2)
+    monkeypatch.setattr(columns_to_rows, "PART_RECORDS", 5)
+    monkeypatch.setattr(ShardLimits, "__init__", partialmethod(ShardLimits.__init__, rows_below=9))
+    sizes = [40, 40, *[3] * 6, 40, 3, 40, *[2] * 9, 30]
+    bundles = [bids(size, seed, ads=40) for seed, size in enumerate(sizes)]
+    for key in ("ad", "most"):
+        path = taking_back(tmp_path, "accumulation: retracting", key, "mode: changelog")
+        same(path, bundles, True, key)

@@ -6,7 +6,10 @@ batch. So a batch means the same in either form, and whoever looks at its rows n
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from millwheel.core.columns.batch import ColumnBatch
+from millwheel.core.expressions.inner_fields import as_records, is_inner, with_inner_fields
 from millwheel.core.lazy_polars import pl
 from millwheel.core.windows.panes import MARKED, RETRACTION_FIELD
 
@@ -15,6 +18,16 @@ def retractions_of(frame: pl.DataFrame) -> pl.DataFrame:
     """Records that take these back."""
     mark = pl.Series(RETRACTION_FIELD, [MARKED], pl.Int64)
     return frame.with_columns(mark.new_from_index(0, frame.height))
+
+
+def narrowed(frame: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
+    """Only these fields of records, or fields within their fields, and the mark where it is one of
+    these and is there."""
+    chosen = [name for name in names if name != RETRACTION_FIELD or name in frame.columns]
+    if not any(map(is_inner, chosen)):
+        return frame.select(chosen)
+    opened = with_inner_fields(frame, chosen).select(chosen)
+    return pl.DataFrame(as_records(opened.get_columns()))
 
 
 def are_retractions(batch: ColumnBatch) -> bool | None:

@@ -1,0 +1,52 @@
+"""Segments of which each has all of the keys that a bundle has changed: what it has of a key
+replaces what older ones have of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from millwheel.core.columns.batch import Int64s, frame_bytes, frame_from
+from millwheel.core.columns.groups_frame import KEY
+from millwheel.core.columns.state.codes import KeyCodes
+from millwheel.core.lazy_polars import pl
+
+
+class NewestOfKey:
+    """How such segments are put together."""
+
+    def merge(self, groups: Sequence[pl.DataFrame]) -> pl.DataFrame:
+        """Those of a key are in the newest segment that has some of it."""
+        if len(groups) == 1:
+            return groups[0]
+        whole = pl.concat(groups, rechunk=True)
+        codes = KeyCodes(whole[KEY]).of_records
+        numbers = np.repeat(np.arange(len(groups)), [frame.height for frame in groups])
+        newest = np.zeros(whole.height, np.int64)
+        np.maximum.at(newest, codes, numbers)
+        return compact(whole, numbers == newest[codes])
+
+
+def newest_of(
+    keys: KeyCodes, kept: Sequence[pl.DataFrame]
+) -> tuple[list[pl.DataFrame], list[Int64s]]:
+    """What segments have of some keys, and their codes."""
+    frames, codes = [], []
+    found = np.zeros(keys.count, np.bool_)
+    for frame in reversed(kept):
+        rows, own = keys.among(frame[KEY])
+        fresh = ~found[own]
+        if fresh.any():
+            found[own] = True
+            frames.append(frame[rows[fresh]])
+            codes.append(own[fresh])
+    return frames, codes
+
+
+def compact(whole: pl.DataFrame, chosen: npt.NDArray[Any]) -> pl.DataFrame:
+    """Some of the records, without the text of the others: columns of text share it."""
+    some = whole.filter(pl.Series(chosen)) if chosen.dtype == np.bool_ else whole[chosen]
+    return frame_from(frame_bytes(some)) if 2 * some.height < whole.height else some
