@@ -24,6 +24,7 @@ from millwheel.engine.workers.operators.callbacks import CallbackOperator
 from millwheel.engine.workers.operators.keyed_joins import in_columns, interval, lasting, regular
 from millwheel.engine.workers.operators.ranked import columns as ranked_columns
 from millwheel.engine.workers.operators.ranked import over_columns
+from millwheel.engine.workers.operators.waiting import in_columns as waiting_columns
 from millwheel.engine.workers.operators.windows import change_log
 from millwheel.engine.workers.shard.bundle_sizes import ShardLimits
 from millwheel.language.spec.key_extractors import load_extractor
@@ -428,9 +429,11 @@ def _paths(way: Way) -> Iterator[None]:
         if not way.cached:
             stack.enter_context(replaced(computation_maker, "_CACHE_ENTRIES", 0))
         if way.large:
-            for module in (joins, in_columns, change_log, ranked_columns, over_columns):
+            ranked = ranked_columns, over_columns
+            for module in (joins, in_columns, change_log, *ranked, waiting_columns):
                 stack.enter_context(replaced(module, "_MOST_BYTES", _LARGE_BYTES))
-            stack.enter_context(replaced(over_columns, "_FAN", 2))
+            for module in (over_columns, waiting_columns):
+                stack.enter_context(replaced(module, "_FAN", 2))
             stack.enter_context(replaced(columns_to_rows, "PART_RECORDS", _PART))
         if way.little:
             stack.enter_context(replaced(suspension, "ROOM_BYTES", 1))

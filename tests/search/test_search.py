@@ -49,6 +49,8 @@ SELDOM = (
     "alone_in_columns",
     "versions_in_columns",
     "taken_back_in_columns",
+    "order_in_columns",
+    "enrich_in_columns",
     "chained columns",
 )
 """What few seeds draw by themselves."""

@@ -93,7 +93,7 @@ def _plan(
         condition,
         tuple((name, fields.get(name, "")) for name in sorted(used)),
         tuple(key_kinds),
-        _key_dtype(key_kinds),
+        dtype_of_key(key_kinds),
         floats,
         steps=window if isinstance(window, Sliding) and window.changes else None,
         lateness_us=spec.firing.allowed_lateness_us,
@@ -158,6 +158,7 @@ def float_sums(
     )
 
 
-def _key_dtype(kinds: Mapping[str, str]) -> Any:
+def dtype_of_key(kinds: Mapping[str, str]) -> Any:
+    """The type of a column of keys whose parts have these types."""
     types = {name: dtype(kind) for name, kind in kinds.items()}
     return pl.Struct(types) if len(types) > 1 else next(iter(types.values()))

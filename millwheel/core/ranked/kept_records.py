@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +22,6 @@ from millwheel.core.columns.batch import (
 )
 from millwheel.core.columns.clean import clean_rows, is_pattern
 from millwheel.core.columns.groups_frame import KEY, key_parts
-from millwheel.core.columns.plan import ColumnPlan
 from millwheel.core.columns.state.columns_to_rows import keys_like
 from millwheel.core.lazy_polars import dtype, kind_of, pl
 from millwheel.core.model.keys import Key
@@ -39,11 +38,24 @@ _ROW_BYTES = 100
 Mask = npt.NDArray[np.bool_]
 
 
+class PlanOfKeys(Protocol):
+    """What is asked of a plan: the fields that it reads, and the types of keys."""
+
+    @property
+    def kinds(self) -> tuple[tuple[str, str], ...]: ...
+
+    @property
+    def key_types(self) -> Mapping[str, Any]: ...
+
+    @property
+    def key_dtype(self) -> Any: ...
+
+
 @dataclass(frozen=True, slots=True)
 class KeptRecords:
     """Records with these ``fields``. ``plan`` has their keys, and what is read of them."""
 
-    plan: ColumnPlan
+    plan: PlanOfKeys
     fields: Mapping[str, str]
     most: int
     """The most bytes of an entry of the row form."""

@@ -19,21 +19,22 @@ from millwheel.core.aggregates.families.rows import content
 from millwheel.core.columns.batch import ColumnBatch, Int64s
 from millwheel.core.columns.few import Groups, frame_of
 from millwheel.core.columns.groups_frame import COUNT, KEY
+from millwheel.core.columns.plan import ColumnPlan
 from millwheel.core.columns.state.codes import KeyCodes
 from millwheel.core.columns.state.inferred import PlansByType
 from millwheel.core.columns.state.newest import compact
-from millwheel.core.columns.windows import ColumnarSegment, ColumnWindows, GroupsKind
+from millwheel.core.columns.windows import ColumnarSegment
 from millwheel.core.lazy_polars import kind_of, pl
-from millwheel.core.model.times import MAX_TIME, MIN_TIME
+from millwheel.core.model.times import MAX_TIME
 from millwheel.core.ranked.kept_records import AT, ROW, KeptRecords, Mask, ranks_of
-from millwheel.core.windows.lateness import is_behind, is_complete
+from millwheel.core.ranked.timeline import NEVER, TimelineSegments
+from millwheel.core.windows.lateness import is_behind
 
 MOST_SINGLY = 64
 """Records of a look-back that aggregates look at one by one, where those of a range do not follow
 from those of its parts."""
 _AT_ONCE = 1 << 20
 """Records of look-backs that are looked at in one operation."""
-_NEVER = MAX_TIME + 1  # Fixed: no watermark gets there
 _NUMBER = "number"
 
 
@@ -41,6 +42,7 @@ _NUMBER = "number"
 class LookbackColumns(KeptRecords):
     """Look-backs of ``size`` records (``by_rows``), or µs."""
 
+    plan: ColumnPlan
     by_rows: bool
     size: int
 
@@ -221,16 +223,13 @@ def _due_keys(segments: Sequence[ColumnarSegment], watermark: int) -> pl.Series:
     return keys
 
 
-class LookbackSegments(ColumnWindows):
+class LookbackSegments(TimelineSegments):
     """The kept records of a shard: those that wait, and those that have been taken and lie in the
     look-backs of later ones, of ``size`` records (``by_rows``) or µs. ``fan`` segments of one size
     become one."""
 
-    kind = GroupsKind.ORDERED
-    apart = 1
-
     def __init__(self, by_rows: bool, size: int, fan: int) -> None:
-        super().__init__(self, fan=fan)
+        super().__init__(fan)
         self._by_rows, self._size = by_rows, size
 
     @property
@@ -238,36 +237,9 @@ class LookbackSegments(ColumnWindows):
         """The type of the rows that are held; None for none."""
         return self._segments[0].groups.schema[ROW] if self._segments else None
 
-    def add(self, groups: Groups) -> None:
-        super().add(groups)
-        for segment in [each for each in self._segments if not each.held.height]:
-            self._remove(segment)
-
-    def restore(
-        self, number: int, level: int, groups: pl.DataFrame, watermark: int, fired: int = MIN_TIME
-    ) -> None:
-        self._next_number = max(self._next_number, number + 1)
-        self.closed = max(self.closed, watermark)
-        self._found(number, level, groups, max(watermark, fired))
-
-    @property
-    def taken_until(self) -> int:
-        """No record before this time has its place behind those that have been taken."""
-        return max([self.closed, *(segment.fired for segment in self._segments)])
-
     def due_keys(self, watermark: int) -> pl.Series:
         """The keys of records that the watermark has passed, of which there are some."""
         return _due_keys(self._segments, watermark).unique()
-
-    def take(self, watermark: int) -> None:
-        """The records that the watermark has passed wait no longer."""
-        self.closed = max(self.closed, watermark)
-        for segment in self.segments():
-            segment.fired = max(segment.fired, watermark)
-            if is_complete(segment.last, watermark):
-                self._remove(segment)
-            elif is_behind(segment.first - 1, watermark):
-                segment.first, segment.last = self._bounds(segment.groups, segment.fired)
 
     def merge(self, groups: Sequence[pl.DataFrame]) -> pl.DataFrame:
         """Several segments as one, without records that have left all look-backs."""
@@ -285,24 +257,13 @@ class LookbackSegments(ColumnWindows):
         stays[order[behind >= self._size - 1]] = False
         return compact(whole, stays)
 
-    def _together(self) -> list[ColumnarSegment]:
-        # of a shard of which others have taken more: then all of them have been taken as far
-        if self.taken_until > self.closed:
-            return []
-        return super()._together()
-
     def _bounds(self, groups: Groups, fired: int) -> tuple[int, int]:
         at = frame_of(groups)[AT].to_numpy()
         later = at[at >= fired]
-        last = _NEVER
+        last = NEVER
         if not self._by_rows and len(at):  # a record later than that has none of them before it
             last = min(int(at.max()) + self._size + 1, MAX_TIME)
-        return (int(later.min()) + 1 if len(later) else _NEVER), last
-
-    def due_at(self) -> int:
-        """Also when the first segment goes."""
-        gone = min((segment.last - 1 for segment in self._segments), default=MAX_TIME)
-        return min(self.fires_at(), gone)
+        return (int(later.min()) + 1 if len(later) else NEVER), last
 
 
 @dataclass(slots=True)

@@ -22,6 +22,7 @@ from millwheel.core.columns.batch import ColumnBatch, Int64s, key_list
 from millwheel.core.columns.changes import retractions_of
 from millwheel.core.columns.few import Groups
 from millwheel.core.columns.groups_frame import KEY
+from millwheel.core.columns.plan import ColumnPlan
 from millwheel.core.columns.state.codes import KeyCodes
 from millwheel.core.columns.state.newest import NewestOfKey, compact, newest_of
 from millwheel.core.columns.windows import LastingSegments
@@ -48,6 +49,7 @@ class Changed:
 class FirstColumns(KeptRecords):
     """The ``order`` of a :class:`TopSpec`. Rows of a key take at most ``most`` bytes."""
 
+    plan: ColumnPlan
     spec: TopSpec
     order: RowCandidates
 

@@ -17,6 +17,7 @@ from millwheel.core.order.labels import labels_of
 from millwheel.core.pipeline.graph import Graph, Node
 from millwheel.core.pipeline.spec import DEAD_LETTERS, AggregationStage, PipelineSpec
 from millwheel.core.pipeline.work import DictionarySpec
+from millwheel.core.waiting.versions import EnrichPlan
 from millwheel.language.spec.callback_code import LoadedCode
 
 _BY_RECORD = "record by record"
@@ -135,7 +136,7 @@ class _Arriving:
             return True
         if isinstance(node.computation.work, DictionarySpec):
             return all(self._come_in_columns(each.stream) for each in node.inputs)
-        if isinstance(self._forms[node.name].plan, StatelessPlans):
+        if isinstance(self._forms[node.name].plan, StatelessPlans | EnrichPlan):
             return all(self.in_columns(each.stream, node.name) for each in node.inputs)
         if self._forms[node.name].results:
             return False

@@ -26,6 +26,7 @@ from millwheel.core.pipeline.work import (
     TopSpec,
     Work,
 )
+from millwheel.core.waiting.versions import EnrichPlan
 from tests.search.document import emit
 from tests.search.facts import Free
 from tests.search.generate import pushes
@@ -62,6 +63,8 @@ _COLUMNS = frozenset(
         "taken_back_in_columns",
         "first_in_columns",
         "over_in_columns",
+        "order_in_columns",
+        "enrich_in_columns",
     }
 )
 
@@ -137,6 +140,16 @@ def _over_in_columns(draft: Draft) -> bool:
     return any(not form.why for each, form in _forms(draft) if isinstance(each.work, OverSpec))
 
 
+def _order_in_columns(draft: Draft) -> bool:
+    """Whether records wait for their order in columns."""
+    return any(form.plan is not None for each, form in _forms(draft) if each.ordered)
+
+
+def _enrich_in_columns(draft: Draft) -> bool:
+    """Whether records wait for their version in columns."""
+    return any(isinstance(form.plan, EnrichPlan) for _, form in _forms(draft))
+
+
 def _forms(draft: Draft) -> Iterator[tuple[ComputationSpec, ComputationForm]]:
     spec = load_tree(draft.tree)
     compiled = language_of(spec).compile
@@ -149,6 +162,8 @@ _HELD: dict[str, Callable[[Draft], bool]] = {
     "taken_back_in_columns": _taken_back_in_columns,
     "first_in_columns": _first_in_columns,
     "over_in_columns": _over_in_columns,
+    "order_in_columns": _order_in_columns,
+    "enrich_in_columns": _enrich_in_columns,
 }
 
 
@@ -174,7 +189,8 @@ def _draw(seed: int, number: int, wanted: frozenset[str], racing: bool) -> Case:
     )
     draft.features.add("stated" if stated else "own_watermark")
     now = pushes.NOW if not stated or rng.random() < 0.3 else None
-    for name in _STREAMS[: rng.choice([1, 1, 2])]:
+    count = rng.choice([1, 1, 2])
+    for name in _STREAMS[: 2 if "enrich_in_columns" in wanted else count]:
         draw_stream(draft, name, now)
     for index in range(rng.choice([2, 3] if "two_stages" in wanted else [1, 1, 2, 2, 3, 4])):
         draw_computation(draft, f"c{index}")

@@ -100,7 +100,10 @@ _OF_WINDOWS = """windowed two_stages rows_in_order aggregate side refire latenes
 
 _MAKERS: tuple[tuple[frozenset[str], Any], ...] = (
     (frozenset({"past_timers", "weak_past", "timers", "order_by", "ttl", "callback"}), orders),
-    (frozenset({"enrich", "as_of_arrival", "enrich_of_changes"}), enriched),
+    (
+        frozenset({"enrich", "as_of_arrival", "enrich_of_changes", "enrich_in_columns"}),
+        enriched,
+    ),
     (frozenset({"lookup"}), looked_up),
     (frozenset({"dictionary", "dictionary_ttl"}), numbered),
     (frozenset({"uv", "uv_ttl"}), visitors),
@@ -114,6 +117,7 @@ _MAKERS: tuple[tuple[frozenset[str], Any], ...] = (
     (frozenset({"over", "rows_before", "range_of_time", "over_in_columns"}), looking_back),
     (frozenset({"branch"}), branched),
     (frozenset({"steps", "steps_in_columns", "passed_on", "chained", "chained_results"}), steps),
+    (frozenset({"order_in_columns"}), steps),
     (frozenset({"window_callback"}), spans),
     (frozenset(_OF_WINDOWS.split()), windowed),
 )
@@ -149,6 +153,10 @@ def _suits_columns(draft: Draft, tree: dict[str, Any]) -> bool:
     if "join" in tree and "join" in draft.wanted:
         return "tumbling" in tree["window"]
     # only where it is asked for: elsewhere seeds give the pipelines that they gave before
+    if "enrich" in tree and "enrich_in_columns" in draft.wanted:
+        return True
+    if "order_by" in tree and "callback" not in tree and "order_in_columns" in draft.wanted:
+        return True
     passed_on = "branch" in tree or ("filter" in tree and not tree.keys() & {"map", "flat_map"})
     if passed_on and "passed_on" in draft.wanted and "order_by" not in tree:
         draft.features.add("passed_on")

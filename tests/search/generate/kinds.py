@@ -139,7 +139,8 @@ def steps(draft: Draft, name: str) -> Any:
     if "map" in kinds or "flat_map" in kinds:
         fields = frozenset({"k", "u", "n"})
     draft.features.add("steps")
-    if not any(flow.retracts for flow in flows) and draft.chance(0.2, "order_by"):
+    seldom = 0.9 if "order_in_columns" in draft.wanted else 0.2
+    if not any(flow.retracts for flow in flows) and draft.chance(seldom, "order_by"):
         tree["order_by"] = "timestamp"
     return {**tree, "output": name}, fields, key
 

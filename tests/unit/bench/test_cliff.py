@@ -17,8 +17,7 @@ START = 1_767_225_600_000_000
 def test_every_way_is_a_pipeline_whose_form_is_known(tmp_path: Path, name: str) -> None:
     path = tmp_path / "cliff.yaml"
     path.write_text(pipeline_of(name))
-    waits = "`order_by`" in name or "`enrich`" in name
-    assert form_of(path).startswith("taken record by record" if waits else "taken in columns")
+    assert form_of(path).startswith("taken in columns")
 
 
 @pytest.mark.parametrize(("n", "spend", "wrong"), [(2, 1.0, 0), (3, 1.0, 1), (2, 1.5, 1)])

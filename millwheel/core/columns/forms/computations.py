@@ -51,9 +51,11 @@ from millwheel.core.pipeline.work import (
     Work,
 )
 from millwheel.core.ranked.columns import first_columns, first_rows_or_why, lookbacks_or_why
+from millwheel.core.waiting.forms import enrich_plan_or_why
+from millwheel.core.waiting.versions import EnrichPlan
 
 Plan: TypeAlias = ColumnPlan | PlansByType
-AnyPlan: TypeAlias = Plan | StatelessPlans
+AnyPlan: TypeAlias = Plan | StatelessPlans | EnrichPlan
 NO_LABELS = Labels()
 
 
@@ -72,7 +74,6 @@ _WHY_NOT: dict[type[Work], str] = {
     CallbackSpec: "code of your own takes each record",
     WindowCallbackSpec: "code of your own takes each record",
     DictionarySpec: "a dictionary has no plan of its own",
-    EnrichSpec: "each record is enriched",
     LookupSpec: "each record is enriched",
     DeduplicateSpec: "each record is compared with earlier ones",
     TableSpec: "a table takes each change",
@@ -116,6 +117,12 @@ def _form_of(
         held = first_columns(computation, pipeline, first, use, compile_expression)
         why = "" if held else "the first rows of each key are kept in order"
         return ComputationForm(first, why)
+    if isinstance(computation.work, EnrichSpec):
+        use = labels.of(computation.name)
+        enriched = enrich_plan_or_why(computation, pipeline, use, compile_expression)
+        if isinstance(enriched, str):
+            return ComputationForm(None, enriched)
+        return ComputationForm(enriched)
     if isinstance(computation.work, OverSpec):
         use = labels.of(computation.name)
         lookbacks = lookbacks_or_why(computation, pipeline, use, compile_expression)

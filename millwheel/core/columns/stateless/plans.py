@@ -37,7 +37,7 @@ from millwheel.core.expressions.inner_fields import (
 )
 from millwheel.core.expressions.terms import NoColumns, Term, exact_of
 from millwheel.core.lazy_polars import pl
-from millwheel.core.pipeline.spec import ComputationSpec, KeyKind, KeySpec, Productions
+from millwheel.core.pipeline.spec import ComputationSpec, Delivery, KeyKind, KeySpec, Productions
 from millwheel.core.pipeline.steps import step_text
 from millwheel.core.pipeline.work import (
     AggregationSpec,
@@ -240,8 +240,10 @@ def why_no_plan(spec: ComputationSpec, compile_expression: Compile, takes_retrac
     phrase; "" where they may have one."""
     if spec.productions is Productions.WEAK:
         return "weak productions have ids, which columns of results do not carry"
-    if spec.ordered:
-        return "records wait for their order one by one"
+    if spec.ordered and len(spec.inputs) > 1:
+        return "records of several streams wait for their order"
+    if spec.ordered and spec.delivery is not Delivery.EXACTLY_ONCE:
+        return "its records may come twice, and wait for their order"
     if takes_retractions:
         return "records can be taken back"
     if isinstance(spec.work, BranchesSpec):

@@ -53,6 +53,7 @@ from millwheel.core.pipeline.work import (
     SlicesSpec,
     WindowedSpec,
 )
+from millwheel.core.waiting.versions import EnrichPlan
 from millwheel.core.windows.trees import trigger_from_tree
 from millwheel.engine.workers.bundle.hangs import Hangs
 from millwheel.engine.workers.bundle.operator import Operator
@@ -143,6 +144,9 @@ class Assembly:
         self._stateless = {
             name: plan for name, plan in plans.items() if isinstance(plan, StatelessPlans)
         }
+        self._enriched = {
+            name: plan for name, plan in plans.items() if isinstance(plan, EnrichPlan)
+        }
         self._near = near_pairings(spec, self._language.compile, self._labels)
         joins = joins_in_columns(spec, self.graph, plans, self._near.keys())
         self._schemas = {s.name: self._load(s.schema) for s in spec.streams if s.schema}
@@ -165,7 +169,7 @@ class Assembly:
                 outside.by_name,
                 kept_ends(Path(root)) if outside.ends is None else outside.ends,
             ),
-            plans={**self._plans, **self._undeclared, **self._stateless},
+            plans={**self._plans, **self._undeclared, **self._stateless, **self._enriched},
             joins=joins,
             schemas=self._schemas,
             limits=self._limits,
@@ -180,6 +184,7 @@ class Assembly:
             undeclared=self._undeclared,
             stateless=self._stateless,
             near=self._near,
+            enriched=self._enriched,
             joined={c.name: self._joined_by_bundle(c) for c in spec.computations},
             labels=self._labels,
             language=self._language,

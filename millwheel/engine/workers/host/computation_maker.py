@@ -31,16 +31,19 @@ from millwheel.core.pipeline.spec import (
 )
 from millwheel.core.pipeline.work import (
     AggregationSpec,
+    BranchesSpec,
     DictionarySpec,
     EnrichSpec,
     JoinSpec,
     LookupSpec,
     OverSpec,
     SlicesSpec,
+    StepsSpec,
     TopSpec,
     WindowCallbackSpec,
 )
 from millwheel.core.ranked.columns import first_columns, lookback_form
+from millwheel.core.waiting.versions import EnrichPlan
 from millwheel.core.windows.windows import OfInput, Tumbling
 from millwheel.engine.workers.bundle.operator import Operator
 from millwheel.engine.workers.delivery.routing import TableRouter
@@ -64,6 +67,8 @@ from millwheel.engine.workers.operators.ranked.columns import FirstRowsOperator
 from millwheel.engine.workers.operators.ranked.over_columns import OverOperator
 from millwheel.engine.workers.operators.slices.sliced import SlicesOperator
 from millwheel.engine.workers.operators.stateless.columns import StatelessOperator
+from millwheel.engine.workers.operators.waiting.enriched import EnrichOperator
+from millwheel.engine.workers.operators.waiting.ordered import OrderedOperator
 from millwheel.engine.workers.operators.windows.change_log import ChangeLogOperator
 from millwheel.engine.workers.operators.windows.columns import ColumnOperator
 from millwheel.engine.workers.operators.windows.grouped import GroupedOperator
@@ -97,8 +102,8 @@ class ComputationMaker:
     """Makes the operators of one pipeline's computations. By computation: ``plans`` are those of
     aggregations in columns, ``undeclared`` the same where types come with the records,
     ``stateless`` those of steps, branches and tables that are held, ``near`` those of joins without
-    windows; ``joined`` are the windows of joins that take whole bundles. ``publish`` does work
-    aside from the loop, where there is such."""
+    windows, ``enriched`` those of enrichments as of event time; ``joined`` are the windows of joins
+    that take whole bundles. ``publish`` does work aside from the loop, where there is such."""
 
     spec: PipelineSpec
     graph: Graph
@@ -106,6 +111,7 @@ class ComputationMaker:
     undeclared: Mapping[str, PlansByType]
     stateless: Mapping[str, StatelessPlans]
     near: Mapping[str, NearPairing]
+    enriched: Mapping[str, EnrichPlan]
     joined: Mapping[str, Tumbling | OfInput | None]
     labels: Labels
     language: Language
@@ -145,11 +151,18 @@ class ComputationMaker:
         kind = BatchOperator if takes_batches(type(instance)) else CallbackOperator
         limits, use = self.spec.limits, self.labels.of(spec.name)
         parts = (spec, self.spec.name, instance, overlay, self.decode, _CACHE_ENTRIES, limits)
-        if (plans := self.stateless.get(spec.name)) is not None:
+        plans = self.stateless.get(spec.name)
+        if plans is not None and not spec.ordered:
             few = self._few_of(spec)
             return StatelessOperator(*parts, plans, few, self.language)
         if isinstance(instance, Copied):
             operator: CallbackOperator = CopiesOperator(instance, *parts[:2], *parts[3:], use)
+        elif spec.ordered and isinstance(spec.work, StepsSpec | BranchesSpec):
+            few, shard = self.limits.rows_below, self._column_shard(shard_parts)
+            operator = OrderedOperator(plans, limits, shard, few, *parts, use)
+        elif isinstance(spec.work, EnrichSpec) and spec.work.waits and not spec.work.timeless:
+            few, shard = self.limits.rows_below, self._column_shard(shard_parts)
+            operator = EnrichOperator(self.enriched.get(spec.name), shard, few, *parts, use)
         elif has_column_form(spec):
             pairing, shard = self.near.get(spec.name), self._column_shard(shard_parts)
             operator = column_join(pairing, shard, self.limits.rows_below, *parts, use)

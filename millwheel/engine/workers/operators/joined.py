@@ -4,9 +4,10 @@ letters of callbacks."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from math import prod
+from types import MappingProxyType
 from typing import Any, Protocol
 
 import msgspec
@@ -339,21 +340,33 @@ class Enriched(Computation):
     version: ValueState[HeldVersion] = ValueState(HeldVersion)
 
     def __init__(
-        self, spec: EnrichSpec, outputs: Sequence[str], deletes: Callable[[Any], Any] | None = None
+        self,
+        spec: EnrichSpec,
+        outputs: Sequence[str],
+        deletes: Callable[[Any], Any] | None = None,
+        declared: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
     ) -> None:
         self._spec = spec
         self._outputs = tuple(outputs)
         self._deletes = deletes
+        self._declared = declared
 
     def process_record(self, ctx: Context, record: Record) -> None:
         """A new version, or a record to enrich."""
         if record.stream == self._spec.stream:
             self._learn(record)
             return
-        fields = plain(record.value)
+        fields = self._in_order(record.stream, plain(record.value))
         found = self._found(ctx, record, fields)
         if found is not None:
             self._produce(ctx, {**fields, self._spec.name: found[0]})
+
+    def go_on(self, value: Any, at: int) -> None:
+        """Keep a version of the current key that was kept elsewhere."""
+        self._keep(HeldVersion(at, value))
+
+    def _in_order(self, stream: str, value: Any) -> Any:
+        return ordered(value, self._declared.get(stream, ()))
 
     def _known(self) -> HeldVersion | None:
         """The version of the current key."""
@@ -374,7 +387,7 @@ class Enriched(Computation):
             if ends:
                 self._keep(HeldVersion(at, None))
             return
-        value = plain(record.value)
+        value = self._in_order(record.stream, plain(record.value))
         if self._deletes is not None and self._deletes(value):
             value = None
         position = (record.channel, record.number) if isinstance(record, Located) else None
@@ -466,7 +479,9 @@ def joined(spec: ComputationSpec, pipeline: PipelineSpec) -> Computation:
     condition = language_of(pipeline).compile(work.delete).evaluate if work.delete else None
     deletes = deletion(condition) if work.upserts else None
     kind = EnrichedChanges if takes_back(spec, pipeline) else Enriched
-    return kind(work, spec.outputs, deletes)
+    streams = [each.stream for each in spec.inputs]
+    declared = dict(zip(streams, declared_fields(spec, pipeline), strict=True))
+    return kind(work, spec.outputs, deletes, declared)
 
 
 def declared_fields(spec: ComputationSpec, pipeline: PipelineSpec) -> list[tuple[str, ...]]:

@@ -18,6 +18,7 @@ from millwheel.core.machines.specs import machine_from_spec
 from millwheel.core.pipeline.graph import takes_retractions
 from millwheel.core.pipeline.spec import ComputationSpec, PipelineSpec
 from millwheel.core.pipeline.work import AggregationSpec, CallbackSpec, SlicesSpec
+from millwheel.core.waiting.versions import EnrichPlan
 from millwheel.core.windows.windows import GLOBAL_WINDOW, Window
 from millwheel.engine.queries.model import Finding, Query, QueryError
 from millwheel.engine.queries.slices import SliceAnswers
@@ -73,7 +74,7 @@ class StoreAnswers:
         compile_text = language_of(self._spec).compile
         machine = machine_from_spec(spec, compile_text, load, back)
         plan = computation_form(spec, self._spec, load, compile_text).plan
-        if plan is None or isinstance(plan, StatelessPlans):
+        if plan is None or isinstance(plan, StatelessPlans | EnrichPlan):
             rows = WindowAnswers(spec, machine, finisher(spec, self._spec))
             return lambda query, store, watermark_us: rows.answer(query, [], store, watermark_us)
         finish = plan.typed if isinstance(plan, ColumnPlan) else finisher(spec, self._spec)

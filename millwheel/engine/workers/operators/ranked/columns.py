@@ -70,8 +70,7 @@ class FirstRowsOperator(KeptOperator):
         assert isinstance(self._instance, FirstRows)
         self._rows: FirstRows = self._instance
 
-    @property
-    def _row_type(self) -> Any:
+    def _row_type(self, stream: str = "") -> Any:
         return self._segments_of_keys.row_type
 
     def _holds(self, rows: Any, keys: Any) -> bool:

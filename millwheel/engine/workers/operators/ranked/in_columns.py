@@ -10,7 +10,7 @@ that only small bundles come for: some keys in each bundle
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -73,16 +73,19 @@ class KeptOperator(BatchOperator, Validated):
         self._kept = kept
         self._form = FormChoice(kept, few, most_bytes, self._has_rows)
         restore_segments(kept, shard)
-        types = [(each.groups.schema[ROW], each.groups.schema[KEY]) for each in self._segments()]
-        alike = all(each == types[0] for each in types)
-        self._of_others = not alike or not all(self._holds(*each) for each in types)
+        self._form.in_rows = not kept  # a new owner goes on as the last one
+        self._of_others = self._has_others()
         """What columns hold is of another version of the pipeline, or of shards with other
         fields."""
 
-    @property
+    def _has_others(self) -> bool:
+        types = [(each.groups.schema[ROW], each.groups.schema[KEY]) for each in self._segments()]
+        alike = all(each == types[0] for each in types)
+        return not alike or not all(self._holds(*each) for each in types)
+
     @abstractmethod
-    def _row_type(self) -> Any:
-        """The type of the rows that columns hold; None for none."""
+    def _row_type(self, stream: str) -> Any:
+        """The type of the rows of a stream that columns hold; None for none."""
 
     @abstractmethod
     def _holds(self, rows: Any, keys: Any) -> bool:
@@ -147,14 +150,16 @@ class KeptOperator(BatchOperator, Validated):
     def _take_in_columns(self, bundle: Bundle) -> None:
         """Take the records whose keys are, or go, in columns. The others are left in the
         bundle."""
-        offers, like = list[Offer](), self._row_type
+        offers = list[Offer]()
+        types = {stream: self._row_type(stream) for stream in _streams_of(bundle)}
         for arrival in bundle.arrivals:
+            like = types[arrival.batch.stream]
             offers.append(offer := self._offer(arrival.batch, like, bundle))
             if like is None and offer.columns is not None and offer.fits.any():
-                like = pl.Struct(dict(offer.columns.frame.schema))
+                types[arrival.batch.stream] = pl.Struct(dict(offer.columns.frame.schema))
         gone = [keys_of(where(each.batch, ~each.fits)) for each in offers if not each.fits.all()]
         self._let_go(gone, bundle)
-        among = self._form.in_columns([each.batch for each in offers], self._state.held)
+        among = self._form.in_columns([each.batch for each in offers], self._held)
         fit = [each.fits & own for each, own in zip(offers, among, strict=True)]
         left_in(bundle, self._taken(offers, fit, gone, bundle))
 
@@ -174,6 +179,10 @@ class KeptOperator(BatchOperator, Validated):
                 return Offer(batch, columns, inside, fits)
         except Unfit:
             return Offer(batch, None, none, none)
+
+    def _held(self, keys: list[Key]) -> Collection[Key]:
+        """Which of some keys are in rows."""
+        return self._state.held(keys)
 
     def _let_go(self, keys: Sequence[pl.Series], bundle: Bundle) -> None:
         """All that columns hold of some keys goes on in rows."""
@@ -205,3 +214,7 @@ class KeptOperator(BatchOperator, Validated):
 
     def _has_rows(self) -> bool:
         return next(iter(self._shard.store.scan(STATE)), None) is not None
+
+
+def _streams_of(bundle: Bundle) -> set[str]:
+    return {arrival.batch.stream for arrival in bundle.arrivals}

@@ -65,8 +65,7 @@ class OverOperator(KeptOperator):
         own = Hold(held_at(self._lying.fires_at()), "record (in columns) that waits for its turn")
         return min(own, super().hold(now_us), key=lambda hold: hold.at)
 
-    @property
-    def _row_type(self) -> Any:
+    def _row_type(self, stream: str = "") -> Any:
         return self._lying.row_type
 
     def _holds(self, rows: Any, keys: Any) -> bool:
@@ -135,7 +134,7 @@ class OverOperator(KeptOperator):
                 for each, mask in zip(offers, taken, strict=True):
                     if each.columns is not None and mask.any():
                         columns = each.columns.where(mask[each.inside])
-                        new.append(self._columns_of(columns, self._row_type).taken(columns))
+                        new.append(self._columns_of(columns, self._row_type()).taken(columns))
                 frame = pl.concat(new, rechunk=True) if new else None
         except Unfit:
             pairs = zip(offers, taken, strict=True)

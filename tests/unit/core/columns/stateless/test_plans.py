@@ -17,7 +17,14 @@ from millwheel.core.columns.stateless.plans import StatelessPlans, stateless_pla
 from millwheel.core.columns.stateless.stages import StatelessPlan
 from millwheel.core.expressions.declared import NullLogic
 from millwheel.core.expressions.language import BUILT_IN, built_in, compile_expression
-from millwheel.core.pipeline.spec import ComputationSpec, InputSpec, KeyKind, KeySpec, Productions
+from millwheel.core.pipeline.spec import (
+    ComputationSpec,
+    Delivery,
+    InputSpec,
+    KeyKind,
+    KeySpec,
+    Productions,
+)
 from millwheel.core.pipeline.steps import compile_steps
 from millwheel.core.pipeline.work import BranchesSpec, BranchSpec, StepKind, StepSpec, StepsSpec
 from millwheel.errors import RecordError
@@ -131,7 +138,15 @@ def test_records_that_an_expression_fails_for_do_not_fit() -> None:
     [
         (spec(keep("i > 1")), ""),
         (spec(keep("i > 1"), productions=Productions.WEAK), "weak productions"),
-        (spec(keep("i > 1"), ordered=True), "records wait for their order"),
+        (spec(keep("i > 1"), ordered=True), ""),
+        (
+            replace(spec(keep("i > 1"), ordered=True), inputs=(INPUT, replace(INPUT, stream="b"))),
+            "records of several streams wait for their order",
+        ),
+        (
+            spec(keep("i > 1"), ordered=True, delivery=Delivery.AT_LEAST_ONCE),
+            "its records may come twice",
+        ),
         (spec(StepSpec(StepKind.MAP, function="a:b")), "code of your own takes each record"),
         (spec(StepSpec(StepKind.MAP, expression="i")), "makes values without fields"),
         (spec(StepSpec(StepKind.FLAT_MAP, expression="(i, i)")), "makes values without fields"),
