@@ -28,6 +28,7 @@ from tests.sim.workloads.shown import Shown, Transactional
 from tests.sim.workloads.sliced import Sliced
 from tests.sim.workloads.straggling import Straggling
 from tests.sim.workloads.tables import Tables
+from tests.sim.workloads.waiting import Waiting
 from tests.sim.workloads.windows import (
     AskedWindows,
     Combined,
@@ -72,6 +73,7 @@ WORKLOADS: dict[str, Callable[[int, float], Workload]] = {
     "paired": Paired,
     "paired-windows": PairedWindows,
     "chains": Chains,
+    "waiting": Waiting,
 }
 """(seed, size from 0 to 1) -> a workload."""
 
