@@ -261,7 +261,8 @@ class Served:
         if shard.operator.first is not None:
             news = shard.operator.first.hear(watermarks)
         if (fresh := watermarks.lowest_of(feeders)) > self.heard_us:
-            self.heard_us, news = fresh, True
+            # Also where its store had that already: what it reports may rise with what is heard.
+            self.heard_us, rose = fresh, True
         if fresh > shard.watermark.input:
             shard.watermark.input, rose = fresh, True
             shard.forget_old_ids()
