@@ -1,5 +1,6 @@
-"""Chains: computations without state that run in the shards of the one whose results they take, in
-its commits. Their own shards get only what is sent to them alone, such as retried dead letters."""
+"""Chains: computations without state that run in the shards of the source or computation whose
+records they take, in its commits. Their own shards get only what is sent to them alone, such as
+retried dead letters."""
 
 from __future__ import annotations
 
@@ -10,10 +11,12 @@ from millwheel.core.pipeline.graph import Graph, Node, runs_user_code
 from millwheel.core.pipeline.spec import (
     DEAD_LETTERS,
     ComputationSpec,
+    Delivery,
     InputSpec,
     KeyKind,
     PipelineSpec,
     Productions,
+    StreamSpec,
 )
 from millwheel.core.pipeline.work import BranchesSpec, StepsSpec
 
@@ -21,7 +24,8 @@ from millwheel.core.pipeline.work import BranchesSpec, StepsSpec
 @dataclass(frozen=True, slots=True)
 class Chains:
     """``before``: of each chained node, the one that it stands behind. ``why_not``: of each other
-    node without state behind a computation, why it is not chained, as a phrase."""
+    node without state that takes records under the key that they have, why it is not chained, as a
+    phrase."""
 
     before: Mapping[str, str] = field(default_factory=dict)
     why_not: Mapping[str, str] = field(default_factory=dict)
@@ -37,18 +41,28 @@ def chains_of(graph: Graph, spec: PipelineSpec, labelled: Container[str]) -> Cha
     """The chains of a pipeline. ``labelled`` are the computations that have to do with labels."""
     before: dict[str, str] = {}
     why_not: dict[str, str] = {}
+    readers: dict[str, list[str]] = {}
     for name, node in graph.nodes.items():
         makers = {each.stream: _makers(each, graph) for each in node.inputs}
         first = next((maker for found in makers.values() for maker in found), None)
         if not is_stateless(node.computation) or first is None:
             continue
-        if first.computation is None:  # a source: its records come with another key
-            continue
+        if first.computation is None and node.inputs[0].key.kind is not KeyKind.RECORD:
+            continue  # its records come under another key
         why = _why_not(node, first, makers, graph, spec, labelled)
         if why:
             why_not[name] = why
+        elif first.computation is None:
+            readers.setdefault(first.name, []).append(name)
         else:
             before[name] = first.name
+    for source, names in readers.items():
+        # What is read is committed with what is made of it, or sent as it is read, and never both.
+        # And a call that does not return must accuse one computation.
+        if graph.consumers[graph.nodes[source].outputs[0]] == (names[0],):
+            before[names[0]] = source
+        else:
+            why_not |= dict.fromkeys(names, "others take the records that are read, too")
     return Chains(before, why_not)
 
 
@@ -82,28 +96,42 @@ def _why_not(
     if spec.tracing is not None:
         return "records are traced"
     first, second = maker.computation, node.computation
-    assert first is not None
     assert second is not None
-    return _why_apart(first, second) or (
-        "functions of your own may be called for a result"
-        if spec.functions and not is_stateless(first)
-        else "timers behind it go by the place of each record"
-        if first.name in labelled or second.name in labelled
-        else "its records come back to it"
-        if graph.circle(first.name) or graph.circle(second.name)
-        else ""
+    unread = _why_not_read(maker.stream) if first is None else ""
+    return (
+        unread
+        or _why_apart(first, second)
+        or (
+            f"functions of your own may be called for a {'result' if first else 'record'}"
+            if spec.functions and not is_stateless(first)
+            else "timers behind it go by the place of each record"
+            if maker.name in labelled or second.name in labelled
+            else "its records come back to it"
+            if graph.circle(maker.name) or graph.circle(second.name)
+            else ""
+        )
     )
 
 
-def _why_apart(first: ComputationSpec, second: ComputationSpec) -> str:
-    """Which of their settings keeps two computations apart; "" for none."""
-    if Productions.WEAK in (first.productions, second.productions):
+def _why_not_read(stream: StreamSpec | None) -> str:
+    """Why nothing is chained behind the source of a stream; "" where something may be."""
+    assert stream is not None
+    assert stream.source is not None
+    if stream.source.kind == "injection":
+        return "records are injected one by one"
+    return "copies are told by the ids of records" if stream.id else ""
+
+
+def _why_apart(first: ComputationSpec | None, second: ComputationSpec) -> str:
+    """Which of their settings keeps a computation apart from another, or from a source; "" for
+    none."""
+    if Productions.WEAK in ((first or second).productions, second.productions):
         return "weak productions have ids"
-    if first.ordered or second.ordered:
+    if (first or second).ordered or second.ordered:
         return "records wait for their order"
-    if first.delivery is not second.delivery:
+    if second.delivery is not (first.delivery if first else Delivery.EXACTLY_ONCE):
         return "it has a guarantee of its own"
-    if second.shards not in (None, first.shards):
+    if second.shards not in (None, first.shards if first else None):
         return "it has shards of its own"
     if runs_user_code(second):
         return "code of your own takes each record"

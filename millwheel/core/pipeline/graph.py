@@ -75,10 +75,10 @@ class Graph:
         each with the one that makes it."""
         found: dict[str, str] = {}
         for name in self.chained:
-            head = name
-            while head in self.chained:
-                head = self.chained[head]
-            if head == node:
+            above = name
+            while above in self.chained and (above == name or above != node):
+                above = self.chained[above]
+            if above == node:
                 found |= dict.fromkeys(self.nodes[name].outputs, name)
         return found
 

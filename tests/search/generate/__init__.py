@@ -97,11 +97,12 @@ def case(
 
 
 def _chains(draft: Draft) -> frozenset[str]:
-    """Whether some computations run in the shards of others, and of others with state."""
+    """Whether some computations run in the shards of others, and of others with state. (None run
+    in those of a source: all that comes is looked at.)"""
     spec = load_tree(draft.tree)
     graph = build_graph(spec)
     firsts = [graph.nodes[name] for name in chains_of(graph, spec, ()).before.values()]
-    behind = {is_stateless(first.computation) for first in firsts}
+    behind = {is_stateless(first.computation) for first in firsts if first.computation}
     return _CHAINED if False in behind else frozenset({"chained"} if behind else ())
 
 

@@ -156,3 +156,27 @@ def tables_count_as_read() -> Context:
 def records_pass_a_table_that_is_not_there_yet() -> Context:
     """A worker enriches records before it has all of a table that it holds whole."""
     return replaced(BroadcastOperator, "intake", lambda self, waiting, now_us, watermark: waiting)
+
+
+@mistake(within=6, workload="chains", faults="kill")
+def chained_reads_without_their_position() -> Context:
+    """What is made of a read is committed, and how far it goes only at the end of the partition."""
+    right = SourceOperator._write
+
+    def wrong(self: SourceOperator, part: Part, bundle: Any, *more: Any) -> None:
+        if part.committed.finished or not part.chained:
+            right(self, part, bundle, *more)
+
+    return replaced(SourceOperator, "_write", wrong)
+
+
+@mistake(within=10, workload="chains", faults="kill")
+def what_was_sent_is_taken_by_a_chain_again() -> Context:
+    """A new owner lets a chain take what lies behind the committed position, although the former
+    one has sent reads of it to the shards of the consumers."""
+
+    def wrong(self: Part, first_owner: bool) -> bool:
+        self.chained = self.combine.on = self.committed.combined or not first_owner
+        return False
+
+    return replaced(Part, "chain", wrong)

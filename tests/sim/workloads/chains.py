@@ -43,7 +43,8 @@ class Tallying(Computation):
 class Chains(Workload):
     """Sources → first → (second → tallies), (parting → even, odd), and another consumer of what
     first makes, which keeps its own shards; a sink for each stream but one. Each node of the chain
-    fails on some records."""
+    fails on some records. ``read``: first takes records as they are read, so the chain runs in the
+    shards of the source; it fails on some, too."""
 
     def __init__(self, seed: int, size: float = 1.0) -> None:
         super().__init__(seed, size)
@@ -54,6 +55,7 @@ class Chains(Workload):
         self.shared = own.random() < 0.5
         """Whether a stream within the chain is consumed outside of it, too."""
         self.columns = own.choice([{}, _FIELDS])
+        self.read = Random(f"chains behind sources {seed}").random() < 0.6
         self.rows = {"events": {f"p{i}": self._partition(own, i) for i in range(own.randint(1, 3))}}
         self.again = [
             {"key": f"k{own.randrange(self.keys)}", "p": _AGAIN, "n": n, "a": own.randrange(4)}
@@ -72,7 +74,7 @@ class Chains(Workload):
                 "p": number,
                 "n": n,
                 "a": rng.randrange(4),
-                "ts": START_US + n * SECOND // 10,
+                "ts": None if self.read and n % 31 == 30 else START_US + n * SECOND // 10,
             }
             for n in range(self.count(1, 120))
         ]
@@ -86,7 +88,7 @@ class Chains(Workload):
         fields = {name: name for name in ("key", "p", "n", "a")}
         first = computation_spec(
             "first",
-            (InputSpec("events", by("key")),),
+            (InputSpec("events", kept if self.read else by("key")),),
             ("ones",),
             steps=(StepSpec(StepKind.MAP, fields={**fields, "q": "12 // a"}),),
         )
@@ -106,7 +108,10 @@ class Chains(Workload):
             branches=(BranchSpec("even", "6 // (n % 4) >= 0 and n % 2 == 0"), BranchSpec("odd")),
         )
         tallies = computation_spec(
-            "tallies", (InputSpec("twos", kept),), ("tallied",), callback="sim:Tallying"
+            "tallies",
+            (InputSpec("twos", by("key") if self.read else kept),),
+            ("tallied",),
+            callback="sim:Tallying",
         )
         apart = computation_spec(
             "apart",
@@ -152,8 +157,8 @@ class Chains(Workload):
         """What each record becomes, by stream; a letter of a node has a mark before its name."""
         rows = self.all_rows("events")
         for row in rows:
-            if not row["a"]:
-                yield "!first", row
+            if row["ts"] is None or not row["a"]:
+                yield "!first" if row["ts"] is not None else "!source.events", row
                 continue
             yield from [("aside", row)] if self.shared else []
             yield from self._seconds(row)

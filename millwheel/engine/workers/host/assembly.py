@@ -65,7 +65,7 @@ from millwheel.engine.workers.delivery.routing import TableRouter
 from millwheel.engine.workers.host.computation_maker import ComputationMaker, ShardParts
 from millwheel.engine.workers.host.grouping import groupings_of
 from millwheel.engine.workers.host.source_maker import SourceFactories, SourceMaker
-from millwheel.engine.workers.operators.stateless.chained import chain_of
+from millwheel.engine.workers.operators.stateless.chained import chain_behind, chain_of
 from millwheel.engine.workers.operators.windows.columns import warm_up
 from millwheel.engine.workers.ports import BackgroundTask
 from millwheel.engine.workers.recovery.write_behind import WriteBehindStore
@@ -353,7 +353,11 @@ class Assembly:
     def _source(self, node: Node, shard_parts: ShardParts) -> Operator:
         entry, store = shard_parts.entry, shard_parts.store
         shard, router = shard_parts.shard, shard_parts.router
-        return self._sources.operator(node, entry, store, shard, router, self._clock.now_us())
+        chain = chain_behind(
+            node, self.graph, lambda spec: self._computations.operator(spec, shard_parts)
+        )
+        now_us = self._clock.now_us()
+        return self._sources.operator(node, entry, store, shard, router, now_us, chain)
 
     # --- sinks ------------------------------------------------------------------------------------
 

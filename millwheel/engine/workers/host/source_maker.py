@@ -33,6 +33,7 @@ from millwheel.engine.workers.operators.broadcast.rows import (
     table_source,
 )
 from millwheel.engine.workers.operators.broadcast.table import HeldTable, TableRows
+from millwheel.engine.workers.operators.stateless.chained import ReadChain
 from millwheel.engine.workers.shard.bundle_sizes import ShardLimits
 from millwheel.engine.workers.shard.shard import Shard
 from millwheel.engine.workers.sources.completion import completion_of
@@ -88,8 +89,9 @@ class SourceMaker:
         shard: Shard,
         router: TableRouter,
         now_us: int,
+        chain: ReadChain | None,
     ) -> Operator:
-        """The operator of one shard of the source ``node``."""
+        """The operator of one shard of the source ``node``. ``chain`` runs those behind it."""
         stream = node.stream
         assert stream is not None
         assert stream.source is not None
@@ -135,6 +137,7 @@ class SourceMaker:
             completion=completion_of(shard.outbox, router, rules),
             combining=combining if combining is not None and not combining.rest else None,
             labelled=stream.name in self.labelled,
+            chain=chain,
             fellows=fellows,
             first=ReadFirst(self.graph.read_first(node.name)),
         )

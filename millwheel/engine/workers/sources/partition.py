@@ -72,7 +72,8 @@ class Part:
     caught up it is ``certain`` once it has, and then idle if ``idles``. ``epochs``: how keys are
     divided, where a consumer divides them by tables, with measurements of ``completion`` if any
     goes by them; then it is read ``ahead`` of the consumers by a limited time only. ``combine``:
-    whether groups are sent in place of records. ``arrivals``: the times of its records, where those
+    whether groups are sent in place of records. ``chained``: the consumers run in the shard itself,
+    and no record is sent. ``arrivals``: the times of its records, where those
     are their timestamps. ``wait`` is there while it cannot be read."""
 
     partition: Partition
@@ -103,6 +104,7 @@ class Part:
     ahead: ReadAhead | None = None
     record_bytes: int = 1 << 20
     combine: Combine = field(default_factory=lambda: Combine(False))
+    chained: bool = False
     arrivals: Arrivals | None = None
     wait: Wait | None = None
 
@@ -128,6 +130,17 @@ class Part:
         if self.wait is not None:
             self.wait.over()
             self.wait = None
+
+    def chain(self, first_owner: bool) -> bool:
+        """Commit what is made of a read together with the position behind it, unless a former owner
+        may have sent reads that lie behind the committed one. True where the store does not say so
+        yet."""
+        # Consumers have those under their positions, and would take what is made of them for new:
+        # see mistake what_was_sent_is_taken_by_a_chain_again.
+        stored, self.chained = self.committed.combined, self.committed.combined or first_owner
+        self.combine.on = self.chained
+        self.committed = msgspec.structs.replace(self.committed, combined=self.chained)
+        return self.chained and not stored
 
     def watermark(self, max_delay_us: int) -> int:
         """Nothing before this is expected."""

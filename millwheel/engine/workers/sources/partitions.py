@@ -72,6 +72,8 @@ class Partitions:
         self._said_at_us = -_SILENT_ABOUT_US
         self.clock = ArrivalClock(store, parts.clock_runs) if parts.stream.arrival else None
         """Where timestamps are times of arrival."""
+        self.newly_chained: list[Part] = []
+        """Those of which the store is to say so."""
         parts.fellows.began_us = now_us
 
     @property
@@ -133,6 +135,8 @@ class Partitions:
             part = self.awake[name] = open_part(
                 self._unopened.pop(name), channel, self._store, silence, certain, rules, self.clock
             )
+            if self._parts.chain is not None and part.chain(self._parts.first_owner):
+                self.newly_chained.append(part)
             if self._parts.completion is not None:
                 part.completion, part.ahead = self._parts.completion(), ReadAhead()
             part.idles = to_the_ends and idle_after_us is not None

@@ -46,11 +46,11 @@ _Stamps = Stamps | list[int]
 @dataclass(frozen=True, slots=True)
 class Sorted:
     """A read as batches for the consumers, and its dead letters by the node that could not use the
-    record. A record has at most one letter of each node, so its position numbers the letter.
-    ``counters`` count what was read."""
+    record, not split among their consumers. A record has at most one letter of each node, so its
+    position numbers the letter. ``counters`` count what was read."""
 
     batches: Batches
-    letters: dict[str, Batches]
+    letters: dict[str, Batch]
     counters: dict[str, int]
 
 
@@ -120,7 +120,7 @@ class Sorting:
             self._letter(
                 batch.seqs[index], partition, missing.reason, about[0], missing.node, about[1]
             )
-        letters: dict[str, Batches] = {}
+        letters: dict[str, Batch] = {}
         if self._letters:
             counters["dead_letters"] = len(self._letters)
             for _, letter in self._letters:
@@ -255,8 +255,8 @@ class Sorting:
             floors.append(max(watermark_after(highest, self._spec.max_delay_us), 0))
         return floors
 
-    def _dead_letters(self, timestamps: list[int]) -> dict[str, Batches]:
-        letters: dict[str, Batches] = {}
+    def _dead_letters(self, timestamps: list[int]) -> dict[str, Batch]:
+        letters: dict[str, Batch] = {}
         for name in dict.fromkeys(letter.computation for _, letter in self._letters):
             indexes = [
                 index
@@ -270,8 +270,7 @@ class Sorting:
             )
             keys = [self._parts.node] * len(values)
             size = len(encode_value(values))
-            batch = Batch(DEAD_LETTERS, seqs, times, keys, values, None, self._now, size)
-            letters[name] = self._parts.fanout.split(batch, values)[0]
+            letters[name] = Batch(DEAD_LETTERS, seqs, times, keys, values, None, self._now, size)
         return letters
 
 

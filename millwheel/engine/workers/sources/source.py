@@ -23,8 +23,10 @@ from millwheel.core.formats.store_layout import Position
 from millwheel.core.model.failures import UNIT
 from millwheel.core.model.names import letters_channel
 from millwheel.core.model.times import IDLE_TIME, MAX_TIME
+from millwheel.core.pipeline.spec import DEAD_LETTERS
 from millwheel.engine.workers.boundaries import ColumnBoundary
 from millwheel.engine.workers.bundle.bundle import LINE, Bundle, Hold, keys_of
+from millwheel.engine.workers.bundle.hangs import Watched
 from millwheel.engine.workers.bundle.lone import LoneReads
 from millwheel.engine.workers.bundle.operator import Operator
 from millwheel.engine.workers.sources.frames import sort_frame
@@ -102,6 +104,10 @@ class SourceOperator(Operator):
         if bundle.now_us >= self._lists_at():
             self.partitions.look(bundle.now_us)
         self.partitions.open(bundle.now_us)
+        # Of all, before any is read: a later owner goes on with a chain only where that is stored.
+        for part in self.partitions.newly_chained:
+            part.write(bundle.overlay)
+        self.partitions.newly_chained.clear()
         if self._tables is not None:
             self._tables.note(bundle.now_us)
         ready = [part for part in self._readable() if part.next_poll_us <= bundle.now_us]
@@ -116,6 +122,9 @@ class SourceOperator(Operator):
             self._parts.source.committed(settled.partition, settled.position)
             if self.avoided is not None and self.avoided.lone:
                 self.avoided.ran_alone(settled.reads)
+
+    def watched(self) -> Watched | None:
+        return self._parts.chain
 
     def rest(self, active: bool, now_us: int) -> None:
         """Read nothing while ``active``."""
@@ -138,16 +147,6 @@ class SourceOperator(Operator):
         return unopened + sum(
             bool(part.outstanding) or (behind and not part.certain) for part in awake
         )
-
-    def _find_end(
-        self, part: Part, reader: Reader, read: Read | FrameChunk, caught_up: bool
-    ) -> None:
-        """A read tells that no earlier owner can have read further; in a run that ends once it has
-        caught up, that this partition has. A bounded one has when it has ended."""
-        if part.certain or read.finished or not caught_up or not self._parts.to_the_ends:
-            part.certain = part.certain or read.finished or caught_up
-        elif not self._parts.source.bounded:
-            part.certain = reader.reached(read.next_position)
 
     def _lists_at(self) -> int:
         if self._parts.source.bounded or self._end.reads_nothing:
@@ -228,7 +227,7 @@ class SourceOperator(Operator):
         ):
             return
         if not part.combine.on:
-            self._find_end(part, reader, read, read.caught_up)
+            _find_end(self._parts, part, reader, read, read.caught_up)
         if self._heard_nothing(part, reader, read, bundle):
             return
         if read.caught_up:
@@ -252,16 +251,17 @@ class SourceOperator(Operator):
         )
         outcome = sorting.sort(part.partition.name, read)
         plain = not outcome.letters and not sorting.newly_judged and bundle.traced is None
+        plain = plain and not part.chained
         groups = (
             part.combine.groups(self._parts.combining, outcome.batches, len(read))
             if plain
             else None
         )
-        if part.combine.on and groups is None:
+        if part.combine.on and groups is None and not part.chained:
             part.leave_groups(bundle)  # and nothing else: it is read again
             return
         if part.combine.on:
-            self._find_end(part, reader, read, read.caught_up)
+            _find_end(self._parts, part, reader, read, read.caught_up)
         part.silence.heard(bundle.now_us)
         sorting.judge(bundle, len(read) + len(read.rejects))
         part.judge(sorting.newly_judged, bundle.overlay)
@@ -291,7 +291,7 @@ class SourceOperator(Operator):
             return False
         if read.begins is not None:
             return True
-        self._find_end(part, reader, read, caught_up=True)
+        _find_end(self._parts, part, reader, read, caught_up=True)
         part.behind = False
         part.silence.nothing(bundle.now_us)
         pause = max(
@@ -378,10 +378,14 @@ class SourceOperator(Operator):
         part.silence.heard(bundle.now_us)
         part.told_bytes(most_bytes, len(read))
         part.size.told(read.next_position > part.position and not read.finished)
-        groups = part.combine.groups(self._parts.combining, outcome.batches, len(read))
-        if part.combine.on and groups is None:
+        groups = (
+            None
+            if part.chained
+            else part.combine.groups(self._parts.combining, outcome.batches, len(read))
+        )
+        if part.combine.on and groups is None and not part.chained:
             return False
-        self._find_end(part, reader, read, caught_up=False)
+        _find_end(self._parts, part, reader, read, caught_up=False)
         bundle.try_(LINE, len(read))
         bundle.try_(UNIT, len(read))
         bundle.try_(keys_of(self._spec.name), len(read))
@@ -426,18 +430,22 @@ class SourceOperator(Operator):
 
     def _send(self, part: Part, outcome: Sorted, bundle: Bundle) -> None:
         """Send a read to its consumers; its position is committed once every consumer has applied
-        it.
+        it. What is chained takes it here, in one commit with the position.
 
         Dead letters are numbered by positions as well. So the letters of each node have a channel
         of their own, and a consumer of several nodes' letters keeps a high-water mark for each."""
+        if part.chained:
+            _pass_on(self._parts, part, outcome, bundle)
+            self._commit(part, [], outcome.counters, bundle)
+            return
         # On the channel of the records, their high-water mark would cut letters off. On one channel
         # for all nodes, the letter of the second node would pass for a copy: see mistake
         # letters_numbered_with_the_records and mistake one_channel_for_the_letters_of_all.
         chunks = [part.chunk(part.channel, outcome.batches)]
         for name, letters in outcome.letters.items():
-            chunks.append(
-                part.chunk(letters_channel(self._parts.node, name, part.partition.name), letters)
-            )
+            channel = letters_channel(self._parts.node, name, part.partition.name)
+            shares, _ = self._parts.fanout.split(letters, letters.values)
+            chunks.append(part.chunk(channel, shares))
         records = sum(len(batch) for _, batch in outcome.batches)
         waited = part.waiting + records if part.ahead is not None else 0
         part.outstanding.append(
@@ -487,3 +495,24 @@ class SourceOperator(Operator):
                     bundle.count(name, by)
             if reads:
                 self._write(part, bundle, reads)
+
+
+def _find_end(
+    parts: SourceParts, part: Part, reader: Reader, read: Read | FrameChunk, caught_up: bool
+) -> None:
+    """A read tells that no earlier owner can have read further; in a run that ends once it has
+    caught up, that this partition has. A bounded one has when it has ended."""
+    if part.certain or read.finished or not caught_up or not parts.to_the_ends:
+        part.certain = part.certain or read.finished or caught_up
+    elif not parts.source.bounded:
+        part.certain = reader.reached(read.next_position)
+
+
+def _pass_on(parts: SourceParts, part: Part, outcome: Sorted, bundle: Bundle) -> None:
+    """Let what is chained behind the source take a read. What it makes, and what nobody could use,
+    are productions of the bundle."""
+    assert parts.chain is not None
+    parts.chain.take([batch for _, batch in outcome.batches], part.channel, bundle)
+    for letters in outcome.letters.values():
+        for key, value, at in zip(letters.keys, letters.values, letters.timestamps, strict=True):
+            bundle.outputs.produce(DEAD_LETTERS, key, value, at)

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from millwheel.adapters.ports import StateStore
 from millwheel.adapters.waits import wait_for
 from millwheel.connect.sources.base import Chunk as Read
 from millwheel.connect.sources.base import Partition, Reader, Source
+from millwheel.core.columns.batch import AnyBatch
 from millwheel.core.formats.store_layout import ENDED
 from millwheel.core.grouping.epochs import Rule
 from millwheel.core.model.limits import DEFAULTS, Limits
-from millwheel.core.model.names import NodeName
+from millwheel.core.model.names import ChannelName, NodeName
 from millwheel.core.model.times import MAX_TIME, MIN_TIME, SECOND
 from millwheel.core.model.watermark import Fellows, ReadFirst
 from millwheel.core.pipeline.spec import StreamSpec
 from millwheel.core.tables.planning import declared_name
 from millwheel.engine.workers.bundle.bundle import Bundle
+from millwheel.engine.workers.bundle.hangs import Watched
 from millwheel.engine.workers.delivery.beside import BesideColumns
 from millwheel.engine.workers.delivery.combining import Combining
 from millwheel.engine.workers.delivery.fanout import Fanout
@@ -27,6 +30,13 @@ from millwheel.engine.workers.sources.inferred_types import GuessedTypes, WholeR
 from millwheel.engine.workers.sources.partition import Part
 
 _NOTED_EACH_US = 30 * SECOND  # a wait that nobody has noted for two minutes is over
+
+
+class TakesReads(Watched, Protocol):
+    """A consumer that runs in the shards of a source."""
+
+    def take(self, batches: Sequence[AnyBatch], channel: ChannelName, bundle: Bundle) -> None:
+        """Take what was read of one partition, as a part of a bundle."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +52,9 @@ class SourceParts:
     ``rules``: how consumers divide keys by tables, where any do; ``completion`` makes the
     measurements of a partition that they go by, if they go by any. ``combining``: how groups are
     made of records, if all consumers take groups. ``beside``: how columns are made of records that
-    were read one by one. ``labelled``: a consumer takes the labels of records. ``fellows``: the
-    streams that meet this one further down; ``first``: the tables that are read before it."""
+    were read one by one. ``labelled``: a consumer takes the labels of records. ``chain`` is the
+    consumer, if it is chained behind the source. ``fellows``: the streams that meet
+    this one further down; ``first``: the tables that are read before it."""
 
     pipeline: str
     node: NodeName
@@ -66,6 +77,7 @@ class SourceParts:
     combining: Combining | None = None
     beside: BesideColumns | None = None
     labelled: bool = False
+    chain: TakesReads | None = None
     fellows: Fellows = field(default_factory=Fellows)
     first: ReadFirst = field(default_factory=ReadFirst)
 

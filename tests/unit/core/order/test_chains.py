@@ -54,6 +54,46 @@ def test_no_function_of_the_users_is_chained_behind_state(tmp_path: Path) -> Non
     assert chains(tmp_path, steps, "functions: {odd: 'mine:odd'}\n").before == {"b": "a"}
 
 
+READ = "  a: {input: raw, map: {k: k, n: n}, output: mid}\n"
+"""Steps that take records as they are read."""
+
+
+def test_steps_run_in_the_shards_of_the_source_whose_records_only_they_take(tmp_path: Path) -> None:
+    found = chains(tmp_path, READ + SECOND)
+    assert found == Chains({"a": "source.raw", "b": "a"})
+    assert found.head("b") == "source.raw"
+    assert chains(tmp_path, FIRST + SECOND) == Chains({"b": "a"})
+
+
+UNREAD = {
+    "others take the records that are read, too": (
+        READ + "  c: {input: {raw: {key: k}}, window: {tumbling: 1m}, aggregate: {n: count},"
+        " output: counts}\n"
+    ),
+    "it has shards of its own": READ.replace("output", "shards: 3, output"),
+    "it has a guarantee of its own": READ.replace("output", "delivery: at_least_once, output"),
+    "code of your own takes each record": READ.replace("map: {k: k, n: n}", "map: mine:odd"),
+}
+
+
+@pytest.mark.parametrize("why", UNREAD)
+def test_others_get_what_a_source_sends(tmp_path: Path, why: str) -> None:
+    found = chains(tmp_path, UNREAD[why].replace("output: mid", "output: out"))
+    assert found == Chains({}, {"a": why})
+
+
+def test_nothing_with_ids_or_functions_is_chained_behind_a_source(tmp_path: Path) -> None:
+    functions = "functions: {odd: 'mine:odd'}\n"
+    found = chains(tmp_path, READ + SECOND, functions)
+    assert found.why_not["a"] == "functions of your own may be called for a record"
+    first = READ.replace("raw", "named") + SECOND
+    named = HEAD + "  named: {source: {files: {path: in, format: jsonl}}, timestamp: at, id: i}\n"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(f"{__name__}.HEAD", named)
+        found = chains(tmp_path, first)
+    assert found.why_not["a"] == "copies are told by the ids of records"
+
+
 APART = {
     "it takes 2 streams": (
         FIRST + "  b: {input: {mid: {}, other: {key: k}}, filter: n > 1, output: out}\n"

@@ -154,6 +154,7 @@ def test_boxes_say_what_they_do(shop: Picture) -> None:
         "filter value > 3",
         "map {user: key, n: value}",
         "taken in columns",
+        "not chained: it has shards of its own",
         "no local combine for sessions: it has several inputs",
     )
     assert shop.box("good").note == "exactly once, strong · 8 shards, 1 standby"

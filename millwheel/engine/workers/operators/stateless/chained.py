@@ -17,7 +17,7 @@ from operator import attrgetter
 from millwheel.adapters.ports import StoreView
 from millwheel.core.columns.batch import AnyBatch
 from millwheel.core.model.failures import CHAINED_IN, CHAINED_OUT, CallKind, chained_counter
-from millwheel.core.model.names import NO_CHANNEL, whole_of, without_nodes
+from millwheel.core.model.names import NO_CHANNEL, ChannelName, whole_of, without_nodes
 from millwheel.core.model.records import Batch, Domain
 from millwheel.core.model.timers import TimerQueue
 from millwheel.core.model.times import MAX_TIME
@@ -50,51 +50,30 @@ class ChainLink:
     behind: Sequence[ChainLink] = ()
 
 
-class ChainOperator(Operator):
-    """The operator of a computation ``node`` without state, with others behind it."""
+class _Chain:
+    """A computation without state and those behind it, as they are watched."""
 
-    emits_at_floor = CallbackOperator.emits_at_floor
-
-    def __init__(self, node: str, head: CallbackOperator, behind: Sequence[ChainLink]) -> None:
-        self._node = node
+    def __init__(self, head: CallbackOperator, behind: Sequence[ChainLink]) -> None:
         self._head = head
-        self._behind = behind
         self._links = list(_all(behind))
         self._avoided = Avoided()
         self._alone: Doing | None = None
         """The record that goes through the chain alone."""
 
-    def run(self, bundle: Bundle) -> None:
-        if self._avoided.apart or self._avoided.hangs or self._avoided.lone:
-            self._run_alone(bundle)
-        else:
-            self._run(bundle)
+    @property
+    def _careful(self) -> bool:
+        """Whether a call did not return, so that each record goes alone."""
+        return bool(self._avoided.apart or self._avoided.hangs or self._avoided.lone)
 
-    def _run_alone(self, bundle: Bundle) -> None:
-        for arrival in bundle.arrivals:
+    def _one_by_one(self, arrivals: Sequence[Arrival]) -> Iterator[list[Arrival]]:
+        """Each record, while it goes alone."""
+        for arrival in arrivals:
             batch = arrival.batch.rows()
             for index in range(len(batch)):
                 mark = record_mark(batch, arrival.channel, index)
                 self._alone = Doing("record", batch.keys[index], mark)
-                self._run(replace(bundle, arrivals=[replace(arrival, batch=batch.pick([index]))]))
+                yield [replace(arrival, batch=batch.pick([index]))]
         self._alone = None
-
-    def _run(self, bundle: Bundle) -> None:
-        before = bundle.outputs.count
-        self._head.run(bundle)
-        bundle.count(chained_counter(self._node, CHAINED_OUT), bundle.outputs.count - before)
-        _pass_on(self._behind, bundle, bundle)
-
-    def durable(self, number: int, now_us: int) -> None:
-        self._head.durable(number, now_us)
-
-    def answer(self, query: Query, state: StoreView, watermark_us: int) -> Finding:
-        return self._head.answer(query, state, watermark_us)
-
-    # --- watching ---------------------------------------------------------------------------------
-
-    def watched(self) -> Watched:
-        return self
 
     def avoid(self, avoided: Avoided) -> None:
         """See :class:`millwheel.engine.workers.bundle.hangs.Watched`, as for the next three."""
@@ -118,6 +97,57 @@ class ChainOperator(Operator):
         return self._alone or Doing("batch", found[0].key, TOGETHER_MARK)
 
 
+class ChainOperator(_Chain, Operator):
+    """The operator of a computation ``node`` without state, with others behind it."""
+
+    emits_at_floor = CallbackOperator.emits_at_floor
+
+    def __init__(self, node: str, head: CallbackOperator, behind: Sequence[ChainLink]) -> None:
+        super().__init__(head, behind)
+        self._node = node
+        self._behind = behind
+
+    def run(self, bundle: Bundle) -> None:
+        if not self._careful:
+            self._run(bundle)
+            return
+        for arrivals in self._one_by_one(bundle.arrivals):
+            self._run(replace(bundle, arrivals=arrivals))
+
+    def _run(self, bundle: Bundle) -> None:
+        before = bundle.outputs.count
+        self._head.run(bundle)
+        bundle.count(chained_counter(self._node, CHAINED_OUT), bundle.outputs.count - before)
+        _pass_on(self._behind, bundle, bundle)
+
+    def durable(self, number: int, now_us: int) -> None:
+        self._head.durable(number, now_us)
+
+    def answer(self, query: Query, state: StoreView, watermark_us: int) -> Finding:
+        return self._head.answer(query, state, watermark_us)
+
+    def watched(self) -> Watched:
+        return self
+
+
+class ReadChain(_Chain):
+    """The computation that takes all that the source ``node`` reads, in the shards of that, and
+    those behind it."""
+
+    def __init__(self, node: str, link: ChainLink) -> None:
+        super().__init__(link.operator, link.behind)
+        self._node = node
+        self._link = link
+
+    def take(self, batches: Sequence[AnyBatch], channel: ChannelName, bundle: Bundle) -> None:
+        """Run on what was read of one partition, as a part of ``bundle``."""
+        bundle.count(chained_counter(self._node, CHAINED_OUT), sum(map(len, batches)))
+        arrivals = _arrived(batches, channel)
+        parts = self._one_by_one(arrivals) if self._careful else [arrivals] if arrivals else ()
+        for some in parts:
+            _run_link(self._link, some, bundle)
+
+
 def chain_of(node: Node, graph: Graph, make: Callable[[ComputationSpec], Operator]) -> Operator:
     """The operator of a computation, with those that are chained behind it."""
     assert node.computation is not None
@@ -129,6 +159,14 @@ def chain_of(node: Node, graph: Graph, make: Callable[[ComputationSpec], Operato
         return operator
     assert isinstance(operator, CallbackOperator)
     return ChainOperator(node.name, operator, links)
+
+
+def chain_behind(
+    source: Node, graph: Graph, make: Callable[[ComputationSpec], Operator]
+) -> ReadChain | None:
+    """What is chained behind a source; None for nothing."""
+    links = _links(source.name, graph, make)
+    return ReadChain(source.name, links[0]) if links else None
 
 
 def _links(name: str, graph: Graph, make: Callable[[ComputationSpec], Operator]) -> list[ChainLink]:
@@ -164,20 +202,24 @@ def _pass_on(links: Sequence[ChainLink], made: Bundle, bundle: Bundle) -> None:
         together = list(takers)
         batches = _taken(stream, together, made)
         for link in together if batches else ():
-            _run_link(link, batches, bundle)
+            _run_link(link, _arrived(batches), bundle)
 
 
-def _run_link(link: ChainLink, batches: Sequence[AnyBatch], bundle: Bundle) -> None:
+def _arrived(batches: Sequence[AnyBatch], channel: ChannelName = NO_CHANNEL) -> list[Arrival]:
+    return [Arrival(channel, 0, 0, batch, UNANSWERED, MAX_TIME) for batch in batches]
+
+
+def _run_link(link: ChainLink, arrivals: list[Arrival], bundle: Bundle) -> None:
     part = Bundle(
         bundle.number,
         bundle.now_us,
         bundle.watermark,
-        [Arrival(NO_CHANNEL, 0, 0, batch, UNANSWERED, MAX_TIME) for batch in batches],
+        arrivals,
         bundle.overlay,
         {domain: TimerQueue(domain) for domain in Domain},  # those of the shard are of its first
         floor=bundle.floor,
     )
-    count = sum(map(len, batches))
+    count = sum([len(arrival.batch) for arrival in arrivals])
     link.operator.run(part)
     part.take_counts()
     part.count(CHAINED_IN, count)

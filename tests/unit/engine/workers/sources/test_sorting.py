@@ -80,9 +80,7 @@ def late_positions(times: list[int | None], size: int) -> list[int]:
         sorting = Sorting(parts, highest, set(), 0)
         sorting.sort("a", Chunk(positions, values, positions[-1]))
         highest = sorting.max_timestamp
-        kept, indexes = next(
-            (seqs, found) for seqs, found in fanout.given if seqs and seqs[0] in positions
-        )
+        [(kept, indexes)] = fanout.given
         late += [kept[index] for index in sorted(indexes)]
         fanout.given.clear()
     return late

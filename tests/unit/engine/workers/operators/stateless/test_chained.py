@@ -18,9 +18,12 @@ from millwheel.core.order.chains import Chains
 from millwheel.engine.workers.bundle.bundle import Bundle
 from millwheel.engine.workers.bundle.hangs import TOGETHER_MARK, Avoided, Doing, Hang
 from millwheel.engine.workers.host import assembly
-from millwheel.engine.workers.operators.record_computations import Branched
+from millwheel.engine.workers.operators.record_computations import Branched, Stepped
 from millwheel.engine.workers.operators.stateless import chained
-from millwheel.engine.workers.operators.stateless.chained import ChainOperator
+from millwheel.engine.workers.operators.stateless.chained import ChainOperator, ReadChain
+from millwheel.engine.workers.sources import source
+from millwheel.engine.workers.sources.frames import ReadSize
+from millwheel.engine.workers.sources.partition import Part
 from millwheel.testing import PipelineHarness
 from millwheel.tools.testing import rewiring
 from tests.unit.engine.workers.operators.column_runs import in_rows
@@ -141,14 +144,19 @@ def found_in(
         return {**rows, "letters": letters, "counters": counters}, commits
 
 
+READ = PIPELINE.replace("{bids: {key: auction}}", "bids")
+"""The chain stands behind the source."""
 LIST = PIPELINE.replace("url: url}", 'url: url, all: "[price]"}', 1)
 """A field that no column holds."""
 
 
-@pytest.mark.parametrize("form", ["columns", "rows", "a field without columns"])
+@pytest.mark.parametrize(
+    "form", ["columns", "rows", "a field without columns", "read", "read rows"]
+)
 def test_a_chain_gives_what_its_computations_give_apart(tmp_path: Path, form: str) -> None:
-    path = written(tmp_path, bids(4_000), LIST if form.startswith("a field") else PIPELINE)
-    with in_rows(form == "rows"):
+    text = READ if form.startswith("read") else LIST if form.startswith("a field") else PIPELINE
+    path = written(tmp_path, bids(4_000), text)
+    with in_rows(form.endswith("rows")):
         chained = found(path)
         with apart():
             wanted = found(path)
@@ -171,11 +179,12 @@ def unseen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rewiring, "streams_of", lambda spec: ends)
 
 
-@pytest.mark.parametrize("every", [7, 23])
+@pytest.mark.parametrize("every", [7, 23, 45])
+@pytest.mark.parametrize("text", [PIPELINE, READ], ids=["keyed", "read"])
 def test_a_chain_gives_the_same_where_workers_die(
-    tmp_path: Path, every: int, request: pytest.FixtureRequest
+    tmp_path: Path, every: int, text: str, request: pytest.FixtureRequest
 ) -> None:
-    path = written(tmp_path, bids(600))
+    path = written(tmp_path, bids(600), text)
     with apart():
         wanted = found(path)
     assert found(path, crash_every=every, workers=2, shards=2) == wanted
@@ -321,3 +330,106 @@ def test_a_call_that_hangs_accuses_the_record_with_which_the_chain_began(
         (letter,) = found(path)["letters"]
     assert "callback_timeout" in letter
     assert letter.split("'")[1] == "made"
+
+
+# --- behind a source ------------------------------------------------------------------------------
+
+FEW = 2048
+"""Bytes of a read: so that there are many."""
+
+
+@pytest.fixture
+def small_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ReadSize, "told", lambda self, was_full: None)
+    monkeypatch.setattr(ReadSize, "__init__", lambda self: setattr(self, "bytes", FEW))
+
+
+def unusable(path: str) -> None:
+    """Lines of which the source makes dead letters."""
+    file = Path(path).with_name("0.jsonl")
+    lines = file.read_text().splitlines(keepends=True)
+    file.write_text("".join([*lines[:50], "{no\n", *lines[50:], '{"auction": 1}\n']))
+
+
+def test_what_is_read_is_sent_to_nobody(tmp_path: Path, unseen: None) -> None:
+    path = written(tmp_path, bids(600), READ)
+    unusable(path)
+    with PipelineHarness(path, run_sources=True) as harness:
+        harness.advance_processing_time(10**9)
+        shards = {name: list(harness._cluster.shards_of(name)) for name in NODES}
+        assert not any(shard.commits.made for name in NODES[:4] for shard in shards[name])
+        letters = [letter["computation"] for letter in harness.read("dead_letters")]
+        assert letters.count("source.bids") == 2
+        high = sum(each.value["n"] for each in harness.records("counts"))
+        ends = len(harness.records("lower")) + high + letters.count("counts") + len(letters)
+        sources = harness._cluster.shards_of("source.bids")
+        assert sum(shard.meta.next_seq - 1 for shard in sources) == ends
+
+
+@pytest.mark.parametrize("every", [40, 60])
+@pytest.mark.parametrize("before", ["chained", "sent"])
+def test_a_chain_behind_a_source_comes_or_goes_between_two_owners(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small_reads: None, before: str, every: int
+) -> None:
+    path = written(tmp_path, bids(600), READ)
+    unusable(path)
+    with apart():
+        wanted = found(path)
+    right, lives = chained._links, Counter[str]()
+    parts: set[bool] = set()
+    pass_on = source._pass_on
+
+    def links(name: str, graph: Any, make: Any) -> Any:
+        lives[name] += 1
+        first = lives[name] <= 2
+        return right(name, graph, make) if first is (before == "chained") else []
+
+    def passed_on(given: Any, part: Part, *more: Any) -> None:
+        parts.add(part.chained)
+        pass_on(given, part, *more)
+
+    monkeypatch.setattr(chained, "_links", links)
+    monkeypatch.setattr(source, "_pass_on", passed_on)
+    assert found(path, crash_every=every) == wanted
+    assert lives["source.bids"] > 6  # the first owner had time to read: see every
+    assert parts == ({True} if before == "chained" else set())
+
+
+def test_a_call_that_hangs_accuses_the_record_that_was_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = written(tmp_path, bids(40, bad=False), READ)
+    said: list[Doing | None] = []
+    stepped, take = Stepped.process_record, ReadChain.take
+    chains: list[ReadChain] = []
+
+    def process(self: Stepped, ctx: Any, record: Any) -> None:
+        assert chains[-1].busy()
+        said.append(chains[-1].doing())
+        stepped(self, ctx, record)
+
+    def watched(self: ReadChain, *given: Any) -> None:
+        chains.append(self)
+        before = self.progress()
+        take(self, *given)
+        assert self.progress() != before
+        assert not self.busy()
+
+    monkeypatch.setattr(Stepped, "process_record", process)
+    monkeypatch.setattr(ReadChain, "take", watched)
+    with in_rows():
+        first = found(path)
+    marks = [each.mark for each in said if each is not None and each.what == "record"]
+    assert len(set(marks)) == 40
+
+    def refusing(self: ReadChain, *given: Any) -> None:
+        hang = Hang("source.bids", "s", 1, "record", "1", marks[0], "steps.py:1", "5s")
+        self.avoid(Avoided({marks[0]: hang}))
+        watched(self, *given)
+
+    monkeypatch.setattr(ReadChain, "take", refusing)
+    with in_rows():
+        (letter,) = found(path)["letters"]
+    assert "callback_timeout" in letter
+    assert letter.split("'")[1] == "made"
+    assert not first["letters"]
