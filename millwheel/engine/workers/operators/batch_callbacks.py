@@ -42,7 +42,7 @@ class BatchOperator(CallbackOperator):
             self._context.together = False
 
     def _run_records(self, bundle: Bundle) -> None:
-        if self._identified or self._ordered is not None or self._attempts.avoided.apart:
+        if self._identified or self._order.buffer is not None or self._attempts.avoided.apart:
             super()._run_records(bundle)
             return
         spans: Spans = {}
@@ -110,4 +110,4 @@ class BatchOperator(CallbackOperator):
         self._instance.process_batch(context, records)
         context.together = False
         if state.unsettled:
-            self._settle(bundle, self._fire_one)
+            self._order.settle(bundle, self._fire_one)

@@ -31,7 +31,6 @@ from millwheel.core.pipeline.graph import runs_user_code
 from millwheel.core.pipeline.production_ids import Cause, record_causes, timer_cause
 from millwheel.core.pipeline.spec import ComputationSpec
 from millwheel.core.ranked.latest import Located, is_located, table_without_times
-from millwheel.core.windows.lateness import is_behind, late_among
 from millwheel.engine.queries.model import Finding, Query
 from millwheel.engine.workers.boundaries import passes
 from millwheel.engine.workers.bundle.attempts import Attempts, Subject, code_of
@@ -46,25 +45,20 @@ from millwheel.engine.workers.bundle.hangs import (
 )
 from millwheel.engine.workers.bundle.operator import Operator
 from millwheel.engine.workers.bundle.record_order import (
-    ASIDE_TAG,
     Positions,
-    label_of,
     order_buffer,
 )
-from millwheel.engine.workers.delivery.inbox import Arrival
+from millwheel.engine.workers.operators.call_order import CallOrder, Fire
 from millwheel.engine.workers.operators.callback_context import CallbackContext
 from millwheel.engine.workers.operators.suspension import SUSPENDED_TAG, Resumed, Suspending
 from millwheel.engine.workers.state.cells import TTL_TAG
 from millwheel.engine.workers.state.keyed_state import KeyedState, callback_state
 from millwheel.engine.workers.state.overlay import Overlay
-from millwheel.engine.workers.state.waiting_records import ORDER_TAG
 
 T = TypeVar("T")
 Decode = Callable[[str, list[Any] | msgspec.Raw], list[Any]]
 """(stream, values as they travelled) -> values as the callback sees them."""
 Process = Callable[[Context, Record], None]
-Fire = Callable[[Due], None]
-"""How a timer is called: at full speed, or carefully."""
 
 
 class _LookCloserError(Exception):
@@ -133,11 +127,17 @@ class CallbackOperator(Operator):
         if not suspends or self._identified or labels.takes or labels.gives:
             # the name of a production, and what it waits for, belong to its record's own step
             self._context.suspension.most_room = sys.maxsize
-        self._ordered = order_buffer(spec, overlay, decode)
-        self._positions = Positions(overlay, decode, labels.follows) if labels.takes else None
         self._labels = labels.gives
         self._located = is_located(spec.work)
-        self._table = table_without_times(spec.work)
+        self._order = CallOrder(
+            self._context,
+            self._state,
+            order_buffer(spec, overlay, decode),
+            Positions(overlay, decode, labels.follows) if labels.takes else None,
+            labels.gives,
+            self._identified,
+            table_without_times(spec.work),
+        )
         self._attempts = Attempts(spec, pipeline, code_of(spec.work), self._state)
         self._process: Process = instance.process_record
         self._at: Due | _Running | Together | None = None
@@ -179,10 +179,7 @@ class CallbackOperator(Operator):
             bundle.outputs.cut_to(produced)
             bundle.due.clear()
             bundle.clock = MIN_TIME
-            if self._positions is not None:
-                self._positions.forget()
-            if self._ordered is not None:
-                self._ordered.forget()
+            self._order.forget()
             self._state.forget()
             if bundle.traced is not None:
                 bundle.traced.forget_made()
@@ -193,8 +190,7 @@ class CallbackOperator(Operator):
         bundle.overlay.forget_savepoints()
         self._state.write(changed)
         self._context.suspension.hold()
-        if self._ordered is not None:
-            self._ordered.write()
+        self._order.write()
 
     def intake(self, waiting: int, now_us: int, watermark: int) -> int:
         return 0 if self._context.suspension.crowded else waiting
@@ -247,12 +243,12 @@ class CallbackOperator(Operator):
     def _run_fast(self, bundle: Bundle) -> None:
         self._fire_due(bundle, self._fire_one)
         self._run_records(bundle)
-        self._ring_due(bundle, self._fire_one)
+        self._order.ring_due(bundle, self._fire_one)
 
     def _run_records(self, bundle: Bundle) -> None:
         """One call after the other, in the order of arrival."""
         context, state, process = self._context, self._state, self._process
-        for number, arrival in enumerate(self._at_once(bundle, self._fire_one)):
+        for number, arrival in enumerate(self._order.at_once(bundle, self._fire_one)):
             batch = arrival.batch.rows()
             times, records = batch.timestamps, self._records(batch, arrival.channel)
             # Where the iterator stands is where we are: nothing has to be counted for that.
@@ -262,41 +258,25 @@ class CallbackOperator(Operator):
             if self._identified:
                 causes = record_causes(batch, arrival.channel)
                 caused = zip(keys, times, records, causes, strict=True)
-                for key, timestamp, record, cause in self._coming(
+                for key, timestamp, record, cause in self._order.coming(
                     _watched(caused, number, bundle), batch, bundle, self._fire_one
                 ):
                     context.point(key, timestamp, cause)
                     process(context, record)
                     if state.unsettled:
-                        self._settle(bundle, self._fire_one)
+                        self._order.settle(bundle, self._fire_one)
                 continue
             context.calls += len(batch)
             moments = state.moments(times, batch.labels)
             rows = zip(keys, times, moments, records, strict=True)
-            coming = self._coming(_watched(rows, number, bundle), batch, bundle, self._fire_one)
+            coming = self._order.coming(
+                _watched(rows, number, bundle), batch, bundle, self._fire_one
+            )
             for key, context.timestamp, state.timestamp, record in coming:
                 context.key = state.key = key
                 process(context, record)
                 if state.unsettled:
-                    self._settle(bundle, self._fire_one)
-
-    def _coming(self, rows: Iterable[T], batch: Batch, bundle: Bundle, fire: Fire) -> Iterable[T]:
-        """The rows of a batch that come now, each behind the timers that its label has made due."""
-        positions = self._positions
-        if positions is None or (
-            batch.labels is None and not self._labels and positions.none_wait(bundle)
-        ):
-            return rows
-
-        def begin(label: int) -> None:
-            labelled = label != NO_LABEL
-            self._state.clock = label if labelled else max(bundle.watermark, bundle.clock)
-            if labelled and positions.follows:
-                self._context.watermark = label
-            if self._labels:
-                self._context.label_as(label)
-
-        return positions.rows(rows, batch, bundle, begin, lambda: self._fire_passed(bundle, fire))
+                    self._order.settle(bundle, self._fire_one)
 
     def _records(self, batch: Batch, channel: ChannelName) -> Iterable[Record]:
         """The records of a batch as calls get them."""
@@ -312,100 +292,26 @@ class CallbackOperator(Operator):
             else self._decode(batch.stream, batch.held_values)
         )
 
-    def _at_once(self, bundle: Bundle, fire: Fire) -> list[Arrival]:
-        """The arrivals that are processed in this bundle: none, if they wait for the watermark."""
-        if self._ordered is None:
-            return bundle.arrivals
-        if self._table:
-            return self._with_table(bundle)
-        for arrival in bundle.arrivals:
-            self._keep(arrival.batch.rows(), arrival.channel, bundle, fire)
-        return []
-
-    def _with_table(self, bundle: Bundle) -> list[Arrival]:
-        """The rows of a table without times; and other records, once all of it is there and those
-        before them have come."""
-        assert self._ordered is not None
-        if bundle.timers[Domain.EVENT].earliest() > BEGINNING and is_behind(
-            BEGINNING, max(bundle.watermark, bundle.clock)
-        ):
-            return bundle.arrivals
-        for arrival in bundle.arrivals:
-            if arrival.batch.stream != self._table:
-                batch = arrival.batch.rows()
-                every = range(len(batch))
-                self._ordered.keep(batch, arrival.channel, bundle, every)
-        return [arrival for arrival in bundle.arrivals if arrival.batch.stream == self._table]
-
-    def _keep(self, batch: Batch, channel: ChannelName, bundle: Bundle, fire: Fire) -> None:
-        """Put records aside. One that is behind the watermark has waited long enough, and those
-        behind it in the batch come after it: so it is when they come one by one."""
-        assert self._ordered is not None
-        start = 0
-        for index in late_among(batch.timestamps, bundle.watermark):
-            # Fired here and not behind the batch: sorted with its neighbours it would depend on how
-            # records were bundled. See
-            # test_records_behind_the_watermark_come_in_their_order_one_by_one_or_together.
-            self._ordered.keep(batch, channel, bundle, range(start, index + 1))
-            self._fire_passed(bundle, fire)
-            start = index + 1
-        self._ordered.keep(batch, channel, bundle, range(start, len(batch)))
-
     def _fire_due(self, bundle: Bundle, fire: Fire) -> None:
-        """The event-time timers that come before the records. Each call counts as of the time of
-        its timer, or of one that has fired before: time does not go back for a call that sets a
-        timer for the past."""
-        state = self._state
         if self.first is not None and not self.first.left:
             # The watermark of the other input may take longer. See
             # test_records_wait_for_the_table_and_not_for_their_own_watermark.
             bundle.clock = max(bundle.clock, BEGINNING + 1)
-        for due in bundle.fires(Domain.EVENT):
-            # As of the timer, not of the watermark: in smaller steps of the watermark the timer
-            # would have seen state that has a ttl. See
-            # test_a_timer_sees_what_lives_at_its_own_time_however_far_the_watermark_has_jumped.
-            state.clock = max(state.clock, due.at)
-            fire(due)
-        state.clock = bundle.watermark
-        self._context.passed = False
-
-    def _settle(self, bundle: Bundle, fire: Fire) -> None:
-        """The work after a call."""
-        self._state.settle()
-        # Now, and not with the next bundle: records may follow in this one. See mistake
-        # timers_that_timers_set_wait_for_the_next_step.
-        if self._context.passed:
-            self._fire_passed(bundle, fire)
-
-    def _fire_passed(self, bundle: Bundle, fire: Fire) -> None:
-        """The timers that a call has set for a time that the watermark has passed. They fire before
-        the next call: that could have come a bundle later."""
-        at, state = self._at, self._state
-        for due in bundle.fires(Domain.EVENT):
-            state.clock = max(state.clock, due.at)
-            fire(due)
-        self._at = at
-        self._context.passed = False
-
-    def _ring_due(self, bundle: Bundle, fire: Fire) -> None:
-        """The processing-time timers, behind the records."""
-        self._state.clock = max(bundle.watermark, bundle.clock)
-        self._context.suspension.room = self._context.suspension.most_room
-        for due in bundle.fires(Domain.PROCESSING):
-            fire(due)
-            self._settle(bundle, fire)
+        self._order.fire_due(bundle, fire)
 
     def _fire_one(self, due: Due) -> None:
-        self._at = due
+        at, self._at = self._at, due
         if due.tag == SUSPENDED_TAG:
             for resumed in _resumed(self._instance, self._context, due):
                 self._context.point(due.key, resumed.timestamp)
                 self._process(self._context, resumed)
                 self._state.settle()
-            return
-        if self._context.suspension.postpones(due):
-            return
-        record = self._begin(due)
+        elif not self._context.suspension.postpones(due):
+            self._call_due(due)
+        self._at = at
+
+    def _call_due(self, due: Due) -> None:
+        record = self._order.begin(due)
         self._context.point(
             due.key,
             _time_of(due, record, self._context.floor),
@@ -422,18 +328,6 @@ class CallbackOperator(Operator):
                 )
         self._state.settle()
 
-    def _begin(self, due: Due) -> Record | None:
-        """A timer's call begins; the record, if it is the system's own, for one that has waited."""
-        label = label_of(due, self._identified) if due.domain is Domain.EVENT else NO_LABEL
-        if self._labels:
-            self._context.label_as(label)
-        if self._ordered is not None and due.tag.startswith(ORDER_TAG):
-            return self._ordered.take(due)
-        if self._positions is None or not due.tag.startswith(ASIDE_TAG):
-            return None
-        self._state.clock = max(self._state.clock, label)
-        return self._positions.take(due)
-
     def _run_carefully(self, bundle: Bundle) -> None:
         def fire(due: Due) -> None:
             if due.tag != SUSPENDED_TAG:
@@ -445,23 +339,23 @@ class CallbackOperator(Operator):
                 self._attempt(bundle, call)
 
         self._fire_due(bundle, fire)
-        for number, arrival in enumerate(self._at_once(bundle, fire)):
+        for number, arrival in enumerate(self._order.at_once(bundle, fire)):
             batch = arrival.batch.rows()
             causes = (
                 record_causes(batch, arrival.channel) if self._identified else [None] * len(batch)
             )
             rows = zip(count(), self._records(batch, arrival.channel), causes)
             watched = _watched(rows, number, bundle)
-            for index, record, cause in self._coming(watched, batch, bundle, fire):
+            for index, record, cause in self._order.coming(watched, batch, bundle, fire):
                 origin = batch, arrival.channel, index
                 self._attempt(
                     bundle, _Call(record.key, record.timestamp, record, None, cause, origin)
                 )
-                self._settle(bundle, fire)
-        self._ring_due(bundle, fire)
+                self._order.settle(bundle, fire)
+        self._order.ring_due(bundle, fire)
 
     def _call_of(self, due: Due) -> _Call:
-        record, cause = self._begin(due), timer_cause(due) if self._identified else None
+        record, cause = self._order.begin(due), timer_cause(due) if self._identified else None
         return _Call(
             due.key,
             _time_of(due, record, self._context.floor),

@@ -191,7 +191,7 @@ class FirstRowsOperator(KeptOperator):
             at.key = key
             self._take(key, group)
             if self._state.unsettled:
-                self._settle(bundle, self._fire_one)
+                self._order.settle(bundle, self._fire_one)
 
     def _groups(self, bundle: Bundle) -> list[tuple[Key, Group]] | None:
         """What may be among the first; None where a record has to be looked at by itself."""

@@ -145,12 +145,13 @@ class WaitingOperator(KeptOperator):
 
     def _hand_over(self, segments: Sequence[Left], bundle: Bundle) -> None:
         super()._hand_over(segments, bundle)
-        if not segments or self._ordered is None:
+        buffer = self._order.buffer
+        if not segments or buffer is None:
             return
         for batch, channel in self._left_waiting(segments):
-            self._ordered.keep(batch, channel, bundle, range(len(batch)))
+            buffer.keep(batch, channel, bundle, range(len(batch)))
         # Now: what was put aside before a bundle that fails must not be taken back with it.
-        self._ordered.write()
+        buffer.write()
 
     def _left_waiting(self, segments: Sequence[Left]) -> Iterator[tuple[Batch, ChannelName]]:
         """The records that wait, of each stream and channel."""
