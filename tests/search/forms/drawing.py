@@ -89,6 +89,9 @@ def case(seed: int) -> Case:
             mode = {"mode": "changelog"} if draft.versions else {}
             draft.tree["sinks"][stream] = {"stdout": mode}
     script = _script(rng, draft.fields, names)
+    if _leaps(script, names[1]):
+        for tree in draft.tree["computations"].values():
+            tree.pop("ttl", None)
     features = frozenset({"forms"} | (set() if declared else {"undeclared"}))
     # drawn apart, too
     if not declared and (own := Random(f"alone {seed}")).random() < 0.5:
@@ -356,6 +359,13 @@ def _script(rng: Random, fields: dict[str, dict[str, str]], names: list[str]) ->
         if rng.random() < 0.3:
             after += rng.choice([5, 20, 60])
     return [*script, Clock(_NOW + 60 * SECOND), Finish()]
+
+
+def _leaps(script: list[Action], at: str) -> bool:
+    """Whether the watermark leaps far ahead. pipeline.md, Change logs: "A record more than `ttl`
+    behind the watermark may find its group forgotten", so bundles have a say."""
+    pushes = (action for action in script if isinstance(action, Push))
+    return any(value[at] > 2 * START for push in pushes for value in push.values)
 
 
 def _timed(draft: _Draft, rng: Random, at: str, script: list[Action]) -> list[Action]:
