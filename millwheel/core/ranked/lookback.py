@@ -17,11 +17,12 @@ from operator import itemgetter
 from typing import Any, Protocol
 
 from millwheel.core.aggregates.aggregation import NamedAggregation, Prepared
-from millwheel.errors import RecordError, invariant
+from millwheel.core.model.damage import is_failure
+from millwheel.errors import MillwheelError, RecordError, invariant
 
 LookbackRow = tuple[int, Prepared]
 """(time in µs, what the aggregation has made of a record)."""
-Found = dict[str, Any] | RecordError
+Found = dict[str, Any] | BaseException
 """The result of a look-back, or why there is none."""
 _time_of = itemgetter(0)
 
@@ -179,13 +180,15 @@ def growing_results(
     """The same where no record ever leaves: the accumulator that ``begin`` gives, which is that of
     all of them, with new records, and their results."""
     counts, others = [], []
-    for _, peers in groups(rows, by_rows):
-        times, prepared = zip(*peers, strict=True)
-        counts.append(len(peers))
-        others.append(aggregation.add_many(aggregation.create(), prepared, times))
     try:
+        for _, peers in groups(rows, by_rows):
+            times, prepared = zip(*peers, strict=True)
+            counts.append(len(peers))
+            others.append(aggregation.add_many(aggregation.create(), prepared, times))
         acc, results = aggregation.running(begin(), others)
-    except RecordError:
+    except BaseException as ex:
+        if not concerns_records(ex):
+            raise
         return _one_after_the_other(aggregation, begin(), rows, by_rows)
     return acc, list(zip(counts, results, strict=True))
 
@@ -201,7 +204,9 @@ def _one_after_the_other(
         try:
             acc = aggregation.add_many(acc, prepared, times)
             result: Found = aggregation.result(aggregation.merge(aggregation.create(), acc))
-        except RecordError as ex:
+        except BaseException as ex:
+            if not concerns_records(ex):
+                raise
             acc, result = before, ex
         found.append((len(peers), result))
     return acc, found
@@ -216,7 +221,7 @@ def single_results(
 ) -> tuple[list[tuple[int, Found]], int]:
     """The results of new records, each look-back put together by itself; and how many of all have
     left. For those that some parts of a :class:`Lookback` have no accumulator for: sums beyond all
-    floats."""
+    floats, and whatever an aggregate of the user's raises."""
     whole, start, end = [*past, *rows], 0, len(past)
     found: list[tuple[int, Found]] = []
     for at, peers in groups(rows, by_rows):
@@ -227,10 +232,19 @@ def single_results(
         try:
             acc = aggregation.add_many(aggregation.create(), prepared, times)
             result: Found = aggregation.result(acc)
-        except RecordError as ex:
+        except BaseException as ex:
+            if not concerns_records(ex):
+                raise
             result = ex
         found.append((len(peers), result))
     return found, start
+
+
+def concerns_records(ex: BaseException) -> bool:
+    """Whether aggregates have failed for some records, and not the shard for any."""
+    return isinstance(ex, RecordError) or (
+        is_failure(ex) and not isinstance(ex, MillwheelError | OSError)
+    )
 
 
 def groups(

@@ -23,6 +23,7 @@ from millwheel.core.aggregates.aggregation import FILTERED, SKIPPED, NamedAggreg
 from millwheel.core.aggregates.families.rows import content
 from millwheel.core.aggregates.stored_form import WHOLE
 from millwheel.core.formats.codec import decode_value, encode_value
+from millwheel.core.model.failures import in_words
 from millwheel.core.model.keys import Key
 from millwheel.core.model.records import DeadLetter, Record, Timer
 from millwheel.core.model.times import MAX_TIME, MIN_TIME
@@ -32,6 +33,7 @@ from millwheel.core.ranked.lookback import (
     Found,
     Lookback,
     LookbackRow,
+    concerns_records,
     growing_results,
     single_results,
 )
@@ -303,7 +305,9 @@ class Over(Computation):
         try:
             lookback = Lookback(aggregation, by_rows, size, blocks, recent, own.gone)
             return [*lookback.results(new)], lookback.dropped
-        except RecordError:
+        except BaseException as ex:
+            if not concerns_records(ex):
+                raise
             past = [row for block in blocks for row in block.rows()] + recent
             return single_results(aggregation, by_rows, size, past[own.gone :], new)
 
@@ -318,23 +322,25 @@ class Over(Computation):
         from theirs, whichever come due with it."""
         coming = iter(rows)
         for count, found in results:
-            added = b"" if isinstance(found, RecordError) else encode_value(found)
+            added = b"" if isinstance(found, BaseException) else encode_value(found)
             for _ in range(count):
                 _, row = next(coming)
                 try:
-                    if isinstance(found, RecordError):
+                    if isinstance(found, BaseException):
                         raise found
                     value = msgspec.Raw(_one_map(row.data, added, len(self._names)))
                     for stream in self._outputs:
                         ctx.produce(stream, value, row.at)
-                except RecordError as ex:
+                except BaseException as ex:
+                    if not concerns_records(ex):
+                        raise
                     ctx.refuse(self._letter(row, ctx.key, ex))
 
-    def _letter(self, row: OverRow, key: Key, ex: RecordError) -> DeadLetter:
+    def _letter(self, row: OverRow, key: Key, ex: BaseException) -> DeadLetter:
         stream = next(name for name, number in self._streams.items() if number == row.stream)
         value = decode_value(row.data)
-        kind = type(ex).__name__
-        return DeadLetter(*self._about, stream, f"over: {ex}", key, value, row.at, error=kind)
+        reason, kind = f"over: {in_words(ex)}", type(ex).__name__
+        return DeadLetter(*self._about, stream, reason, key, value, row.at, error=kind)
 
     # --- state ------------------------------------------------------------------------------------
 
@@ -401,7 +407,10 @@ class Over(Computation):
                 self._aggregation.create(), list(map(_prepared, rows)), list(map(_time_of, rows))
             )
             self.sums[own.number] = WHOLE.encode(acc)
-        except RecordError:  # see _Kept.acc
+        except BaseException as ex:
+            if not concerns_records(ex):
+                raise
+            # see _Kept.acc
             self.sums[own.number] = b""
         own.blocks[own.number] = PastBlock(len(rows), rows[0].at, rows[-1].at)
         self.past[own.number] = PastRows(rows)

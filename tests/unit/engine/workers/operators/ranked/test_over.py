@@ -215,11 +215,40 @@ def test_a_record_whose_look_back_has_no_result_is_a_dead_letter_alone(
         harness.advance_watermark(100)
         letters = harness.read("dead_letters")
         assert [each["value"]["at"] for each in letters] == wrong
-        assert "over: the sum has left the range" in letters[0]["reason"]
+        assert "over: RecordError: the sum has left the range" in letters[0]["reason"]
         assert [row["at"] for row in harness.read("rows")] == [
             at for at in range(6) if at not in wrong
         ]
         assert harness.counters["dead_letters"] == len(wrong)
+
+
+OWN = """
+from millwheel import Aggregator
+
+class Inverse(Aggregator):
+    def create(self): return 0.0
+    def add(self, acc, value, timestamp): return acc + 1 / value
+    def merge(self, acc, other): return acc + other
+    def result(self, acc): return acc
+"""
+
+
+@pytest.mark.parametrize(
+    ("over", "right"), [("{rows: 2}", [0, 1, 4]), ("{rows: all}", [0, 1, 3, 4])]
+)
+def test_what_an_aggregate_of_the_users_raises_concerns_its_look_backs_alone(
+    tmp_path: Path, over: str, right: list[int]
+) -> None:
+    (tmp_path / "own.py").write_text(OWN)
+    text = HEAD + OVER.format(over=over, output="rows")
+    (tmp_path / "p.yaml").write_text(text.replace("{min: v}", '{"own:Inverse": v}'))
+    with PipelineHarness(tmp_path / "p.yaml") as harness:
+        harness.push("sales", [sale(1, at, v) for at, v in enumerate([1, 2, 0, 4, 5])])
+        harness.advance_watermark(100)
+        assert [row["at"] for row in harness.read("rows")] == right
+        letters = harness.read("dead_letters")
+        assert {each["value"]["at"] for each in letters} == {*range(5)} - {*right}
+        assert letters[0]["reason"].startswith("over: ZeroDivisionError: ")
 
 
 def test_an_aggregate_takes_the_place_of_a_field_of_its_name(tmp_path: Path) -> None:
