@@ -7,8 +7,9 @@ import json
 import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partialmethod
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -18,17 +19,27 @@ import pytest
 from millwheel import as_retraction
 from millwheel.core.model.watermark import ReadFirst
 from millwheel.core.ranked import latest
+from millwheel.core.waiting.records import WaitingColumns
 from millwheel.engine.workers.delivery import consumer_keys
 from millwheel.engine.workers.operators import joined
 from millwheel.engine.workers.operators.broadcast import copies, enrichment
 from millwheel.engine.workers.operators.broadcast.table import HeldTable
+from millwheel.engine.workers.shard.bundle_sizes import ShardLimits
 from millwheel.testing import PipelineHarness
 from tests.search.mistakes import replaced
 
 PIPELINE = """
 pipeline: p
 streams:
-  users: {source: {injection: {}}, timestamp: {field: at, unit: us}, table: {key: id, delete: gone}}
+  users:
+    source: {injection: {}}
+    timestamp: {field: at, unit: us}
+    fields: {at: int, id: int, city: str, gone: bool}
+    table: {key: id, delete: gone}
+  lines:
+    source: {injection: {}}
+    timestamp: {field: at, unit: us}
+    fields: {at: int, line: int, id: int}
   orders: {source: {injection: {}}, timestamp: {field: at, unit: us}, table: oid}
   sides: {source: {files: {path: s.jsonl, format: jsonl}}, table: id}
 computations:
@@ -47,7 +58,12 @@ computations:
     enrich: {with: sides, broadcast: true, missing: MISSING}
     output: held
   met: {input: {orders: {key: id}, users: {key: id}}, join: left, output: met}
+  priced:
+    input: {lines: {key: id}, users: {key: id}}
+    enrich: {with: users, as: who, missing: MISSING}
+    output: priced
 sinks:
+  priced: {stdout: {}}
   users: {stdout: {mode: changelog}}
   cities: {stdout: {mode: changelog}}
   of: {stdout: {mode: changelog}}
@@ -56,9 +72,11 @@ sinks:
   held: {stdout: {mode: changelog}}
   met: {stdout: {mode: changelog}}
 """
-OUTPUTS = ("users", "cities", "of", "copied", "beside", "held", "met")
+OUTPUTS = ("users", "cities", "of", "copied", "beside", "held", "met", "priced")
 WAYS: dict[str, Any] = {
     "one": {"shards": 1, "workers": 1},
+    "columns": {"shards": 1, "workers": 1},
+    "columns, crashes": {"shards": 2, "crash_every": 7},
     "crashes": {"crash_every": 11},
     "spread": {"shards": 3, "workers": 3, "crash_at": 17},
 }
@@ -76,6 +94,7 @@ class Case:
     orders: dict[str, list[Row]]
     sides: dict[str, list[Row]]
     missing: str
+    lines: dict[str, list[Row]]
 
 
 def drawn(seed: int) -> Case:
@@ -101,7 +120,12 @@ def drawn(seed: int) -> Case:
         for _ in range(rng.randrange(3, 14))
     ]
     sides = [{"id": rng.randrange(3), "v": rng.randrange(9)} for _ in range(rng.randrange(7))]
-    return Case(spread(users), spread(orders), spread(sides), rng.choice(["keep", "drop"]))
+    drawn = spread(users), spread(orders), spread(sides), rng.choice(["keep", "drop"])
+    lines = [
+        {"at": rng.randrange(TIMES), "line": line, "id": rng.randrange(4)}
+        for line in range(rng.randrange(20))
+    ]
+    return Case(*drawn, spread(lines))
 
 
 def in_order(parts: dict[str, list[Row]]) -> list[Row]:
@@ -126,6 +150,7 @@ def wanted(case: Case) -> Found:
     }
     of = [{**order, "users": as_of(case, order)} for order in orders]
     found = [row for row in of if row["users"] or case.missing == "keep"]
+    priced = [{**line, "who": as_of(case, line)} for line in in_order(case.lines)]
     by_id = {row["id"]: row for row in rows}
     return {
         "users": texts(rows),
@@ -133,6 +158,7 @@ def wanted(case: Case) -> Found:
         "of": texts(found),
         "copied": texts(found),
         "beside": texts({**order, "sides": sides.get(order["id"])} for order in orders),
+        "priced": texts(row for row in priced if row["who"] or case.missing == "keep"),
         "held": texts(
             {**order, "sides": sides.get(order["id"])}
             for order in orders
@@ -172,7 +198,12 @@ def pushes(case: Case, rng: random.Random) -> Iterator[tuple[str, str, list[Row]
     """(stream, partition, rows that come together): the partitions in any mixture."""
     left = {
         (stream, name): list(rows)
-        for stream, parts in (("users", case.users), ("orders", case.orders), ("sides", case.sides))
+        for stream, parts in (
+            ("users", case.users),
+            ("orders", case.orders),
+            ("sides", case.sides),
+            ("lines", case.lines),
+        )
         for name, rows in parts.items()
         if rows
     }
@@ -185,11 +216,21 @@ def pushes(case: Case, rng: random.Random) -> Iterator[tuple[str, str, list[Row]
             del left[at]
 
 
+@contextmanager
+def in_columns(way: str) -> Iterator[None]:
+    """However few records come together, they are in columns where the way says so."""
+    at_once = partialmethod(ShardLimits.__init__, rows_below=0, columns_from=1)
+    with ExitStack() as stack:
+        if way.startswith("columns"):
+            stack.enter_context(replaced(ShardLimits, "__init__", at_once))
+        yield
+
+
 def found(folder: Path, seed: int, way: str) -> Found:
     case, rng = drawn(seed), random.Random(f"ways {seed} {way}")
     folder.mkdir()
     (folder / "p.yaml").write_text(PIPELINE.replace("MISSING", case.missing))
-    with PipelineHarness(folder / "p.yaml", **WAYS[way]) as harness:
+    with in_columns(way), PipelineHarness(folder / "p.yaml", **WAYS[way]) as harness:
         for stream, partition, rows in pushes(case, rng):
             harness.push(stream, rows, key=partition)
         harness.finish("sides")
@@ -285,6 +326,13 @@ def only_some_copies_get_a_change() -> AbstractContextManager[None]:
     return replaced(copies, "copy_keys", lambda number: right(number)[:1])
 
 
+def deletes_in_columns_are_rows() -> AbstractContextManager[None]:
+    def wrong(self: WaitingColumns, batch: Any, like: Any) -> Any:
+        return self.clean(batch, like, self.most)
+
+    return replaced(WaitingColumns, "fitting", wrong)
+
+
 @pytest.mark.parametrize(
     "mistake",
     [
@@ -299,12 +347,14 @@ def only_some_copies_get_a_change() -> AbstractContextManager[None]:
         what_is_taken_back_goes_to_any_copy,
         places_of_one_time_do_not_count_in_copies,
         only_some_copies_get_a_change,
+        deletes_in_columns_are_rows,
     ],
 )
 def test_a_mistake_about_tables_is_found(mistake: Any, tmp_path: Path) -> None:
     def differs(seed: int) -> bool:
         try:
-            return found(tmp_path / str(seed), seed, "one") != wanted(drawn(seed))
+            way = "columns" if mistake is deletes_in_columns_are_rows else "one"
+            return found(tmp_path / str(seed), seed, way) != wanted(drawn(seed))
         except AssertionError:
             return True
 

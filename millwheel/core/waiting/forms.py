@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from millwheel.core.columns.clean import is_pattern
 from millwheel.core.columns.from_spec import dtype_of_key
 from millwheel.core.columns.key_columns import kinds_of_key
 from millwheel.core.columns.stateless.flow import expected_types_of
+from millwheel.core.columns.stateless.plans import stateless_plan
 from millwheel.core.expressions.terms import NoColumns
 from millwheel.core.order.labels import NO_USE, LabelUse
 from millwheel.core.pipeline.graph import takes_retractions
@@ -19,7 +21,7 @@ from millwheel.core.pipeline.spec import (
     PipelineSpec,
     Productions,
 )
-from millwheel.core.pipeline.work import EnrichSpec
+from millwheel.core.pipeline.work import EnrichSpec, StepKind, StepSpec, StepsSpec
 from millwheel.core.ranked.kept_records import FLAT_KINDS, ROW
 from millwheel.core.waiting.records import KeyTypes, WaitingColumns
 from millwheel.core.waiting.versions import VERSION, EnrichPlan
@@ -45,7 +47,7 @@ def enrich_plan_or_why(
         return why
     columns, keys = {}, {}
     for each in spec.inputs:
-        found = _columns_of(each, work, pipeline, compile_expression)
+        found = _columns_of(each, spec, pipeline, compile_expression)
         if isinstance(found, str):
             return found
         columns[each.stream], keys[each.stream] = found, each.key.names
@@ -65,8 +67,6 @@ def _why_not(
         return "a record gets what has arrived by then"
     if work.timeless or work.copied:
         return "its table has no times" if work.timeless else "its table is held in copies"
-    if work.upserts:
-        return "a row of its table may be deleted"
     if labels != NO_USE:
         return "timers behind it go by the place of each record"
     if takes_retractions(spec, pipeline):
@@ -78,7 +78,7 @@ def _why_not(
 
 def _columns_of(
     given: InputSpec,
-    work: EnrichSpec,
+    spec: ComputationSpec,
     pipeline: PipelineSpec,
     compile_expression: Callable[[str], Any],
 ) -> WaitingColumns | str:
@@ -97,6 +97,15 @@ def _columns_of(
         kinds = kinds_of_key(given.key, fields, compile_expression)
     except NoColumns as ex:
         return str(ex)
-    column = VERSION if stream.name == work.stream else ROW
     keys = KeyTypes(tuple(kinds), dtype_of_key(kinds))
-    return WaitingColumns(keys, fields, pipeline.limits.state, column)
+    work, most = spec.work_as(EnrichSpec), pipeline.limits.state
+    if stream.name != work.stream:
+        return WaitingColumns(keys, fields, most, ROW)
+    deletes = None
+    if work.delete:
+        steps = StepsSpec((StepSpec(StepKind.FILTER, expression=work.delete),))
+        plan = stateless_plan(replace(spec, work=steps), fields, compile_expression)
+        if isinstance(plan, str):
+            return plan
+        (deletes,) = plan.stages
+    return WaitingColumns(keys, fields, most, VERSION, deletes)

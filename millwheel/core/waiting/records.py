@@ -12,9 +12,11 @@ from millwheel.core.aggregates.columns import Unfit
 from millwheel.core.columns.batch import ColumnBatch, Int64s
 from millwheel.core.columns.clean import is_pattern
 from millwheel.core.columns.groups_frame import KEY
+from millwheel.core.columns.stateless.stages import ColumnStep
 from millwheel.core.lazy_polars import kind_of, pl
 from millwheel.core.model.keys import Key
 from millwheel.core.ranked.kept_records import AT, FLAT_KINDS, KeptRecords, Mask
+from millwheel.core.ranked.latest import DELETED_FIELD
 from millwheel.core.waiting.segments import CHANNEL, NUMBER, by_time
 from millwheel.core.windows.panes import RETRACTION_FIELD
 
@@ -38,14 +40,24 @@ class KeyTypes:
 
 @dataclass(frozen=True, slots=True)
 class WaitingColumns(KeptRecords):
-    """Records of one stream with these ``fields``, in the column ``column``."""
+    """Records of one stream with these ``fields``, in the column ``column``. What ``deletes`` keeps
+    is no row, but says that its key has none: rows take it."""
 
     column: str
+    deletes: ColumnStep | None = None
 
     def fitting(self, batch: ColumnBatch, like: Any) -> Mask:
         """Which records columns hold. Raises Unfit where none is. ``like``: the type of those that
         are held (None: of none)."""
-        return self.clean(batch, like, self.most // 2)
+        mask = self.clean(batch, like, self.most // 2)
+        if self.deletes is not None:
+            fits, deleted = self.deletes.keeping(batch.frame)
+            mask &= fits & ~deleted
+        return mask
+
+    def holds(self, rows: Any, keys: Any) -> bool:
+        names = [field.name for field in rows.fields]
+        return DELETED_FIELD not in names and KeptRecords.holds(self, rows, keys)
 
     def waiting(self, batch: ColumnBatch, channel: str, numbers: Int64s) -> pl.DataFrame:
         """Records that fit, as they are kept. ``numbers`` are those in their channel."""

@@ -54,6 +54,15 @@ class ColumnStep:
             fits[fits] = _mask(frame if fits.all() else frame.filter(pl.Series(fits)), exact)
         return fits
 
+    def keeping(self, frame: pl.DataFrame) -> tuple[Mask, Mask]:
+        """Which records have the truth of the row form, and which of these a filter keeps."""
+        assert self.keeps is not None
+        fits = self.fitting(frame)
+        kept = np.zeros(frame.height, np.bool_)
+        if fits.any():
+            kept[fits] = _mask(frame.filter(pl.Series(fits)), self.keeps)
+        return fits, kept
+
 
 @dataclass(frozen=True, slots=True)
 class Way:

@@ -26,7 +26,7 @@ computations:
 FIELDS = ", fields: {at: int, item: str, cents: int}"
 CASES: dict[str, tuple[str, str]] = {
     "arrived by then": ("as: price", "as: price, as_of: arrival"),
-    "may be deleted": (FIELDS, f"{FIELDS}, table: item"),
+    "`a ** b` has no column form": (FIELDS, f"{FIELDS}, table: {{key: item, delete: a ** b}}"),
     "prices are not declared": (FIELDS, ""),
     "may come twice": ("output: priced", "delivery: at_least_once, output: priced"),
     "have ids": ("output: priced", "productions: weak, output: priced"),

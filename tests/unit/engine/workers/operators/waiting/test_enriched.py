@@ -36,6 +36,7 @@ streams:
     timestamp: {{field: at, unit: ms}}
     fields: {{ad: int, type: str, price: float, at: int}}
     watermark: {{max_delay: 8s, max_future: null}}
+    {table}
 computations:
   priced:
     input: {{events: {{key: {key}}}, prices: {{key: {key}}}}}
@@ -50,7 +51,12 @@ DIRT: dict[str, list[Any]] = {
 
 
 def pipeline(
-    folder: Path, missing: str = "keep", key: str = "ad", name: str = "price", dirt: Any = ()
+    folder: Path,
+    missing: str = "keep",
+    key: str = "ad",
+    name: str = "price",
+    dirt: Any = (),
+    table: str = "",
 ) -> Path:
     rng = random.Random(7)
     made = [{name: each[name] for name in ("ad", "type", "cost", "ts")} for each in events(1800, 4)]
@@ -71,7 +77,8 @@ def pipeline(
     written(folder / "in", {"a": made[:900], "b": made[900:]})
     written(folder / "prices", {"c": [*prices[:100], *dirt, *prices[100:]]})
     file = folder / "p.yaml"
-    file.write_text(PIPELINE.format(folder=folder, key=key, name=name, missing=missing))
+    given = {"folder": folder, "key": key, "name": name, "missing": missing, "table": table}
+    file.write_text(PIPELINE.format(**given))
     return file
 
 
@@ -110,6 +117,22 @@ def test_enrichment_in_columns_is_that_of_rows(
     assert held
     values = [value for rows in rows_said[0].values() for _, value in rows]
     assert sum('"at"' in value for value in values) > 1000
+
+
+@pytest.mark.parametrize("table", ["ad", "{key: ad, delete: price > 40 and type == 'view'}"])
+@pytest.mark.parametrize("dirt", DIRT.values(), ids=DIRT)
+def test_a_table_in_columns_is_that_of_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: str, dirt: list[Any]
+) -> None:
+    small_bundles(monkeypatch, 300)
+    file = pipeline(tmp_path, dirt=dirt, table=f"table: {table}")
+    rows_said, held = read(file, columns=False)
+    assert not held
+    columns_said, held = read(file, columns=True)
+    assert columns_said == rows_said
+    assert held
+    values = [value for rows in rows_said[0].values() for _, value in rows]
+    assert any('"price": {' in value for value in values)
 
 
 def test_keys_in_columns_go_on_in_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
