@@ -11,10 +11,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from millwheel.core.columns.few import Groups, frame_of
-from millwheel.core.columns.groups_frame import COUNT, END
+from millwheel.core.columns.groups_frame import COUNT, END, KEY
 from millwheel.core.columns.plan import ColumnPlan
-from millwheel.core.columns.state.codes import KeyCodes
-from millwheel.core.columns.state.newest import NewestOfKey, newest_of
+from millwheel.core.columns.state.newest import NewestOfKey
 from millwheel.core.columns.windows import LastingSegments
 from millwheel.core.lazy_polars import pl
 from millwheel.core.model.keys import Key
@@ -37,9 +36,16 @@ class LastingGroups(LastingSegments):
 
     def of_keys(self, keys: pl.Series) -> pl.DataFrame | None:
         """The groups of some keys; None for none."""
-        held, _ = newest_of(KeyCodes(keys), [segment.groups for segment in self._segments])
-        frames = [frame for frame in map(there, held) if frame.height]
-        return pl.concat(frames) if frames else None
+        wanted = keys.alias(KEY).to_frame()
+        parts = [segment.groups.join(wanted, on=KEY, how="semi") for segment in self._segments]
+        parts = [part for part in parts if part.height]
+        if not parts:
+            return None
+        held = pl.concat(parts)
+        if len(parts) > 1:
+            held = held.unique(KEY, keep="last", maintain_order=True)
+        held = there(held)
+        return held if held.height else None
 
     def _merge(self, several: Sequence[Groups]) -> Groups:
         whole = frame_of(super()._merge(several))
