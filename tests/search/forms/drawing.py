@@ -10,7 +10,7 @@ from typing import Any
 from millwheel.core.aggregates.functions import FUNCTIONS
 from millwheel.core.instants.texts import iso_text
 from tests.search.document import emit
-from tests.search.forms import arrays, decimals, look_backs, steps, tables, within
+from tests.search.forms import arrays, decimals, logs, look_backs, steps, tables, within
 from tests.search.forms.values import NAMES, SECOND, START, TIMES, drawn, time
 from tests.search.script import Action, Case, Clock, Finish, Push
 
@@ -129,6 +129,9 @@ def case(seed: int) -> Case:
     if free and look_backs.looked_back(own, draft.tree, draft.fields["one"], draft.keys["one"]):
         script = [look_backs.tamed(own, action) for action in script]
         features |= {"over"}
+    own = Random(f"logs {seed}")
+    if free and logs.over_pairs(own, draft.tree, draft.fields, draft.keys["two"][0]):
+        features |= {"logs"}
     text = emit(draft.tree)
     if Random(f"nulls {seed}").random() < 0.4:
         text = "nulls: sql\n" + text.replace("!= null", "is not null")

@@ -16,7 +16,7 @@ from millwheel.core.columns.forms.windows import (
 from millwheel.core.columns.plan import ColumnPlan
 from millwheel.core.columns.slices import slice_plan_or_why
 from millwheel.core.columns.state.inferred import PlansByType
-from millwheel.core.columns.stateless.flow import types_of
+from millwheel.core.columns.stateless.flow import types_of, types_through
 from millwheel.core.columns.stateless.plans import StatelessPlans, why_no_plan
 from millwheel.core.columns.stateless.results import why_results_in_rows
 from millwheel.core.machines.specs import windowing_from_spec
@@ -138,8 +138,9 @@ def _form_of(
             return ComputationForm(None, WEAK_IN_ROWS)
         return ComputationForm(plan, why_state_in_rows(computation, windowing, plan))
     streams = [pipeline.stream(each.stream) for each in computation.inputs]
+    known = types_through if computation.is_change_log else types_of
     if any(stream.schema for stream in streams) or any(
-        types_of(stream.name, pipeline, compile_expression) for stream in streams
+        known(stream.name, pipeline, compile_expression) for stream in streams
     ):
         return ComputationForm(None, plan)
     plans = plans_by_type(computation, windowing, compile_expression, streams[0].timestamp)

@@ -19,6 +19,13 @@ streams:
 computations:
   made: {input: {events: {key: %s}}, map: {x: cost * 2}, output: a}
 """
+LOGS = """pipeline: p
+streams:
+  events: {source: {files: {path: in, format: jsonl}}, timestamp: at%s}
+computations:
+  first: {input: {events: {key: [ad, user]}}, aggregate: {most: {max: cost}}, output: first}
+  second: {input: {first: {key: ad}}, %s, output: second}
+"""
 
 
 def load(name: str) -> Any:

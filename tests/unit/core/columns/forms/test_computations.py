@@ -12,7 +12,7 @@ from millwheel.core.columns.plan import ColumnPlan
 from millwheel.core.columns.state.inferred import PlansByType
 from millwheel.core.expressions.language import compile_expression
 from millwheel.language.spec import load_pipeline
-from tests.unit.core.columns.forms.pipelines import FIELDS, PIPELINE, STEPS, load
+from tests.unit.core.columns.forms.pipelines import FIELDS, LOGS, PIPELINE, STEPS, load
 
 
 def test_declared_fields_give_one_plan_and_undeclared_ones_a_plan_by_type(tmp_path: Path) -> None:
@@ -41,3 +41,28 @@ def test_steps_whose_key_may_read_other_fields_take_each_record(
     spec = load_pipeline(tmp_path / "p.yaml")
     form = computation_form(spec.computations[0], spec, load, compile_expression)
     assert (form.plan, form.why) == (None, why)
+
+
+@pytest.mark.parametrize(
+    ("fields", "second", "why"),
+    [
+        (FIELDS, "aggregate: {mean: {mean: most}}", ""),
+        (FIELDS, "aggregate: {least: {min: most}}", "least needs all that are left"),
+        (FIELDS, "aggregate: {n: count}, ttl: 1d", "each group is forgotten by itself"),
+        (FIELDS, "aggregate: {n: {sum: other}}", "its field other is not declared"),
+        ("", "aggregate: {mean: {mean: most}}", "records can be taken back"),
+    ],
+)
+def test_columns_hold_change_logs_from_which_records_are_taken_back(
+    tmp_path: Path, fields: str, second: str, why: str
+) -> None:
+    (tmp_path / "p.yaml").write_text(LOGS % (fields, second))
+    spec = load_pipeline(tmp_path / "p.yaml", check_code=False)
+    first, last = (
+        computation_form(each, spec, load, compile_expression) for each in spec.computations
+    )
+    assert (first.why == "") == bool(fields)
+    assert last.why.endswith(why) if why else not last.why
+    if not why:
+        assert isinstance(last.plan, ColumnPlan)
+        assert last.plan.takes_back
