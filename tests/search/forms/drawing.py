@@ -131,6 +131,7 @@ def case(seed: int) -> Case:
         features |= {"over"}
     own = Random(f"logs {seed}")
     if free and logs.over_pairs(own, draft.tree, draft.fields, draft.keys["two"][0]):
+        script = [logs.tamed(action) for action in script]
         features |= {"logs"}
     text = emit(draft.tree)
     if Random(f"nulls {seed}").random() < 0.4:

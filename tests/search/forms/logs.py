@@ -4,14 +4,17 @@ records are taken back in columns."""
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from random import Random
 from typing import Any
 
 from tests.search.forms import steps
 from tests.search.forms.values import NAMES
+from tests.search.script import Action, Push
 
 _SIDES = {"one": "left", "two": "right"}
 _NUMBERS = ("sum", "mean", "min", "max", "variance", "stddev", "count")
+_LARGE = 1e150
 _SUBTRACTING = ("sum", "mean", "variance", "stddev", "count")
 
 
@@ -54,6 +57,21 @@ def over_pairs(
     for name in ("log", "logged"):
         tree["sinks"][name] = {"stdout": {"mode": "changelog"}}
     return True
+
+
+def tamed(action: Action) -> Action:
+    """What is pushed, without floats whose sum may leave their range: then the order decides which
+    record is refused, and which versions there are is chance."""
+    if not isinstance(action, Push):
+        return action
+    return replace(action, values=tuple(map(_tame, action.values)))
+
+
+def _tame(record: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: 1.5 if type(value) is float and abs(value) > _LARGE else value
+        for name, value in record.items()
+    }
 
 
 def _aggregate(rng: Random, fields: Mapping[str, str], functions: tuple[str, ...]) -> Any:

@@ -468,8 +468,8 @@ class ColumnOperator(Operator, Validated):
                 self._rows.could_not_fire(bundle, key, tag_of(group.window), end - 1, ex)
                 continue
             shown = self._rows.show(plan.typed(row), key, end - 1, None, bundle)
-            for stream in self._spec.outputs if shown is not None else ():
-                bundle.outputs.produce(stream, key, shown, end - 1)
+            if shown is not None:
+                self._rows.produce_row(shown, key, end - 1, None, bundle)
 
 
 def _bundled(bundle: Bundle, needs: Callable[[], Sequence[str]]) -> list[AnyBatch]:

@@ -425,13 +425,26 @@ class WindowedOperator(Operator, Validated):
         try:
             if self._results is not None:
                 self._results.fired(pane, self.finish_row(dict(pane.result)))
+        except UNCARRIABLE as ex:
+            self._not_carried(row, pane.key, pane.timestamp, cause, bundle, ex)
+        else:
+            self.produce_row(row, pane.key, pane.timestamp, cause, bundle)
+
+    def produce_row(
+        self, row: dict[str, Any], key: Key, at: int, cause: Cause, bundle: Bundle
+    ) -> None:
+        """Emit the row of a result, or a dead letter where it cannot be carried."""
+        try:
             for number, stream in enumerate(self._spec.outputs):
-                bundle.outputs.produce(
-                    stream, pane.key, row, pane.timestamp, production_id(cause, number)
-                )
-        except UNCARRIABLE as ex:  # an aggregator of the user's made it
-            reason = f"the result of a window cannot be carried: {ex}"
-            self.letter(bundle, pane.key, row, pane.timestamp, reason, cause, TIMER)
+                bundle.outputs.produce(stream, key, row, at, production_id(cause, number))
+        except UNCARRIABLE as ex:  # an aggregator of the user's made it, or what then says
+            self._not_carried(row, key, at, cause, bundle, ex)
+
+    def _not_carried(
+        self, row: dict[str, Any], key: Key, at: int, cause: Cause, bundle: Bundle, ex: Exception
+    ) -> None:
+        reason = f"the result of a window cannot be carried: {ex}"
+        self.letter(bundle, key, row, at, reason, cause, TIMER)
 
     def show(
         self, row: dict[str, Any], key: Key, at: int, cause: Cause, bundle: Bundle

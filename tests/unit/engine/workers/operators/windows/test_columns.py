@@ -307,3 +307,32 @@ def test_results_that_no_column_can_hold_come_in_the_order_of_time_too(tmp_path:
             harness.push("events", {"ad": 1, "type": "view", "cost": 2**62, "ts": second * 1_000})
         harness.advance_watermark(40_000_000)
         assert [row["window_start"] // 1_000_000 for row in harness.take("minutes")] == [0, 10, 20]
+
+
+def test_a_result_that_cannot_be_carried_is_a_letter(tmp_path: Path) -> None:
+    path = tmp_path / "pipeline.yaml"
+    path.write_text("""
+pipeline: p
+streams:
+  hits:
+    source: {injection: {}}
+    timestamp: at
+    fields: {k: int, n: int, at: int}
+    watermark: {max_delay: 0s, idle_after: never, max_future: never}
+computations:
+  sums:
+    input: {hits: {key: k}}
+    window: {tumbling: 10s}
+    aggregate: {n: {sum: n}}
+    then: {more: n * 16}
+    output: sums
+sinks: {sums: {stdout: {}}}
+""")
+    with PipelineHarness(str(path), shards=1) as harness:
+        [shard] = harness._cluster.shards_of("sums")
+        assert isinstance(shard.operator, ColumnOperator)
+        harness.push("hits", [{"k": k, "n": n, "at": 5} for k, n in ((1, 3), (2, 2**60), (3, 4))])
+        harness.finish()
+        assert [(row["k"], row["more"]) for row in harness.read("sums")] == [(1, 48), (3, 64)]
+        [letter] = harness.read("dead_letters")
+    assert "cannot be carried" in letter["reason"]
