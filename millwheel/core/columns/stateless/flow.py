@@ -24,6 +24,8 @@ from millwheel.core.pipeline.spec import (
     DEAD_LETTERS,
     AggregationStage,
     ComputationSpec,
+    InputSpec,
+    KeyKind,
     PipelineSpec,
 )
 from millwheel.core.pipeline.work import (
@@ -152,6 +154,8 @@ class _Flow:
         if kind is not JoinKind.INNER:
             return {}
         first = spec.inputs[0]
+        if _is_code(first):
+            return {}
         try:
             kinds = kinds_of_key(first.key, sides[first.stream], self._compile)
         except NoColumns:
@@ -166,9 +170,9 @@ class _Flow:
 
     def _of_change_log(self, spec: ComputationSpec) -> Mapping[str, str]:
         """The types of the versions of a change log."""
-        if len(spec.inputs) != 1 or spec.stage is not AggregationStage.WHOLE:
-            return {}
         given = spec.inputs[0]
+        if len(spec.inputs) != 1 or spec.stage is not AggregationStage.WHOLE or _is_code(given):
+            return {}
         types, name = self.types(given.stream), given.stream
         stream = self._pipeline.stream(name)
         plan = typed_plan(spec, Forever(), types, self._compile, stream.timestamp) if types else ""
@@ -182,6 +186,11 @@ class _Flow:
         kinds = {field: kind_of(kind) for field, kind in results.schema.items()}
         made = result_plan(spec, kinds, self._compile)
         return {} if made is None or not all(kinds.values()) else made.fields
+
+
+def _is_code(given: InputSpec) -> bool:
+    """Whether its key is none that columns know."""
+    return given.key.kind in (KeyKind.FUNCTION, KeyKind.RECORD)
 
 
 def _with_inner(

@@ -48,13 +48,16 @@ computations:
   sums: {input: {pairs: {key: auction}}, aggregate: {cost: {sum: made.price}}, output: sums}
   lists: {input: {made: {key: auction}}, aggregate: {best: {top_k: price, k: 2}}, output: lists}
   texts: {input: {made: {key: auction}}, aggregate: {last: {last: price}}, output: texts}
+  own: {input: {made: {key: "own:key"}}, aggregate: {n: count}, output: own}
+  own_pairs: {input: {made: {key: "own:key"}, right: {key: "own:key"}}, join: inner,
+    output: own_pairs}
 """
 
 
 @pytest.fixture
 def spec(tmp_path: Path) -> PipelineSpec:
     (tmp_path / "p.yaml").write_text(PIPELINE)
-    return load_pipeline(tmp_path / "p.yaml")
+    return load_pipeline(tmp_path / "p.yaml", check_code=False)
 
 
 MADE = {"auction": "int", "price": "float", "n": "int"}
@@ -112,6 +115,8 @@ PAIRS = {
         ("lists", {}),
         ("texts", {}),
         ("counts", {}),
+        ("own", {}),
+        ("own_pairs", {}),
     ],
 )
 def test_types_go_through_joins_and_change_logs(
