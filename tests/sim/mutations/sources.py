@@ -89,7 +89,7 @@ def groups_begin_before_records_are_applied() -> Context:
     return replaced(Part, "applied", property(lambda self: True))
 
 
-@mistake(within=10, workload="combined", faults="kill", first=16)
+@mistake(within=10, workload="combined", faults="kill", first=53)
 @contextmanager
 def records_are_sent_before_that_is_committed() -> Iterator[None]:
     """A source sends records where a new owner will send groups of them."""

@@ -21,12 +21,14 @@ from millwheel.engine.workers.delivery.combining import Combining, share
 class Combine:
     """Whether a partition is read in this mode. ``on``: what is committed says so, or the next
     commit will. ``wanted``: it begins once the consumers have applied all that was sent before. The
-    next look is ``looks_in`` reads away; after the mode was left, ``pause``."""
+    next look is ``looks_in`` reads away; after the mode was left, ``pause``. ``alone``: no former
+    owner can have sent records that this one has not read yet."""
 
     on: bool
     wanted: bool = False
     looks_in: int = 1
     pause: int = 1
+    alone: bool = True
 
     def groups(
         self,
@@ -52,7 +54,9 @@ class Combine:
         self, combining: Combining, batches: Sequence[tuple[NodeName, AnyBatch]], records: int
     ) -> None:
         """Records were read that are sent as such: would groups be far fewer?"""
-        if records < combining.limits.least or self.wanted:
+        # Consumers have what a former owner has sent under its positions, and would take groups of
+        # it for new: see test_groups_begin_behind_all_that_a_former_owner_has_sent.
+        if records < combining.limits.least or self.wanted or not self.alone:
             return
         self.looks_in -= 1
         if self.looks_in > 0:

@@ -506,6 +506,7 @@ def _find_end(
         part.certain = part.certain or read.finished or caught_up
     elif not parts.source.bounded:
         part.certain = reader.reached(read.next_position)
+    part.combine.alone |= part.certain
 
 
 def _pass_on(parts: SourceParts, part: Part, outcome: Sorted, bundle: Bundle) -> None:

@@ -5,6 +5,9 @@ from typing import Any, cast
 
 import pytest
 
+from millwheel.core.model.times import MAX_TIME
+from millwheel.core.model.watermark import Watermarks
+from millwheel.core.pipeline.graph import Graph
 from millwheel.engine.workers.loop.shard_handle import TRANSITIONS, Life, LifeChange, Served
 from millwheel.errors import InvariantError
 
@@ -57,3 +60,16 @@ def test_the_table_says_of_every_life_what_may_come_at_any_time() -> None:
     assert {life for life, changes in TRANSITIONS.items() if at_any_time <= changes.keys()} == set(
         Life
     )
+
+
+def test_what_a_shard_knew_from_an_earlier_run_is_reported_once_it_is_heard_in_this_one() -> None:
+    one = served()
+    cast("Any", one.shard).operator = SimpleNamespace(fellows=None, first=None)
+    cast("Any", one.shard).watermark = SimpleNamespace(input=MAX_TIME)  # as its store has it
+    cast("Any", one.shard).input_shares = {}
+    graph, watermarks = Graph({}, {}, {"n": ("m",)}), Watermarks()
+    assert not one.follow(watermarks, graph, 0)
+    watermarks.rise({"m": MAX_TIME})
+    assert one.follow(watermarks, graph, 0)
+    assert one.heard_us == MAX_TIME
+    assert not one.follow(watermarks, graph, 0)

@@ -152,6 +152,34 @@ def test_a_crash_at_any_place_changes_nothing(
     assert modes["begun"] > 3
 
 
+@pytest.mark.parametrize("owners", [5, 6, 8])
+def test_groups_begin_behind_all_that_a_former_owner_has_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, modes: Counter[str], owners: int
+) -> None:
+    small_reads(monkeypatch, ALWAYS, 20_000, 1024)
+    folder = written(tmp_path, {"a": events(200, 3), "b": events(200, 5)})
+    opened: list[SourceOperator] = []
+    opening, look = SourceOperator.__init__, Combine.look
+
+    def init(self: SourceOperator, *given: Any) -> None:
+        opened.append(self)
+        opening(self, *given)
+
+    def later_ones(self: Combine, *given: Any) -> None:
+        if len(opened) > owners:
+            look(self, *given)
+
+    monkeypatch.setattr(SourceOperator, "__init__", init)
+    monkeypatch.setattr(Combine, "look", later_ones)
+
+    def story(harness: PipelineHarness) -> None:
+        harness.advance_processing_time(10**9)
+
+    for every in (45, 50, 60, 80):
+        opened.clear()
+        assert_survives_crashes(pipeline(folder, True), story, every=every, run_sources=True)
+
+
 @pytest.mark.parametrize("declared", [True, False])
 def test_lists_of_values_and_of_bins_are_sent_in_columns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, modes: Counter[str], declared: bool
