@@ -73,7 +73,8 @@ class KeptOperator(BatchOperator, Validated):
         self._kept = kept
         self._form = FormChoice(kept, few, most_bytes, self._has_rows)
         restore_segments(kept, shard)
-        self._form.in_rows = not kept  # a new owner goes on as the last one
+        # a new owner goes on as the last one
+        self._form.in_rows = not (kept and self.in_columns)
         self._of_others = self._has_others()
         """What columns hold is of another version of the pipeline, or of shards with other
         fields."""

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from millwheel.engine.workers.operators.waiting.enriched import EnrichOperator
 from millwheel.engine.workers.operators.waiting.in_columns import WaitingOperator
+from millwheel.engine.workers.operators.waiting.ordered import OrderedOperator
 from millwheel.engine.workers.shard.bundle_sizes import ShardLimits
 from millwheel.testing import PipelineHarness
 
@@ -92,3 +94,24 @@ def test_a_key_with_a_record_that_columns_cannot_hold_goes_on_in_rows(
     assert sorted((row["k"], row["at"], row["prices"]["cents"]) for row in rows) == [
         (1, 25, 7), (1, 30, 7), (2, 30, 14),
     ]  # fmt: skip
+
+
+def test_what_another_version_had_in_columns_goes_on_in_rows(
+    harness: PipelineHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    harness.push("prices", [{"at": 1, "k": 1, "cents": 2}])
+    harness.push("events", [{"at": at, "k": 1, "n": at} for at in (2, 30)])
+    harness.advance_watermark(10)
+    assert cents(harness) == [(2, 2)]
+    assert [row["n"] for row in harness.take("sorted")] == [2]
+    for kind in (EnrichOperator, OrderedOperator):
+        right: Any = kind.__init__
+        in_rows = partialmethod(lambda self, right, plan, *rest: right(self, None, *rest), right)
+        monkeypatch.setattr(kind, "__init__", in_rows)
+    harness.crash()
+    harness.push("events", [{"at": 20, "k": 1, "n": 20}])
+    assert not held(harness, "priced") + held(harness, "sorted")
+    harness.advance_watermark(50)
+    assert cents(harness) == [(20, 2), (30, 2)]
+    assert [row["n"] for row in harness.take("sorted")] == [20, 30]
+    assert not harness.counters.get("failed_in_columns", 0)
