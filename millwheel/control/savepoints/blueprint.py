@@ -258,6 +258,10 @@ def _columns(
         # Windows are open when the steps before them are changed.
         types = types_through if spec.is_change_log else types_of
         facets["follows"] = dict(types(stream.name, pipeline, language_of(pipeline).compile))
+    if spec.is_change_log:
+        # Savepoints from before 0.1.0 have parts that were put together: read as groups, the newest
+        # part would be taken for all of them.
+        facets["groups"] = "whole"
     return facets
 
 

@@ -135,6 +135,12 @@ def _columns(
         facet for name in changed_names(old, new) for facet in _facets_changed(name, old, new)
     }
     if changed:
+        if changed == {"groups"}:
+            yield (
+                Compatibility.REFUSED,
+                f"its groups are stored as parts, and this version has them whole; {NEW_NAME}",
+            )
+            return
         made = changed == {"follows"}
         what = "what steps make of the types" if made else "the declared fields"
         yield from _windows(f"{what} of its input")(old, new, node)

@@ -138,6 +138,18 @@ def test_results_that_are_kept_from_now_on_change_the_form_of_open_windows() -> 
     assert "queryable" not in repr(made(""))
 
 
+def test_a_change_log_whose_groups_are_in_parts_is_refused() -> None:
+    """The newest part would be taken for the whole group."""
+    inputs = (InputSpec("s", KeySpec(KeyKind.FIELD, ("k",))),)
+    window, aggregates = WindowSpec("forever"), (AggregateSpec("n", "count"),)
+    spec = computation_spec("c", inputs, ("o",), window=window, aggregates=aggregates)
+    now = blueprint_of(PipelineSpec("p", (StreamSpec("s", timestamp="t"),), (spec,), (), "/"))
+    before = msgspec.json.decode(msgspec.json.encode(now), type=Blueprint)
+    del before.nodes["c"].facets["columns"]["s"]["groups"]
+    [change] = compare(before, now)
+    assert (change.verdict, "groups are stored as parts" in change.sentence) == (REFUSED, True)
+
+
 # verdicts.py: what is new, gone, or otherwise
 
 
