@@ -15,6 +15,9 @@ import math
 from collections.abc import Mapping
 
 Shares = tuple[float, ...]
+READ = 1.0
+"""As this share, sources say that they have read all, while what computations in their shards have
+made of it is on its way and still holds their watermark."""
 
 
 def share_name(node: str, share: float) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from millwheel.core.model.names import ShardName, Token
-from millwheel.core.model.percentiles import Shares, share_name
+from millwheel.core.model.percentiles import READ, Shares, share_name
 from millwheel.core.model.times import IDLE_TIME, MAX_TIME, MIN_TIME, idle_progress
 
 
@@ -56,12 +56,17 @@ def share_columns(rows: Sequence[Mapping[float, int]]) -> dict[float, NDArray[np
     }
 
 
+_OF_READ = share_name("", READ)
+
+
 class Watermarks:
     """Published watermarks of nodes, as one worker has received them. They only rise, even when
     another injector takes over."""
 
     def __init__(self) -> None:
         self._by_node: dict[str, int] = {}
+        self._read: set[str] = set()
+        """Nodes that have ended, and sources that have read all."""
 
     def rise(self, published: Mapping[str, int]) -> dict[str, int]:
         """Take the published watermarks; returns the nodes whose watermark is higher than
@@ -70,6 +75,9 @@ class Watermarks:
             node: us for node, us in published.items() if us > self._by_node.get(node, MIN_TIME)
         }
         self._by_node.update(risen)
+        if MAX_TIME in risen.values():
+            ended = (node for node, us in risen.items() if us == MAX_TIME)
+            self._read.update(node.removesuffix(_OF_READ) for node in ended)
         return risen
 
     def lowest_of(self, nodes: Iterable[str]) -> int:
@@ -77,6 +85,10 @@ class Watermarks:
         MAX_TIME for none."""
         watermarks = self._by_node
         return min((watermarks.get(node, MIN_TIME) for node in nodes), default=MAX_TIME)
+
+    def are_read(self, sources: Iterable[str]) -> bool:
+        """Whether all that these sources will ever read has been read."""
+        return self._read.issuperset(sources)
 
     def furthest_of(self, nodes: Iterable[str]) -> int:
         """The highest time that one of ``nodes`` has reached; MIN_TIME if none has one, because it

@@ -259,10 +259,9 @@ class Bundle:
         queue = self.timers[Domain.PROCESSING]
         due: list[Due] = []
         clock = MAX_TIME if self.watermark == MAX_TIME else self.now_us
-        while (
-            len(self.due) + len(due) < self.most_timers
-            and (timer := queue.pop_due(clock)) is not None
-        ):
+        # Of this domain alone: event timers that wait for a suspended record fill their part of
+        # each bundle, until the timer here has let it go on.
+        while len(due) < self.most_timers and (timer := queue.pop_due(clock)) is not None:
             due.append(timer)
         for timer in due:
             queue.set(timer.key, timer.tag, timer.at, timer.cause)

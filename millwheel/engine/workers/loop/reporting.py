@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from millwheel.core.model.names import NodeName
-from millwheel.core.model.times import SECOND
+from millwheel.core.model.percentiles import READ
+from millwheel.core.model.times import MAX_TIME, SECOND
 from millwheel.core.model.watermark import ShardReport
 from millwheel.engine.workers.bundle.bundle import Hold
 from millwheel.engine.workers.loop.shard_handle import BEGINNING, Served
@@ -96,6 +97,9 @@ def _report_of(served: Served, now_us: int, careful: bool) -> ShardReport | None
     if careful and not served.reads and served.heard_us < hold.at:
         hold = Hold(served.heard_us, "input, as heard in this run")
     shares = shard.watermark.of_shares(now_us)
+    served.last.read = not served.roots and served.has_read(now_us)
+    if served.last.read:
+        shares[READ] = MAX_TIME
     latencies = shard.operator.take_latencies()
     state = (
         hold.at,

@@ -143,9 +143,11 @@ LEAVING = (Life.LEAVING, Life.RELEASED)
 
 @dataclass(slots=True)
 class LastReport:
-    """What a shard has reported last, and whether something has happened to it since (``news``)."""
+    """What a shard has reported last, and whether something has happened to it since (``news``).
+    ``read``: that it has read all."""
 
     state: tuple[int, ...] = (MIN_TIME, MIN_TIME, -1)
+    read: bool = False
     news: bool = True
 
 
@@ -223,11 +225,19 @@ class Served:
         fellows = self.shard.operator.fellows
         return fellows is not None and bool(fellows.names)
 
+    def has_read(self, now_us: int) -> bool:
+        """Whether a source with a chain has read all. What was made of it may be on its way, and
+        holds the watermark as long."""
+        operator = self.shard.operator
+        return operator.watched() is not None and operator.hold(now_us).at == MAX_TIME
+
     def has_ended(self, now_us: int) -> bool:
-        """True if it has come to its final end, and has not reported it. All sources before it
-        ended before that."""
+        """True if it has come to its final end, or has read all, and has not reported it. All
+        sources before it ended before that."""
         if not (self.reads or self.ended) or self.last.state[0] == MAX_TIME:
             return False
+        if not (self.roots or self.last.read) and self.has_read(now_us):
+            return True
         return self.shard.watermark.held(now_us).at == MAX_TIME
 
     def has_news(self, now_us: int) -> bool:
@@ -268,7 +278,7 @@ class Served:
             shard.forget_old_ids()
         if watermarks.raise_shares(shard.input_shares, graph.shares.get(self.node, ()), feeders):
             rose = True
-        if not self.ended and self.roots and watermarks.lowest_of(self.roots) == MAX_TIME:
+        if not self.ended and self.roots and watermarks.are_read(self.roots):
             self.ended = news = True
             shard.operator.sources_ended()
         # Most broadcasts are about other nodes. Whom they tell nothing they do not wake: a worker

@@ -3,6 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from millwheel.core.model.percentiles import READ, share_name
 from millwheel.core.model.times import MAX_TIME, MIN_TIME, SECOND
 from millwheel.core.model.watermark import Fellows, WatermarkHold, Watermarks, lowest
 
@@ -32,6 +33,16 @@ def test_a_silent_feeder_keeps_the_input_watermark_at_the_beginning_of_time() ->
     known.rise({"a": 5})
     assert known.lowest_of(["a", "b"]) == MIN_TIME
     assert known.lowest_of([]) == MAX_TIME
+
+
+def test_sources_are_read_once_all_of_them_have_said_so_or_have_ended() -> None:
+    watermarks = Watermarks()
+    watermarks.rise({"a": MAX_TIME, "b": 5})
+    assert watermarks.are_read(["a"])
+    assert not watermarks.are_read(["a", "b"])
+    assert not watermarks.are_read(["silent"])
+    watermarks.rise({share_name("b", READ): MAX_TIME})
+    assert watermarks.are_read(["a", "b"])
 
 
 def test_a_silent_stream_stands_where_its_furthest_fellow_does() -> None:

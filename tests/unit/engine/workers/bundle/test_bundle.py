@@ -70,6 +70,17 @@ def test_event_timers_that_timers_set_for_a_passed_time_fire_too_and_clock_timer
         assert [due.tag for due in one.due] == fired
 
 
+def test_event_timers_take_no_room_from_those_of_the_clock() -> None:
+    """Those that wait for a suspended record are due in each bundle, and a timer of the clock lets
+    it go on."""
+    one = bundle(watermark=10, now=10, most_timers=2)
+    for number in range(3):
+        one.timers[Domain.EVENT].set("k", f"e{number}", 1)
+        one.timers[Domain.PROCESSING].set("k", f"p{number}", 1)
+    assert [due.tag for due in one.fires(Domain.EVENT)] == ["e0", "e1"]
+    assert [due.tag for due in one.fires(Domain.PROCESSING)] == ["p0", "p1"]
+
+
 def test_a_clock_timer_that_another_one_cancels_does_not_fire() -> None:
     one = bundle(now=10)
     queue = one.timers[Domain.PROCESSING]

@@ -180,12 +180,21 @@ SOURCES = frozenset({"source.hits"})
 
 
 class Shard:
-    def __init__(self, at: int) -> None:
-        self.at = at
-        self.watermark = self
+    """The watermark that it reports is ``at``; what it reads is read up to ``read``, if something
+    is chained behind it."""
+
+    def __init__(self, at: int, read: int | None = None) -> None:
+        self.at, self.read = at, read
+        self.watermark = self.operator = self
 
     def held(self, now_us: int) -> Hold:
         return Hold(self.at)
+
+    def hold(self, now_us: int) -> Hold:
+        return Hold(self.at if self.read is None else self.read)
+
+    def watched(self) -> object:
+        return None if self.read is None else self
 
 
 def served(node: str, known: bool = True, at: int = 0) -> Served:
@@ -243,6 +252,18 @@ def test_the_end_of_a_source_is_news_until_it_is_told() -> None:
     source.last.state = (MAX_TIME, 3)
     assert not source.has_ended(5)
     assert not served("source.hits", at=7).has_ended(5)
+
+
+def test_what_is_read_is_news_while_results_of_a_chain_hold_the_watermark() -> None:
+    def reads(read: int | None) -> Served:
+        return Served(cast("Any", Shard(3, read)), "source.hits", frozenset(), life=Life.KNOWN)
+
+    source = reads(MAX_TIME)
+    assert source.has_ended(5)
+    source.last.read = True
+    assert not source.has_ended(5)
+    assert not reads(7).has_ended(5)
+    assert not reads(None).has_ended(5)
 
 
 def test_the_end_of_another_node_is_news_once_the_sources_before_it_have_ended() -> None:
