@@ -306,8 +306,11 @@ def _placed(base: Facts, c: ComputationSpec, kind: str, free: Free) -> bool:
 
 def _sliced(base: Facts, stated: bool, lasting: bool, free: Free) -> Facts:
     """queries.md, Slices: a record of an expired slice is late, which the watermark decides that
-    has come by then."""
-    known = lasting or (base.paced and base.timely and stated and not free.deaf)
+    has come by then. They are asked before the end: how far silence has moved the watermark says
+    which records still wait before them."""
+    known = (lasting and (base.paced or base.timely)) or (
+        base.paced and base.timely and stated and not free.deaf
+    )
     return base if base.level is Level.ALL and known else NOTHING
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from millwheel import Computation, ListState, MapState, ValueState
 from tests.search.mutations import state as mistakes
-from tests.unit.engine.workers.operators import test_callbacks as timers
+from tests.unit.engine.workers.operators import test_call_order, test_callbacks
 from tests.unit.engine.workers.state.test_keyed_state import Bench
 
 SECOND = 1_000_000
@@ -51,17 +51,17 @@ def an_item_out_of_order() -> Any:
 
 
 def a_timer_that_is_moved() -> Any:
-    timers.test_a_record_moves_or_cancels_a_wall_clock_timer_that_is_due(False)
+    test_callbacks.test_a_record_moves_or_cancels_a_wall_clock_timer_that_is_due(False)
 
 
 def timers_in_a_chain() -> Any:
-    timers.test_timers_that_timers_set_come_before_the_records_however_far_the_watermark_jumps(
+    test_call_order.test_timers_that_timers_set_come_before_the_records_however_far_the_watermark_jumps(
         False, False
     )
 
 
 def many_records_that_wait() -> Any:
-    timers.test_records_that_wait_are_no_timers_of_the_user()
+    test_call_order.test_records_that_wait_are_no_timers_of_the_user()
 
 
 NOTICED_BY: dict[Callable[[], Any], Callable[[], Any]] = {
