@@ -209,7 +209,7 @@ def columns_choose_rows_by_their_orders_alone() -> Context:
     return replaced(RowCandidates, "grouped", wrong)
 
 
-@mistake(within=40, first=16)
+@mistake(within=32, first=163)
 def what_columns_choose_is_all_that_is_kept() -> Context:
     """The first rows of a bundle take the place of those that were kept before."""
     return replaced(Ranking, "with_entries", lambda self, kept, entries: [*entries])
