@@ -8,13 +8,14 @@ sink or a callback. Its value is the file of its name in the folder that ``MILLW
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO, cast
 
 from millwheel.adapters.rights import refuse_writable
 from millwheel.adapters.secret_forms import SHORTEST, forms_of
-from millwheel.core.pipeline.options import Secret
 from millwheel.errors import SetupError
 
 FOLDER_VARIABLE = "MILLWHEEL_SECRETS"
@@ -128,3 +129,25 @@ def _from_folder(name: str) -> str | None:
         raise SetupError(
             f"The secret {name!r} cannot be read from {folder}: {type(error).__name__}"
         ) from error
+
+
+SECRET_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,127}")
+"""A name that may be that of an environment variable and of a file, and leads out of no folder."""
+_PART = re.compile(r"\$\$\{|\$\{secret:([^{}]*)\}")
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Secret:
+    """An option whose value is resolved only where it is used. ``text`` is as in YAML:
+    ``postgres://u:${secret:PG}@db``, with ``$${`` for a plain ``${``."""
+
+    text: str
+
+    def __repr__(self) -> str:
+        return "***"
+
+    def filled(self, value_of: Callable[[str], str]) -> str:
+        """The value itself; ``value_of`` gives a secret by its name."""
+        return _PART.sub(
+            lambda part: "${" if part.group(1) is None else value_of(part.group(1)), self.text
+        )

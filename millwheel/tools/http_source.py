@@ -20,8 +20,8 @@ from millwheel.adapters.grpc.certificates import renewing
 from millwheel.adapters.grpc.injection_client import InjectionResult
 from millwheel.adapters.grpc.security import Security, check_listen, load_security
 from millwheel.adapters.processes.exits import Exit
+from millwheel.adapters.processes.interpreter import begin_process
 from millwheel.adapters.processes.lifeline import die_with_parent
-from millwheel.adapters.processes.process_start import begin_process
 from millwheel.connect.sources.http_options import HttpOptions
 from millwheel.control.roots.shipped import load_shipped
 from millwheel.errors import MillwheelError, SetupError

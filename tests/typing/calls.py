@@ -3,6 +3,9 @@ wrong ones do not."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from millwheel import (
     AfterCount,
     Computation,
@@ -22,6 +25,10 @@ from millwheel import (
     agg,
     param,
 )
+from millwheel.client import Injector
+from millwheel.plugins import Lookup, LookupKey, NoAnswer
+from millwheel.testing import PipelineHarness
+from millwheel.testing.contracts import IDENTITY, SinkWorld
 
 
 class Limit(Computation):
@@ -67,3 +74,19 @@ CsvFormat(column=["a"])  # error
 KafkaSink("b:1", "t", keys="k")  # error
 agg.top_k("x")  # error
 kept.key_by("a").aggregate({}, evry="1s")  # error
+
+
+class Names(Lookup):
+    where = "a file"
+    by = ("id",)
+
+    def look_up(self, keys: Sequence[LookupKey]) -> Sequence[Any]:
+        return [NoAnswer(f"{IDENTITY} has none")] * len(keys)
+
+
+def push(harness: PipelineHarness, injector: Injector, world: SinkWorld) -> int:
+    harness.push("hits", {"a": 1})
+    harness.push_all("hits", {"a": 1})  # error
+    NoAnswer(3)  # error
+    world.rows(1)  # error
+    return injector.send([{"a": 1}], ids="x").accepted + injector.send()  # error

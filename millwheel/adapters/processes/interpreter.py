@@ -1,5 +1,5 @@
 """How a process of a run is started: as ``python -m``, but without the current folder on its module
-path.
+path; and the first thing that each process does.
 
 A program that is started by ``-m`` searches the current folder first. Any file there that has the
 name of a library's module (``queue.py``, ``secrets.py``) would be executed in its place, by every
@@ -11,6 +11,9 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+
+from millwheel.adapters.front.limits import raise_limit
+from millwheel.adapters.rights import keep_private
 
 _HAS_SAFE_PATH = sys.version_info >= (3, 11)
 _WITHOUT_IT = (
@@ -54,3 +57,11 @@ def started_module(argv: Sequence[str]) -> str:
         elif not word.startswith("-") or word.startswith("-c"):
             return ""
     return ""
+
+
+def begin_process(beside: str = "") -> None:
+    """From here on, files that this process and its children create are private (see
+    :func:`.keep_private`, which has ``beside``), and they may open as many files as the system lets
+    them. Entry points call it first: a connection or a file may be opened by any import."""
+    keep_private(beside)
+    raise_limit()

@@ -18,9 +18,9 @@ from millwheel.adapters.metrics.fetching import METRICS
 from millwheel.adapters.metrics.text import text_of
 from millwheel.adapters.ports import Coordination
 from millwheel.adapters.processes.exits import Exit, leave
+from millwheel.adapters.processes.interpreter import begin_process
 from millwheel.adapters.processes.lifeline import die_with_parent
 from millwheel.adapters.processes.logs import LogFormat, set_up
-from millwheel.adapters.processes.process_start import begin_process
 from millwheel.adapters.processes.signals import stop_on_signals
 from millwheel.control.injector.server import InjectorServer
 from millwheel.control.injector.wire import figures_of

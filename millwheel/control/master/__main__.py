@@ -13,9 +13,9 @@ from millwheel.adapters.durable_store import open_journals, open_snapshots
 from millwheel.adapters.grpc.security import Security, load_security
 from millwheel.adapters.ports import Coordination
 from millwheel.adapters.processes.exits import Exit, leave
+from millwheel.adapters.processes.interpreter import begin_process
 from millwheel.adapters.processes.lifeline import die_with_parent
 from millwheel.adapters.processes.logs import LogFormat, set_up
-from millwheel.adapters.processes.process_start import begin_process
 from millwheel.adapters.processes.signals import stop_on_signals
 from millwheel.control.master.balancing import BalanceConfig
 from millwheel.control.master.runtime import MasterPace

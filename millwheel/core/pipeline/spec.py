@@ -30,7 +30,6 @@ from millwheel.core.pipeline.work import (
     WindowedSpec,
     Work,
 )
-from millwheel.core.tracing.settings import TracingSpec
 
 _W = TypeVar("_W")
 _SIDE = "side:"
@@ -427,3 +426,12 @@ class PipelineSpec:
     def stream(self, name: str) -> StreamSpec:
         """The stream's own spec, or a bare one for a stream that a computation produces."""
         return next((s for s in self.streams if s.name == name), StreamSpec(name))
+
+
+@dataclass(frozen=True, slots=True)
+class TracingSpec:
+    """Records that come with a trace are traced. Of the others the share ``sample`` (0 to 1) is,
+    too. With ``keys`` spans show keys, and not only their hashes."""
+
+    sample: float = 0.0
+    keys: bool = False

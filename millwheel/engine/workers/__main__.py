@@ -17,10 +17,10 @@ from millwheel.adapters.coordination import open_coordination
 from millwheel.adapters.durable_store import open_journals, open_snapshots, open_space
 from millwheel.adapters.grpc.security import load_security
 from millwheel.adapters.processes.exits import Exit
+from millwheel.adapters.processes.interpreter import begin_process
 from millwheel.adapters.processes.lifeline import die_with_parent
 from millwheel.adapters.processes.logs import LogFormat, set_up
 from millwheel.adapters.processes.output import LogFiles
-from millwheel.adapters.processes.process_start import begin_process
 from millwheel.adapters.processes.signals import stop_on_signals
 from millwheel.adapters.secret_values import (
     FOLDER_VARIABLE,

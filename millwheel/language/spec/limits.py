@@ -7,8 +7,17 @@ from dataclasses import replace
 
 from millwheel.core.model.limits import DEFAULTS, Limits
 from millwheel.core.model.times import SECOND
+from millwheel.core.pipeline.spec import TracingSpec
 from millwheel.language.spec.reading.nodes import YamlNode
-from millwheel.language.spec.reading.parts import ByteSize, Duration, Field, FilePart, Number
+from millwheel.language.spec.reading.parts import (
+    ByteSize,
+    Duration,
+    Field,
+    FilePart,
+    Flag,
+    Number,
+    Share,
+)
 from millwheel.language.spec.reading.reader import NodeReader
 
 LIMITS = FilePart(
@@ -73,3 +82,20 @@ def read_latency(reader: NodeReader, node: YamlNode | None) -> int | None:
             f" {node.text!r}",
         )
     return duration
+
+
+TRACING = FilePart(
+    "{sample: 0.001}",
+    {
+        "sample": Field(
+            "sample", Share(), "the share of records that are traced without being asked to"
+        ),
+        "keys": Field("keys", Flag(), "whether spans show the keys of records"),
+    },
+    TracingSpec(),
+)
+
+
+def read_tracing(reader: NodeReader, node: YamlNode | None) -> TracingSpec | None:
+    """The part of the file; None: no record is traced."""
+    return None if node is None else TracingSpec(**TRACING.read(reader, node))

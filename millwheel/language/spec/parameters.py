@@ -16,7 +16,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 
-from millwheel.core.pipeline.options import SECRET_NAME, Secret
+from millwheel.adapters.secret_values import SECRET_NAME, Secret
 from millwheel.language.spec.reading.document import scalar
 from millwheel.language.spec.reading.nodes import YamlNode
 from millwheel.language.spec.reading.problems import Problems, did_you_mean

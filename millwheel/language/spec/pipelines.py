@@ -19,7 +19,6 @@ from millwheel.core.pipeline.visitors import numbered
 from millwheel.core.tables.copies import with_copies
 from millwheel.core.tables.planning import tabled
 from millwheel.core.windows.triggers import Default
-from millwheel.language.spec.change_logs.sinks import keyed
 from millwheel.language.spec.change_logs.speaking import decided
 from millwheel.language.spec.checks.change_logs import check_change_logs, check_kept_versions
 from millwheel.language.spec.checks.code import CodeChecks
@@ -39,12 +38,20 @@ from millwheel.language.spec.checks.topology import (
     uncertain_names,
 )
 from millwheel.language.spec.functions import FUNCTIONS, NULLS, read_functions, read_nulls
-from millwheel.language.spec.limits import BALANCED, GREEDY, LIMITS, read_latency, read_limits
+from millwheel.language.spec.limits import (
+    BALANCED,
+    GREEDY,
+    LIMITS,
+    TRACING,
+    read_latency,
+    read_limits,
+    read_tracing,
+)
 from millwheel.language.spec.parameters import Parameters
 from millwheel.language.spec.parts.computation_fields import COMPUTATION
 from millwheel.language.spec.parts.computations import read_computation
 from millwheel.language.spec.parts.queries import QUERY, read_queries
-from millwheel.language.spec.parts.sinks import read_sink
+from millwheel.language.spec.parts.sinks import keyed, read_sink
 from millwheel.language.spec.parts.streams import STREAM, read_stream
 from millwheel.language.spec.python_files import Document, PipelineFile, load_document
 from millwheel.language.spec.ranked.tables import check_tables
@@ -65,7 +72,6 @@ from millwheel.language.spec.reading.parts import (
 from millwheel.language.spec.reading.problems import Problems
 from millwheel.language.spec.reading.reader import NodeReader
 from millwheel.language.spec.ship import check_ship, read_ship
-from millwheel.language.spec.tracing import TRACING, read_tracing
 from millwheel.language.spec.typed.streams import with_decimals
 from millwheel.language.spec.typed.times import with_times
 

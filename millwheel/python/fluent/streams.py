@@ -37,8 +37,8 @@ from millwheel.python.fluent.windowed import (
     RankedStreams,
     WindowedStream,
     aggregates_tree,
+    join_tree,
 )
-from millwheel.python.fluent.windowing import join_tree
 
 if TYPE_CHECKING:  # a type parameter with a default: ``Stream`` alone is a stream of anything
     from typing_extensions import TypeVar, Unpack

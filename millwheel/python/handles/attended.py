@@ -18,7 +18,7 @@ from enum import Enum
 import msgspec
 from rich.console import Console
 
-from millwheel.adapters.processes.process_start import begin_process
+from millwheel.adapters.processes.interpreter import begin_process
 from millwheel.adapters.secret_values import masking
 from millwheel.adapters.terminal import Terminal
 from millwheel.errors import BrokenError, MillwheelError, PipelineError

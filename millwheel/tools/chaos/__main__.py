@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from millwheel.adapters.processes.process_start import begin_process
+from millwheel.adapters.processes.interpreter import begin_process
 from millwheel.adapters.terminal import Terminal
 from millwheel.errors import PipelineError, SetupError
 from millwheel.launch.coordinator import ZooKeeperKeeper

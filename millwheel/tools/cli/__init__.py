@@ -6,8 +6,8 @@ import atexit
 import gc
 import sys
 
+from millwheel.adapters.processes.interpreter import begin_process
 from millwheel.adapters.processes.libraries import no_idle_threads
-from millwheel.adapters.processes.process_start import begin_process
 from millwheel.launch.launchers.head_start import head_start
 
 

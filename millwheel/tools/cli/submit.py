@@ -8,8 +8,8 @@ import os
 import typer
 
 from millwheel.adapters.processes.address import LOOPBACK
+from millwheel.adapters.processes.interpreter import begin_process
 from millwheel.adapters.processes.logs import LogFormat
-from millwheel.adapters.processes.process_start import begin_process
 from millwheel.adapters.terminal import Terminal
 from millwheel.launch.settings import RunSettings, parse_sets, parse_spares
 from millwheel.tools.cli.errors import sentences

@@ -1,4 +1,5 @@
-"""Deliberate mistakes in current rows, and in the rows of divided keys."""
+"""Deliberate mistakes in current rows, in the rows of divided keys, and in records that wait in
+columns while their shards move."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from millwheel.core.columns.windows import GroupsKind
 from millwheel.core.formats.store_layout import ROW
 from millwheel.core.grouping.epochs import EPOCH_US, KeyEpochs
 from millwheel.core.machines.triggered import TriggeredMachine
@@ -17,9 +19,12 @@ from millwheel.core.windows.panes import as_retraction
 from millwheel.core.windows.windows import SessionPieces, Sessions
 from millwheel.engine.workers.delivery.instances import StoredInstances
 from millwheel.engine.workers.loop.traffic import Traffic
+from millwheel.engine.workers.operators.callbacks import CallbackOperator
+from millwheel.engine.workers.operators.waiting.in_columns import WaitingOperator
 from millwheel.engine.workers.sinks.upsert import Table, UpsertOperator
 from millwheel.engine.workers.sources import key_epochs
 from millwheel.engine.workers.sources.partition import Part
+from millwheel.engine.workers.state import column_segments
 from tests.sim.mistakes import Context, mistake, replaced
 
 
@@ -153,3 +158,19 @@ def pieces_of_sessions_hold_their_ends() -> Context:
 def pieces_of_sessions_stay_apart() -> Context:
     """A final computation takes each piece of a session for a session."""
     return replaced(Sessions, "merge", lambda self, windows: [[window] for window in windows])
+
+
+@mistake(within=2, faults="merge move kill", workload="waiting")
+def an_heir_lets_records_come_that_have_come() -> Context:
+    """Of two shards that become one, the one that was behind tells how far both have come."""
+    return replaced(column_segments, "_FIRED", (GroupsKind.KEPT,))
+
+
+@mistake(within=2, workload="waiting")
+def what_waits_in_columns_holds_no_watermark() -> Context:
+    """What comes of it is late for who takes it."""
+
+    def wrong(self: WaitingOperator, now_us: int) -> Any:
+        return CallbackOperator.hold(self, now_us)
+
+    return replaced(WaitingOperator, "hold", wrong)

@@ -6,8 +6,15 @@ from pathlib import Path
 import pytest
 
 from millwheel.adapters import secret_values
-from millwheel.adapters.secret_values import FOLDER_VARIABLE, masked, masking, revealed, unrevealed
-from millwheel.core.pipeline.options import Secret
+from millwheel.adapters.secret_values import (
+    FOLDER_VARIABLE,
+    SECRET_NAME,
+    Secret,
+    masked,
+    masking,
+    revealed,
+    unrevealed,
+)
 from millwheel.errors import SetupError
 
 OPTIONS = {
@@ -117,3 +124,20 @@ def test_a_secret_that_others_may_write_is_refused(
     monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path))
     with pytest.raises(SetupError, match="chmod go-w"):
         revealed(OPTIONS)
+
+
+def test_a_secret_is_filled_where_it_stands_and_shows_nothing_of_itself() -> None:
+    secret = Secret("postgres://u:${secret:PG}@${secret:HOST}/x")
+    assert secret.filled({"PG": "s3cret", "HOST": "db"}.__getitem__) == "postgres://u:s3cret@db/x"
+    assert "secret:PG" not in f"{secret!r}{[secret]}"
+
+
+def test_dollars_that_are_no_secret_stay_and_a_value_is_not_looked_into() -> None:
+    assert (
+        Secret("$${x} $x ${secret:A}").filled(lambda name: "${secret:B}") == "${x} $x ${secret:B}"
+    )
+
+
+@pytest.mark.parametrize("name", ["../etc/passwd", "/x", "", ".x", "a b", "a/b", "x" * 129])
+def test_a_name_leads_out_of_no_folder(name: str) -> None:
+    assert not SECRET_NAME.fullmatch(name)

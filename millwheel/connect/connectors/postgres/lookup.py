@@ -9,7 +9,7 @@ import msgspec
 
 from millwheel.connect.connectors.external.meanings import RowToBlameError
 from millwheel.connect.connectors.postgres import client, errors
-from millwheel.connect.connectors.postgres.queries import one_query
+from millwheel.connect.connectors.postgres.client import one_query
 from millwheel.connect.connectors.postgres.table import escaped, quoted
 from millwheel.connect.connectors.postgres.writing.values import moment
 from millwheel.connect.lookups.base import Lookup, LookupKey, LookupRefusedError, NoAnswer

@@ -7,7 +7,7 @@ from typing import Any
 
 from millwheel.connect.connectors.external.meanings import RowToBlameError, given_up
 from millwheel.connect.connectors.postgres import client, errors
-from millwheel.connect.connectors.postgres.queries import one_query
+from millwheel.connect.connectors.postgres.client import one_query
 from millwheel.connect.connectors.postgres.source_options import PostgresSourceOptions
 from millwheel.connect.connectors.postgres.table import quoted, quoted_name
 from millwheel.connect.options import did_you_mean

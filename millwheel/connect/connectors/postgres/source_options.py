@@ -6,8 +6,7 @@ from typing import Annotated
 
 import msgspec
 
-from millwheel.connect.connectors.postgres.client import address_of
-from millwheel.connect.connectors.postgres.queries import one_query
+from millwheel.connect.connectors.postgres.client import address_of, one_query
 from millwheel.connect.options import Option
 
 

@@ -15,9 +15,9 @@ from typing import Any
 
 import msgspec
 
+from millwheel.adapters.secret_values import Secret
 from millwheel.api import Computation, State, ValueState, takes_batches
 from millwheel.connect.python_objects import missing_file_hint
-from millwheel.core.pipeline.options import Secret
 from millwheel.core.windows.panes import RETRACTION_FIELD, Retraction
 
 METHODS = {

@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from millwheel.adapters.processes.process_start import begin_process
+from millwheel.adapters.processes.interpreter import begin_process
 from millwheel.errors import SetupError
 
 _ENDS = ("driver", "executor")

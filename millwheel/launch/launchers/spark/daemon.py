@@ -18,9 +18,8 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from millwheel.adapters.processes.interpreter import module_path
+from millwheel.adapters.processes.interpreter import begin_process, module_path
 from millwheel.adapters.processes.libraries import worker_environment
-from millwheel.adapters.processes.process_start import begin_process
 from millwheel.launch.launchers.warm_children import WarmLine, warm_parent
 from millwheel.launch.launchers.warm_messages import SHARED, line, passed_line
 

@@ -81,7 +81,7 @@ def summary(folder: RootArgument = "", root: RunningRoot = "", as_json: AsJson =
 def token(folder: RootArgument = "", root: RunningRoot = "") -> None:
     """Print the token of a run, for programs that ask it: redis-cli -a "$(millwheel token
     ROOT)"."""
-    from millwheel.tools.cli.look.token import token as printed
+    from millwheel.tools.cli.look.summary import token as printed
 
     printed(the_root(folder, root))
 
@@ -89,7 +89,7 @@ def token(folder: RootArgument = "", root: RunningRoot = "") -> None:
 @looking.command()
 def metrics(folder: RootArgument = "", root: RunningRoot = "") -> None:
     """Print the metrics of all processes of a run, in Prometheus' format."""
-    from millwheel.tools.cli.look.metrics import metrics as printed
+    from millwheel.tools.cli.look.summary import metrics as printed
 
     printed(the_root(folder, root))
 

@@ -14,7 +14,7 @@ from millwheel.adapters.processes.output import LogFiles
 from millwheel.adapters.secret_values import (
     MaskingStream, masked_bytes, masking, revealed, when_known,
 )
-from millwheel.core.pipeline.options import Secret
+from millwheel.adapters.secret_values import Secret
 
 logs = LogFiles()
 sys.stderr = masking(sys.stderr)

@@ -10,8 +10,8 @@ import pytest
 from rich.console import Console
 
 from millwheel.adapters import secret_values
+from millwheel.adapters.secret_values import Secret
 from millwheel.control.savepoints.blueprint import blueprint_of
-from millwheel.core.pipeline.options import Secret
 from millwheel.errors import PipelineError
 from millwheel.language.spec import check_pipeline, resolve_params
 from millwheel.testing import PipelineHarness

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from millwheel import GeneratorSource, Pipeline, StdoutSink
-from millwheel.core.tracing.settings import TracingSpec
+from millwheel.core.pipeline.spec import TracingSpec
 from millwheel.errors import PipelineError
 from millwheel.language.spec.pipelines import check_document, load_pipeline
 

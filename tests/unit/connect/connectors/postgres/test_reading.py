@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from millwheel.connect.connectors.postgres.client import one_query
 from millwheel.connect.connectors.postgres.pages import Page, Pages
-from millwheel.connect.connectors.postgres.queries import one_query
 from millwheel.connect.connectors.postgres.reading import PostgresReader, RowDecoder
 from millwheel.connect.connectors.postgres.source_options import PostgresSourceOptions
 from millwheel.connect.sources.base import Chunk
@@ -97,7 +97,7 @@ def test_a_server_that_does_not_answer_is_a_sentence_at_first_and_waited_for_lat
     assert "hush" not in f"{caught.value} {later.value}"
 
 
-# queries.py
+# client.py
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from millwheel.core.columns.forms.sources import SourceForm, source_form
 from millwheel.core.expressions.language import compile_expression
 from millwheel.core.pipeline.graph import build_graph
 from millwheel.language.spec import load_pipeline
-from tests.unit.core.columns.forms.pipelines import FIELDS, PIPELINE, STEPS, load
+from tests.unit.core.columns.forms.test_computations import FIELDS, PIPELINE, STEPS, load
 
 
 def _form(folder: Path, fields: str = FIELDS, key: str = "", more: str = "") -> SourceForm:

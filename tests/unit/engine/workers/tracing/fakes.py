@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from itertools import count
 
+from millwheel.core.pipeline.spec import TracingSpec
 from millwheel.core.tracing.contexts import TraceContext
-from millwheel.core.tracing.settings import TracingSpec
 from millwheel.core.tracing.spans import Attributes, SpanKind
 from millwheel.engine.workers.tracing.tracing import Tracing
 

@@ -59,7 +59,7 @@ def test_its_consumers_stand_behind_steps_and_branches(check: Any) -> None:
     assert [each.name for each in consumers(spec.computations[0].outputs, spec)] == ["e"]
 
 
-# sinks.py: Sinks of change logs know by which fields their rows are known.
+# Sinks of change logs know by which fields their rows are known.
 
 POSTGRES = "{postgres: {dsn: 'host=x', table: t, mode: upsert%s}}"
 DELTA = "{delta: {path: t, mode: upsert, fields: {user: str, day: int, n: int}%s}}"

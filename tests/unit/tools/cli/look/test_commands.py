@@ -15,8 +15,8 @@ from millwheel.tools.cli.app import app
 from millwheel.tools.cli.change import savepoint
 from millwheel.tools.cli.look import doctor as examining
 from millwheel.tools.cli.look import logs as printing
-from millwheel.tools.cli.look import metrics as gathering
 from millwheel.tools.cli.look import page, status
+from millwheel.tools.cli.look import summary as showing
 from millwheel.tools.cli.look.arguments import the_root
 from millwheel.tools.cli.look.chosen import chosen_root
 from millwheel.tools.ui.serving import UiSettings
@@ -29,7 +29,7 @@ from tests.unit.tools.client.test_queries import run_on
         ("status /r --watch", status, "status", ("/r", False, True)),
         ("status --root /r --json", status, "status", ("/r", True, False)),
         ("logs /r --computation c --level error", printing, "logs", ("/r", "c", "error", False)),
-        ("metrics /r", gathering, "metrics", ("/r",)),
+        ("metrics /r", showing, "metrics", ("/r",)),
         ("doctor --root /r --zookeeper h:1 --json", examining, "doctor", ("/r", "", "h:1", True)),
     ],
 )

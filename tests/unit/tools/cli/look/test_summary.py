@@ -14,7 +14,7 @@ from millwheel.errors import SetupError, UnavailableError
 from millwheel.launch.metrics import METRICS_FILE
 from millwheel.launch.progress.progress_file import note_progress
 from millwheel.launch.progress.summary import Summary
-from millwheel.tools.cli.look import metrics as command
+from millwheel.tools.cli.look import summary as command
 from millwheel.tools.cli.look.summary import summary
 
 SO_FAR = Summary(12, 3, 0, 1, 0, 2.0, 6.0)
@@ -41,9 +41,6 @@ def test_the_summary_of_a_run_is_there_while_it_runs_and_afterwards(
     assert "is stopped." in said(root.path)
     root.complete(SO_FAR.to_json())
     assert "is complete." in said(root.path)
-
-
-# metrics.py
 
 
 @pytest.fixture
