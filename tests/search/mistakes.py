@@ -22,9 +22,26 @@ from tests.search.generate import Unlucky, case
 from tests.search.variants import Finding, chosen, examine
 from tests.sim.replacing import replaced
 
-__all__ = ["MUTATIONS", "Context", "Mutation", "mistake", "replaced"]
+__all__ = ["MUTATIONS", "Context", "Mutation", "SeededMistakes", "mistake", "replaced"]
 
 Context = AbstractContextManager[None]
+
+
+class SeededMistakes(dict[str, tuple[Callable[[], Context], range]]):
+    """Mistakes by their names, each with the seeds of which one must show it: of a search of its
+    own."""
+
+    def enlist(
+        self, within: int, first: int = 1
+    ) -> Callable[[Callable[[], Context]], Callable[[], Context]]:
+        """A decorator that enlists a mistake, to be shown ``within`` so many seeds from ``first``
+        on."""
+
+        def enlisted(make: Callable[[], Context]) -> Callable[[], Context]:
+            self[make.__name__] = make, range(first, first + within)
+            return make
+
+        return enlisted
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,19 +27,10 @@ from millwheel.core.ranked.lookback_columns import LookbackColumns
 from millwheel.core.ranked.ranking import Ranking
 from millwheel.engine.workers.delivery import beside
 from millwheel.engine.workers.operators.windows.held_columns import KeysInRows
-from tests.search.mistakes import Context, replaced
+from tests.search.mistakes import Context, SeededMistakes, replaced
 
-MISTAKES: dict[str, tuple[Any, range]] = {}
-
-
-def mistake(within: int, first: int = 1) -> Any:
-    """Enlist a mistake."""
-
-    def enlist(make: Any) -> Any:
-        MISTAKES[make.__name__] = make, range(first, first + within)
-        return make
-
-    return enlist
+MISTAKES = SeededMistakes()
+mistake = MISTAKES.enlist
 
 
 @mistake(within=5, first=189)

@@ -12,19 +12,10 @@ from millwheel.connect.sources.files.followed import FollowedInput
 from millwheel.engine.workers.sources.partition import Part
 from millwheel.engine.workers.sources.partitions import Partitions
 from millwheel.engine.workers.sources.source import SourceOperator
-from tests.search.mistakes import Context, replaced
+from tests.search.mistakes import Context, SeededMistakes, replaced
 
-MISTAKES: dict[str, tuple[Any, range]] = {}
-
-
-def mistake(within: int, first: int = 1) -> Any:
-    """Enlist a mistake."""
-
-    def enlist(make: Any) -> Any:
-        MISTAKES[make.__name__] = make, range(first, first + within)
-        return make
-
-    return enlist
+MISTAKES = SeededMistakes()
+mistake = MISTAKES.enlist
 
 
 @mistake(within=20, first=30)

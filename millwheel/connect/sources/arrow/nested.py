@@ -22,18 +22,10 @@ TIMES: dict[str, tuple[int, int]] = {
 DAY_MS = 86_400_000  # Fixed: of a date64
 
 
-def plain_values(column: pa.Array) -> list[Any]:
-    """The values of a nested column: times and durations in µs, dates as ISO text, decimals as
-    floats; maps are lists of pairs. Raises RecordError if one of them is no such value."""
-    values, wrong = nested_values(column)
-    for reason in wrong.values():
-        raise RecordError(reason)
-    return values
-
-
 def nested_values(column: pa.Array) -> tuple[list[Any], dict[int, str]]:
-    """As :func:`plain_values`, with the reasons of the values that cannot be had, by their number;
-    these are None."""
+    """The values of a nested column: times and durations in µs, dates as ISO text, decimals as
+    floats; maps are lists of pairs. And the reasons of the values that cannot be had, by their
+    number; these are None."""
     # As the numbers and bytes that they are stored as: objects of Python would not hold all of
     # them.
     raw, convert = column.view(_stored(column.type)), _converter(column.type)

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from millwheel.connect.sources.arrow.nested import plain_values
+from millwheel.connect.sources.arrow.nested import nested_values
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=timezone.utc)
 NOON_US = 1_769_860_800_000_000
@@ -22,7 +22,7 @@ def test_times_within_lists_and_structs_are_numbers(unit: str, tz: str | None) -
         [("at", pa.timestamp(unit, tz=tz)), ("all", pa.list_(pa.timestamp(unit, tz=tz)))]
     )
     column = pa.array([{"at": NOON, "all": [NOON, None]}, None], kind)
-    assert plain_values(column) == [{"at": NOON_US, "all": [NOON_US, None]}, None]
+    assert nested_values(column) == ([{"at": NOON_US, "all": [NOON_US, None]}, None], {})
 
 
 @pytest.mark.parametrize(
@@ -37,4 +37,4 @@ def test_times_within_lists_and_structs_are_numbers(unit: str, tz: str | None) -
     ],
 )
 def test_other_types_are_plain_too(value: Any, kind: Any, plain: Any) -> None:
-    assert plain_values(pa.array([value], kind)) == [plain]
+    assert nested_values(pa.array([value], kind)) == ([plain], {})

@@ -95,28 +95,34 @@ def pipeline(folder: Path, declared: bool, windowing: str = "", key: str = "ad")
     return str(path)
 
 
-_EVENTS = """
+EVENTS = """
 pipeline: p
 streams:
   events:
     source: {{files: {{path: "{folder}/*.jsonl", format: jsonl}}}}
     timestamp: {{field: ts, unit: ms}}
     fields: {{ad: int, type: str, cost: float, ts: int}}
-    watermark: {{max_delay: 20s, max_future: null}}
-computations:
+    watermark: {{max_delay: {delay}, max_future: null}}
 """
+"""The head of a pipeline of declared events."""
+
+
+def declared_events() -> list[dict[str, Any]]:
+    """Events of the fields that :data:`EVENTS` declares."""
+    return [{name: each[name] for name in ("ad", "type", "cost", "ts")} for each in events(1800, 4)]
 
 
 def of_events(folder: Path, computations: str, dirt: Sequence[Any] = ()) -> Path:
     """A pipeline with these computations of declared events. Some of the events are of one time,
     and alike but for what is no order; in the middle of them comes ``dirt``."""
-    made = [{name: each[name] for name in ("ad", "type", "cost", "ts")} for each in events(1800, 4)]
+    made = declared_events()
     for number, each in enumerate(made):
         if number % 3 == 0:
             each["ts"], each["cost"] = made[max(number - 1, 0)]["ts"], number // 30 / 4
     written(folder / "in", {"a": [*made[:900], *dirt, *made[900:]]})
     file = folder / "p.yaml"
-    file.write_text(_EVENTS.format(folder=folder / "in") + computations)
+    head = EVENTS.format(folder=folder / "in", delay="20s")
+    file.write_text(f"{head}computations:\n{computations}")
     return file
 
 
@@ -132,6 +138,11 @@ def in_rows(wanted: bool = True) -> Iterator[None]:
 def small_bundles(patch: pytest.MonkeyPatch, records: int = 20) -> None:
     """Bundles take so many records at the most."""
     patch.setattr(ShardLimits, "__init__", partialmethod(ShardLimits.__init__, bundle=records))
+
+
+def never_few(patch: pytest.MonkeyPatch) -> None:
+    """No bundle is so small that it goes by rows."""
+    patch.setattr(ShardLimits, "__init__", partialmethod(ShardLimits.__init__, rows_below=0))
 
 
 def small_reads(patch: pytest.MonkeyPatch, size: int = 4096, records: int = 20) -> None:
@@ -166,6 +177,20 @@ def run_of(
         operators = [shard.operator for shard in harness._cluster.shards_of("minutes")]
         read = {name: sorted(harness.read(name), key=json.dumps) for name in streams}
         return {**read, "counters": harness.counters}, operators
+
+
+def rows_by_key(harness: PipelineHarness, stream: str) -> dict[Any, list[tuple[int, str]]]:
+    """The times and values of the records of each key, in their order."""
+    rows: dict[Any, list[tuple[int, str]]] = {}
+    for record in harness.records(stream):
+        rows.setdefault(record.key, []).append((record.timestamp, json.dumps(record.value)))
+    return rows
+
+
+def letters_of(harness: PipelineHarness) -> list[Any]:
+    """What dead letters say; tracebacks tell also what else was tried in the same bundle."""
+    told = ("reason", "value", "timestamp", "key", "attempts", "state")
+    return sorted([repr([each[name] for name in told]) for each in harness.read("dead_letters")])
 
 
 def exact(found: Mapping[str, Any]) -> str:

@@ -3,7 +3,6 @@ what the other kept."""
 
 from __future__ import annotations
 
-import json
 import random
 from pathlib import Path
 from typing import Any
@@ -14,25 +13,21 @@ from millwheel.engine.workers.operators.waiting import in_columns
 from millwheel.engine.workers.operators.waiting.enriched import EnrichOperator
 from millwheel.testing import PipelineHarness, assert_survives_crashes
 from tests.unit.engine.workers.operators.column_runs import (
-    events,
+    EVENTS,
+    declared_events,
     idle,
     in_rows,
+    letters_of,
+    never_few,
+    rows_by_key,
     small_bundles,
     small_reads,
     written,
 )
-from tests.unit.engine.workers.operators.waiting.kept import letters_of, never_few
 
-PIPELINE = """
-pipeline: p
-streams:
-  events:
-    source: {{files: {{path: "{folder}/in/*.jsonl", format: jsonl}}}}
-    timestamp: {{field: ts, unit: ms}}
-    fields: {{ad: int, type: str, cost: float, ts: int}}
-    watermark: {{max_delay: 8s, max_future: null}}
+PRICED = """\
   prices:
-    source: {{files: {{path: "{folder}/prices/*.jsonl", format: jsonl}}}}
+    source: {{files: {{path: "{prices}/*.jsonl", format: jsonl}}}}
     timestamp: {{field: at, unit: ms}}
     fields: {{ad: int, type: str, price: float, at: int}}
     watermark: {{max_delay: 8s, max_future: null}}
@@ -59,7 +54,7 @@ def pipeline(
     table: str = "",
 ) -> Path:
     rng = random.Random(7)
-    made = [{name: each[name] for name in ("ad", "type", "cost", "ts")} for each in events(1800, 4)]
+    made = declared_events()
     prices = [
         {
             "ad": rng.randrange(1, 11),
@@ -75,10 +70,10 @@ def pipeline(
         elif number % 3 == 1:
             each["at"] = made[4 * number]["ts"]
     written(folder / "in", {"a": made[:900], "b": made[900:]})
-    written(folder / "prices", {"c": [*prices[:100], *dirt, *prices[100:]]})
+    dear = written(folder / "prices", {"c": [*prices[:100], *dirt, *prices[100:]]})
     file = folder / "p.yaml"
-    given = {"folder": folder, "key": key, "name": name, "missing": missing, "table": table}
-    file.write_text(PIPELINE.format(**given))
+    priced = PRICED.format(prices=dear, key=key, name=name, missing=missing, table=table)
+    file.write_text(EVENTS.format(folder=folder / "in", delay="8s") + priced)
     return file
 
 
@@ -88,13 +83,9 @@ def read(file: Path, columns: bool) -> tuple[Any, bool]:
         [shard] = harness._cluster.shards_of("priced")
         assert isinstance(shard.operator, EnrichOperator)
         assert not harness.counters.get("failed_in_columns", 0)
-        rows: dict[Any, Any] = {}
-        for record in harness.records("priced"):
-            by_key = rows.setdefault(record.key, [])
-            by_key.append((record.timestamp, json.dumps(record.value)))
-        letters = letters_of(harness)
         unmatched = harness.counters.get("unmatched", 0)
-        return (rows, letters, unmatched), shard.operator.bundles_held > 0
+        said = rows_by_key(harness, "priced"), letters_of(harness), unmatched
+        return said, shard.operator.bundles_held > 0
 
 
 @pytest.mark.parametrize("dirt", DIRT.values(), ids=DIRT)

@@ -3,7 +3,6 @@ goes on with what the other kept."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -13,23 +12,21 @@ from millwheel.engine.workers.operators.waiting import in_columns
 from millwheel.engine.workers.operators.waiting.ordered import OrderedOperator
 from millwheel.testing import PipelineHarness, assert_survives_crashes
 from tests.unit.engine.workers.operators.column_runs import (
-    events,
+    EVENTS,
+    declared_events,
     idle,
     in_rows,
+    letters_of,
+    never_few,
+    rows_by_key,
     small_bundles,
     small_reads,
     written,
 )
-from tests.unit.engine.workers.operators.waiting.kept import letters_of, never_few
 
-PIPELINE = """
-pipeline: p
-streams:
-  events:
-    source: {{files: {{path: "{folder}/*.jsonl", format: jsonl}}}}
-    timestamp: {{field: ts, unit: ms}}
-    fields: {{ad: int, type: str, cost: float, ts: int}}
-    watermark: {{max_delay: 8s, max_future: null}}
+PIPELINE = (
+    EVENTS
+    + """\
 computations:
   sorted:
     input: {{events: {{key: {key}}}}}
@@ -37,6 +34,7 @@ computations:
     order_by: timestamp
     output: sorted
 """
+)
 WORK = {
     "map": "map: {ad: ad, n: ts % 1000, twice: cost * 2}",
     "filter": "filter: cost > 0.5",
@@ -50,12 +48,12 @@ DIRT: dict[str, list[Any]] = {
 
 
 def pipeline(folder: Path, key: str, work: str, dirt: list[Any]) -> Path:
-    made = [{name: each[name] for name in ("ad", "type", "cost", "ts")} for each in events(1800, 4)]
+    made = declared_events()
     for number, each in enumerate(made):  # some of one time
         if number % 3 == 0:
             each["ts"] = made[max(number - 1, 0)]["ts"]
     written(folder / "in", {"a": [*made[:600], *dirt, *made[600:900]], "b": made[900:]})
-    text = PIPELINE.format(folder=folder / "in", key=key, work=work)
+    text = PIPELINE.format(folder=folder / "in", delay="8s", key=key, work=work)
     if "branch" in work:
         text = text.replace("    output: sorted\n", "")
     file = folder / "p.yaml"
@@ -70,11 +68,7 @@ def read(file: Path, columns: bool) -> tuple[Any, bool]:
         assert isinstance(shard.operator, OrderedOperator)
         assert not harness.counters.get("failed_in_columns", 0)
         names = ("cheap", "dear") if "branch" in file.read_text() else ("sorted",)
-        rows: dict[str, Any] = {name: {} for name in names}
-        for name in names:
-            for record in harness.records(name):
-                by_key = rows[name].setdefault(record.key, [])
-                by_key.append((record.timestamp, json.dumps(record.value)))
+        rows: dict[str, Any] = {name: rows_by_key(harness, name) for name in names}
         rows["letters"] = letters_of(harness)
         return (rows, harness.counters.get("unmatched", 0)), shard.operator.bundles_held > 0
 
