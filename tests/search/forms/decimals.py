@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from random import Random
@@ -69,8 +69,9 @@ def priced(
             made[rng.choice(free)] = rng.choice(_OF_DECIMALS).replace("COST", cost)
         else:
             made[rng.choice(free)] = {rng.choice(_SUMS): cost}
-        _priced_apart(made, cost, "map" in tree)
-        _cast(made, cost, fields, "map" in tree)
+        taken = _key(tree["input"]["one"]) if "map" not in tree else ()
+        _priced_apart(made, cost, "map" in tree, taken)
+        _cast(made, cost, fields, "map" in tree, taken)
     return [
         replace(
             action,
@@ -82,21 +83,35 @@ def priced(
     ]
 
 
-def _priced_apart(made: dict[str, Any], cost: str, steps: bool) -> None:
+def _key(given: Mapping[str, Any]) -> Sequence[str]:
+    key = given["key"]
+    return [key] if isinstance(key, str) else [*key]
+
+
+def _chosen(rng: Random, names: Sequence[str], taken: Sequence[str]) -> str:
+    """One of the names. Results have the fields of the key already; the others are drawn as they
+    would be without it."""
+    name = rng.choice(names)
+    return name if name not in taken else next(each for each in names if each not in taken)
+
+
+def _priced_apart(made: dict[str, Any], cost: str, steps: bool, taken: Sequence[str]) -> None:
     """One more field, sometimes."""
     rng = Random(repr(("more of decimals", made)))
     free = [name for name in NAMES if name not in made and name != cost]
     if rng.random() < 0.4:
         return
     if steps:
-        made[rng.choice(free)] = rng.choice(_ALSO_OF_DECIMALS).replace("COST", cost)
+        made[_chosen(rng, free, taken)] = rng.choice(_ALSO_OF_DECIMALS).replace("COST", cost)
     else:
         function = rng.choice(_ROWS)
         options = {"k": 2} if function.startswith("top") else {}
-        made[rng.choice(free)] = {function: cost, **options}
+        made[_chosen(rng, free, taken)] = {function: cost, **options}
 
 
-def _cast(made: dict[str, Any], cost: str, fields: Mapping[str, str], steps: bool) -> None:
+def _cast(
+    made: dict[str, Any], cost: str, fields: Mapping[str, str], steps: bool, taken: Sequence[str]
+) -> None:
     """One more field, sometimes, which something else is made a decimal for."""
     rng = Random(repr(("casts to decimals", made)))
     free = [name for name in NAMES if name not in made and name != cost]
@@ -107,7 +122,7 @@ def _cast(made: dict[str, Any], cost: str, fields: Mapping[str, str], steps: boo
     text = rng.choice(texts)
     for kind, name in given.items():
         text = text.replace(kind, name)
-    made[rng.choice(free)] = text if steps else {rng.choice(_SUMS): text}
+    made[_chosen(rng, free, taken)] = text if steps else {rng.choice(_SUMS): text}
 
 
 def _price(rng: Random, scale: int) -> Any:
