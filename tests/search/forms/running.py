@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Iterable
 from statistics import median
 
-from millwheel.core.pipeline.spec import ComputationSpec, PipelineSpec
-from millwheel.core.pipeline.work import TopSpec
+from millwheel.core.pipeline.spec import ComputationSpec, KeyKind, PipelineSpec
+from millwheel.core.pipeline.work import TopSpec, WindowedSpec
 from millwheel.core.windows.panes import RETRACTION_FIELD, as_retraction
 from tests.search.forms.drawing import case
 from tests.search.running import Way, run
@@ -41,6 +41,8 @@ def difference(drawn: Case, ways: tuple[Way, ...]) -> str:
     spec = drawn.spec()
     want = seen(run(drawn, ROWS, spec), spec)
     for way in ways:
+        if way.shards > 1 and _counts_in_chance_order(spec):
+            continue
         try:
             found = seen(run(drawn, way, spec), spec)
         except Exception as ex:  # whatever ends a run is a finding
@@ -54,6 +56,23 @@ def difference(drawn: Case, ways: tuple[Way, ...]) -> str:
                 f" {list(extra.elements())[:4]}"
             )
     return ""
+
+
+def _counts_in_chance_order(spec: PipelineSpec) -> bool:
+    """Whether windows of so many records take results of other keys, which come from any shard in
+    any order."""
+    makers = {stream: each for each in spec.computations for stream in each.outputs}
+    for each in spec.computations:
+        if not isinstance(each.work, WindowedSpec) or each.work.window.kind != "count":
+            continue
+        own = each.inputs[0]
+        maker = makers.get(own.stream)
+        while maker is not None:
+            key = maker.inputs[0].key
+            if key.kind is not KeyKind.RECORD and key != own.key:
+                return True
+            maker = makers.get(maker.inputs[0].stream)
+    return False
 
 
 def _late(outcome: Counter[str]) -> list[str]:
