@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from operator import itemgetter
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from millwheel.core.aggregates.aggregation import NamedAggregation, Prepared
 from millwheel.core.model.damage import is_failure
@@ -24,6 +24,7 @@ LookbackRow = tuple[int, Prepared]
 """(time in µs, what the aggregation has made of a record)."""
 Found = dict[str, Any] | BaseException
 """The result of a look-back, or why there is none."""
+Kept = TypeVar("Kept")
 _time_of = itemgetter(0)
 
 
@@ -176,9 +177,11 @@ def growing_results(
     begin: Callable[[], Any],
     rows: Sequence[LookbackRow],
     by_rows: bool,
-) -> tuple[Any, list[tuple[int, Found]]]:
+    keep: Callable[[Any], Kept],
+) -> tuple[Kept | None, list[tuple[int, Found]]]:
     """The same where no record ever leaves: the accumulator that ``begin`` gives, which is that of
-    all of them, with new records, and their results."""
+    all of them, with new records, and their results. ``keep`` gives what is kept of it, and raises
+    RecordError where that cannot be. None: nothing was added."""
     counts, others = [], []
     try:
         for _, peers in groups(rows, by_rows):
@@ -186,30 +189,38 @@ def growing_results(
             counts.append(len(peers))
             others.append(aggregation.add_many(aggregation.create(), prepared, times))
         acc, results = aggregation.running(begin(), others)
+        kept = keep(acc)
     except BaseException as ex:
         if not concerns_records(ex):
             raise
-        return _one_after_the_other(aggregation, begin(), rows, by_rows)
-    return acc, list(zip(counts, results, strict=True))
+        return _one_after_the_other(aggregation, begin(), rows, by_rows, keep)
+    return kept, list(zip(counts, results, strict=True))
 
 
 def _one_after_the_other(
-    aggregation: NamedAggregation, acc: Any, rows: Sequence[LookbackRow], by_rows: bool
-) -> tuple[Any, list[tuple[int, Found]]]:
+    aggregation: NamedAggregation,
+    acc: Any,
+    rows: Sequence[LookbackRow],
+    by_rows: bool,
+    keep: Callable[[Any], Kept],
+) -> tuple[Kept | None, list[tuple[int, Found]]]:
     """The same where some records cannot be added to the others: they are left out."""
+    kept: Kept | None = None
     found: list[tuple[int, Found]] = []
     for _, peers in groups(rows, by_rows):
         times, prepared = zip(*peers, strict=True)
         before = aggregation.merge(aggregation.create(), acc)
         try:
             acc = aggregation.add_many(acc, prepared, times)
+            more = keep(acc)
             result: Found = aggregation.result(aggregation.merge(aggregation.create(), acc))
+            kept = more
         except BaseException as ex:
             if not concerns_records(ex):
                 raise
             acc, result = before, ex
         found.append((len(peers), result))
-    return acc, found
+    return kept, found
 
 
 def single_results(

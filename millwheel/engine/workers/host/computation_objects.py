@@ -99,7 +99,8 @@ def _over(spec: ComputationSpec, pipeline: PipelineSpec, load: Callable[[str], A
     inputs = [each.stream for each in spec.inputs]
     sources = frozenset(name for name in inputs if pipeline.stream(name).source is not None)
     about = pipeline.name, spec.name
-    return Over(work, aggregation, inputs, sources, spec.outputs, about)
+    most = pipeline.limits.state
+    return Over(work, aggregation, inputs, sources, spec.outputs, most, about)
 
 
 def _called(called: CallbackSpec, kind: Any, where: str) -> Computation:

@@ -124,6 +124,10 @@ def test_a_look_back_goes_on_from_blocks_and_recent_records(
         assert still - lookback.dropped == last
 
 
+def _whole(acc: Any) -> Any:
+    return acc
+
+
 @pytest.mark.parametrize("by_rows", [True, False])
 @given(rows_of, st.integers(0, 40))
 def test_a_look_back_that_nothing_leaves_is_one_accumulator(
@@ -133,7 +137,9 @@ def test_a_look_back_that_nothing_leaves_is_one_accumulator(
     prepared = [(at, made.prepare({"v": v})) for at, v in rows]
     while not by_rows and 0 < old < len(rows) and rows[old - 1][0] == rows[old][0]:
         old += 1
-    acc, before = growing_results(made, made.create, prepared[:old], by_rows)
-    _, after = growing_results(made, lambda: acc, prepared[old:], by_rows)
+    acc, before = growing_results(made, made.create, prepared[:old], by_rows, _whole)
+    _, after = growing_results(
+        made, lambda: made.create() if acc is None else acc, prepared[old:], by_rows, _whole
+    )
     results = [result for count, result in [*before, *after] for _ in range(count)]
     assert results == expected(rows, by_rows, None)

@@ -25,6 +25,7 @@ from millwheel.core.aggregates.stored_form import WHOLE
 from millwheel.core.formats.codec import decode_value, encode_value
 from millwheel.core.model.failures import in_words
 from millwheel.core.model.keys import Key
+from millwheel.core.model.limits import over
 from millwheel.core.model.records import DeadLetter, Record, Timer
 from millwheel.core.model.times import MAX_TIME, MIN_TIME
 from millwheel.core.pipeline.work import OverSpec
@@ -50,6 +51,11 @@ _SEGMENT = 1_000
 """Records of a segment. One that has come due in part is read at each step of the watermark."""
 _MOST_BYTES = 1 << 20
 """Of a segment or a block: one is read whole."""
+_SHARE = 4
+"""Where limits.state is low, so many parts of it: records of a key are not refused because many
+lie together."""
+_HEAD = 5  # bytes in front of those of an entry
+_SHORT = frozenset({int, float, bool, type(None)})
 _BLOCK = 512
 """Records of a block. A look-back merges the accumulators of its blocks whenever its group has new
 results, and reads the records of one."""
@@ -71,7 +77,7 @@ class OverRow(Certain, array_like=True):
 
 
 class PastRow(Certain, array_like=True):
-    """What later results need of a record. ``size``: bytes, if they may be many."""
+    """What later results need of a record. ``size``: its bytes, if they may be many."""
 
     at: int
     arguments: list[Any]
@@ -110,15 +116,13 @@ class PastBlock(Certain, array_like=True):
 
 class OverGroup(Certain, array_like=True):
     """What there is of a group: records that wait, those that have been taken, of whose first block
-    some have ``gone``, the time of the last one, and that of its timer. ``total``: the accumulator
-    of all records, where none ever leaves a look-back."""
+    some have ``gone``, the time of the last one, and that of its timer."""
 
     waiting: list[OverRow] = msgspec.field(default_factory=list)
     segments: dict[int, WaitingRows] = msgspec.field(default_factory=dict)
     rows: list[PastRow] = msgspec.field(default_factory=list)
     blocks: dict[int, PastBlock] = msgspec.field(default_factory=dict)
     gone: int = 0
-    total: bytes = b""
     number: int = 0
     last_us: int = MIN_TIME
     wakes_us: int = MAX_TIME
@@ -139,6 +143,8 @@ class Over(Computation):
     later: MapState[int, OverRows] = MapState(int, OverRows)
     past: MapState[int, PastRows] = MapState(int, PastRows)
     sums: MapState[int, bytes] = MapState(int, bytes)
+    total: ValueState[bytes] = ValueState(bytes)
+    """The accumulator of all records, where none ever leaves a look-back."""
 
     def __init__(
         self,
@@ -147,15 +153,20 @@ class Over(Computation):
         inputs: Sequence[str],
         sources: frozenset[str],
         outputs: Sequence[str],
+        most: int,
         about: tuple[str, str] = ("", ""),
     ) -> None:
-        """``sources``: the inputs whose records have positions in a source. ``about``: the names of
-        the pipeline and of the computation, for dead letters."""
+        """``sources``: the inputs whose records have positions in a source. ``most``: the most
+        bytes of an entry of state. ``about``: the names of the pipeline and of the computation, for
+        dead letters."""
         self._spec = spec
         self._aggregation = aggregation
         self._streams = {name: number for number, name in enumerate(inputs)}
         self._sources = sources
         self._outputs = tuple(outputs)
+        self._most = most
+        self._few_bytes = min(_FEW_BYTES, most // _SHARE)
+        self._part_bytes = min(_MOST_BYTES, most // _SHARE)
         self._about = about
         self._names = tuple(each.name for each in spec.aggregates)
         self._wide = any(part.aggregator.ordered for part in aggregation.parts)
@@ -278,12 +289,13 @@ class Over(Computation):
         spec, aggregation = self._spec, self._aggregation
         new = [(at, _prepared(row)) for at, row in rows]
         if spec.size is None:
-            total = own.total or WHOLE.encode(aggregation.create())
-            acc, results = growing_results(
-                aggregation, lambda: WHOLE.decode(total), new, spec.by_rows
+            total = self.total.get() or WHOLE.encode(aggregation.create())
+            whole, results = growing_results(
+                aggregation, lambda: WHOLE.decode(total), new, spec.by_rows, self._encoded
             )
             self._produce(ctx, rows, results)
-            own.total = WHOLE.encode(acc)
+            if whole is not None:
+                self.total.set(whole)
         else:
             blocks = [_Kept(self, number, each) for number, each in own.blocks.items()]
             recent = [(row.at, _prepared(row)) for row in own.rows]
@@ -291,6 +303,15 @@ class Over(Computation):
             self._produce(ctx, rows, results)
             self._keep(own, rows, dropped)
         own.last_us = rows[-1][0]
+
+    def _encoded(self, acc: Any) -> bytes:
+        """The accumulator as it is kept. Raises RecordError for more than an entry of state may
+        have: the timer would fail with it, and its records would wait for ever."""
+        data = WHOLE.encode(acc)
+        size = len(data) + _HEAD
+        if size > self._most:
+            raise RecordError(over("state", "what is kept of all records", size, self._most))
+        return data
 
     def _results(
         self,
@@ -366,11 +387,11 @@ class Over(Computation):
 
     def _hold_few(self, own: OverGroup) -> None:
         """Where many records wait, they become segments."""
-        if len(own.waiting) <= _FEW and sum([len(row.data) for row in own.waiting]) <= _FEW_BYTES:
+        if len(own.waiting) <= _FEW and sum(map(_size_of, own.waiting)) <= self._few_bytes:
             return
         rows = sorted(own.waiting, key=_time_of)
         own.waiting = []
-        for part in _parts(rows, [len(row.data) for row in rows], _SEGMENT):
+        for part in _parts(rows, [*map(_size_of, rows)], _SEGMENT, self._part_bytes):
             own.segments[own.number] = WaitingRows(part[0].at, 0, len(part))
             self.later[own.number] = OverRows(part)
             own.number += 1
@@ -380,8 +401,7 @@ class Over(Computation):
         size = self._spec.size
         assert size is not None
         own.rows += [
-            PastRow(at, row.arguments, row.left_out, len(row.data) if self._wide else 0)
-            for at, row in rows
+            PastRow(at, row.arguments, row.left_out, self._past_size(row)) for at, row in rows
         ]
         own.gone += dropped
         if self._spec.by_rows:  # the next record needs one fewer than this look-back
@@ -396,17 +416,22 @@ class Over(Computation):
             del own.rows[: own.gone]
             own.gone = 0
         sizes = [row.size for row in own.rows]
-        if len(own.rows) > _FEW or sum(sizes) > _FEW_BYTES:
-            for part in _parts(own.rows, sizes, _BLOCK):
+        if len(own.rows) > _FEW or sum(sizes) > self._few_bytes:
+            for part in _parts(own.rows, sizes, _BLOCK, self._part_bytes):
                 self._add_block(own, part)
             own.rows = []
+
+    def _past_size(self, row: OverRow) -> int:
+        long = _long(row.arguments)
+        return len(row.data) + long if self._wide else long
 
     def _add_block(self, own: OverGroup, rows: list[PastRow]) -> None:
         try:
             acc = self._aggregation.add_many(
                 self._aggregation.create(), list(map(_prepared, rows)), list(map(_time_of, rows))
             )
-            self.sums[own.number] = WHOLE.encode(acc)
+            data = WHOLE.encode(acc)
+            self.sums[own.number] = data if len(data) <= self._part_bytes else b""
         except BaseException as ex:
             if not concerns_records(ex):
                 raise
@@ -423,7 +448,9 @@ class Over(Computation):
         """The group begins anew."""
         for number in list(own.blocks):
             self._remove(own, number)
-        own.rows, own.gone, own.total, own.last_us = [], 0, b"", MIN_TIME
+        own.rows, own.gone, own.last_us = [], 0, MIN_TIME
+        if self._spec.size is None:
+            self.total.clear()
 
     def _put(self, ctx: Context, own: OverGroup) -> None:
         """Keep the group. Its timer comes for the next record, or else when the group is of no more
@@ -483,13 +510,26 @@ def _position(row: OverRow) -> tuple[int, int, str, int, bytes]:
     return row.at, row.stream, row.channel, row.number, name
 
 
-def _parts(rows: list[Any], sizes: Sequence[int], most: int) -> Iterator[list[Any]]:
+def _size_of(row: OverRow) -> int:
+    return len(row.data) + _long(row.arguments)
+
+
+def _long(arguments: list[Any]) -> int:
+    """The bytes of arguments, 0 where they are numbers alone."""
+    if _SHORT.issuperset(map(type, arguments)):
+        return 0
+    return len(encode_value(arguments))
+
+
+def _parts(
+    rows: list[Any], sizes: Sequence[int], most: int, most_bytes: int
+) -> Iterator[list[Any]]:
     """Some rows at a time: ``most`` of them at most, and not more bytes than one entry should
     have."""
     part: list[Any] = []
     total = 0
     for row, size in zip(rows, sizes, strict=True):
-        if part and (len(part) == most or total + size > _MOST_BYTES):
+        if part and (len(part) == most or total + size > most_bytes):
             yield part
             part, total = [], 0
         part.append(row)

@@ -251,6 +251,45 @@ def test_what_an_aggregate_of_the_users_raises_concerns_its_look_backs_alone(
         assert letters[0]["reason"].startswith("over: ZeroDivisionError: ")
 
 
+LARGE = """pipeline: p
+limits: {{state: 100kB}}
+streams:
+  sales:
+    source: {{injection: {{}}}}
+    timestamp: {{field: at, unit: us}}
+    watermark: {{max_delay: 1s}}
+computations:
+  o:
+    input: {{sales: {{key: a}}}}
+    over: {over}
+    aggregate: {{all: {{collect: s}}, again: {{collect: s}}, most: {{max: "concat(s, s)"}}}}
+    output: rows
+"""
+
+
+@pytest.mark.parametrize("together", [1, 7, 60])
+@pytest.mark.parametrize(
+    ("over", "count"),
+    [("{rows: all}", 20), ("{range: all}", 20), ("{rows: 50}", 60), ("{range: 1h}", 60)],
+)
+def test_what_is_more_than_an_entry_of_state_is_left_out_and_told(
+    tmp_path: Path, over: str, count: int, together: int
+) -> None:
+    (tmp_path / "p.yaml").write_text(LARGE.format(over=over))
+    rows = [{"a": 1, "at": at, "s": f"{at:02}" + "x" * 2_000} for at in range(60)]
+    with PipelineHarness(tmp_path / "p.yaml") as harness:
+        for start in range(0, len(rows), together):
+            harness.push("sales", rows[start : start + together])
+        harness.finish()
+        found = harness.read("rows")
+        letters = harness.read("dead_letters")
+    assert len(found) >= count
+    assert [row["at"] for row in found] == [*range(len(found))]
+    assert found[-1]["all"][-1].startswith(f"{len(found) - 1:02}")
+    assert [each["value"]["at"] for each in letters] == [*range(len(found), 60)]
+    assert all("is over limits.state (100kB)" in each["reason"] for each in letters)
+
+
 def test_an_aggregate_takes_the_place_of_a_field_of_its_name(tmp_path: Path) -> None:
     text = HEAD + OVER.format(over="{rows: 2}", output="rows").replace("total:", "v:")
     (tmp_path / "p.yaml").write_text(text)
