@@ -13,7 +13,8 @@ from millwheel.core.ranked.lookback_columns import (
     LookbackSegments,
 )
 from millwheel.engine.workers.operators.ranked import over
-from millwheel.engine.workers.operators.ranked.over import Over, OverGroup
+from millwheel.engine.workers.operators.ranked.over import Over
+from millwheel.engine.workers.operators.ranked.over_rows import OverGroup
 from tests.search.mistakes import Context, mistake, replaced
 
 

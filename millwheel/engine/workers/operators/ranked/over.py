@@ -40,7 +40,18 @@ from millwheel.core.ranked.lookback import (
 )
 from millwheel.core.windows.lateness import is_behind
 from millwheel.engine.workers.operators.joined import plain
-from millwheel.engine.workers.state.stored_types import Certain
+from millwheel.engine.workers.operators.ranked.over_rows import (
+    OverGroup,
+    OverRow,
+    OverRows,
+    PastBlock,
+    PastRow,
+    PastRows,
+    WaitingRows,
+    bytes_of,
+    parts,
+    size_of,
+)
 from millwheel.errors import RecordError
 
 _FEW = 64
@@ -55,84 +66,10 @@ _SHARE = 4
 """Where limits.state is low, so many parts of it: records of a key are not refused because many
 lie together."""
 _HEAD = 5  # bytes in front of those of an entry
-_SHORT = frozenset({int, float, bool, type(None)})
 _BLOCK = 512
 """Records of a block. A look-back merges the accumulators of its blocks whenever its group has new
 results, and reads the records of one."""
 _TAG = "due"
-
-
-class OverRow(Certain, array_like=True):
-    """A record: its time, its place among those of its time (the number of its stream, and the
-    position in a source), the arguments of the aggregates, a bit for each aggregate that leaves it
-    out, and the record without the fields that it will get."""
-
-    at: int
-    stream: int
-    channel: str
-    number: int
-    arguments: list[Any]
-    left_out: int
-    data: bytes
-
-
-class PastRow(Certain, array_like=True):
-    """What later results need of a record. ``size``: its bytes, if they may be many."""
-
-    at: int
-    arguments: list[Any]
-    left_out: int
-    size: int
-
-
-class OverRows(Certain, array_like=True):
-    """Those of a segment, in the order of their times."""
-
-    rows: list[OverRow]
-
-
-class PastRows(Certain, array_like=True):
-    """Those of a block, in the order in which they were taken."""
-
-    rows: list[PastRow]
-
-
-class WaitingRows(Certain, array_like=True):
-    """What is known of records that wait without reading them: the time of the first one that
-    does, and how many of them have come."""
-
-    first: int
-    taken: int
-    count: int
-
-
-class PastBlock(Certain, array_like=True):
-    """What is known of records that have been taken without reading them."""
-
-    count: int
-    first: int
-    last: int
-
-
-class OverGroup(Certain, array_like=True):
-    """What there is of a group: records that wait, those that have been taken, of whose first block
-    some have ``gone``, the time of the last one, and that of its timer."""
-
-    waiting: list[OverRow] = msgspec.field(default_factory=list)
-    segments: dict[int, WaitingRows] = msgspec.field(default_factory=dict)
-    rows: list[PastRow] = msgspec.field(default_factory=list)
-    blocks: dict[int, PastBlock] = msgspec.field(default_factory=dict)
-    gone: int = 0
-    number: int = 0
-    last_us: int = MIN_TIME
-    wakes_us: int = MAX_TIME
-
-    @property
-    def begun(self) -> bool:
-        """Whether records have been taken that later ones may have in their look-back."""
-        return self.last_us > MIN_TIME
-
-
 _time_of = attrgetter("at")
 
 
@@ -387,11 +324,11 @@ class Over(Computation):
 
     def _hold_few(self, own: OverGroup) -> None:
         """Where many records wait, they become segments."""
-        if len(own.waiting) <= _FEW and sum(map(_size_of, own.waiting)) <= self._few_bytes:
+        if len(own.waiting) <= _FEW and sum(map(size_of, own.waiting)) <= self._few_bytes:
             return
         rows = sorted(own.waiting, key=_time_of)
         own.waiting = []
-        for part in _parts(rows, [*map(_size_of, rows)], _SEGMENT, self._part_bytes):
+        for part in parts(rows, [*map(size_of, rows)], _SEGMENT, self._part_bytes):
             own.segments[own.number] = WaitingRows(part[0].at, 0, len(part))
             self.later[own.number] = OverRows(part)
             own.number += 1
@@ -417,12 +354,12 @@ class Over(Computation):
             own.gone = 0
         sizes = [row.size for row in own.rows]
         if len(own.rows) > _FEW or sum(sizes) > self._few_bytes:
-            for part in _parts(own.rows, sizes, _BLOCK, self._part_bytes):
+            for part in parts(own.rows, sizes, _BLOCK, self._part_bytes):
                 self._add_block(own, part)
             own.rows = []
 
     def _past_size(self, row: OverRow) -> int:
-        long = _long(row.arguments)
+        long = bytes_of(row.arguments)
         return len(row.data) + long if self._wide else long
 
     def _add_block(self, own: OverGroup, rows: list[PastRow]) -> None:
@@ -508,34 +445,6 @@ def _in_order(rows: list[OverRow]) -> list[OverRow]:
 def _position(row: OverRow) -> tuple[int, int, str, int, bytes]:
     name = b"" if row.channel else content(decode_value(row.data))
     return row.at, row.stream, row.channel, row.number, name
-
-
-def _size_of(row: OverRow) -> int:
-    return len(row.data) + _long(row.arguments)
-
-
-def _long(arguments: list[Any]) -> int:
-    """The bytes of arguments, 0 where they are numbers alone."""
-    if _SHORT.issuperset(map(type, arguments)):
-        return 0
-    return len(encode_value(arguments))
-
-
-def _parts(
-    rows: list[Any], sizes: Sequence[int], most: int, most_bytes: int
-) -> Iterator[list[Any]]:
-    """Some rows at a time: ``most`` of them at most, and not more bytes than one entry should
-    have."""
-    part: list[Any] = []
-    total = 0
-    for row, size in zip(rows, sizes, strict=True):
-        if part and (len(part) == most or total + size > most_bytes):
-            yield part
-            part, total = [], 0
-        part.append(row)
-        total += size
-    if part:
-        yield part
 
 
 _FIXED, _MAP16, _MAP32 = 0x80, 0xDE, 0xDF  # Fixed: how msgpack begins a map

@@ -251,6 +251,8 @@ def test_what_an_aggregate_of_the_users_raises_concerns_its_look_backs_alone(
         assert letters[0]["reason"].startswith("over: ZeroDivisionError: ")
 
 
+# over_rows.py
+
 LARGE = """pipeline: p
 limits: {{state: 100kB}}
 streams:
