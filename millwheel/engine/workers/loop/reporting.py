@@ -96,7 +96,7 @@ def _report_of(served: Served, now_us: int, careful: bool) -> ShardReport | None
         shard.watermark.tell(hold.at)
     if careful and not served.reads and served.heard_us < hold.at:
         hold = Hold(served.heard_us, "input, as heard in this run")
-    shares = shard.watermark.of_shares(now_us)
+    shares = shard.watermark.of_shares(now_us) if shard.watermark.shares else {}
     served.last.read = not served.roots and served.has_read(now_us)
     if served.last.read:
         shares[READ] = MAX_TIME

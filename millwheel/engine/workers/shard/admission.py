@@ -62,7 +62,7 @@ class Admission:
             or self.timers[Domain.EVENT].earliest() < watermark
             or (watermark == MAX_TIME and wall_timers)
             or self.operator.due_at() < watermark
-            or self.watermark.rises(now_us)
+            or (self.watermark.has_floor and self.watermark.rises(now_us))
         ):
             return now_us
         passed = min(wall_timers.earliest(), MAX_TIME - 1) + 1

@@ -36,15 +36,19 @@ class ShardWatermark:
         self._outbox = outbox
         self._commits = commits
         self._operator = operator
-        self._shares = shares
+        self.shares = shares
         self._emits_at_floor = operator.emits_at_floor
         self._emits_late = operator.emits_late
+        self.has_floor = self._emits_at_floor or self._emits_late
+        """Whether :meth:`floor_matters` at any time."""
 
     # --- queries ----------------------------------------------------------------------------------
 
     def work(self, now_us: int) -> Hold:
         """The earliest pending work, without future input."""
-        at, holder = self._inbox.min_timestamp(), "records waiting in the inbox"
+        at, holder = MAX_TIME, "records waiting in the inbox"
+        if self._inbox.waiting:
+            at = self._inbox.min_timestamp()
         if (production := self._outbox.min_timestamp()) < at:
             at, holder = production, "production"
         if (timer := self._timers[Domain.EVENT].earliest()) < at:
@@ -93,10 +97,8 @@ class ShardWatermark:
     def of_shares(self, now_us: int) -> dict[float, int]:
         """What counts for the percentile watermarks of this node, by share: the lowest of its own
         work, in place of the low watermark of the input its percentile watermark."""
-        if not self._shares:
-            return {}
         work = self._commits.lowest_work(self.work(now_us).at)
-        lowest = {share: min(work, max(at, self.input)) for share, at in self._shares.items()}
+        lowest = {share: min(work, max(at, self.input)) for share, at in self.shares.items()}
         if self._timers[Domain.PROCESSING]:
             return {share: self.floor if at == MAX_TIME else at for share, at in lowest.items()}
         return lowest

@@ -103,7 +103,7 @@ def _served(name: str) -> Served:
         floor=0,
         held=lambda now_us: Hold(0, "input"),
         in_words=lambda hold: hold.holder,
-        of_shares=lambda now_us: {},
+        shares={},
     )
     shard.commits.durable = 1
     shard.verdicts = Mock(version=0, counters=dict)
