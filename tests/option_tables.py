@@ -19,7 +19,7 @@ import msgspec
 
 from millwheel.connect.options import Option, options_of
 from millwheel.core.model.times import duration_text
-from millwheel.language.spec.keys.notation import KEY
+from millwheel.language.spec.key_notation import KEY
 from millwheel.language.spec.parts.computation_fields import (
     CALLBACK,
     COMPUTATION,

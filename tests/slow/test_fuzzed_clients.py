@@ -35,7 +35,7 @@ from millwheel.engine.queries.resp import MAX_COMMAND_BYTES, CommandReader, Prot
 from millwheel.errors import RecordError, SetupError
 from tests.fuzz.test_decoders import EXAMPLES, PLAIN, damaged
 from tests.fuzz.test_small_decoders import RECORD
-from tests.unit.engine.queries.clients.test_connection import QUESTION, REQUEST, connected
+from tests.unit.engine.queries.test_connection import QUESTION, REQUEST, connected
 
 pytestmark = pytest.mark.slow
 fuzz = settings(

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from millwheel.core.decimals.declared import (
+from millwheel.core.instants.decimals import (
     DecimalForm,
     decimal_form,
     is_decimal,

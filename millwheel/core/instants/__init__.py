@@ -1,1 +1,1 @@
-"""Times of other people and systems: texts, and numbers of a unit, in µs. Pure."""
+"""Times and decimals as others write them; inside, whole numbers of a unit. Pure."""

@@ -22,7 +22,9 @@ from typing import Any, TypeVar
 import msgspec
 
 from millwheel.connect.own_functions import named_alone
-from millwheel.core.decimals.declared import (
+from millwheel.core.expressions.columns import kind_of_value
+from millwheel.core.expressions.language import Language
+from millwheel.core.instants.decimals import (
     MOST_DIGITS,
     NO_SCALES,
     Scales,
@@ -30,8 +32,6 @@ from millwheel.core.decimals.declared import (
     decimal_form,
     with_decimals,
 )
-from millwheel.core.expressions.columns import kind_of_value
-from millwheel.core.expressions.language import Language
 from millwheel.core.model.keys import Key, check_key
 from millwheel.core.model.times import duration_text, duration_us
 from millwheel.core.pipeline.spec import (

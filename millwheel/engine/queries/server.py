@@ -23,8 +23,8 @@ from millwheel.adapters.front import limits as front_limits
 from millwheel.adapters.front.limits import FrontLimits
 from millwheel.adapters.front.listening import Front, listening
 from millwheel.adapters.front.visitors import Visitor, VisitPhase
-from millwheel.engine.queries.clients.connection import Connection, Slot, failed_reply
 from millwheel.engine.queries.commands import QueryService, Session
+from millwheel.engine.queries.connection import Connection, Slot, failed_reply
 from millwheel.engine.queries.model import AskedQueries, Found, Query, QueryError
 from millwheel.engine.queries.peers.link import Links
 from millwheel.engine.queries.peers.peer_client import Asking, Workers, command_of

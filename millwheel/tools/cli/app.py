@@ -182,7 +182,7 @@ def explain(
 ) -> None:
     """Draw a pipeline: its streams, keys, windows, triggers and guarantees. Sources and sinks need
     no parameters."""
-    from millwheel.tools.cli.explain import explain as show
+    from millwheel.tools.cli.write.explain import explain as show
 
     console = Terminal(width=None if sys.stdout.isatty() else 120)
     show(pipeline, parse_sets(sets or []), svg, console, mermaid, as_json)
@@ -237,7 +237,7 @@ def explain_upgrade(
 
     Exits with 1 if anything is refused.
     """
-    from millwheel.tools.cli.explain_upgrade import explain_upgrade as explained
+    from millwheel.tools.cli.write.explain_upgrade import explain_upgrade as explained
 
     console = Terminal(width=None if sys.stdout.isatty() else 120)
     raise typer.Exit(explained(old, new, parse_sets(sets or []), console, as_json))

@@ -13,7 +13,7 @@ from millwheel.control.roots.shipped import load_shipped
 from millwheel.core.pipeline.query_changes import QUERIES_ROLE
 from millwheel.core.pipeline.spec import PipelineSpec
 from millwheel.core.pipeline.work import SlicesSpec
-from millwheel.engine.queries.following import ChangesRead, NamedFollower
+from millwheel.engine.queries.named_queries import ChangesRead, NamedFollower
 from millwheel.engine.queries.names import Catalog
 from millwheel.errors import MillwheelError
 from millwheel.tools.gateway.owners import Owners

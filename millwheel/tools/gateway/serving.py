@@ -14,7 +14,7 @@ from millwheel.adapters.front.listening import listening
 from millwheel.adapters.grpc.certificates import renewing
 from millwheel.adapters.grpc.security import check_listen, is_loopback, load_security
 from millwheel.control.roots.root import read_run
-from millwheel.engine.queries.following import ChangesRead
+from millwheel.engine.queries.named_queries import ChangesRead
 from millwheel.engine.queries.peers.link import secured_links
 from millwheel.engine.queries.peers.peer_client import Workers
 from millwheel.errors import SetupError

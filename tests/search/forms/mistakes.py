@@ -16,10 +16,10 @@ from millwheel.core.columns.stateless import lists, results, stages, tables
 from millwheel.core.columns.stateless.plans import _Draft
 from millwheel.core.columns.stateless.stages import ColumnStep
 from millwheel.core.columns.stateless.tables import TableColumns
-from millwheel.core.decimals.declared import DecimalForm
 from millwheel.core.expressions.families import decimals, numbers, times
 from millwheel.core.expressions.scope import Scope, _filled
 from millwheel.core.expressions.terms import exact_of
+from millwheel.core.instants.decimals import DecimalForm
 from millwheel.core.lazy_polars import pl
 from millwheel.core.ranked import lookback_columns
 from millwheel.core.ranked.kept_records import AT

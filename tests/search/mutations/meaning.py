@@ -13,8 +13,8 @@ from msgspec import structs
 from millwheel.api import Context as CallContext
 from millwheel.control.savepoints import blueprint
 from millwheel.core.columns.key_columns import KeyColumns
-from millwheel.core.decimals.declared import DecimalForm
 from millwheel.core.instants import declared as instants
+from millwheel.core.instants.decimals import DecimalForm
 from millwheel.core.machines import combined
 from millwheel.core.machines.triggered import TriggeredMachine
 from millwheel.core.model.records import Record

@@ -14,7 +14,7 @@ from typing import Any
 from uuid import UUID
 
 from millwheel.connect.formats.avro.schema import Schema, inner_types, names_of
-from millwheel.core.decimals.declared import is_decimal
+from millwheel.core.instants.decimals import is_decimal
 from millwheel.core.instants.numbers import day_text, scaled_us
 from millwheel.errors import RecordError
 

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from millwheel.connect.formats.json_rows import json_lines
 from millwheel.connect.sinks.files.parquet_types import as_column, column_type, converter
-from millwheel.core.decimals.declared import MOST_DIGITS
+from millwheel.core.instants.decimals import MOST_DIGITS
 from millwheel.core.lazy_polars import kind_of, pl
 
 Values: TypeAlias = "list[Any] | pl.Series"

@@ -22,7 +22,7 @@ from millwheel.connect.sources.arrow.nested import (
     is_time,
     text_of,
 )
-from millwheel.core.decimals.declared import DecimalForm
+from millwheel.core.instants.decimals import DecimalForm
 from millwheel.core.instants.numbers import FIRST_DAY, LAST_DAY, beyond, no_date
 from millwheel.errors import RecordError
 

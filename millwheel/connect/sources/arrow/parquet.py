@@ -25,7 +25,7 @@ from millwheel.core.columns.declared_fields import (
     is_whole_inside,
     times_of,
 )
-from millwheel.core.decimals.declared import decimal_form, is_decimal
+from millwheel.core.instants.decimals import decimal_form, is_decimal
 from millwheel.core.lazy_polars import dtype, pl
 from millwheel.errors import SetupError
 

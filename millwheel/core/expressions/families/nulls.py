@@ -9,7 +9,6 @@ from typing import Any
 
 import msgspec
 
-from millwheel.core.decimals.declared import is_decimal
 from millwheel.core.expressions.declared import Function, Nulls, table
 from millwheel.core.expressions.families.decimals import cast_to_decimal, described, number_of
 from millwheel.core.expressions.fields import field_or_none
@@ -25,6 +24,7 @@ from millwheel.core.expressions.terms import (
     kinds,
     null_term,
 )
+from millwheel.core.instants.decimals import is_decimal
 from millwheel.core.lazy_polars import dtype, pl
 
 MAX_WHOLE_DIGITS = 4_300

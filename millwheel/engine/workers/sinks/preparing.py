@@ -15,7 +15,7 @@ from millwheel.connect.connectors.external.meanings import is_of_client, named
 from millwheel.connect.sinks.base import Refused, SinkBatch, SinkRecord, Writer
 from millwheel.connect.sinks.rows import records_of
 from millwheel.core.aggregates.columns import Unfit
-from millwheel.core.decimals.declared import NO_SCALES, Scales, beyond, with_decimals
+from millwheel.core.instants.decimals import NO_SCALES, Scales, beyond, with_decimals
 from millwheel.core.model.names import ShardName, Token
 from millwheel.core.model.times import MAX_TIME
 from millwheel.engine.workers import events as ev

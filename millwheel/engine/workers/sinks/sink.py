@@ -17,8 +17,8 @@ from millwheel.connect.sinks.base import (
     Writer,
 )
 from millwheel.core.columns.batch import ColumnBatch
-from millwheel.core.decimals.declared import Scales
 from millwheel.core.formats.store_layout import COMMITTABLE, NEXT_BATCH, number8, number_from8
+from millwheel.core.instants.decimals import Scales
 from millwheel.core.metrics.figures import Figure
 from millwheel.core.model.names import ShardName, Token
 from millwheel.core.model.records import DeadLetter

@@ -11,8 +11,8 @@ import msgspec
 
 from millwheel.adapters.ports import StateStore
 from millwheel.core.columns.declared_fields import FieldTypes
-from millwheel.core.decimals.declared import without_decimals
 from millwheel.core.formats.store_layout import POSITION, Position, decode_position, pack
+from millwheel.core.instants.decimals import without_decimals
 from millwheel.core.instants.numbers import NO_UNIT
 from millwheel.core.model.damage import DAMAGE
 from millwheel.core.model.failures import UNIT

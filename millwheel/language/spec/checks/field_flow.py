@@ -24,7 +24,7 @@ from millwheel.core.pipeline.work import (
     WindowCallbackSpec,
     Work,
 )
-from millwheel.language.spec.keys.notation import key_names
+from millwheel.language.spec.key_notation import key_names
 from millwheel.language.spec.parts.aggregates import WINDOW_FIELDS
 
 Fields = Mapping[str, Sequence[str]]

@@ -21,7 +21,7 @@ from millwheel.connect.python_objects import OBJECT_NAME
 from millwheel.core.aggregates.functions import FUNCTIONS, make_aggregator
 from millwheel.core.pipeline.spec import Divided, InputSpec
 from millwheel.core.pipeline.work import AggregateSpec
-from millwheel.language.spec.keys.notation import key_names
+from millwheel.language.spec.key_notation import key_names
 from millwheel.language.spec.reading.nodes import YamlNode
 from millwheel.language.spec.reading.parts import Entries, ExpressionText, Field, Own, Text
 from millwheel.language.spec.reading.problems import did_you_mean, unknown

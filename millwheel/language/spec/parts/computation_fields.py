@@ -5,7 +5,7 @@ from __future__ import annotations
 from millwheel.core.pipeline.spec import ComputationSpec, Delivery, Productions
 from millwheel.core.pipeline.work import FiringSpec
 from millwheel.core.windows.panes import Accumulation, OutputTime
-from millwheel.language.spec.keys.notation import KEY
+from millwheel.language.spec.key_notation import KEY
 from millwheel.language.spec.parts.aggregates import AGGREGATE, RESULTS, SKEW
 from millwheel.language.spec.parts.branches import ORDER, SORTING
 from millwheel.language.spec.parts.joins import JOINS

@@ -26,7 +26,7 @@ from millwheel.core.pipeline.work import (
 )
 from millwheel.core.windows.panes import Accumulation
 from millwheel.language.spec.change_logs.reading import change_log, check_change_log, is_change_log
-from millwheel.language.spec.keys.notation import BY_RECORD, key_names, read_input_key
+from millwheel.language.spec.key_notation import BY_RECORD, key_names, read_input_key
 from millwheel.language.spec.parts.aggregates import (
     WINDOW_FIELDS,
     check_keys,

@@ -26,7 +26,7 @@ from millwheel.core.pipeline.work import (
 )
 from millwheel.core.tables.copies import COPIES, MOST_COPIES
 from millwheel.core.windows.panes import Accumulation
-from millwheel.language.spec.keys.notation import key_names
+from millwheel.language.spec.key_notation import key_names
 from millwheel.language.spec.parts.aggregates import WINDOW_FIELDS
 from millwheel.language.spec.reading.nodes import YamlNode
 from millwheel.language.spec.reading.parts import (

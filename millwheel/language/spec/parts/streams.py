@@ -10,7 +10,7 @@ import msgspec
 
 from millwheel.connect.built_in import SOURCES
 from millwheel.connect.python_objects import OBJECT_NAME
-from millwheel.core.decimals.declared import decimal_form, is_decimal
+from millwheel.core.instants.decimals import decimal_form, is_decimal
 from millwheel.core.instants.declared import INSIDE, KIND, UNITS, TimeForm, is_time
 from millwheel.core.pipeline.spec import DEAD_LETTERS, SourceSpec, StreamSpec
 from millwheel.language.spec.parts.on_error import ON_ERROR

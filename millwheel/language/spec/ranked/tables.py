@@ -18,7 +18,7 @@ from millwheel.core.pipeline.spec import (
     UpsertSpec,
 )
 from millwheel.core.pipeline.work import EnrichSpec
-from millwheel.language.spec.keys.notation import BY_RECORD, KEY_SHAPES, read_key
+from millwheel.language.spec.key_notation import BY_RECORD, KEY_SHAPES, read_key
 from millwheel.language.spec.reading.nodes import YamlNode
 from millwheel.language.spec.reading.parts import ExpressionText, Field, FilePart, Own, Short
 from millwheel.language.spec.reading.reader import NodeReader

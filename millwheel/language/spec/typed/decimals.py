@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from millwheel.core.decimals.declared import MOST_DIGITS, DecimalForm, decimal_form, is_decimal
+from millwheel.core.instants.decimals import MOST_DIGITS, DecimalForm, decimal_form, is_decimal
 from millwheel.core.instants.declared import KIND
 from millwheel.core.instants.texts import is_time_text
 from millwheel.language.spec.typed.expressions import FieldKinds, function_of

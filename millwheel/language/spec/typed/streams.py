@@ -14,7 +14,7 @@ from millwheel.adapters.secret_values import unrevealed
 from millwheel.connect.lookups import build_lookup
 from millwheel.connect.lookups.base import Lookup
 from millwheel.connect.own_functions import speaking
-from millwheel.core.decimals.declared import MOST_DIGITS, decimal_form
+from millwheel.core.instants.decimals import MOST_DIGITS, decimal_form
 from millwheel.core.instants.declared import KIND
 from millwheel.core.pipeline.spec import (
     ComputationSpec,

@@ -186,7 +186,7 @@ def test_the_type_of_a_key_is_that_of_its_field_or_expression(
     assert catalog.keys == {"c": kind}
 
 
-# named_queries.py: Named queries that change while they are asked.
+# Named queries that change while they are asked.
 
 OWN = [QuerySpec("ctr", "clicks.n / views.n"), QuerySpec("cpc", "clicks.spend / clicks.n")]
 

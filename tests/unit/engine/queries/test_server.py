@@ -153,7 +153,7 @@ def test_a_gathering_that_fails_is_an_error_and_the_replies_behind_it_come() -> 
 
 
 def test_queries_wait_until_other_workers_have_answered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("millwheel.engine.queries.clients.connection.MAX_WAITING", 1)
+    monkeypatch.setattr("millwheel.engine.queries.connection.MAX_WAITING", 1)
     asked: SimpleQueue[AskedQueries] = SimpleQueue()
     with served() as (there, other):
         server, cluster = _behind_another(1, asked)

@@ -12,7 +12,7 @@ import pytest
 
 from millwheel import agg
 from millwheel.core.aggregates.functions import FUNCTIONS
-from millwheel.language.spec.keys.notation import KEY
+from millwheel.language.spec.key_notation import KEY
 from millwheel.language.spec.parts.computation_fields import COMPUTATION, DIALS
 from millwheel.language.spec.parts.joins import ENRICH, JOIN
 from millwheel.language.spec.parts.lookups import LOOKUP

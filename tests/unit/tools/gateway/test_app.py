@@ -24,7 +24,7 @@ from millwheel.tools.gateway.owners import Owners
 from millwheel.tools.gateway.questions import MAX_BATCH
 from millwheel.tools.gateway.serving import ServeSettings, serve
 from tests.unit.engine.queries.peers.test_peer_client import FakeLinks, Refusal
-from tests.unit.engine.queries.test_following import Changes
+from tests.unit.engine.queries.test_named_queries import Changes
 from tests.unit.tools.gateway.test_questions import CATALOG
 
 ANSWER = b'{"values":{"n":3}}'

@@ -13,7 +13,7 @@ from millwheel.core.model.ranges import tile
 from millwheel.language.spec.pipelines import load_pipeline
 from millwheel.tools.gateway import followed
 from millwheel.tools.gateway.followed import FollowedRun
-from tests.unit.engine.queries.test_following import Changes
+from tests.unit.engine.queries.test_named_queries import Changes
 from tests.unit.language.spec.test_query_files import PIPELINE
 
 

@@ -6,9 +6,8 @@ import threading
 
 from millwheel.core.pipeline.query_changes import QueryChanges, QueryRow
 from millwheel.engine.queries import formulas
-from millwheel.engine.queries.following import NamedFollower
 from millwheel.engine.queries.formulas import KeptTexts, literal
-from millwheel.engine.queries.named_queries import NamedQueries
+from millwheel.engine.queries.named_queries import NamedFollower, NamedQueries
 from millwheel.engine.queries.names import Catalog
 from millwheel.errors import UnavailableError
 

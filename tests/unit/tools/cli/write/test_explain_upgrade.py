@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from millwheel.errors import SetupError
-from millwheel.tools.cli.explain_upgrade import explain_upgrade
+from millwheel.tools.cli.write.explain_upgrade import explain_upgrade
 
 PIPELINE = """
 pipeline: p

@@ -9,7 +9,7 @@ import pytest
 
 from millwheel.core.pipeline.spec import InputSpec, KeyKind, KeySpec
 from millwheel.language.spec import check_pipeline
-from millwheel.language.spec.keys.notation import key_names
+from millwheel.language.spec.key_notation import key_names
 
 _PIPELINE = """\
 pipeline: p

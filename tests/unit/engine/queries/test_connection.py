@@ -6,7 +6,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from millwheel.engine.queries.clients.connection import (
+from millwheel.engine.queries.cluster import ClusterMap
+from millwheel.engine.queries.commands import QueryService, Session
+from millwheel.engine.queries.connection import (
     MAX_STRANGE_BYTES,
     MAX_STRANGE_COMMANDS,
     MAX_UNSENT_BYTES,
@@ -14,8 +16,6 @@ from millwheel.engine.queries.clients.connection import (
     Connection,
     Slot,
 )
-from millwheel.engine.queries.cluster import ClusterMap
-from millwheel.engine.queries.commands import QueryService, Session
 from millwheel.engine.queries.model import Query
 from millwheel.engine.queries.names import Catalog
 from millwheel.engine.queries.replies import Gather

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millwheel.core.decimals.declared import (
+from millwheel.core.instants.decimals import (
     DecimalForm,
     beyond,
     decimal_form,

@@ -1,1 +1,0 @@
-"""Decimals: whole numbers of a unit, exact in sums. Pure."""

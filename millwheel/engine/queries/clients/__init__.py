@@ -1,1 +1,0 @@
-"""The connection of a client to the query server, and what it may cost."""

@@ -1,1 +1,0 @@
-"""The keys of inputs, as a pipeline writes them."""
