@@ -3,6 +3,7 @@ came out."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
@@ -134,6 +135,8 @@ def case(seed: int) -> Case:
         script = [logs.tamed(action) for action in script]
         features |= {"logs"}
     text = emit(draft.tree)
+    if "times" in features:  # two times have no sum
+        text = re.sub(rf"\b{names[1]} \+ {names[1]}\b", f"{names[1]} - {names[1]}", text)
     if Random(f"nulls {seed}").random() < 0.4:
         text = "nulls: sql\n" + text.replace("!= null", "is not null")
         features |= {"nulls of SQL"}
