@@ -4,10 +4,14 @@ the same records.
 Both are measured in alternation, in CPU time of this process, and the least of several tries
 counts, so other load on the machine and its speed cancel out. A ratio is how many times the loop's
 cost ours is: less is better.
+
+``python -m tests.guard.micro`` measures and writes ``baseline.json``: run it five times on a quiet
+machine, keep the greatest of each, and commit the file with the change that explains them.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import math
 import tempfile
@@ -286,3 +290,26 @@ def _spent(work: Callable[[], object]) -> float:
     began = time.process_time()
     work()
     return time.process_time() - began
+
+
+FILE = Path(__file__).with_name("baseline.json")
+TOLERANCE = 1.6
+"""Ratios of one tree differ by up to a quarter between runs, Pythons and machines; a lost fast path
+costs far more."""
+
+
+def allowed() -> dict[str, float]:
+    """The highest ratio of each micro-benchmark that is no regression."""
+    return {
+        name: value * TOLERANCE
+        for name, value in json.loads(FILE.read_text(encoding="utf-8")).items()
+    }
+
+
+if __name__ == "__main__":
+    argparse.ArgumentParser(
+        description="Measure the micro-benchmarks and write their baseline."
+    ).parse_args()
+    found = {micro.name: round(ratio(micro), 3) for micro in MICROS}
+    FILE.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+    print(json.dumps(found))

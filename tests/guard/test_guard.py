@@ -15,8 +15,7 @@ from statistics import median
 import pytest
 
 from millwheel.testing import PipelineHarness
-from tests.guard.baseline import allowed
-from tests.guard.micro import MICROS, Micro, ratio
+from tests.guard.micro import MICROS, Micro, allowed, ratio
 from tests.way import way
 
 

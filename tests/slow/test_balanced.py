@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import re
+import socket
 import ssl
 import subprocess
 import sys
@@ -21,8 +22,8 @@ import pytest
 from millwheel.adapters.grpc.security import load_security
 from millwheel.client import Queries
 from millwheel.launch.certificates import make_set
-from tests.servers import haproxy
 from tests.servers.programs import free_port
+from tests.servers.wheels import debian_command
 from tests.slow.runs import REPO, Run
 
 pytestmark = pytest.mark.slow
@@ -104,7 +105,7 @@ def ready(client: httpx.Client, path: str = "/readyz") -> None:
 
 
 def test_gateways_behind_haproxy_answer_on_when_one_is_killed(tmp_path: Path) -> None:
-    haproxy.command()  # skips where there is none
+    _haproxy()  # skips where there is none
     run, folder = started(tmp_path)
     front, far_front, ports = free_port(), free_port(), [free_port() for _ in range(3)]
     near = {port: gateway(run.root, port) for port in ports[:2]}
@@ -122,8 +123,8 @@ def test_gateways_behind_haproxy_answer_on_when_one_is_killed(tmp_path: Path) ->
         tls = f"ssl verify required ca-file {folder}/ca.pem verifyhost millwheel"
         far_text = settings(page, f"127.0.0.1:{far_front}", [f"127.0.0.1:{ports[2]} {tls}"] * 2)
         (tmp_path / "far").mkdir()
-        processes.append(haproxy.balancing(near_text, tmp_path, front))
-        processes.append(haproxy.balancing(far_text, tmp_path / "far", far_front))
+        processes.append(balancing(near_text, tmp_path, front))
+        processes.append(balancing(far_text, tmp_path / "far", far_front))
         trusted = ssl.create_default_context(cafile=str(folder / "ca.pem"))
         trusted.check_hostname = False  # certificates of a set name the pipeline, not the machine
         url, token = (
@@ -211,3 +212,28 @@ def check_killed(queries: Queries, root: Path, near: dict[int, subprocess.Popen[
         for each in threads:
             each.join()
     assert asked.wrong == []
+
+
+# A real HAProxy: the machine's own, or Debian's package, once, in a cache of this user.
+_PACKAGES = ("haproxy", "liblua5.3-0", "libopentracing-c-wrapper0", "libopentracing1")
+_START_S = 30.0
+
+
+def _haproxy() -> list[str]:
+    """How it is called; skips the test where there is none, or fails it where one must be."""
+    return debian_command("haproxy", _PACKAGES, "usr/sbin/haproxy")
+
+
+def balancing(settings: str, folder: Path, port: int) -> subprocess.Popen[bytes]:
+    """HAProxy with these settings, once it listens on ``port`` of the loopback."""
+    path = folder / "haproxy.cfg"
+    path.write_text(settings)
+    with (folder / "haproxy.log").open("ab") as log:
+        process = subprocess.Popen([*_haproxy(), "-db", "-f", str(path)], stdout=log, stderr=log)
+    until = time.monotonic() + _START_S
+    while time.monotonic() < until and process.poll() is None:
+        with suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+            return process
+        time.sleep(0.02)
+    process.kill()
+    raise AssertionError(f"it did not start: {(folder / 'haproxy.log').read_text()[-2000:]}")

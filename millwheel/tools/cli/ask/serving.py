@@ -13,7 +13,7 @@ from millwheel.adapters.spaces.query_table import QueryTable
 from millwheel.adapters.spaces.root_address import in_bucket
 from millwheel.control.roots.root import read_run
 from millwheel.errors import SetupError
-from millwheel.tools.cli.look.chosen import chosen_root
+from millwheel.tools.cli.look.arguments import chosen_root
 from millwheel.tools.gateway.serving import ServeSettings
 from millwheel.tools.gateway.serving import serve as run
 

@@ -12,7 +12,7 @@ from millwheel.adapters.grpc.injection_client import InjectionClient, InjectionR
 from millwheel.adapters.grpc.security import load_security
 from millwheel.control.roots.attaching import attach, connected
 from millwheel.errors import SetupError
-from millwheel.tools.cli.look.chosen import chosen_root
+from millwheel.tools.cli.look.arguments import chosen_root
 from millwheel.tools.cli.look.status import write_json
 from millwheel.tools.client.injecting import (
     DOUBLES_AGAIN,

@@ -19,7 +19,7 @@ from millwheel.core.model.range_table import RangeTable
 from millwheel.core.pipeline.graph import Graph, build_graph
 from millwheel.errors import SetupError, UnavailableError
 from millwheel.launch.progress.polling import MASTER_ROLE, addresses
-from millwheel.tools.cli.look.chosen import chosen_root
+from millwheel.tools.cli.look.arguments import chosen_root
 from millwheel.tools.cli.look.status import write_json
 
 

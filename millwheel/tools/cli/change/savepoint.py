@@ -28,7 +28,7 @@ from millwheel.errors import SetupError, UnavailableError
 from millwheel.launch.progress.report import summary_lines
 from millwheel.launch.progress.summary import Summary
 from millwheel.launch.stopping import STOP, StopRequest
-from millwheel.tools.cli.look.chosen import chosen_root
+from millwheel.tools.cli.look.arguments import chosen_root
 from millwheel.tools.cli.look.status import write_json
 
 _LOOK_S = 0.1  # between looks whether the savepoint stands

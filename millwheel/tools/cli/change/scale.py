@@ -10,7 +10,7 @@ from rich.console import Console
 from millwheel.control.roots.attaching import attach, is_driven
 from millwheel.errors import SetupError, UnavailableError
 from millwheel.launch.scaling import answer, ask
-from millwheel.tools.cli.look.chosen import chosen_root
+from millwheel.tools.cli.look.arguments import chosen_root
 from millwheel.tools.cli.look.status import write_json
 
 _POLL_S = 0.1  # between looks whether the driver has obeyed

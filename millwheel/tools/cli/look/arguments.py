@@ -1,7 +1,10 @@
-"""Arguments that several commands have."""
+"""Arguments that several commands have, and the root that one uses when it was called without
+one."""
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -39,3 +42,19 @@ def the_root(argument: str, option: str) -> str:
     if argument and option and argument != option:
         raise SetupError(f"{argument} and --root {option} are two roots: name one of them")
     return argument or option
+
+
+def chosen_root(address: str) -> Path:
+    """The root at an address; the only one there is where ``address`` is "", and standard error
+    names it.
+
+    Raises SetupError when there is no run to choose, or more than one.
+    """
+    # not above: options are read before it is known whether the command needs a root
+    from millwheel.control.roots.attaching import find_root
+
+    root = find_root(address)
+    if not address:
+        short_path = root.relative_to(Path.cwd()) if root.is_relative_to(Path.cwd()) else root
+        sys.stderr.write(f"Using the run in {short_path}\n")
+    return root

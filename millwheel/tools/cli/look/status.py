@@ -23,7 +23,7 @@ from millwheel.launch.progress.summary import Summary
 from millwheel.launch.standing.collector import asked
 from millwheel.launch.standing.divided_nodes import divided_lines
 from millwheel.launch.standing.standing import NodeStanding, RunStanding
-from millwheel.tools.cli.look.chosen import chosen_root
+from millwheel.tools.cli.look.arguments import chosen_root
 
 WATCH_S = 1.0
 """Between two looks of ``--watch``."""

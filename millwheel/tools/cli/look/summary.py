@@ -18,7 +18,7 @@ from millwheel.launch.metrics import DRIVER, driver_address
 from millwheel.launch.progress.progress_file import read_progress
 from millwheel.launch.progress.report import summary_lines
 from millwheel.launch.progress.summary import Summary
-from millwheel.tools.cli.look.chosen import chosen_root
+from millwheel.tools.cli.look.arguments import chosen_root
 from millwheel.tools.cli.look.status import write_json
 
 
