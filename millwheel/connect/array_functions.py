@@ -70,22 +70,22 @@ class ArrayFunction:
     def of_columns(self, columns: Sequence[pl.Series]) -> pl.Series:
         """The values for the records for which the first column is true, as the other ones are
         their arguments: structs of ``value`` and whether it is ``known``."""
-        for given, found in self._kept:
-            if all(map(_same, given, columns)):
-                return found
-        found = self._structs(columns[0], columns[1:])
-        self._kept.append((columns, found))
-        return found
+        for arguments, result in self._kept:
+            if all(map(_same, arguments, columns)):
+                return result
+        result = self._structs(columns[0], columns[1:])
+        self._kept.append((columns, result))
+        return result
 
     def _structs(self, asked: pl.Series, columns: Sequence[pl.Series]) -> pl.Series:
         mask = asked.to_numpy()
         arrays = [_array(each if mask.all() else each.filter(asked)) for each in columns]
         count = int(np.count_nonzero(mask))
-        values, known = self._known(arrays, count)
+        values, is_known = self._known(arrays, count)
         frame = pl.DataFrame(
             {
                 VALUE: pl.from_arrow(values).cast(dtype(self._returns)),
-                KNOWN: known,
+                KNOWN: is_known,
             }
         )
         if count < len(mask):
@@ -97,18 +97,18 @@ class ArrayFunction:
     def _known(self, arrays: Sequence[pa.Array], count: int) -> tuple[pa.Array, np.ndarray]:
         """The values, and which of them are known: around a record that fails, none of a few."""
         try:
-            found = self._called(arrays, count) if count and not self._complaint else None
-            if found is not None and count > 1:
-                self._check_alone(arrays, found)
+            results = self._called(arrays, count) if count and not self._complaint else None
+            if results is not None and count > 1:
+                self._check_alone(arrays, results)
         except BaseException as ex:
             if isinstance(ex, KeyboardInterrupt) and self._passes(ex):
                 raise
-            found = None
+            results = None
             if count > _FEW and not self._complaint:
                 return self._halved(arrays, count)
-        if found is None:
+        if results is None:
             return pa.nulls(count, _TYPES[self._returns]), np.zeros(count, np.bool_)
-        return found, np.ones(count, np.bool_)
+        return results, np.ones(count, np.bool_)
 
     def _halved(self, arrays: Sequence[pa.Array], count: int) -> tuple[pa.Array, np.ndarray]:
         middle = count // 2
@@ -116,46 +116,46 @@ class ArrayFunction:
         second = self._known([each.slice(middle) for each in arrays], count - middle)
         return pa.concat_arrays([first[0], second[0]]), np.concatenate([first[1], second[1]])
 
-    def _check_alone(self, arrays: Sequence[pa.Array], found: pa.Array) -> None:
-        at = len(found) // 2
+    def _check_alone(self, arrays: Sequence[pa.Array], results: pa.Array) -> None:
+        at = len(results) // 2
         alone = self._called([each.slice(at, 1) for each in arrays], 1)[0].as_py()
-        if repr(alone) != repr(found[at].as_py()):
+        if repr(alone) != repr(results[at].as_py()):
             self._complaint = (
                 f"{self._name}() gives a record another value alone ({alone!r:.60}) than among"
-                f" others ({found[at].as_py()!r:.60}); each value must follow from the values at"
+                f" others ({results[at].as_py()!r:.60}); each value must follow from the values at"
                 " the same position of its arrays"
             )
             raise RecordError(self._complaint)
 
     def _called(self, arrays: Sequence[pa.Array], count: int) -> pa.Array:
-        found = self._function(*arrays)
-        if isinstance(found, pa.ChunkedArray):
-            found = found.combine_chunks()
-        elif isinstance(found, np.ndarray):
-            found = pa.array(found)
-        if not isinstance(found, pa.Array):
-            kind = type(found).__name__
+        results = self._function(*arrays)
+        if isinstance(results, pa.ChunkedArray):
+            results = results.combine_chunks()
+        elif isinstance(results, np.ndarray):
+            results = pa.array(results)
+        if not isinstance(results, pa.Array):
+            kind = type(results).__name__
             raise RecordError(f"{self._name}() gave a {kind}; return an array of Arrow or numpy")
-        if len(found) != count:
+        if len(results) != count:
             raise RecordError(
-                f"{self._name}() gave {len(found)} values for {count} records; give one for each"
+                f"{self._name}() gave {len(results)} values for {count} records; give one for each"
             )
-        if not _fits(found.type, self._returns):
+        if not _fits(results.type, self._returns):
             raise RecordError(
-                f"{self._name}() gave {found.type}, not {self._returns}, which `returns` says"
+                f"{self._name}() gave {results.type}, not {self._returns}, which `returns` says"
             )
-        return found.cast(_TYPES[self._returns])
+        return results.cast(_TYPES[self._returns])
 
 
-def _fits(found: pa.DataType, returns: str) -> bool:
-    if pa.types.is_null(found):
+def _fits(made: pa.DataType, returns: str) -> bool:
+    if pa.types.is_null(made):
         return True
     if returns == "str":
-        return bool(pa.types.is_string(found) or pa.types.is_large_string(found))
+        return bool(pa.types.is_string(made) or pa.types.is_large_string(made))
     if returns == "bool":
-        return bool(pa.types.is_boolean(found))
-    whole = pa.types.is_integer(found)
-    return bool(whole or (returns == "float" and pa.types.is_floating(found)))
+        return bool(pa.types.is_boolean(made))
+    whole = pa.types.is_integer(made)
+    return bool(whole or (returns == "float" and pa.types.is_floating(made)))
 
 
 def _array(column: pl.Series) -> pa.Array:

@@ -98,16 +98,16 @@ class FieldTypes:
         if numbers is not None and form.numbers(numbers) is numbers:
             return
         column = column_of(name, values)
-        found = form.column(column)
-        if found is not None:
-            column[:] = found.tolist()
+        inside = form.column(column)
+        if inside is not None:
+            column[:] = inside.tolist()
             for value, time_us in zip(values, column, strict=True):
                 value[name] = time_us
         else:
-            for index, (value, given) in enumerate(zip(values, column, strict=True)):
+            for index, (value, original) in enumerate(zip(values, column, strict=True)):
                 try:
-                    if given is not None:
-                        column[index] = value[name] = form.inside(given)
+                    if original is not None:
+                        column[index] = value[name] = form.inside(original)
                 except RecordError as ex:
                     problems.setdefault(index, _no_form(name, kind, ex))
         if read is not None:
@@ -200,8 +200,8 @@ def from_texts(name: str, kind: str, texts: Sequence[str]) -> list[Any]:
 
 def _times_of_texts(name: str, kind: str, texts: Sequence[str]) -> list[Any]:
     form = _form_of(kind)
-    if (found := form.column(texts)) is not None:
-        times: list[Any] = found.tolist()
+    if (read := form.column(texts)) is not None:
+        times: list[Any] = read.tolist()
         return times
     try:
         # a column of a file without types may hold numbers
@@ -283,12 +283,12 @@ def frame_of(values: Sequence[Any], fields: Mapping[str, str]) -> pl.DataFrame:
 
 def _times(name: str, kind: str, column: Sequence[Any]) -> Any:
     form = _form_of(kind)
-    found = form.column(column)
+    times = form.column(column)
     try:
         return (
             [None if each is None else form.inside(each) for each in column]
-            if found is None
-            else found
+            if times is None
+            else times
         )
     except RecordError as ex:
         raise RecordError(_no_form(name, kind, ex)) from None
@@ -296,14 +296,14 @@ def _times(name: str, kind: str, column: Sequence[Any]) -> Any:
 
 def times_of(kind: str, column: pl.Series) -> pl.Series | None:
     """A column of whole numbers or texts as times; None where each must be looked at."""
-    form, found = _form_of(kind), None
+    form, times = _form_of(kind), None
     if column.null_count():
         return None
     if column.dtype.is_integer() and column.dtype != pl.UInt64:
-        found = form.numbers(column.cast(pl.Int64).to_numpy())
+        times = form.numbers(column.cast(pl.Int64).to_numpy())
     elif column.dtype == pl.String:
-        found = form.column(column.to_list())
-    return None if found is None else pl.Series(column.name, found)
+        times = form.column(column.to_list())
+    return None if times is None else pl.Series(column.name, times)
 
 
 def with_times(frame: pl.DataFrame, fields: Mapping[str, str]) -> pl.DataFrame | None:

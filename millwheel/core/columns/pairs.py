@@ -178,11 +178,11 @@ class Pairing(KeptInputs):
         if self._kinds(closed) is None:
             return None
         heavy = self._heaviest(closed, most, bytes_of_result)
-        found = [] if heavy is None else [heavy.select(KEY)]
+        heavy_keys = [] if heavy is None else [heavy.select(KEY)]
         if waiting:
             keys = pl.concat([part.select(KEY) for part in closed]).unique()
-            found.append(keys.filter([key in waiting for key in key_list(keys[KEY])]))
-        groups = pl.concat(found).unique() if found else None
+            heavy_keys.append(keys.filter([key in waiting for key in key_list(keys[KEY])]))
+        groups = pl.concat(heavy_keys).unique() if heavy_keys else None
         return None if groups is None or groups.is_empty() else groups
 
     def _heaviest(

@@ -232,8 +232,9 @@ def _of_the_user(own: OwnFunction, terms: Sequence[Term]) -> Term:
         [term.column.is_not_null() for term in terms if term.constant is None]
     )
     asked = pl.all_horizontal([there, *exact_of(terms)]).fill_null(False)
-    found = pl.map_batches([asked, *columns], own.columns, known_dtype(own.returns))
-    value, exact = found.struct.field(VALUE), [*exact_of(terms), ~there | found.struct.field(KNOWN)]
+    result = pl.map_batches([asked, *columns], own.columns, known_dtype(own.returns))
+    value = result.struct.field(VALUE)
+    exact = [*exact_of(terms), ~there | result.struct.field(KNOWN)]
     if own.returns == "float":  # columns have another order for NaN
         exact.append(value.is_null() | value.is_finite())
     return Term(value, own.returns, exact=tuple(exact), present=(value.is_not_null(),))
@@ -305,13 +306,13 @@ def _within(left: Term, right: ast.expr, scope: Scope) -> Term:
             raise NoColumns
         if not _are_held(values):
             raise NoColumns
-        found = left.column.is_in(pl.Series(values, dtype=dtype(left.kind)).implode())
-        return Term(found, "bool", exact=left.exact)
+        is_part = left.column.is_in(pl.Series(values, dtype=dtype(left.kind)).implode())
+        return Term(is_part, "bool", exact=left.exact)
     text = _translate(right, scope)
     if type(left.constant) is not str or text.kind != "str" or text.constant is not None:
         raise NoColumns
-    found = text.column.str.contains(left.constant, literal=True)
-    return Term(found, "bool", exact=text.exact)
+    is_part = text.column.str.contains(left.constant, literal=True)
+    return Term(is_part, "bool", exact=text.exact)
 
 
 def _are_held(values: Sequence[Any]) -> bool:

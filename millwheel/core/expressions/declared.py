@@ -132,25 +132,25 @@ class Function:
 
     def complaint(self, index: int, constant: Any) -> str:
         """Why the argument cannot be this constant; "" if it can."""
-        wanted = self.parameter(index)
+        parameter = self.parameter(index)
         if constant is None:
-            return "" if self.nulls is Nulls.TAKEN else f"takes no null as {wanted.name}"
-        if not isinstance(constant, TYPES[wanted.takes]):
-            return f"takes {wanted.takes} as {wanted.name}, not {constant!r:.60}"
-        check = self.checks.get(wanted.name)
+            return "" if self.nulls is Nulls.TAKEN else f"takes no null as {parameter.name}"
+        if not isinstance(constant, TYPES[parameter.takes]):
+            return f"takes {parameter.takes} as {parameter.name}, not {constant!r:.60}"
+        check = self.checks.get(parameter.name)
         try:
             if check is not None:
                 check(constant)
         except ValueError as ex:
-            return f"does not take {constant!r:.60} as {wanted.name}: {ex}"
+            return f"does not take {constant!r:.60} as {parameter.name}: {ex}"
         return ""
 
     @cached_property
     def _parts(self) -> tuple[str, str, str]:
-        found = _SIGNATURE.fullmatch(self.signature)
-        if found is None:
+        match = _SIGNATURE.fullmatch(self.signature)
+        if match is None:
             raise ValueError(f"{self.signature!r} is no signature")
-        name, parameters, gives = found.groups()
+        name, parameters, gives = match.groups()
         return name, parameters, gives
 
 

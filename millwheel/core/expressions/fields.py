@@ -69,9 +69,9 @@ def _slow(name: str, value: Any) -> Any:
         if name in value:
             return value[name]
     else:
-        found = _ABSENT if name.startswith("_") else getattr(value, name, _ABSENT)
-        if found is not _ABSENT:
-            return found
+        attribute = _ABSENT if name.startswith("_") else getattr(value, name, _ABSENT)
+        if attribute is not _ABSENT:
+            return attribute
     raise missing_field(name, value)
 
 

@@ -50,13 +50,15 @@ def _formula(expression: Expression) -> Formula:
         if isinstance(node, ast.Name) and node.id in expression.fields
     ]
     names.sort(key=lambda node: (node.lineno, node.col_offset))
-    found = tuple(dict.fromkeys((node.id, inner.get(id(node), "")) for node in names))
-    if not found:
+    fields = tuple(dict.fromkeys((node.id, inner.get(id(node), "")) for node in names))
+    if not fields:
         raise ValueError("the formula asks nothing; write for example clicks.spend / clicks.n")
-    mixed = {name for name, value in found if not value} & {name for name, value in found if value}
+    mixed = {name for name, value in fields if not value} & {
+        name for name, value in fields if value
+    }
     if mixed:
         raise ValueError(
             f"{min(mixed)} stands with and without the name of a value; write it as"
             f" {min(mixed)}.NAME"
         )
-    return Formula(expression, found)
+    return Formula(expression, fields)

@@ -204,9 +204,9 @@ def _boolean(compiler: Compiler, node: Any) -> Evaluate:
 
     def run(value: Any) -> Any:
         for part in rest:
-            found = part(value)
-            if bool(found) is stops:
-                return found
+            truth = part(value)
+            if bool(truth) is stops:
+                return truth
         return last(value)
 
     return run
@@ -320,9 +320,9 @@ def _part_or_null(outer: Evaluate, ends: Sequence[Evaluate | None]) -> Evaluate:
     """A slice that is null where the whole, or a written end, is."""
     written = [end for end in ends if end is not None]
 
-    def cut(whole: Any, *found: Any) -> Any:
-        given = iter(found)
-        low, high = (None if end is None else next(given) for end in ends)
+    def cut(whole: Any, *bounds: Any) -> Any:
+        bound = iter(bounds)
+        low, high = (None if end is None else next(bound) for end in ends)
         return whole[low:high]
 
     return three_valued.strict(cut, [outer, *written])
@@ -414,10 +414,10 @@ def _called(compiler: Compiler, node: Any) -> str:
 
 
 def _unknown_function(name: str, own: Mapping[str, OwnFunction]) -> str:
-    known = sorted([*own, *FUNCTIONS, *_FIELD_CALLS])
-    close = get_close_matches(name.lower(), known, 1)
+    names = sorted([*own, *FUNCTIONS, *_FIELD_CALLS])
+    close = get_close_matches(name.lower(), names, 1)
     meant = f"; did you mean {close[0]!r}?" if close else "."
-    return f"unknown function {name!r}{meant} Known: {', '.join(known)}"
+    return f"unknown function {name!r}{meant} Known: {', '.join(names)}"
 
 
 def _field_name(compiler: Compiler, node: Any, count: int) -> str:
@@ -453,8 +453,8 @@ def _call_get(compiler: Compiler, node: Any) -> Evaluate:
     default = compiler.compile(node.args[1])
 
     def run(value: Any) -> Any:
-        found = field_or_none(name, value)
-        return default(value) if found is None else found
+        field = field_or_none(name, value)
+        return default(value) if field is None else field
 
     return run
 

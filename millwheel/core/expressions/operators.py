@@ -21,10 +21,10 @@ def power(base: Any, exponent: Any) -> Any:
     whole = isinstance(base, int) and isinstance(exponent, int)
     if whole and base.bit_length() * abs(exponent) > MAX_POWER_BITS:
         raise ValueError("the power is too large")
-    found = base**exponent
-    if isinstance(found, complex):
+    result = base**exponent
+    if isinstance(result, complex):
         raise ValueError("the power is no real number")
-    return found
+    return result
 
 
 def product(left: Any, right: Any) -> Any:

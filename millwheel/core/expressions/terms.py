@@ -65,9 +65,9 @@ def number_term(value: Any) -> Term:
     raise NoColumns
 
 
-def kinds(terms: Sequence[Term], *wanted: str) -> None:
+def kinds(terms: Sequence[Term], *expected: str) -> None:
     """Raises NoColumns unless the terms have these kinds, and one of them is no constant."""
-    if tuple(term.kind for term in terms) != wanted:
+    if tuple(term.kind for term in terms) != expected:
         raise NoColumns
     if all(term.constant is not None for term in terms):
         raise NoColumns
@@ -112,9 +112,9 @@ def by_text(act: Callable[[str], Any], texts: pl.Expr, kind: str) -> pl.Expr:
     """A function of Python on each text of a column; it may give null. Where the result is only
     used for some records, Polars may leave out the texts of the others."""
 
-    def run(given: pl.Series) -> pl.Series:
-        found = [None if text is None else act(text) for text in given.to_list()]
-        return pl.Series(given.name, found, dtype(kind))
+    def run(column_of_texts: pl.Series) -> pl.Series:
+        values = [None if text is None else act(text) for text in column_of_texts.to_list()]
+        return pl.Series(column_of_texts.name, values, dtype(kind))
 
     return texts.map_batches(run, dtype(kind), is_elementwise=True)
 
@@ -124,10 +124,10 @@ def by_numpy(act: Callable[..., Any], columns: Sequence[pl.Expr], kind: str) -> 
     constant by multiplying by its reciprocal, which rounds twice, and 0.0 - 0.0 is -0.0 to it."""
     import numpy as np
 
-    def run(given: Sequence[pl.Series]) -> pl.Series:
+    def run(arguments: Sequence[pl.Series]) -> pl.Series:
         with np.errstate(all="ignore"):
-            found = act(*[each.to_numpy() for each in given])
-        return pl.Series(given[0].name, found, dtype(kind))
+            result = act(*[each.to_numpy() for each in arguments])
+        return pl.Series(arguments[0].name, result, dtype(kind))
 
     return pl.map_batches(list(columns), run, dtype(kind))
 
@@ -139,9 +139,9 @@ def by_steps(
     between two multiples of ``step``: it is asked once for each stretch."""
     import numpy as np
 
-    def run(given: pl.Series) -> pl.Series:
-        steps, indices = np.unique(given.to_numpy() // step, return_inverse=True)
-        found = pl.Series(given.name, act([int(each) * step for each in steps]), dtype(kind))
-        return found.gather(indices)
+    def run(numbers: pl.Series) -> pl.Series:
+        steps, indices = np.unique(numbers.to_numpy() // step, return_inverse=True)
+        results = pl.Series(numbers.name, act([int(each) * step for each in steps]), dtype(kind))
+        return results.gather(indices)
 
     return column.map_batches(run, dtype(kind), is_elementwise=True)

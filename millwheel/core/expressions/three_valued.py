@@ -20,15 +20,15 @@ def strict(act: Callable[..., Any], parts: Sequence[Evaluate]) -> Evaluate:
         return partial(_strict_2, act, *parts)
 
     def run(value: Any) -> Any:
-        found = [part(value) for part in parts]
-        return None if any(each is None for each in found) else act(*found)
+        values = [part(value) for part in parts]
+        return None if any(each is None for each in values) else act(*values)
 
     return run
 
 
 def _strict_1(act: Callable[..., Any], part: Evaluate, value: Any) -> Any:
-    found = part(value)
-    return None if found is None else act(found)
+    argument = part(value)
+    return None if argument is None else act(argument)
 
 
 def _strict_2(act: Callable[..., Any], left: Evaluate, right: Evaluate, value: Any) -> Any:
@@ -53,10 +53,10 @@ def combined(parts: Sequence[Evaluate], decides: bool) -> Evaluate:
     def run(value: Any) -> bool | None:
         result: bool | None = not decides
         for part in parts:
-            found = part(value)
-            if found is None:
+            truth = part(value)
+            if truth is None:
                 result = None
-            elif bool(found) is decides:
+            elif bool(truth) is decides:
                 return decides
         return result
 
@@ -72,8 +72,8 @@ def within(left: Any, right: Any) -> bool | None:
 
 def not_within(left: Any, right: Any) -> bool | None:
     """``left not in right``."""
-    found = within(left, right)
-    return None if found is None else not found
+    is_within = within(left, right)
+    return None if is_within is None else not is_within
 
 
 def compared(first: Evaluate, steps: Sequence[tuple[Callable[..., Any], Evaluate]]) -> Evaluate:
@@ -84,10 +84,10 @@ def compared(first: Evaluate, steps: Sequence[tuple[Callable[..., Any], Evaluate
         left, unknown = first(value), False
         for act, part in steps:
             right = part(value)
-            found = act(left, right)
-            if found is None:
+            truth = act(left, right)
+            if truth is None:
                 unknown = True
-            elif not found:
+            elif not truth:
                 return False
             left = right
         return None if unknown else True

@@ -128,10 +128,10 @@ def is_decimal(kind: str) -> bool:
 @lru_cache(maxsize=1_000)  # forms of fields: a pipeline has a few
 def decimal_form(kind: str) -> DecimalForm:
     """The form that a kind names. Raises ValueError, with the cure, for one that cannot be."""
-    found = _KIND.fullmatch(kind)
-    if found is None:
+    match = _KIND.fullmatch(kind)
+    if match is None:
         raise ValueError(f"{kind!r} is no decimal; write for example decimal(12, 2)")
-    precision, scale = int(found[1]), int(found[2] or 0)
+    precision, scale = int(match[1]), int(match[2] or 0)
     if not 1 <= precision <= MOST_DIGITS:
         raise ValueError(
             f"{kind} has {precision} digits; write 1 to {MOST_DIGITS}, for example"
@@ -182,8 +182,8 @@ def beyond(value: Any, scale: Any) -> str:
 def _beyond(name: str, value: Any, scale: Any) -> str:
     if isinstance(scale, Mapping):
         held = value if isinstance(value, Mapping) else {}
-        found = (_beyond(of, held.get(of), each) for of, each in scale.items())
-        return next(filter(None, found), "")
+        complaints = (_beyond(of, held.get(of), each) for of, each in scale.items())
+        return next(filter(None, complaints), "")
     if isinstance(scale, list):
         entries = value if _is_list(value) else ()
         return next(filter(None, (_beyond(name, each, scale[0]) for each in entries)), "")

@@ -32,8 +32,8 @@ def zone_of(name: str) -> tzinfo:
 
 def offset_us(time_us: int, zone: tzinfo) -> int:
     """How far the clocks are ahead of UTC. Raises ValueError outside of the years 1 to 9999."""
-    known = _offset_in(time_us // _QUARTER_US, zone)
-    return _offset_at(time_us, zone) if known is None else known
+    offset = _offset_in(time_us // _QUARTER_US, zone)
+    return _offset_at(time_us, zone) if offset is None else offset
 
 
 @lru_cache(maxsize=4_096)  # quarters of an hour that are remembered: six weeks of a zone
@@ -46,10 +46,10 @@ def _offset_in(quarter: int, zone: tzinfo) -> int | None:
 
 def _offset_at(time_us: int, zone: tzinfo) -> int:
     try:
-        found = (_EPOCH + timedelta(microseconds=time_us)).astimezone(zone).utcoffset()
+        offset = (_EPOCH + timedelta(microseconds=time_us)).astimezone(zone).utcoffset()
     except (OverflowError, ValueError):
         raise ValueError(_BEYOND) from None
-    return (found or timedelta()) // _US
+    return (offset or timedelta()) // _US
 
 
 def shown(wall_us: int, zone: tzinfo, second: bool = False) -> int:

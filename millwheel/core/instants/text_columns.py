@@ -37,11 +37,11 @@ def texts_us(texts: Sequence[str]) -> _Numbers | None:
             return _of_one_length(texts)
         if len(lengths) > _MOST_LENGTHS:
             return None
-        found, sizes = np.empty(len(texts), np.int64), np.fromiter(map(len, texts), np.int64)
+        times, sizes = np.empty(len(texts), np.int64), np.fromiter(map(len, texts), np.int64)
         for length in lengths:
             indexes = np.flatnonzero(sizes == length)
-            found[indexes] = _of_one_length([texts[index] for index in indexes.tolist()])
-        return found
+            times[indexes] = _of_one_length([texts[index] for index in indexes.tolist()])
+        return times
     except _Otherwise:
         return None
 
@@ -116,13 +116,13 @@ def _offsets(columns: npt.NDArray[np.uint8], first: str, layout: re.Match[str]) 
 
 
 def _number(columns: npt.NDArray[np.uint8], at: int, digits: int) -> _Numbers:
-    found = np.zeros(columns.shape[1], np.int64)
+    numbers = np.zeros(columns.shape[1], np.int64)
     for column in columns[at : at + digits]:
         digit = column - _ZERO  # what lies below wraps around
         _below(digit, 10)
-        found *= 10
-        found += digit
-    return found
+        numbers *= 10
+        numbers += digit
+    return numbers
 
 
 def _below(numbers: npt.NDArray[np.int64] | npt.NDArray[np.uint8], limit: int) -> None:

@@ -205,24 +205,24 @@ def _chained(name: str) -> tuple[str, str]:
 
 def by_node(node: str, counters: Mapping[str, int]) -> dict[str, dict[str, int]]:
     """The counters of shards of ``node``, by the node that each is of."""
-    found: dict[str, dict[str, int]] = {node: {}}
+    counters_of: dict[str, dict[str, int]] = {node: {}}
     for name, count in counters.items():
         of, own = _chained(name)
-        found.setdefault(of or node, {})[own] = count
-    return found
+        counters_of.setdefault(of or node, {})[own] = count
+    return counters_of
 
 
 def of_nodes(counters: Mapping[str, Mapping[str, int]]) -> dict[str, dict[str, int]]:
     """From the counters of the shards of each node to those of the nodes themselves. How many
     records chained nodes take and make is for metrics alone."""
-    found: dict[str, dict[str, int]] = {node: {} for node in counters}
+    totals: dict[str, dict[str, int]] = {node: {} for node in counters}
     for node, of_shards in counters.items():
         for of, own in by_node(node, of_shards).items():
-            sums = found.setdefault(of, {})
+            sums = totals.setdefault(of, {})
             for name, count in own.items():
                 if name not in (CHAINED_IN, CHAINED_OUT):
                     sums[name] = sums.get(name, 0) + count
-    return found
+    return totals
 
 
 CHAINED_IN, CHAINED_OUT = "chained.in", "chained.out"

@@ -128,12 +128,12 @@ class Fellows:
 
     def hear(self, watermarks: Watermarks, now_us: int) -> bool:
         """Some watermarks may have risen. True if this one may have, too, should it be silent."""
-        known = self._at_us, self._alone_since_us
+        before = self._at_us, self._alone_since_us
         if self.names:
             others = watermarks.furthest_of(self.names)
             own = watermarks.furthest_of((self.node,))
             self.told(max(others, own), others == MIN_TIME, now_us)
-        return (self._at_us, self._alone_since_us) != known
+        return (self._at_us, self._alone_since_us) != before
 
     def told(self, at_us: int, alone: bool, now_us: int) -> None:
         """The furthest published watermark, this stream's own included, is ``at_us``. ``alone``: no

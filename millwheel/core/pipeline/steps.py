@@ -88,13 +88,13 @@ def _each_with(step: StepSpec, language: Language, changed: bool) -> Apply:
     entries = language.compile(text).evaluate
 
     def apply(value: Any) -> Iterable[Any]:
-        given = _several(entries(value), step)
+        several = _several(entries(value), step)
         fields = msgspec.structs.asdict(value) if isinstance(value, msgspec.Struct) else value
         if not isinstance(fields, dict):
             raise RecordError(
                 f"`{step_text(step)}` adds a field, and a {type(value).__name__} has no fields"
             )
-        for entry in given:
+        for entry in several:
             made = {**fields, name: entry}
             yield deepcopy(made) if changed else made  # what results share, none may change
 

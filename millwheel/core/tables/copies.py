@@ -83,12 +83,12 @@ def _stages(whole: ComputationSpec) -> Iterator[ComputationSpec]:
 def copy_keys(copies: int) -> tuple[int, ...]:
     """The keys of so many copies: the least numbers whose hashes lie in equal parts of the space,
     one in each. State depends on them."""
-    found: dict[int, int] = {}
+    key_of_part: dict[int, int] = {}
     number = 0
-    while len(found) < copies:
-        found.setdefault(key_hash(number) * copies // SPACE, number)
+    while len(key_of_part) < copies:
+        key_of_part.setdefault(key_hash(number) * copies // SPACE, number)
         number += 1
-    return tuple(found[part] for part in range(copies))
+    return tuple(key_of_part[part] for part in range(copies))
 
 
 def copy_key(key: Key, copies: int) -> int:

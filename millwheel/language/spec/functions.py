@@ -57,18 +57,18 @@ def _function(reader: NodeReader, node: YamlNode) -> Any:
     if not node.is_map:
         target = ObjectName("scores:rating").read(reader, node)
         return FAILED if target is FAILED else {"target": target}
-    found = FUNCTION.read(reader, node)
-    if found.get("vectorized") and "returns" not in node.value:
+    attributes = FUNCTION.read(reader, node)
+    if attributes.get("vectorized") and "returns" not in node.value:
         reader.missing(
             node, "returns", "say of what type the values are: returns: int, float, str or bool"
         )
-    elif found.get("returns") and not found.get("vectorized"):
+    elif attributes.get("returns") and not attributes.get("vectorized"):
         reader.bad(
             node,
             "`returns` is for functions of arrays; write vectorized: true beside it, or leave it"
             " out",
         )
-    return found if "target" in found else FAILED
+    return attributes if "target" in attributes else FAILED
 
 
 FUNCTIONS = Field(
@@ -101,9 +101,9 @@ class Functions:
 def read_nulls(reader: NodeReader, top: YamlNode) -> NullLogic:
     """What nulls mean in the expressions of a pipeline."""
     node = top.value.get("nulls") if top.is_map else None
-    given = node if node is not None and node.value is not None else None
-    found: NullLogic = NULLS.value(reader, given, NullLogic.ERROR)
-    return found
+    written = node if node is not None and node.value is not None else None
+    logic: NullLogic = NULLS.value(reader, written, NullLogic.ERROR)
+    return logic
 
 
 def read_functions(
@@ -111,11 +111,11 @@ def read_functions(
 ) -> Functions:
     """The functions of a pipeline, and its language. Without ``check_code`` none is loaded."""
     node = top.value.get("functions") if top.is_map else None
-    found: Mapping[str, Any] = FUNCTIONS.value(reader, node, {})
-    targets = {name: each["target"] for name, each in found.items()}
+    functions: Mapping[str, Any] = FUNCTIONS.value(reader, node, {})
+    targets = {name: each["target"] for name, each in functions.items()}
     arrays = {
         name: each["returns"]
-        for name, each in found.items()
+        for name, each in functions.items()
         if each.get("vectorized") and "returns" in each
     }
     for name in targets:

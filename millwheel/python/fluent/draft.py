@@ -114,10 +114,10 @@ class Draft:
                 text = f"one flatten names the stream {each.stream!r} twice; name it once"
                 self.note(f"computations.{name}.input.{each.stream}", text)
             key = self.keep(each.key, name, "key") if callable(each.key) else each.key
-            given = {} if key is None else {"key": key}
+            key_options = {} if key is None else {"key": key}
             if each.null_key != "dead_letter":
-                given["null_key"] = each.null_key
-            input_fields[each.stream] = At(each.line, given)
+                key_options["null_key"] = each.null_key
+            input_fields[each.stream] = At(each.line, key_options)
         path = f"computations.{name}"
         self._add(
             self.computations,

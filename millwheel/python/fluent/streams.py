@@ -260,7 +260,7 @@ class Flow(GroupedStreams, RankedStreams[T], Generic[T]):
         options = join_tree(how, own, lambda it, what: self._draft.keep(it, node, what))
         fields = {**options, "output": output or node, **given_dials(dials)}
         others = [other] if isinstance(other, Flow) else other
-        inputs = [*self._inputs, *(given for each in others for given in each._inputs)]
+        inputs = [*self._inputs, *(one for each in others for one in each._inputs)]
         self._draft.add_computation(node, inputs, fields)
         return self._stream(output or node)
 
@@ -473,8 +473,8 @@ class Unkeyed(Flow[T]):
         line, new_key = here(), [key, *more] if more else key
         if expressions:
             new_key = {name: name for name in (key, *more) if name} | expressions
-        given = [Input(each.stream, line, new_key, null_key) for each in self._inputs]
-        return KeyedStream(self._draft, given)
+        inputs = [Input(each.stream, line, new_key, null_key) for each in self._inputs]
+        return KeyedStream(self._draft, inputs)
 
     def dictionary(
         self,

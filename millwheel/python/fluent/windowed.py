@@ -108,8 +108,8 @@ class RankedStreams(Generic[T]):
         with the latest or the earliest time; the stream takes back the one before it.
         """
         node = self._draft.name_for(name, output, f"{self._inputs[0].stream}_deduplicate")
-        given = {"by": list(by) or None, "within": within, "keep": keep}
-        options = {option: value for option, value in given.items() if value is not None}
+        settings = {"by": list(by) or None, "within": within, "keep": keep}
+        options = {option: value for option, value in settings.items() if value is not None}
         fields = {"deduplicate": options, "output": output or node, **given_dials(dials)}
         self._draft.add_computation(node, self._inputs, fields)
         return self._stream(output or node)
@@ -157,9 +157,9 @@ class RankedStreams(Generic[T]):
         expression ``where`` are left out. See docs/pipeline.md, "over".
         """
         node = self._draft.name_for(name, output, f"{self._inputs[0].stream}_over")
-        given = {"rows": rows, "range": range, "ttl": ttl}
+        options = {"rows": rows, "range": range, "ttl": ttl}
         fields: dict[str, Any] = {
-            "over": {option: value for option, value in given.items() if value is not None},
+            "over": {option: value for option, value in options.items() if value is not None},
             "aggregate": aggregates_tree(self._draft, node, aggregates),
             **({"where": where} if where else {}),
             "output": output or node,
@@ -369,11 +369,13 @@ def window_tree(window: Any, keep: Keep) -> Any:
 def join_tree(how: str, options: Mapping[str, Any], keep: Keep) -> dict[str, Any]:
     """The values of ``join:``, and of the options that stand beside it. None stands for an option
     that is not there."""
-    given = {name: value for name, value in options.items() if value is not None}
-    settings = {name: given.pop(name) for name in ("ttl", "within") if name in given}
+    present = {name: value for name, value in options.items() if value is not None}
+    settings = {name: present.pop(name) for name in ("ttl", "within") if name in present}
     trees_of = {"window": window_tree, "trigger": trigger_tree}
-    fields = {name: make(given.pop(name), keep) for name, make in trees_of.items() if name in given}
-    return {**fields, **given, "join": {"kind": how, **settings} if settings else how}
+    fields = {
+        name: make(present.pop(name), keep) for name, make in trees_of.items() if name in present
+    }
+    return {**fields, **present, "join": {"kind": how, **settings} if settings else how}
 
 
 def trigger_tree(trigger: Trigger, keep: Keep) -> Any:

@@ -212,7 +212,9 @@ def follow(coordination: Coordination, stream: str) -> Look:
 
     def look() -> tuple[RangeTable | None, Mapping[str, str]]:
         tables = coordination.tables()
-        found = (tables.get(node) for node in nodes)
-        return next((each for each in found if each is not None), None), addresses(workers.now())
+        tables_of_nodes = (tables.get(node) for node in nodes)
+        return next((each for each in tables_of_nodes if each is not None), None), addresses(
+            workers.now()
+        )
 
     return look

@@ -65,11 +65,11 @@ def _sample(stream: StreamSpec, spec: PipelineSpec, file: str, most: int) -> Sam
         decoder = (
             msgspec.json.Decoder(float_hook=Decimal) if types.decimals else msgspec.json.Decoder()
         )
-        given = [decoder.decode(line) for line in lines if line.strip()]
-        maps = [each for each in given if isinstance(each, dict)]
+        records = [decoder.decode(line) for line in lines if line.strip()]
+        maps = [each for each in records if isinstance(each, dict)]
         wrong = types.check(maps)
         unread = {id(maps[index]) for index in wrong}
-        values = [each for each in given if id(each) not in unread]
+        values = [each for each in records if id(each) not in unread]
         return Sample(stream.name, f"from {file}", {file: values}, [*wrong.values()])
     why = "it is given its records from outside"
     if UNSET in str(stream.source.options):

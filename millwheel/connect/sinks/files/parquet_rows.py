@@ -66,11 +66,11 @@ class ParquetRows:
                 return column
             return column.cast(self._wider(declared, column.type))
         except (pa.ArrowException, TypeError, ValueError, OverflowError):
-            given = _listed(values)
+            listed = _listed(values)
             if self._fixed:
-                return pa.array([_fitting(value, declared) for value in given], declared)
+                return pa.array([_fitting(value, declared) for value in listed], declared)
             return pa.array(
-                [None if value is None else _text(value) for value in given], pa.string()
+                [None if value is None else _text(value) for value in listed], pa.string()
             )
 
     def _wider(self, current: pa.DataType, other: pa.DataType) -> pa.DataType:

@@ -138,9 +138,9 @@ def _form_of(
             return ComputationForm(None, WEAK_IN_ROWS)
         return ComputationForm(plan, why_state_in_rows(computation, windowing, plan))
     streams = [pipeline.stream(each.stream) for each in computation.inputs]
-    known = types_through if computation.is_change_log else types_of
+    types = types_through if computation.is_change_log else types_of
     if any(stream.schema for stream in streams) or any(
-        known(stream.name, pipeline, compile_expression) for stream in streams
+        types(stream.name, pipeline, compile_expression) for stream in streams
     ):
         return ComputationForm(None, plan)
     plans = plans_by_type(computation, windowing, compile_expression, streams[0].timestamp)
@@ -182,11 +182,11 @@ def _stateless_form(
     return ComputationForm(plans)
 
 
-def _why_key_of_records(given: InputSpec, plans: StatelessPlans, stream: StreamSpec) -> str:
+def _why_key_of_records(source_input: InputSpec, plans: StatelessPlans, stream: StreamSpec) -> str:
     """Why a key cannot be read from the columns that a source makes, "" where it can."""
     if stream.source is None:
         return ""
-    if given.key.kind is KeyKind.FUNCTION:
+    if source_input.key.kind is KeyKind.FUNCTION:
         return "its key is code of your own, which takes each record"
     undeclared = sorted(plans.key_fields - stream.fields.keys()) if stream.fields else []
     return f"its key reads {undeclared[0]}, which is not declared" if undeclared else ""
@@ -207,7 +207,7 @@ def _why_no_aggregation(
             phrase = "keeps whole bundles of them" if in_columns else "has an entry for each window"
             return f"a join passes on records as they came, and {phrase}"
         case IntervalJoinSpec() | RegularJoinSpec():
-            found = near_pairing(computation, pipeline, compile_expression, labels)
-            return found if isinstance(found, str) else "one input comes record by record"
+            pairing = near_pairing(computation, pipeline, compile_expression, labels)
+            return pairing if isinstance(pairing, str) else "one input comes record by record"
         case work:
             return _WHY_NOT[type(work)]

@@ -73,11 +73,11 @@ def near_pairings(
     pipeline: PipelineSpec, compile_expression: Callable[[str], Any], labels: Labels
 ) -> dict[str, NearPairing]:
     """How joins without a window take whole bundles, by name, where they do."""
-    found = {
+    pairings = {
         spec.name: near_pairing(spec, pipeline, compile_expression, labels)
         for spec in pipeline.computations
     }
-    return {name: each for name, each in found.items() if isinstance(each, NearPairing)}
+    return {name: each for name, each in pairings.items() if isinstance(each, NearPairing)}
 
 
 def _pairing_or_why(
@@ -107,8 +107,8 @@ def _pairing_or_why(
         if patterns := sorted(filter(is_pattern, fields)):
             return f"the library of columns takes the name of the field {patterns[0]} for a pattern"
     kinds = [[of.get(name, "") for name in key.names] for key, of in zip(keys, types, strict=True)]
-    known = [each for each, fields in zip(kinds, types, strict=True) if fields]
-    if known and (known[0] != known[-1] or not {*known[0]} <= {"int", "str"}):
+    typed = [each for each, fields in zip(kinds, types, strict=True) if fields]
+    if typed and (typed[0] != typed[-1] or not {*typed[0]} <= {"int", "str"}):
         return "its keys are not declared as int or str"
     names = (*keys[0].shown, streams[0].name, streams[1].name)
     if len(set(names)) < len(names):

@@ -35,11 +35,11 @@ def alone_changes(
 ) -> list[AloneRows]:
     """The changes by new records, which have their numbers. ``kept`` are all those of their keys
     that came before; keys have one form."""
-    kept, found = numbered(kept), list[AloneRows]()
+    kept, changes = numbered(kept), list[AloneRows]()
     for side, without in enumerate(kind.without_partner):
         if without or (kind is JoinKind.SEMI and side == 0):
-            found += _of_side(side, without, new, kept)
-    return [each for each in found if each.rows.height]
+            changes += _of_side(side, without, new, kept)
+    return [each for each in changes if each.rows.height]
 
 
 def _of_side(
@@ -74,5 +74,5 @@ def _first(partners: Sequence[pl.DataFrame], no_keys: pl.DataFrame) -> pl.DataFr
         pl.lit(0, pl.Int64).alias(_FIRST), pl.lit(0, pl.Int64).alias(_FIRST_AT)
     )
     names = (KEY, pl.col(NUMBER).alias(_FIRST), pl.col(AT).alias(_FIRST_AT))
-    found = pl.concat([none, *(frame.select(*names) for frame in partners)])
-    return found.sort(_FIRST).unique(KEY, keep="first")
+    partners_of_key = pl.concat([none, *(frame.select(*names) for frame in partners)])
+    return partners_of_key.sort(_FIRST).unique(KEY, keep="first")

@@ -43,8 +43,8 @@ class KeyCodes:
         if not self._bounds:
             frame = _named(parts).with_row_index(_ROW)
             on = [name for name in frame.columns if name != _ROW]
-            found = frame.join(self._keys, on=on, how="inner", maintain_order="left")
-            return found[_ROW].cast(pl.Int64).to_numpy(), found[_CODE].cast(pl.Int64).to_numpy()
+            matches = frame.join(self._keys, on=on, how="inner", maintain_order="left")
+            return matches[_ROW].cast(pl.Int64).to_numpy(), matches[_CODE].cast(pl.Int64).to_numpy()
         rows, packed = self._packed(parts)
         maybe = self._table[_mixed(packed)]
         rows, packed = rows[maybe], packed[maybe]

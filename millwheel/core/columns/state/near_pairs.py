@@ -183,8 +183,8 @@ class NearPairing(KeptInputs):
         (old_left, old_right), (left, right) = (
             [side_of(frames, number) for number in range(2)] for frames in (numbered(kept), new)
         )
-        found = [_met(left, [*old_right, *right]), _met(old_left, right)]
-        frames = [frame for frame in found if frame is not None]
+        pairs = [_met(left, [*old_right, *right]), _met(old_left, right)]
+        frames = [frame for frame in pairs if frame is not None]
         if not frames:
             return None
         whole = pl.concat(frames)

@@ -35,12 +35,12 @@ def newest_of(
 ) -> tuple[list[pl.DataFrame], list[Int64s]]:
     """What segments have of some keys, and their codes."""
     frames, codes = [], []
-    found = np.zeros(keys.count, np.bool_)
+    has_newer = np.zeros(keys.count, np.bool_)
     for frame in reversed(kept):
         rows, own = keys.among(frame[KEY])
-        fresh = ~found[own]
+        fresh = ~has_newer[own]
         if fresh.any():
-            found[own] = True
+            has_newer[own] = True
             frames.append(frame[rows[fresh]])
             codes.append(own[fresh])
     return frames, codes

@@ -114,9 +114,9 @@ class _Flow:
             for each in self._pipeline.computations
             if name in each.outputs or name == each.late_side
         ]
-        found = [self._of_maker(each, name) for each in makers]
-        alike = bool(found) and all(each == found[0] for each in found)
-        return found[0] if alike and name != DEAD_LETTERS else {}
+        types = [self._of_maker(each, name) for each in makers]
+        alike = bool(types) and all(each == types[0] for each in types)
+        return types[0] if alike and name != DEAD_LETTERS else {}
 
     def _of_maker(self, spec: ComputationSpec, stream: str) -> Mapping[str, str]:
         if self._through and stream in spec.outputs:
@@ -130,7 +130,7 @@ class _Flow:
         if why_no_plan(spec, self._compile, back):
             return {}
         plans = StatelessPlans(spec, self._compile)
-        found: list[Mapping[str, str]] = []
+        of_inputs: list[Mapping[str, str]] = []
         for each in spec.inputs:
             # A source may read fields beside those that it declares, which are passed on.
             passed_on = not plans.projects and not follows_types(each.stream, self._pipeline)
@@ -138,8 +138,10 @@ class _Flow:
                 return {}
             types = self.types(each.stream)
             plan = plans.plan(types) if types else None
-            found.append({} if plan is None else _with_inner(plan.fields, types, plans.projects))
-        return found[0] if all(each == found[0] for each in found) else {}
+            of_inputs.append(
+                {} if plan is None else _with_inner(plan.fields, types, plans.projects)
+            )
+        return of_inputs[0] if all(each == of_inputs[0] for each in of_inputs) else {}
 
     def _of_join(self, spec: ComputationSpec, kind: JoinKind) -> Mapping[str, str]:
         """The types of the pairs of a join, which have the fields of their key and the record of
@@ -170,10 +172,10 @@ class _Flow:
 
     def _of_change_log(self, spec: ComputationSpec) -> Mapping[str, str]:
         """The types of the versions of a change log."""
-        given = spec.inputs[0]
-        if len(spec.inputs) != 1 or spec.stage is not AggregationStage.WHOLE or _is_code(given):
+        own_input = spec.inputs[0]
+        if len(spec.inputs) != 1 or spec.stage is not AggregationStage.WHOLE or _is_code(own_input):
             return {}
-        types, name = self.types(given.stream), given.stream
+        types, name = self.types(own_input.stream), own_input.stream
         stream = self._pipeline.stream(name)
         plan = typed_plan(spec, Forever(), types, self._compile, stream.timestamp) if types else ""
         # A sum of no floats is a whole 0 where nobody has declared that they are floats.
@@ -188,9 +190,9 @@ class _Flow:
         return {} if made is None or not all(kinds.values()) else made.fields
 
 
-def _is_code(given: InputSpec) -> bool:
+def _is_code(node_input: InputSpec) -> bool:
     """Whether its key is none that columns know."""
-    return given.key.kind in (KeyKind.FUNCTION, KeyKind.RECORD)
+    return node_input.key.kind in (KeyKind.FUNCTION, KeyKind.RECORD)
 
 
 def _with_inner(

@@ -48,5 +48,5 @@ def _parts(
     term = value_over_columns(text, fields, dialect)
     if term.kind != "str" or term.constant is not None:
         raise NoColumns
-    known = replace(term, exact=(*term.exact, term.column.is_not_null())).settled
-    return Term(known.column.str.split(separator.value), "str", exact=known.exact)
+    strict = replace(term, exact=(*term.exact, term.column.is_not_null())).settled
+    return Term(strict.column.str.split(separator.value), "str", exact=strict.exact)

@@ -358,12 +358,12 @@ class StatelessPlans:
 
     def plan_or_why(self, fields: Mapping[str, str]) -> StatelessPlan | str:
         """The same, with the reason."""
-        known = {name: kind for name, kind in fields.items() if kind}
+        typed = {name: kind for name, kind in fields.items() if kind}
         if self.projects:
-            known = {name: known[name] for name in sorted(self.needs & known.keys())}
-        types = tuple(known.items())
+            typed = {name: typed[name] for name in sorted(self.needs & typed.keys())}
+        types = tuple(typed.items())
         if types not in self._plans:
-            self._plans[types] = stateless_plan(self._spec, known, self._compile)
+            self._plans[types] = stateless_plan(self._spec, typed, self._compile)
         return self._plans[types]
 
     def of(self, batch: ColumnBatch) -> StatelessPlan | None:

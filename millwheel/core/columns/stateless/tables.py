@@ -65,10 +65,10 @@ def _kind_of(values: Sequence[Any]) -> str:
     kind = kinds.pop() if kinds else str
     if kinds or kind not in _KINDS:
         return ""
-    given = [value for value in values if value is not None]
-    if kind is int and not all(-_INT64 <= value < _INT64 for value in given):
+    present = [value for value in values if value is not None]
+    if kind is int and not all(-_INT64 <= value < _INT64 for value in present):
         return ""
-    if kind is float and not all(map(isfinite, given)):
+    if kind is float and not all(map(isfinite, present)):
         return ""
     return _KINDS[kind]
 
@@ -98,12 +98,12 @@ class EnrichColumns:
         if keys is None:
             return None
         positions, missing = table.positions(keys), self._work.missing
-        known = positions.is_not_null().to_numpy()
-        if missing is Missing.DEAD_LETTER and not known.all():
+        has_row = positions.is_not_null().to_numpy()
+        if missing is Missing.DEAD_LETTER and not has_row.all():
             return None
         rows = table.at(positions).alias(self._work.name)
         frame, indexes = batch.frame.with_columns(rows), np.arange(len(batch))
-        mask = known if missing is Missing.DROP else np.ones(len(batch), np.bool_)
+        mask = has_row if missing is Missing.DROP else np.ones(len(batch), np.bool_)
         parts = [part_of(batch, stream, indexes, frame, mask) for stream in self._outputs]
         unmatched = len(batch) - int(np.count_nonzero(mask))
         return Passed([each for each in parts if len(each)], unmatched, np.array([], np.int64))

@@ -101,8 +101,8 @@ def _decimal_units_columns(terms: Sequence[Term]) -> Term:
 def _column_units(form: DecimalForm, values: pl.Series) -> pl.Series:
     """Those of each different value, null where it has none."""
     different = values.unique()
-    found = {each: _decimal_units(each, form.precision, form.scale, None) for each in different}
-    return pl.Series(values.name, [found[each] for each in values], pl.Int64)
+    units = {each: _decimal_units(each, form.precision, form.scale, None) for each in different}
+    return pl.Series(values.name, [units[each] for each in values], pl.Int64)
 
 
 FUNCTIONS = table(

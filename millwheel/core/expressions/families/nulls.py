@@ -44,9 +44,9 @@ Thunk = Callable[[], Any]
 
 def _coalesce(*parts: Thunk) -> Any:
     for part in parts:
-        found = part()
-        if found is not None:
-            return found
+        value = part()
+        if value is not None:
+            return value
     return None
 
 
@@ -116,10 +116,10 @@ def _to_text(value: Any) -> str:
 
 def _to_bool(value: Any) -> bool:
     if isinstance(value, str):
-        found = _BOOLS.get(value.strip().lower()) if len(value) < MAX_TEXT else None
-        if found is None:
+        truth = _BOOLS.get(value.strip().lower()) if len(value) < MAX_TEXT else None
+        if truth is None:
             raise ValueError
-        return found
+        return truth
     if isinstance(number_of(value), float) and math.isnan(value):
         raise ValueError
     return bool(value != 0)
@@ -203,10 +203,10 @@ def _text_columns(terms: Sequence[Term]) -> Term:
 
 
 def _case_columns(terms: Sequence[Term]) -> Term:
-    found = terms[-1] if len(terms) % 2 else null_term()
+    result = terms[-1] if len(terms) % 2 else null_term()
     for index in range(len(terms) // 2 * 2 - 2, -1, -2):
-        found = chosen(terms[index], terms[index + 1], found)
-    return found
+        result = chosen(terms[index], terms[index + 1], result)
+    return result
 
 
 def _coalesce_columns(terms: Sequence[Term]) -> Term:
@@ -214,11 +214,11 @@ def _coalesce_columns(terms: Sequence[Term]) -> Term:
     terms = [term for term in terms if term.kind != NULL]
     if len({term.kind for term in terms}) != 1 or terms[0].constant is not None:
         raise NoColumns
-    found, exact = terms[0].column, list(terms[0].exact)
+    first, exact = terms[0].column, list(terms[0].exact)
     for term in terms[1:]:
-        exact += [found.is_not_null() | each for each in term.exact]
-        found = pl.coalesce(found, term.column)
-    return Term(found, terms[0].kind, exact=tuple(exact), present=(found.is_not_null(),))
+        exact += [first.is_not_null() | each for each in term.exact]
+        first = pl.coalesce(first, term.column)
+    return Term(first, terms[0].kind, exact=tuple(exact), present=(first.is_not_null(),))
 
 
 def _nullif_columns(terms: Sequence[Term]) -> Term:

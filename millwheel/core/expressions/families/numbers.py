@@ -60,8 +60,8 @@ def _quotient(left: Any, right: Any) -> int:
     """The quotient of whole numbers, cut towards 0."""
     if not (isinstance(left, int) and isinstance(right, int)):
         raise TypeError("quotient() is of whole numbers")
-    found: int = abs(left) // abs(right)
-    return found if (left < 0) == (right < 0) else -found
+    quotient: int = abs(left) // abs(right)
+    return quotient if (left < 0) == (right < 0) else -quotient
 
 
 def _not_zero(value: Any) -> None:
@@ -119,7 +119,7 @@ def _round_columns(terms: Sequence[Term]) -> Term:
     unit = 10**-digits
     fits = number.double.abs() < SAFE_INT
     column = pl.when(fits).then(number.column).otherwise(0)
-    made = by_numpy(lambda given: _to_even(given, unit), [column], "int")
+    made = by_numpy(lambda values: _to_even(values, unit), [column], "int")
     return Term(made, "int", exact=(*number.exact, fits))
 
 

@@ -38,11 +38,11 @@ def _matches(text: Any, pattern: Any) -> bool:
 
 def _extract(text: Any, pattern: Any, group: Any = None) -> Any:
     compiled = pattern_of(text_of(pattern))
-    found = compiled.search(text_of(text))
+    match = compiled.search(text_of(text))
     if group is None:
         group = min(compiled.groups, 1)
     try:
-        return None if found is None else found[group]
+        return None if match is None else match[group]
     except IndexError:
         raise ValueError(f"the pattern has no group {group!r:.80}") from None
 
@@ -92,10 +92,10 @@ def _like(text: Any, pattern: Any) -> bool:
         return False
     position = begin.end()
     for search in searches[1:-1]:
-        found = search.search(text, position, end)
-        if found is None:
+        match = search.search(text, position, end)
+        if match is None:
             return False
-        position = found.end()
+        position = match.end()
     return True
 
 
@@ -113,10 +113,10 @@ def _like_columns(terms: Sequence[Term]) -> Term:
     if None in words or sum(map(bool, words)) > 1 or len(words) > 3:
         raise NoColumns
     begin, end = words[0] or "", words[-1] or ""
-    found = text.str.starts_with(begin) & text.str.ends_with(end)
+    fits = text.str.starts_with(begin) & text.str.ends_with(end)
     if len(words) == 3:
-        found = found & text.str.contains(words[1] or "", literal=True)
-    return Term(found, "bool", exact=exact_of(terms))
+        fits = fits & text.str.contains(words[1] or "", literal=True)
+    return Term(fits, "bool", exact=exact_of(terms))
 
 
 def _constant_pattern(terms: Sequence[Term]) -> re.Pattern[str]:
@@ -141,8 +141,8 @@ def _extract_columns(terms: Sequence[Term]) -> Term:
         raise NoColumns
 
     def first(text: str) -> str | None:
-        found = compiled.search(text)
-        return None if found is None else found[group]
+        match = compiled.search(text)
+        return None if match is None else match[group]
 
     column = by_text(first, terms[0].column, "str")
     return Term(column, "str", exact=terms[0].exact, present=(column.is_not_null(),))

@@ -110,8 +110,8 @@ def _in_text(name: str) -> Callable[[Sequence[Term]], Term]:
     def columns(terms: Sequence[Term]) -> Term:
         kinds(terms, "str", "str")
         text, part = (term.column for term in terms)
-        given = {"literal": True} if name == "contains" else {}
-        return Term(getattr(text.str, name)(part, **given), "bool", exact=exact_of(terms))
+        options = {"literal": True} if name == "contains" else {}
+        return Term(getattr(text.str, name)(part, **options), "bool", exact=exact_of(terms))
 
     return columns
 
@@ -121,12 +121,12 @@ def _cased(polars: str, python: Callable[[str], str]) -> Callable[[Sequence[Term
     Unicode."""
 
     def run(texts: pl.Series) -> pl.Series:
-        found: pl.Series = getattr(texts.str, polars)()
+        letters: pl.Series = getattr(texts.str, polars)()
         other = (texts.str.len_bytes() != texts.str.len_chars()).arg_true()
         if not len(other):
-            return found
+            return letters
         cased = [python(text) for text in texts.gather(other).to_list()]
-        return found.scatter(other, pl.Series(cased, dtype=pl.String))
+        return letters.scatter(other, pl.Series(cased, dtype=pl.String))
 
     def columns(terms: Sequence[Term]) -> Term:
         kinds(terms, "str")
@@ -186,8 +186,8 @@ def _part_columns(terms: Sequence[Term]) -> Term:
     if not separator or type(index) is not int:
         raise NoColumns
     parts = terms[0].column.str.split(separator)
-    found = parts.list.get(index, null_on_oob=True)
-    return Term(found, "str", exact=terms[0].exact, present=(found.is_not_null(),))
+    part = parts.list.get(index, null_on_oob=True)
+    return Term(part, "str", exact=terms[0].exact, present=(part.is_not_null(),))
 
 
 def _concat_columns(terms: Sequence[Term]) -> Term:

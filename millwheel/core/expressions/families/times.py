@@ -62,10 +62,10 @@ def _wall(time: Any, zone: Any) -> int:
 @lru_cache(maxsize=256)
 def _length(unit: str) -> int:
     """The µs of a duration."""
-    found = duration_us(unit) if len(unit) < 40 else 0  # characters: no duration needs more
-    if found <= 0:
+    length_us = duration_us(unit) if len(unit) < 40 else 0  # characters: no duration needs more
+    if length_us <= 0:
         raise ValueError("it is no duration such as 15m, 1h or 1d")
-    return found
+    return length_us
 
 
 def _unit(unit: str) -> None:
@@ -74,10 +74,10 @@ def _unit(unit: str) -> None:
 
 
 def _unit_us(unit: Any) -> int:
-    found = _UNITS_US.get(unit) if isinstance(unit, str) else None
-    if found is None:
+    unit_us = _UNITS_US.get(unit) if isinstance(unit, str) else None
+    if unit_us is None:
         raise ValueError(f"a unit is one of {', '.join(_UNITS_US)}")
-    return found
+    return unit_us
 
 
 @lru_cache(maxsize=256)
@@ -240,12 +240,12 @@ def _parse_columns(terms: Sequence[Term]) -> Term:
         except ValueError:
             return None
 
-    def run(given: pl.Series) -> pl.Series:
-        found = None if others or given.null_count() else texts_us(given.to_list() or [""])
-        if found is not None:
-            return pl.Series(given.name, found)
-        times = [None if text is None else alone(text) for text in given.to_list()]
-        return pl.Series(given.name, times, pl.Int64)
+    def run(texts: pl.Series) -> pl.Series:
+        numbers = None if others or texts.null_count() else texts_us(texts.to_list() or [""])
+        if numbers is not None:
+            return pl.Series(texts.name, numbers)
+        times = [None if text is None else alone(text) for text in texts.to_list()]
+        return pl.Series(texts.name, times, pl.Int64)
 
     column = terms[0].column.map_batches(run, pl.Int64, is_elementwise=True)
     return Term(column, "int", exact=(*terms[0].exact, column.is_not_null()))

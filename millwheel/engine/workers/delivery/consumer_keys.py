@@ -219,11 +219,11 @@ def _partition_column(batch: ColumnBatch, consumer: Consumer, most: int) -> pl.S
 
 def copy_key_column(keys: pl.Series, copies: int) -> pl.Series:
     """The keys of the copies that get records with these keys."""
-    known: dict[Key, int] = {}
+    copy_of: dict[Key, int] = {}
     for key in key_list(keys):
-        if key not in known:
-            known[key] = copy_key(key, copies)
-    return pl.Series(keys.name, [known[key] for key in key_list(keys)], pl.Int64)
+        if key not in copy_of:
+            copy_of[key] = copy_key(key, copies)
+    return pl.Series(keys.name, [copy_of[key] for key in key_list(keys)], pl.Int64)
 
 
 def _most_bytes(part: pl.Series) -> int:

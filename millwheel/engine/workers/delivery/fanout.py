@@ -84,22 +84,22 @@ class Fanout:
 
     def _of(self, stream: str) -> Sequence[Consumer]:
         """The consumers of productions of this name, which may be those for some of them."""
-        found = self._consumers.get(stream)
-        if found is None:
+        consumers = self._consumers.get(stream)
+        if consumers is None:
             gone = left_out(stream) | (self._combined if is_rest(stream) else frozenset())
             whole = self._consumers.get(whole_of(stream), [])
-            found = [each for each in whole if each.node not in gone]
-            self._consumers[stream] = found
-        return found
+            consumers = [each for each in whole if each.node not in gone]
+            self._consumers[stream] = consumers
+        return consumers
 
     def combining(self, stream: str) -> Combining | None:
         """How productions of this name are grouped, where they are."""
-        found = self.combinings.get(whole_of(stream))
+        combining = self.combinings.get(whole_of(stream))
         gone = left_out(stream)
-        if found is None or not gone:
-            return found
-        groupings = {name: each for name, each in found.groupings.items() if name not in gone}
-        return replace(found, groupings=groupings, rest=len(self._of(stream)) > len(groupings))
+        if combining is None or not gone:
+            return combining
+        groupings = {name: each for name, each in combining.groupings.items() if name not in gone}
+        return replace(combining, groupings=groupings, rest=len(self._of(stream)) > len(groupings))
 
     def consumed(self, stream: str) -> bool:
         """True when this stream has a consumer."""

@@ -152,8 +152,8 @@ class SourceMaker:
         if self.outside.listed is None and has_kept_rows(stream.source):
             path = rows_file(self.root, stream.name)
             kept = lambda: decode_rows(path.read_bytes())  # noqa: E731
-        given = table_source(self.spec, spec, source, listed, language, kept)
-        return HeldTable(given, wait_for(f"table {given.name}"))
+        table = table_source(self.spec, spec, source, listed, language, kept)
+        return HeldTable(table, wait_for(f"table {table.name}"))
 
     def form_of(self, stream: StreamSpec) -> SourceForm:
         """The form in which a stream is read."""

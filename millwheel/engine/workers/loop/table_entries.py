@@ -45,12 +45,12 @@ class KnownEntries:
             return None
         self._versions[table.computation] = table.version
         for entry in table.shards:
-            known = self._entries.get(entry.shard)
+            former = self._entries.get(entry.shard)
             # With a token that has ended, a zombie would get our records, and be believed.
             invariant(
-                known is None or not known.lease.outlived(entry.token),
+                former is None or not former.lease.outlived(entry.token),
                 f"the token of {entry.shard} goes back to {entry.token}, known is"
-                f" {known and known.token}",
+                f" {former and former.token}",
             )
         before = self._of_node.get(table.computation, frozenset())
         names = frozenset(entry.shard for entry in table.shards)

@@ -89,8 +89,8 @@ class StoreAnswers:
                 typed = plan if isinstance(plan, ColumnPlan) else plan.plan(dict(types))
                 assert typed is not None
                 if typed.versions:
-                    found = accumulators_of(typed, groups, query.key)
-                    more += [(GLOBAL_WINDOW, aggregation.result(acc)) for acc in found]
+                    accumulators = accumulators_of(typed, groups, query.key)
+                    more += [(GLOBAL_WINDOW, aggregation.result(acc)) for acc in accumulators]
                     continue
                 more += results_of(
                     typed, windows_of_key(typed, groups, query.key), aggregation, watermark_us

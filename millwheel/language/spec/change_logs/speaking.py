@@ -95,15 +95,15 @@ def consumers(outputs: Sequence[str], spec: PipelineSpec) -> list[ComputationSpe
 
 def _behind(outputs: Sequence[str], spec: PipelineSpec) -> list[ComputationSpec]:
     """Steps and branches included."""
-    found: list[ComputationSpec] = []
+    consumers: list[ComputationSpec] = []
     streams, seen = [*outputs], set(outputs)
     while streams:
         stream = streams.pop()
         for each in spec.computations:
-            if each in found or all(given.stream != stream for given in each.inputs):
+            if each in consumers or all(each_input.stream != stream for each_input in each.inputs):
                 continue
-            found.append(each)
+            consumers.append(each)
             if isinstance(each.work, StepsSpec | BranchesSpec):
                 streams += [name for name in each.outputs if name not in seen]
                 seen.update(each.outputs)
-    return found
+    return consumers

@@ -238,8 +238,8 @@ class CodeChecks:
                 *("computations", computation.name, word),
             )
 
-    def _of_table(self, given: InputSpec) -> bool:
-        return self._spec.stream(given.stream).table is not None
+    def _of_table(self, table_input: InputSpec) -> bool:
+        return self._spec.stream(table_input.stream).table is not None
 
     def _slices(self, computation: ComputationSpec) -> None:
         """Aggregators can be made. Slices keep no records: each must be able to take out again what

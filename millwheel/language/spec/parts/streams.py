@@ -121,14 +121,14 @@ def _type(reader: NodeReader, node: YamlNode) -> Any:
     if not node.is_map:
         return Choice(TYPES).read(reader, node)
     nodes = TIME_FIELD.nodes(reader, node)
-    found = TIME_FIELD.values(reader, nodes)
+    attributes = TIME_FIELD.values(reader, nodes)
     if "type" not in nodes or Choice((KIND,)).read(reader, nodes["type"]) is FAILED:
         return FAILED
-    if "unit" in found and "format" in found:
+    if "unit" in attributes and "format" in attributes:
         reader.bad(
             node, "`unit` is for numbers, and `format` for texts: leave one out, as a field has one"
         )
-    form = TimeForm(**found)
+    form = TimeForm(**attributes)
     reader.attempt(node, form.check)
     return form.kind
 
@@ -272,11 +272,11 @@ def _with_decimals(
     if spec.schema:
         reader.bad(node, "a class says the types of its fields itself; remove schema, or fields")
     elif source is None or source.kind not in _READ_DECIMALS or form not in _DECIMAL_FORMATS:
-        given = "a computation" if source is None else f"the source {source.kind!r}"
-        given = f"{given} with the format {form!r}" if source is not None and form else given
+        maker = "a computation" if source is None else f"the source {source.kind!r}"
+        maker = f"{maker} with the format {form!r}" if source is not None and form else maker
         reader.bad(
             node,
-            f"{given} does not give decimals. They are read by {', '.join(_READ_DECIMALS)}, from"
+            f"{maker} does not give decimals. They are read by {', '.join(_READ_DECIMALS)}, from"
             f" {', '.join(filter(None, _DECIMAL_FORMATS))}; declare it as float, or as str to keep"
             " all digits",
         )
@@ -290,8 +290,10 @@ def _with_decimals(
 
 def _format_of(spec: StreamSpec) -> str:
     """The format that a source is told, "" if it is told none."""
-    given = spec.source.options.get("format", "") if spec.source is not None else ""
-    return str(next(iter(given), "")) if isinstance(given, Mapping) else str(given)
+    format_name = spec.source.options.get("format", "") if spec.source is not None else ""
+    return (
+        str(next(iter(format_name), "")) if isinstance(format_name, Mapping) else str(format_name)
+    )
 
 
 def _in_order_of_arrival(

@@ -52,11 +52,11 @@ def merged(streams: Sequence[Fields]) -> Fields | None:
     scales = [scales_of(each) for each in streams]
     if any(each != scales[0] for each in scales):
         return None
-    found: dict[str, Any] = {}
+    common: dict[str, Any] = {}
     for fields in streams:
         for name, kind in fields.items():
-            found[name] = kind if found.get(name, kind) == kind else ""
-    return found
+            common[name] = kind if common.get(name, kind) == kind else ""
+    return common
 
 
 def outputs_of(computation: ComputationSpec) -> set[str]:
@@ -193,14 +193,14 @@ class DecimalWork:
 
         self.computation = changed(self.computation, change)
 
-    def _key(self, given: InputSpec) -> dict[str, Any]:
+    def _key(self, own_input: InputSpec) -> dict[str, Any]:
         """The kinds of the parts of the key of an input."""
-        if given.key.plain:
-            fields = self.inputs[given.stream]
-            return {name: fields.get(name, "") for name in given.key.names}
+        if own_input.key.plain:
+            fields = self.inputs[own_input.stream]
+            return {name: fields.get(name, "") for name in own_input.key.names}
         return {
-            name: self.kinds.get(("input", given.stream, "key", name), "")
-            for name in given.key.fields
+            name: self.kinds.get(("input", own_input.stream, "key", name), "")
+            for name in own_input.key.fields
         }
 
     def _steps(self, work: StepsSpec) -> None:

@@ -200,17 +200,17 @@ class _Units:
         if name == "len" and isinstance(made[0][1], list):
             return node, "int"
         if len(made) == 1 and isinstance(made[0][1], int):
-            found = self._of_one(node, name, *made[0])
+            typed = self._of_one(node, name, *made[0])
         elif name in ("round", "cast") and len(made) == 2 and isinstance(made[0][1], int):
-            found = self._rounded(node, *made[0]) if name == "round" else _cast(node, *made[0])
+            typed = self._rounded(node, *made[0]) if name == "round" else _cast(node, *made[0])
         elif name in _ALIKE or name == "between":
             scale = self._scale(node, made)
             node.args = [self._raised(node, each, kind, scale) for each, kind in made]
-            found = node, "bool" if name == "between" else scale
+            typed = node, "bool" if name == "between" else scale
         else:
-            found = None
-        if found is not None:
-            return found
+            typed = None
+        if typed is not None:
+            return typed
         cure = " Write float(…) for a number with rounding" if function_of(node) else ""
         raise ValueError(
             f"`{ast.unparse(node)}`: {name or 'this'} takes no decimal; {_TAKEN} do.{cure}"

@@ -37,24 +37,24 @@ _GIVEN = {"text": "str", "int": "int", "float": "float", "bool": "bool", "time":
 
 def kinds_of(spec: PipelineSpec, computation: ComputationSpec) -> dict[str, str]:
     """The kinds of the declared fields, "" for those that differ among inputs which have them."""
-    found: dict[str, str] = {}
+    kinds: dict[str, str] = {}
     for each in computation.inputs:
         stream = spec.stream(each.stream)
         for name, kind in {**stream.fields, **dict.fromkeys(stream.times, KIND)}.items():
-            found[name] = kind if found.get(name, kind) == kind else ""
-    return found
+            kinds[name] = kind if kinds.get(name, kind) == kind else ""
+    return kinds
 
 
 def expressions_of(computation: ComputationSpec) -> Iterator[tuple[str, Path]]:
     """The expressions over records of the inputs, and where they stand."""
-    found: list[tuple[str, Path]] = []
+    expressions: list[tuple[str, Path]] = []
 
     def note(text: str, path: Path) -> str:
-        found.append((text, path))
+        expressions.append((text, path))
         return text
 
     changed(computation, note)
-    yield from found
+    yield from expressions
 
 
 def changed(computation: ComputationSpec, change: Change) -> ComputationSpec:
@@ -67,15 +67,15 @@ def changed(computation: ComputationSpec, change: Change) -> ComputationSpec:
     return replace(computation, inputs=inputs, work=_of_work(computation.work, of))
 
 
-def _of_input(given: InputSpec, change: Change) -> InputSpec:
-    key = given.key
+def _of_input(own_input: InputSpec, change: Change) -> InputSpec:
+    key = own_input.key
     if not key.texts:
-        return given
+        return own_input
     texts = [
-        change(text, ("input", given.stream, "key", name))
+        change(text, ("input", own_input.stream, "key", name))
         for name, text in zip(key.names, key.texts, strict=True)
     ]
-    return replace(given, key=replace(key, texts=tuple(texts)))
+    return replace(own_input, key=replace(key, texts=tuple(texts)))
 
 
 def _of_work(work: Work, of: Callable[..., str]) -> Work:
@@ -105,8 +105,8 @@ def _of_work(work: Work, of: Callable[..., str]) -> Work:
 
 def _of_aggregate(aggregate: AggregateSpec, of: Callable[..., str]) -> AggregateSpec:
     path = ("aggregate", aggregate.name)
-    known = aggregate.function in AGGREGATES
-    argument = of(aggregate.argument, *path) if known else aggregate.argument
+    is_built_in = aggregate.function in AGGREGATES
+    argument = of(aggregate.argument, *path) if is_built_in else aggregate.argument
     options = aggregate.options
     if orders_of(aggregate):
         by = options["by"]

@@ -51,7 +51,7 @@ def with_decimals(reader: NodeReader, spec: PipelineSpec, find: Find) -> Pipelin
         streams=tuple(map(flow.of_table, spec.streams)),
         computations=tuple(made.get(each.name, each) for each in spec.computations),
         kept=flow.kept if any(map(_in_decimals, flow.kept.values())) else {},
-        scales={name: found for name, each in flow.kinds.items() if (found := scales_of(each))},
+        scales={name: scales for name, each in flow.kinds.items() if (scales := scales_of(each))},
     )
 
 
@@ -152,12 +152,12 @@ class _Flow:
     def _in_units(self, of: Path, text: str, fields: Fields, path: Path) -> tuple[str, Any]:
         """The expression over units, and its kind."""
         try:
-            found = in_units(text, self.reader.language.compile(text).tree, fields)
-            self.reader.language.compile(found.text)  # it may have become too long
+            typed = in_units(text, self.reader.language.compile(text).tree, fields)
+            self.reader.language.compile(typed.text)  # it may have become too long
         except ValueError as error:
             self._note(of, path, str(error))
             return text, ""
-        return found.text, found.kind
+        return typed.text, typed.kind
 
 
 def _holds(column: str, scale: int) -> bool:

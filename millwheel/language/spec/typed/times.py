@@ -51,11 +51,11 @@ def _with_times(kinds: FieldKinds, compile_text: Compile, text: str, path: Path)
         tree = compile_text(text).tree
     except ValueError:  # which its reader has reported
         return text
-    found = {id(each): each for each in _written_times(tree, kinds)}
+    times = {id(each): each for each in _written_times(tree, kinds)}
     # the last first, since each moves what is behind it
     spans = sorted(
         (each.lineno, each.col_offset, each.end_lineno, each.end_col_offset)
-        for each in found.values()
+        for each in times.values()
     )
     for line, start, end_line, end in reversed(spans):
         text = _called(text, (line, start), (end_line or line, end or start))

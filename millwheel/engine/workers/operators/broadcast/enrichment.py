@@ -45,14 +45,14 @@ class EnrichedWhole(Computation):
                 f"enrich adds the field {spec.name!r}, and a {type(fields).__name__} has no fields"
             )
         key = key_bytes(record.key) if self._finds is None else self._finds(value)
-        found = self._rows.get(key)
-        if found is None and spec.missing is Missing.DROP:
+        table_row = self._rows.get(key)
+        if table_row is None and spec.missing is Missing.DROP:
             ctx.count(UNMATCHED)
             return
-        if found is None and spec.missing is Missing.DEAD_LETTER:
+        if table_row is None and spec.missing is Missing.DEAD_LETTER:
             of = declared_name(spec.stream)
             raise RecordError(f"{of} has no row of {key_from_bytes(key)!r}")
-        row: dict[str, Any] = {**fields, spec.name: found}
+        row: dict[str, Any] = {**fields, spec.name: table_row}
         for stream in self._outputs:
             ctx.produce(stream, row if back is None else retracted(row))
 

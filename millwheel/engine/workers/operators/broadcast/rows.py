@@ -55,14 +55,14 @@ def rows_file(root: Path, stream: str) -> Path:
 def computations_with_kept_rows(spec: PipelineSpec) -> Iterator[ComputationSpec]:
     """The enrichments with tables whose rows the root keeps: of each table the one that lets it be
     least large."""
-    found: dict[str, ComputationSpec] = {}
+    first_of: dict[str, ComputationSpec] = {}
     for each in spec.computations:
         work = each.work
         if isinstance(work, EnrichSpec) and work.held:
-            other = found.get(work.stream)
+            other = first_of.get(work.stream)
             if other is None or _limit(each) < _limit(other):
-                found[work.stream] = each
-    yield from (each for name, each in found.items() if has_kept_rows(spec.stream(name).source))
+                first_of[work.stream] = each
+    yield from (each for name, each in first_of.items() if has_kept_rows(spec.stream(name).source))
 
 
 def _limit(computation: ComputationSpec) -> int:
@@ -120,18 +120,18 @@ def missing_rows(
             schema = load_object(stream.schema, spec.folder) if stream.schema else None
             source = build_source(stream.source, spec.folder, schema, stream.declared)
             listed = decode_partitions((root / "inputs" / f"{stream.name}.json").read_bytes())
-            given = table_source(spec, computation, source, listed.copy, language)
-            yield path, encode_rows(_read(given, say))
+            table = table_source(spec, computation, source, listed.copy, language)
+            yield path, encode_rows(_read(table, say))
 
 
-def _read(given: TableSource, say: Callable[[str], None]) -> TableRows:
-    wait = Wait(f"table {given.name}")
-    table, told = HeldTable(given, wait), False
+def _read(source: TableSource, say: Callable[[str], None]) -> TableRows:
+    wait = Wait(f"table {source.name}")
+    table, told = HeldTable(source, wait), False
     while not table.ready:
         table.read(now_us := time.time_ns() // 1000)
         waiting = wait.waiting()
         if waiting is not None and not told:
-            say(f"Waiting for the table {given.name!r}: {waiting.why}")
+            say(f"Waiting for the table {source.name!r}: {waiting.why}")
             told = True
         if not table.ready and table.reads_at() > now_us:
             time.sleep((table.reads_at() - now_us) / SECOND)

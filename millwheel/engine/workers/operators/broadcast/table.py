@@ -160,9 +160,9 @@ class HeldTable:
     def _judged(self, value: object) -> tuple[bytes, bool] | None:
         """(the bytes of its key, whether the key has no row from here on); None for a dead letter
         elsewhere."""
-        given = self._given
+        table = self._given
         try:
-            return given.finds(value), given.deletes(value)
+            return table.finds(value), table.deletes(value)
         except BaseException as ex:  # of a key's code, which may be of the user's
             if passes(ex):
                 raise
@@ -171,8 +171,8 @@ class HeldTable:
     def _check_size(self) -> None:
         limit = self._given.limit_bytes
         if self.size_bytes > limit:
-            given, rows = self._given, f" ({len(self.rows):,} rows so far)"
-            raise SetupError(too_large(given.where, given.name, limit, "each worker", rows))
+            table, rows = self._given, f" ({len(self.rows):,} rows so far)"
+            raise SetupError(too_large(table.where, table.name, limit, "each worker", rows))
 
     def _close(self) -> None:
         if self._reader is not None:

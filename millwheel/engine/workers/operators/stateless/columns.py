@@ -107,14 +107,14 @@ class StatelessOperator(CallbackOperator):
             self._at = None
 
     def _in_columns(self, batches: Sequence[AnyBatch], bundle: Bundle) -> list[Passed] | None:
-        found = []
+        results = []
         with suppress(Unfit), self._boundary.inside(bundle.count):
             for batch in batches:
                 passed = self._become(batch) if isinstance(batch, ColumnBatch) else None
                 if passed is None:
                     return None
-                found.append(passed)
-            return None if self._any_becomes_something(bundle.arrivals, found) else found
+                results.append(passed)
+            return None if self._any_becomes_something(bundle.arrivals, results) else results
         return None
 
     def _become(self, batch: ColumnBatch) -> Passed | None:
