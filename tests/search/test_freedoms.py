@@ -74,6 +74,17 @@ def test_a_copy_whose_id_was_forgotten_may_be_noticed_after_a_crash() -> None:
     assert _facts(yaml, "uncached", ONE, far, ONE, *THEN).level is Level.ALL
 
 
+def test_a_late_copy_that_comes_with_what_moves_the_watermark_may_be_noticed() -> None:
+    yaml = HITS.replace("timestamp: at", "timestamp: at, id: {field: k, horizon: 30s}")
+    log = yaml + "{input: {hits: {key: k}}, aggregate: {n: count}, output: c}\n"
+    far = Push("hits", ({"at": 1_100 * SECOND, "k": "b"},))
+    assert _facts(log, "together", ONE, far, ONE, *THEN, stated=False).level is Level.NOTHING
+    assert _facts(log, "together", ONE, ONE, far, *THEN, stated=False).level is Level.STANDING
+    assert _facts(log, "together", ONE, far, ONE, *THEN).level is Level.STANDING
+    window = log.replace("aggregate", "window: {tumbling: 10s}, aggregate")
+    assert _facts(window, "together", ONE, far, ONE, *THEN, stated=False).level is Level.ALL
+
+
 def test_a_weak_production_whose_id_was_forgotten_may_come_twice_after_a_crash() -> None:
     yaml = HITS + (
         "{input: {hits: {key: k}}, steps: [{filter: k == 'a'}], productions: weak, output: c}\n"

@@ -166,6 +166,10 @@ def free_of(way: Way, case: Case, spec: PipelineSpec) -> Free:
     forgetful = frozenset[str]()
     if reopened:
         forgetful = _forgetful(case, spec, known) | _forgotten_productions(case, spec)
+    elif way.together != 1 and not case.stated:
+        # A copy that comes together with what moves the watermark finds the id, if it is taken
+        # though it is late.
+        forgetful = _forgetful(case, spec, False) & _taken_late(spec)
     racing = frozenset[str]() if way.racing_clock else None
     several = _several(case)
     overtaken = _overtaken(case, spec)
@@ -212,6 +216,12 @@ def _forgetful(case: Case, spec: PipelineSpec, known: bool) -> frozenset[str]:
                 seen.setdefault(index, at)
                 gone_by = gone_by if case.stated else max(gone_by, at)
     return frozenset(found)
+
+
+def _taken_late(spec: PipelineSpec) -> frozenset[str]:
+    """Streams with a consumer that takes records behind the watermark."""
+    takers = (each for each in spec.computations if each.takes_late)
+    return frozenset(given.stream for each in takers for given in each.inputs)
 
 
 def _forgotten_productions(case: Case, spec: PipelineSpec) -> frozenset[str]:
