@@ -37,6 +37,7 @@ from millwheel.language.spec.checks.topology import (
     never_ends,
     uncertain_names,
 )
+from millwheel.language.spec.checks.value_types import check_value_types
 from millwheel.language.spec.functions import FUNCTIONS, NULLS, read_functions, read_nulls
 from millwheel.language.spec.limits import (
     BALANCED,
@@ -320,6 +321,7 @@ def _check(reader: NodeReader, top: YamlNode, parts: _Parts, check_code: bool) -
     check_windows_of_input(reader, spec, top)
     check_field_types(reader, spec, top)
     check_time_types(reader, spec, top)
+    check_value_types(reader, spec, top)
     check_queries(reader, spec, top)
     if not check_code:
         return

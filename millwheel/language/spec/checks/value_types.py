@@ -1,0 +1,99 @@
+"""Expressions over declared fields that no record can satisfy: a text where a number is needed, a
+number where a text is, and both compared by their order."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from millwheel.connect.own_functions import named_alone
+from millwheel.core.pipeline.spec import PipelineSpec
+from millwheel.language.spec.checks.topology import find
+from millwheel.language.spec.reading.nodes import YamlNode
+from millwheel.language.spec.reading.reader import NodeReader
+from millwheel.language.spec.typed.expressions import (
+    FieldKinds,
+    expressions_of,
+    function_of,
+    kinds_of,
+)
+
+_NUMBERS = ("int", "float")
+_TAKE_NUMBERS = ("int", "float", "number")
+_ORDERED = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
+_ARITHMETIC = (ast.Sub, ast.Div, ast.FloorDiv, ast.Pow)
+_SHOWN = {"str": "a text", "int": "an int", "float": "a float", "bool": "a bool"}
+
+
+def check_value_types(reader: NodeReader, spec: PipelineSpec, top: YamlNode) -> None:
+    """Note every expression that fails for each record, because a field is declared as text or as a
+    number."""
+    compile_text = named_alone(spec.functions, spec.nulls, spec.vectorized).compile
+    for computation in spec.computations:
+        kinds = kinds_of(spec, computation)
+        if not kinds:
+            continue
+        for text, path in expressions_of(computation):
+            problem = next(_Values(kinds).problems(compile_text(text).tree), "")
+            if problem:
+                reader.bad(find(top, "computations", computation.name, *path), problem)
+
+
+class _Values(FieldKinds):
+    """What is wrong with expressions over fields with kinds."""
+
+    def problems(self, tree: ast.expr) -> Iterator[str]:
+        """What is wrong with an expression and its parts."""
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call):
+                yield from self._of_call(node)
+            elif isinstance(node, ast.BinOp):
+                yield from self._of_operation(node)
+            for one, other in _by_order(node):
+                kinds = {self.of(one), self.of(other)}
+                if "str" in kinds and kinds & {*_NUMBERS}:
+                    yield (
+                        f"`{ast.unparse(node)}` compares {self._shown(one)} with"
+                        f" {self._shown(other)}, of which neither is greater. {_CURE}"
+                    )
+
+    def _of_call(self, node: ast.Call) -> Iterator[str]:
+        function = function_of(node)
+        if function is None:
+            return
+        for index, each in enumerate(node.args):
+            takes, kind = function.parameter(index).takes, self.of(each)
+            shown = f"`{ast.unparse(node)}`: {self._shown(each)} and {function.name} takes a"
+            if takes == "text" and kind in (*_NUMBERS, "bool"):
+                yield f"{shown} text. Write str({ast.unparse(each)}), or declare the field as str"
+            if takes in _TAKE_NUMBERS and kind == "str":
+                yield f"{shown} number. {_CURE}"
+
+    def _of_operation(self, node: ast.BinOp) -> Iterator[str]:
+        kinds = {self.of(node.left), self.of(node.right)}
+        mixed = isinstance(node.op, ast.Add) and "str" in kinds and kinds & {*_NUMBERS, "bool"}
+        if mixed or (isinstance(node.op, _ARITHMETIC) and "str" in kinds):
+            text = node.left if self.of(node.left) == "str" else node.right
+            yield f"`{ast.unparse(node)}` computes with a text, {ast.unparse(text)}. {_CURE}"
+
+    def _shown(self, tree: ast.expr) -> str:
+        kind = _SHOWN.get(self.of(tree), "a value")
+        return kind if isinstance(tree, ast.Constant) else f"{ast.unparse(tree)}, {kind},"
+
+
+_CURE = (
+    "Write int(…), float(…) or cast(…, 'decimal(12, 2)') around a text that is a number, str(…)"
+    " around a number that is a text, or declare the field as what it is"
+)
+
+
+def _by_order(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """Each two expressions of which a part of an expression asks which is greater."""
+    match node:
+        case ast.Compare():
+            sides = [node.left, *node.comparators]
+            for op, left, right in zip(node.ops, sides, sides[1:], strict=False):
+                if isinstance(op, _ORDERED):
+                    yield left, right
+        case ast.Call(func=ast.Name(id="between"), args=[value, *ends]):
+            yield from ((value, end) for end in ends)
