@@ -25,6 +25,7 @@ by hash, so that a split is a range of every family.
     u <hash> <key> [<window>]           sink: the current rows, by identity
     r <batch>                           sink: committables of batches committed, perhaps not yet
                                         published
+    R                                   source: the chained sink that has batches in its shard
     w <hash> <key> <slot>               windows of an aggregation
     b <hash> <key> <slot> <number>      entries of the sets of such a window, which are too large
                                         for its value
@@ -57,6 +58,7 @@ META = b"m"
 HASHED = b"sthquwlyb"
 """The families whose entries begin with the hash of their key."""
 NEXT_BATCH = b"n"
+CHAINED_SINK = b"R"
 ENDED = b"e"
 WINDOW, HOLD, COLUMNS, ROW, SHARE_TIMER, RESULT = b"w", b"h", b"x", b"u", b"q", b"y"
 WINDOW_SET = b"b"

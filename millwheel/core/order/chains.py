@@ -1,13 +1,13 @@
 """Chains: computations without state that run in the shards of the source or computation whose
 records they take, in its commits. Their own shards get only what is sent to them alone, such as
-retried dead letters."""
+retried dead letters. So does a sink of files at the end of a chain behind a source."""
 
 from __future__ import annotations
 
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 
-from millwheel.core.pipeline.graph import Graph, Node, runs_user_code
+from millwheel.core.pipeline.graph import Graph, Node, NodeKind, runs_user_code
 from millwheel.core.pipeline.spec import (
     DEAD_LETTERS,
     ComputationSpec,
@@ -16,6 +16,7 @@ from millwheel.core.pipeline.spec import (
     KeyKind,
     PipelineSpec,
     Productions,
+    SinkSpec,
     StreamSpec,
 )
 from millwheel.core.pipeline.work import BranchesSpec, StepsSpec
@@ -24,8 +25,8 @@ from millwheel.core.pipeline.work import BranchesSpec, StepsSpec
 @dataclass(frozen=True, slots=True)
 class Chains:
     """``before``: of each chained node, the one that it stands behind. ``why_not``: of each other
-    node without state that takes records under the key that they have, why it is not chained, as a
-    phrase."""
+    node without state that takes records under the key that they have, and of each other sink of
+    files at the end of a chain behind a source, why it is not chained, as a phrase."""
 
     before: Mapping[str, str] = field(default_factory=dict)
     why_not: Mapping[str, str] = field(default_factory=dict)
@@ -63,7 +64,41 @@ def chains_of(graph: Graph, spec: PipelineSpec, labelled: Container[str]) -> Cha
             before[names[0]] = source
         else:
             why_not |= dict.fromkeys(names, "others take the records that are read, too")
+    for name, node in graph.nodes.items():
+        if node.sink is None or node.sink.kind != "files":
+            continue  # other writers hold up the reading of a source, or name what they write
+        ends = _ends(node, before, graph)
+        if ends and (why := _why_not_sink(node.sink, ends, graph)):
+            why_not[name] = why
+        elif ends:
+            before[name] = ends[0]
     return Chains(before, why_not)
+
+
+def _ends(sink: Node, before: Mapping[str, str], graph: Graph) -> list[str]:
+    """The chain behind a source, from its last node on, that alone fills the stream of a sink;
+    nothing where there is none."""
+    makers = _makers(sink.inputs[0], graph)
+    chain = [makers[0].name] if len(makers) == 1 else []
+    while chain and chain[-1] in before:
+        chain.append(before[chain[-1]])
+    return chain if chain and graph.nodes[chain[-1]].kind is NodeKind.SOURCE else []
+
+
+def _why_not_sink(sink: SinkSpec, chain: list[str], graph: Graph) -> str:
+    """Why the batches of a sink are not made in the shards of the source with this chain; "" if
+    they are."""
+    made = {each for name in chain for each in graph.nodes[name].outputs} - {DEAD_LETTERS}
+    takers = {taker for each in made for taker in graph.consumers.get(each, ())}
+    return (
+        f"its mode is {sink.options['mode']}"
+        if sink.options.get("mode", "append") != "append"
+        else "it has a key of its own"
+        if sink.key.kind is not KeyKind.RECORD
+        else "others take results of the chain, too"  # they would wait until its batch is full
+        if takers - {*chain, f"sink.{sink.stream}"}
+        else ""
+    )
 
 
 def is_stateless(computation: ComputationSpec | None) -> bool:

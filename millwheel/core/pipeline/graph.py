@@ -75,12 +75,24 @@ class Graph:
         each with the one that makes it."""
         found: dict[str, str] = {}
         for name in self.chained:
+            if self.nodes[name].kind is NodeKind.SINK:
+                continue
             above = name
             while above in self.chained and (above == name or above != node):
                 above = self.chained[above]
             if above == node:
                 found |= dict.fromkeys(self.nodes[name].outputs, name)
         return found
+
+    def sink_behind(self, node: str) -> SinkSpec | None:
+        """The sink at the end of the chain behind a source, if it has one."""
+        for name in self.chained:
+            above = name
+            while above in self.chained:
+                above = self.chained[above]
+            if above == node and (sink := self.nodes[name].sink) is not None:
+                return sink
+        return None
 
     def grain(self, node: str) -> int:
         """Of what the edges of a node's key ranges are multiples: slots are never cut."""

@@ -8,8 +8,11 @@ from typing import Any
 
 from millwheel.core.model.names import ChannelName
 from millwheel.core.model.watermark import ReadFirst
+from millwheel.engine.workers.bundle.bundle import Bundle
 from millwheel.engine.workers.delivery.combining import whole
 from millwheel.engine.workers.operators.broadcast.enrichment import BroadcastOperator
+from millwheel.engine.workers.sinks.chain_end import ChainEnd
+from millwheel.engine.workers.sinks.source_with_sink import SourceWithSink
 from millwheel.engine.workers.sources.combining import Combine
 from millwheel.engine.workers.sources.partition import Part
 from millwheel.engine.workers.sources.sorting import Sorting
@@ -168,6 +171,32 @@ def chained_reads_without_their_position() -> Context:
             right(self, part, bundle, *more)
 
     return replaced(SourceOperator, "_write", wrong)
+
+
+@mistake(within=6, workload="chains", faults="kill")
+def chained_reads_without_their_batch() -> Context:
+    """The position behind a read is committed while what was made of it waits for a batch."""
+    right = SourceWithSink._send
+
+    def wrong(self: SourceWithSink, part: Part, outcome: Any, bundle: Any) -> None:
+        right(self, part, outcome, bundle)
+        if part.outstanding and part.outstanding[-1].held:
+            part.committed = part.outstanding[-1].after
+            self._write(part, bundle, 1)
+
+    return replaced(SourceWithSink, "_send", wrong)
+
+
+@mistake(within=6, workload="chains", faults="")
+def what_waits_for_a_batch_is_forgotten() -> Context:
+    """What a chain makes of a read besides the records of its sink is not committed with them."""
+    right = ChainEnd.take
+
+    def wrong(self: ChainEnd, made: Bundle, commit: Any) -> None:
+        right(self, made, commit)
+        made.outputs.streams.clear()
+
+    return replaced(ChainEnd, "take", wrong)
 
 
 @mistake(within=10, workload="chains", faults="kill")

@@ -44,7 +44,7 @@ class Chains(Workload):
     """Sources → first → (second → tallies), (parting → even, odd), and another consumer of what
     first makes, which keeps its own shards; a sink for each stream but one. Each node of the chain
     fails on some records. ``read``: first takes records as they are read, so the chain runs in the
-    shards of the source; it fails on some, too."""
+    shards of the source; it fails on some, too. ``ends``: so does second alone, with its sink."""
 
     def __init__(self, seed: int, size: float = 1.0) -> None:
         super().__init__(seed, size)
@@ -56,6 +56,8 @@ class Chains(Workload):
         """Whether a stream within the chain is consumed outside of it, too."""
         self.columns = own.choice([{}, _FIELDS])
         self.read = Random(f"chains behind sources {seed}").random() < 0.6
+        self.ends = self.read and Random(f"chains into sinks {seed}").random() < 0.5
+        self.shared = self.shared and not self.ends
         self.rows = {"events": {f"p{i}": self._partition(own, i) for i in range(own.randint(1, 3))}}
         self.again = [
             {"key": f"k{own.randrange(self.keys)}", "p": _AGAIN, "n": n, "a": own.randrange(4)}
@@ -119,15 +121,21 @@ class Chains(Workload):
             ("aside",),
             steps=(StepSpec(StepKind.MAP, fields=fields),),
         )
-        computations = (first, second, parting, tallies, *([apart] if self.shared else []))
-        sinks = ("even", "odd", "tallied", "twos", *(["aside"] if self.shared else []))
+        others = () if self.ends else (parting, tallies)
+        computations = (first, second, *others, *([apart] if self.shared else []))
         return PipelineSpec(
             "sim",
             (stream,),
             computations,
-            tuple(SinkSpec(name, "memory") for name in (*sinks, DEAD_LETTERS)),
+            tuple(SinkSpec(name, "files") for name in (*self._ends(), DEAD_LETTERS)),
             "/nowhere",
         )
+
+    def _ends(self) -> tuple[str, ...]:
+        """The streams with a sink, besides dead letters."""
+        if self.ends:
+            return ("twos",)
+        return ("even", "odd", "tallied", "twos", *(["aside"] if self.shared else []))
 
     def check(self) -> None:
         wanted: dict[str, Counter[Any]] = {}
@@ -138,8 +146,8 @@ class Chains(Workload):
                 letters[name[1:], row["p"], row["n"]] += 1
                 continue
             wanted.setdefault(name, Counter())[row["p"], row["n"]] += 1
-            tallied[row["key"]] += name == "twos"
-        for name in ("even", "odd", "twos", *(["aside"] if self.shared else [])):
+            tallied[row["key"]] += name == "twos" and not self.ends
+        for name in set(self._ends()) - {"tallied"}:
             rows = self.sinks.rows(name)
             found = Counter((row["p"], row["n"]) for row in rows)
             equal(name, found, wanted.get(name, Counter()))
@@ -162,6 +170,8 @@ class Chains(Workload):
                 continue
             yield from [("aside", row)] if self.shared else []
             yield from self._seconds(row)
+            if self.ends:
+                continue
             ways = {0: "!parting", 2: "even"}
             yield ways.get(row["n"] % 4, "odd"), row
         for row in self.again:

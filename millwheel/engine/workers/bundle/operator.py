@@ -188,6 +188,11 @@ class Operator(ABC):
         the shard."""
         return ()
 
+    @property
+    def figures_of(self) -> str:
+        """The chained node that has these figures; "" for that of the shard."""
+        return ""
+
     def sources_ended(self) -> None:
         """Only records in flight will still come: do not wait to fill a batch. May be called
         repeatedly."""

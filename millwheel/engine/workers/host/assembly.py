@@ -15,7 +15,7 @@ from millwheel.connect.lookups.base import Lookup
 from millwheel.connect.own_functions import language_of, speaking
 from millwheel.connect.python_objects import load_object
 from millwheel.connect.sinks.adapted import as_writer
-from millwheel.connect.sinks.base import Sink
+from millwheel.connect.sinks.base import Sink, Writer
 from millwheel.connect.sources.base import Partition, Source
 from millwheel.core.columns.declared_fields import example_frame
 from millwheel.core.columns.forms.computations import AnyPlan, computation_form
@@ -74,10 +74,12 @@ from millwheel.engine.workers.shard.bundle_sizes import ShardLimits
 from millwheel.engine.workers.shard.productions import ShardIdentity
 from millwheel.engine.workers.shard.shard import Shard
 from millwheel.engine.workers.shard.verdicts import Policies
+from millwheel.engine.workers.sinks.chain_end import ChainEnd, former_sink
 from millwheel.engine.workers.sinks.sink import SinkOperator, SinkShard
 from millwheel.engine.workers.sinks.upsert import Table, UpsertOperator
 from millwheel.engine.workers.sources.completion import measures_of
 from millwheel.engine.workers.sources.partitions import kept_ends
+from millwheel.errors import invariant
 from millwheel.language.spec.callback_code import LoadedCode
 from millwheel.language.spec.key_extractors import load_extractor
 
@@ -356,8 +358,25 @@ class Assembly:
         chain = chain_behind(
             node, self.graph, lambda spec: self._computations.operator(spec, shard_parts)
         )
+        end = self._chain_end(node, shard_parts)
         now_us = self._clock.now_us()
-        return self._sources.operator(node, entry, store, shard, router, now_us, chain)
+        return self._sources.operator(node, entry, store, shard, router, now_us, chain, end)
+
+    def _chain_end(self, node: Node, shard_parts: ShardParts) -> ChainEnd | None:
+        """The sink that is chained behind a source, or that was when a former owner of the shard
+        committed batches that are perhaps not visible."""
+        spec, former = self.graph.sink_behind(node.name), former_sink(shard_parts.store)
+        takes = spec is not None and former in ("", spec.stream)
+        if not takes:
+            spec = next((each for each in self.spec.sinks if each.stream == former), None)
+            invariant(
+                not former or spec is not None,
+                f"{shard_parts.entry.shard} has batches of a sink for {former}, which is gone",
+            )
+        if spec is None:
+            return None
+        writer, sink = self._writer(spec, shard_parts)
+        return ChainEnd(spec.stream, self._append_sink(spec, sink, writer, shard_parts), takes)
 
     # --- sinks ------------------------------------------------------------------------------------
 
@@ -369,11 +388,8 @@ class Assembly:
             return self._outside.sink(node.sink, self.spec.folder).shows_at_once
 
     def _sink(self, spec: SinkSpec, shard_parts: ShardParts) -> Operator:
-        token = shard_parts.entry.token
-        with speaking(self._language):
-            sink = self._outside.sink(spec, self.spec.folder)
-            writer = as_writer(sink.open(shard_parts.entry.shard, token))
-        scales = self.spec.scales.get(spec.stream, {})
+        token, scales = shard_parts.entry.token, self.spec.scales.get(spec.stream, {})
+        writer, sink = self._writer(spec, shard_parts)
         if sink.keeps_latest:
             table = Table(spec.key.kind is KeyKind.RECORD, shard_parts.shard.meta.watermark)
             return UpsertOperator(
@@ -387,8 +403,22 @@ class Assembly:
                 scales,
                 self.spec.name,
             )
-        name, store, aside = shard_parts.entry.shard, shard_parts.store, self._outside.publish
-        shard = SinkShard(name, token, store, aside, self.spec.name, spec.stream, scales)
+        return self._append_sink(spec, sink, writer, shard_parts)
+
+    def _writer(self, spec: SinkSpec, shard_parts: ShardParts) -> tuple[Writer, Sink]:
+        """The writer of a sink for one shard, and the sink."""
+        entry = shard_parts.entry
+        with speaking(self._language):
+            sink = self._outside.sink(spec, self.spec.folder)
+            return as_writer(sink.open(entry.shard, entry.token)), sink
+
+    def _append_sink(
+        self, spec: SinkSpec, sink: Sink, writer: Writer, shard_parts: ShardParts
+    ) -> SinkOperator:
+        entry, store, aside = shard_parts.entry, shard_parts.store, self._outside.publish
+        scales = self.spec.scales.get(spec.stream, {})
+        whose = (entry.shard, entry.token, store, aside, self.spec.name)
+        shard = SinkShard(*whose, spec.stream, scales)
         return SinkOperator(
             writer, shard, self._decode, sink.flush_us, sink.cut_records, sink.shows_at_once
         )

@@ -39,8 +39,9 @@ def figures_of(served: Iterable[Served], now_us: int) -> list[Figure]:
             for metric, value, *more in _counted(counters[name]):
                 figures.append(Figure(metric, value, (name, shard, *more)))
         figures += figures_of_divided(each)
+        of = each.shard.operator.figures_of or node
         figures += [
-            Figure(own.metric, own.value, (*labels, *own.values))
+            Figure(own.metric, own.value, (of, shard, *own.values))
             for own in each.shard.operator.figures()
         ]
     return figures

@@ -36,6 +36,8 @@ from millwheel.engine.workers.operators.broadcast.table import HeldTable, TableR
 from millwheel.engine.workers.operators.stateless.chained import ReadChain
 from millwheel.engine.workers.shard.bundle_sizes import ShardLimits
 from millwheel.engine.workers.shard.shard import Shard
+from millwheel.engine.workers.sinks.chain_end import ChainEnd
+from millwheel.engine.workers.sinks.source_with_sink import SourceWithSink
 from millwheel.engine.workers.sources.completion import completion_of
 from millwheel.engine.workers.sources.inferred_types import GuessedTypes, WholeRecords
 from millwheel.engine.workers.sources.injection import InjectionOperator
@@ -90,8 +92,10 @@ class SourceMaker:
         router: TableRouter,
         now_us: int,
         chain: ReadChain | None,
+        end: ChainEnd | None,
     ) -> Operator:
-        """The operator of one shard of the source ``node``. ``chain`` runs those behind it."""
+        """The operator of one shard of the source ``node``. ``chain`` runs those behind it, and
+        ``end`` is their sink."""
         stream = node.stream
         assert stream is not None
         assert stream.source is not None
@@ -141,6 +145,8 @@ class SourceMaker:
             fellows=fellows,
             first=ReadFirst(self.graph.read_first(node.name)),
         )
+        if end is not None:
+            return SourceWithSink(parts, store, now_us, end)
         return SourceOperator(parts, store, now_us)
 
     def held_table(self, spec: ComputationSpec, language: Language) -> HeldTable:

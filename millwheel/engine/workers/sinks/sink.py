@@ -84,8 +84,8 @@ class SinkOperator(Operator):
         self._decode = decode
         self._in_order = self._aside is not None and writer.publishes_in_order
         self._in_columns = writer.takes_columns and not shard.scales
-        self._flush_us = flush_us
-        self._cut_records = cut_records
+        self.flush_us = flush_us
+        self.cut_records = cut_records
         self._waiting_since_us = MAX_TIME
         self._pending: deque[PendingBatch] = deque()
         self._published: list[int] = []
@@ -105,10 +105,10 @@ class SinkOperator(Operator):
     def intake(self, waiting: int, now_us: int, watermark: int) -> int:
         if self._aside is not None and len(self._pending) >= _ON_THEIR_WAY:
             return 0
-        full = waiting >= self._cut_records or watermark == MAX_TIME or self._resting or self.lone
+        full = waiting >= self.cut_records or watermark == MAX_TIME or self._resting or self.lone
         return (
-            self._cut_records
-            if full or now_us >= min(self._waiting_since_us, now_us) + self._flush_us
+            self.cut_records
+            if full or now_us >= min(self._waiting_since_us, now_us) + self.flush_us
             else 0
         )
 
@@ -119,7 +119,7 @@ class SinkOperator(Operator):
         if self._refusals or (self._resting and self._published):
             return now_us
         flush_at_us = (
-            self._waiting_since_us + self._flush_us
+            self._waiting_since_us + self.flush_us
             if self._waiting_since_us < MAX_TIME
             else MAX_TIME
         )
@@ -127,7 +127,7 @@ class SinkOperator(Operator):
 
     def sources_ended(self) -> None:
         """The input has ended: no further records will fill the batch."""
-        self._flush_us = min(self._flush_us, LAST_FLUSH_US)
+        self.flush_us = min(self.flush_us, LAST_FLUSH_US)
 
     def ask(self, bundle: Bundle, now_us: int) -> bool:
         records = sum(len(arrival.batch) for arrival in bundle.arrivals)

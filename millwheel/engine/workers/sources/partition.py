@@ -45,7 +45,8 @@ _BYTES_COUNTED = 1 << 16
 @dataclass(slots=True)
 class Outstanding:
     """A read that the consumers have not applied yet, and its effects once they have. When it was
-    sent, ``waited`` records waited for them, with its own: 0 where nobody asks."""
+    sent, ``waited`` records waited for them, with its own: 0 where nobody asks. ``held``: what was
+    made of it waits for a batch of the chained sink, with which its position is committed."""
 
     chunks: list[OutputChunk]
     after: Position
@@ -53,11 +54,12 @@ class Outstanding:
     records: int = 0
     waited: int = 0
     sent_at_us: int = 0
+    held: bool = False
 
     @property
     def applied(self) -> bool:
         """True once every consumer has all of it."""
-        return all(chunk.finished for chunk in self.chunks)
+        return not self.held and all(chunk.finished for chunk in self.chunks)
 
 
 @dataclass(slots=True)
@@ -280,6 +282,11 @@ class Part:
             delete_epochs(self.epochs.forget(self.committed.position), self.partition.name, overlay)
         if self.arrivals is not None:
             self.arrivals.forget(self.committed.position, overlay)
+
+
+def combined(at: Position) -> Position:
+    """A position that is committed with what was made of all before it."""
+    return msgspec.structs.replace(at, combined=True)
 
 
 def open_part(

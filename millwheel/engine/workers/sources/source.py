@@ -435,7 +435,7 @@ class SourceOperator(Operator):
         Dead letters are numbered by positions as well. So the letters of each node have a channel
         of their own, and a consumer of several nodes' letters keeps a high-water mark for each."""
         if part.chained:
-            _pass_on(self._parts, part, outcome, bundle)
+            pass_on(self._parts, part, outcome, bundle)
             self._commit(part, [], outcome.counters, bundle)
             return
         # On the channel of the records, their high-water mark would cut letters off. On one channel
@@ -509,7 +509,7 @@ def _find_end(
     part.combine.alone |= part.certain
 
 
-def _pass_on(parts: SourceParts, part: Part, outcome: Sorted, bundle: Bundle) -> None:
+def pass_on(parts: SourceParts, part: Part, outcome: Sorted, bundle: Bundle) -> None:
     """Let what is chained behind the source take a read. What it makes, and what nobody could use,
     are productions of the bundle."""
     assert parts.chain is not None

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from millwheel.core.order.chains import Chains, chains_of
 from millwheel.core.pipeline.graph import build_graph
+from millwheel.core.pipeline.spec import KeyKind, KeySpec
 from millwheel.language.spec import load_pipeline
 
 HEAD = """
@@ -149,3 +151,24 @@ def test_a_circle_is_no_chain(tmp_path: Path) -> None:
     )
     assert found.before == {}
     assert found.why_not == dict.fromkeys("ab", "its records come back to it")
+
+
+SINK = "sinks: {out: {files: {path: x, format: jsonl}}}\n"
+ELSEWHERE = "  w: {input: mid, branch: {low: n < 5, high: otherwise}}\n"
+
+
+def test_a_sink_of_files_is_chained_behind_a_chain_that_makes_nothing_else(tmp_path: Path) -> None:
+    found = chains(tmp_path, READ + SECOND, SINK)
+    assert found == Chains({"a": "source.raw", "b": "a", "sink.out": "b"})
+    assert found.head("sink.out") == "source.raw"
+    spec = load_pipeline(str(tmp_path / "pipeline.yaml"))
+    own = replace(spec.sinks[0], key=KeySpec(KeyKind.FIELDS, ("n",)))
+    keyed = replace(spec, sinks=(own, *spec.sinks[1:]))
+    why = chains_of(build_graph(keyed), keyed, ()).why_not
+    assert why == {"sink.out": "it has a key of its own"}
+    assert chains(tmp_path, FIRST + SECOND, SINK).before == {"b": "a"}  # a has shards of its own
+    latest = SINK.replace("jsonl}", "jsonl, mode: upsert}")
+    assert chains(tmp_path, READ + SECOND, latest).why_not == {"sink.out": "its mode is upsert"}
+    more = SINK.replace("}}}", "}}, low: {stdout: {}}, high: {stdout: {}}}")
+    found = chains(tmp_path, READ + SECOND + ELSEWHERE, more)
+    assert found.why_not == {"sink.out": "others take results of the chain, too"}

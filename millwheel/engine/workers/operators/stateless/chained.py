@@ -142,7 +142,7 @@ class ReadChain(_Chain):
     def take(self, batches: Sequence[AnyBatch], channel: ChannelName, bundle: Bundle) -> None:
         """Run on what was read of one partition, as a part of ``bundle``."""
         bundle.count(chained_counter(self._node, CHAINED_OUT), sum(map(len, batches)))
-        arrivals = _arrived(batches, channel)
+        arrivals = arrived(batches, channel)
         parts = self._one_by_one(arrivals) if self._careful else [arrivals] if arrivals else ()
         for some in parts:
             _run_link(self._link, some, bundle)
@@ -172,7 +172,11 @@ def chain_behind(
 def _links(name: str, graph: Graph, make: Callable[[ComputationSpec], Operator]) -> list[ChainLink]:
     """The computations directly behind a node, by their streams."""
     links = []
-    behind = {each for each, before in graph.chained.items() if before == name}
+    behind = {
+        each
+        for each, before in graph.chained.items()
+        if before == name and graph.nodes[each].computation is not None
+    }
     for each in sorted(behind, key=lambda each: (graph.nodes[each].inputs[0].stream, each)):
         spec = graph.nodes[each].computation
         assert spec is not None
@@ -200,17 +204,20 @@ def _pass_on(links: Sequence[ChainLink], made: Bundle, bundle: Bundle) -> None:
     ``bundle``."""
     for stream, takers in groupby(links, attrgetter("stream")):
         together = list(takers)
-        batches = _taken(stream, together, made)
+        others = [link.node for link in together] if together[0].others else []
+        batches = taken(stream, without_nodes(stream, others) if others else "", made)
         for link in together if batches else ():
-            _run_link(link, _arrived(batches), bundle)
+            _run_link(link, arrived(batches), bundle)
 
 
-def _arrived(batches: Sequence[AnyBatch], channel: ChannelName = NO_CHANNEL) -> list[Arrival]:
+def arrived(batches: Sequence[AnyBatch], channel: ChannelName = NO_CHANNEL) -> list[Arrival]:
+    """Records that were made in the shard itself, or read there, as arrivals."""
     return [Arrival(channel, 0, 0, batch, UNANSWERED, MAX_TIME) for batch in batches]
 
 
-def _run_link(link: ChainLink, arrivals: list[Arrival], bundle: Bundle) -> None:
-    part = Bundle(
+def part_of(bundle: Bundle, arrivals: list[Arrival]) -> Bundle:
+    """The part of a bundle that a chained node works on."""
+    return Bundle(
         bundle.number,
         bundle.now_us,
         bundle.watermark,
@@ -219,6 +226,10 @@ def _run_link(link: ChainLink, arrivals: list[Arrival], bundle: Bundle) -> None:
         {domain: TimerQueue(domain) for domain in Domain},  # those of the shard are of its first
         floor=bundle.floor,
     )
+
+
+def _run_link(link: ChainLink, arrivals: list[Arrival], bundle: Bundle) -> None:
+    part = part_of(bundle, arrivals)
     count = sum([len(arrival.batch) for arrival in arrivals])
     link.operator.run(part)
     part.take_counts()
@@ -226,14 +237,13 @@ def _run_link(link: ChainLink, arrivals: list[Arrival], bundle: Bundle) -> None:
     part.count(CHAINED_OUT, part.outputs.count)
     bundle.try_(records_of(link.stream), count)
     _pass_on(link.behind, part, bundle)
-    _add(link, part, bundle)
+    add_part(link.node, link.stream, part, bundle)
 
 
-def _taken(stream: str, links: Sequence[ChainLink], made: Bundle) -> list[AnyBatch]:
+def taken(stream: str, for_others: str, made: Bundle) -> list[AnyBatch]:
     """The productions for a stream. They leave the shard only if others consume them, too, and for
-    those alone."""
+    those alone, by the name ``for_others``."""
     outputs = made.outputs
-    for_others = without_nodes(stream, [link.node for link in links]) if links[0].others else ""
     born_us = min([a.batch.born_us for a in made.arrivals if a.batch.born_us], default=0)
     batches: list[AnyBatch] = [batch for batch in outputs.columns if batch.stream == stream]
     outputs.columns = [
@@ -252,15 +262,15 @@ def _taken(stream: str, links: Sequence[ChainLink], made: Bundle) -> list[AnyBat
     return batches
 
 
-def _add(link: ChainLink, part: Bundle, bundle: Bundle) -> None:
-    """Make what a computation has done a part of the bundle."""
+def add_part(node: str, taken: str, part: Bundle, bundle: Bundle) -> None:
+    """Make what a chained node, which takes the stream ``taken``, has done a part of the bundle."""
     bundle.outputs.add(part.outputs)
     for stream in (*part.outputs.streams, *(batch.stream for batch in part.outputs.columns)):
-        bundle.outputs.makers[whole_of(stream)] = link.node
+        bundle.outputs.makers[whole_of(stream)] = node
     for name, count in part.counters.items():
-        bundle.count(chained_counter(link.node, name), count)
+        bundle.count(chained_counter(node, name), count)
     for call, count in part.failures.items():
-        what = records_of(link.stream) if call.what == RECORD else call.what
+        what = records_of(taken) if call.what == RECORD else call.what
         kind = CallKind(call.judged, what)
         bundle.failures[kind] = bundle.failures.get(kind, 0) + count
     for kind_name, first in part.firsts.items():

@@ -377,7 +377,7 @@ def test_a_chain_behind_a_source_comes_or_goes_between_two_owners(
         wanted = found(path)
     right, lives = chained._links, Counter[str]()
     parts: set[bool] = set()
-    pass_on = source._pass_on
+    pass_on = source.pass_on
 
     def links(name: str, graph: Any, make: Any) -> Any:
         lives[name] += 1
@@ -389,7 +389,7 @@ def test_a_chain_behind_a_source_comes_or_goes_between_two_owners(
         pass_on(given, part, *more)
 
     monkeypatch.setattr(chained, "_links", links)
-    monkeypatch.setattr(source, "_pass_on", passed_on)
+    monkeypatch.setattr(source, "pass_on", passed_on)
     assert found(path, crash_every=every) == wanted
     assert lives["source.bids"] > 6  # the first owner had time to read: see every
     assert parts == ({True} if before == "chained" else set())
