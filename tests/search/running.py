@@ -10,6 +10,7 @@ from functools import partial
 from random import Random
 from typing import Any
 
+from millwheel.core.aggregates.families import distinct
 from millwheel.core.columns.state import columns_to_rows, near_pairs
 from millwheel.core.model.keys import check_key
 from millwheel.core.pipeline.graph import NodeKind
@@ -432,6 +433,7 @@ def _paths(way: Way) -> Iterator[None]:
             ranked = ranked_columns, over_columns
             for module in (joins, in_columns, change_log, *ranked, waiting_columns):
                 stack.enter_context(replaced(module, "_MOST_BYTES", _LARGE_BYTES))
+            stack.enter_context(replaced(distinct, "_MOST_LISTED", 4))
             for module in (over_columns, waiting_columns):
                 stack.enter_context(replaced(module, "_FAN", 2))
             stack.enter_context(replaced(columns_to_rows, "PART_RECORDS", _PART))

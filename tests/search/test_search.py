@@ -49,6 +49,7 @@ SELDOM = (
     "alone_in_columns",
     "versions_in_columns",
     "taken_back_in_columns",
+    "counted_in_columns",
     "order_in_columns",
     "enrich_in_columns",
     "chained columns",

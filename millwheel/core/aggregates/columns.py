@@ -168,6 +168,10 @@ class ColumnAggregate(ABC):
         """Expressions over a bundle that are False when the columns cannot hold it."""
         return self._argument.unfit()
 
+    def lasting(self) -> ColumnAggregate:
+        """Its form for groups without an end: of what grows, a bundle writes only what is new."""
+        return self
+
     def of_no_floats(self, groups: pl.DataFrame) -> bool:
         """Whether a group has a sum of no floats, which in the row form is a whole 0."""
         return False

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from millwheel.core.aggregates.candidates import RowCandidates, numbered
 from millwheel.core.aggregates.columns import ColumnAggregate, Unfit
 from millwheel.core.aggregates.families.adding import Unadded, cells
+from millwheel.core.aggregates.families.distinct import LastingDistincts
 from millwheel.core.aggregates.families.numeric import Additive
 from millwheel.core.columns.arrays import (
     Assigned,
@@ -132,6 +133,11 @@ class ColumnPlan:
     def grows(self) -> bool:
         """Whether its state takes more, the more records there are."""
         return any(aggregate.grows for aggregate in self.aggregates)
+
+    @property
+    def counting(self) -> tuple[LastingDistincts, ...]:
+        """The aggregates of which a segment has only the values that are new in it."""
+        return tuple(each for each in self.aggregates if isinstance(each, LastingDistincts))
 
     @property
     def whole(self) -> bool:

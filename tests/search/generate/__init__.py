@@ -61,6 +61,7 @@ _COLUMNS = frozenset(
         "alone_in_columns",
         "versions_in_columns",
         "taken_back_in_columns",
+        "counted_in_columns",
         "first_in_columns",
         "over_in_columns",
         "order_in_columns",
@@ -131,6 +132,15 @@ def _taken_back_in_columns(draft: Draft) -> bool:
     )
 
 
+def _counted_in_columns(draft: Draft) -> bool:
+    """Whether columns hold the different values of the groups of a change log."""
+    return any(
+        isinstance(form.plan, ColumnPlan) and form.plan.counting
+        for each, form in _forms(draft)
+        if each.is_change_log
+    )
+
+
 def _first_in_columns(draft: Draft) -> bool:
     """Whether columns hold the first rows of some keys."""
     return any(not form.why for each, form in _forms(draft) if isinstance(each.work, TopSpec))
@@ -161,6 +171,7 @@ def _forms(draft: Draft) -> Iterator[tuple[ComputationSpec, ComputationForm]]:
 _HELD: dict[str, Callable[[Draft], bool]] = {
     "versions_in_columns": _versions_in_columns,
     "taken_back_in_columns": _taken_back_in_columns,
+    "counted_in_columns": _counted_in_columns,
     "first_in_columns": _first_in_columns,
     "over_in_columns": _over_in_columns,
     "order_in_columns": _order_in_columns,

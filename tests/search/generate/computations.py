@@ -95,7 +95,8 @@ _OF_WINDOWS = """windowed two_stages rows_in_order aggregate side refire latenes
     sum min max mean count_distinct top_k collect first last stddev count_distinct_in_columns
     approx_count_distinct_in_columns output_time processing_time_trigger tumbling_window
     sliding_window changes_window session_window cumulative_window count_window global_window
-    change_log results having versions_in_columns taken_back_in_columns"""
+    change_log results having versions_in_columns taken_back_in_columns
+    counted_in_columns"""
 
 
 _MAKERS: tuple[tuple[frozenset[str], Any], ...] = (

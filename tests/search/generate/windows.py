@@ -85,7 +85,7 @@ OF_ONE_SIZE = frozenset({"count", "sum", "mean", "min", "max", "stddev"})
 """Aggregates of which columns hold the groups of a change log."""
 _SUBTRACTING = OF_ONE_SIZE - {"min", "max"}
 """Those of which they do where records are taken back."""
-_VERSIONS = frozenset({"versions_in_columns", "taken_back_in_columns"})
+_VERSIONS = frozenset({"versions_in_columns", "taken_back_in_columns", "counted_in_columns"})
 
 
 def functions() -> frozenset[str]:
@@ -142,6 +142,8 @@ def calculation(rng: Random) -> str:
 def _drawn(draft: Draft, retracts: bool) -> frozenset[str]:
     if draft.wanted.isdisjoint(_VERSIONS):
         return functions()
+    if "counted_in_columns" in draft.wanted and not retracts:
+        return frozenset({"count_distinct", "max"})
     return functions() & (_SUBTRACTING if retracts else OF_ONE_SIZE)
 
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from millwheel.core.aggregates.families.first_seen import SeenPairs
 from millwheel.core.columns.plan import ColumnPlan
 from millwheel.core.columns.state.change_logs import LastingGroups
+from millwheel.core.columns.state.growing import GrowingGroups
+from millwheel.core.columns.state.newest import NewestOfKey
 from millwheel.core.lazy_polars import pl
 from millwheel.core.machines.change_logs import ChangeLogMachine
 from millwheel.core.machines.fixed import AlignedMachine
@@ -151,3 +154,35 @@ def keys_that_come_back_stay_in_rows() -> Context:
             self._cells.save = save  # type: ignore[method-assign]
 
     return replaced(ChangeLogOperator, "_taken_back", wrong)
+
+
+@mistake(within=4, features="counted_in_columns", first=3)
+def values_of_other_bundles_count_again() -> Context:
+    """A value is new where its bundle alone has not had it."""
+
+    def wrong(self: GrowingGroups) -> SeenPairs:
+        return SeenPairs()
+
+    return replaced(GrowingGroups, "_set", wrong)
+
+
+@mistake(within=4, features="counted_in_columns", variants="crashes")
+def values_are_forgotten_with_the_worker() -> Context:
+    """The next owner has the segments, and does not look for what they have."""
+
+    def wrong(self: GrowingGroups) -> SeenPairs:
+        if self._seen is None:
+            self._seen = SeenPairs()
+        return self._seen
+
+    return replaced(GrowingGroups, "_set", wrong)
+
+
+@mistake(within=6, features="counted_in_columns", variants="large large-crashes")
+def only_the_newest_values_go_on_in_rows() -> Context:
+    """Those of older segments are left behind as a group leaves the columns."""
+
+    def wrong(self: GrowingGroups, parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
+        return NewestOfKey().merge(parts)
+
+    return replaced(GrowingGroups, "together", wrong)

@@ -70,6 +70,8 @@ def plan_or_why(
     if windowing.takes_retractions and why:
         return f"{_BACK}, and {why}"
     versions = isinstance(windowing.window, Forever)
+    if versions and not why:
+        plan = replace(plan, aggregates=tuple(each.lasting() for each in plan.aggregates))
     return replace(
         plan,
         fires_once=not why and not versions,
@@ -111,8 +113,8 @@ def why_state_in_rows(spec: ComputationSpec, windowing: Windowing, plan: ColumnP
         plan.steps is not None or isinstance(plan.window, Sessions | Forever)
     ):
         return "its key is divided"
-    growing = [name for name, each in zip(plan.names, plan.aggregates, strict=True) if each.grows]
-    if changes and growing:
+    parts = zip(plan.names, plan.aggregates, strict=True) if changes else ()
+    if growing := [name for name, each in parts if each.lasting().grows]:
         return f"the state of {growing[0]} grows, and a part of it changes at a time"
     parts = zip(plan.names, plan.aggregates, strict=True) if windowing.takes_retractions else ()
     if all_kept := [name for name, each in parts if not each.subtracts]:

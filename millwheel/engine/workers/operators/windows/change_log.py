@@ -35,7 +35,7 @@ from millwheel.core.columns.state.columns_to_rows import (
     keys_of,
     where,
 )
-from millwheel.core.columns.state.newest import NewestOfKey
+from millwheel.core.columns.state.growing import GrowingGroups
 from millwheel.core.columns.stateless.results import ResultColumns
 from millwheel.core.expressions.language import Language
 from millwheel.core.formats.store_layout import WINDOW, key_in, pack
@@ -95,9 +95,11 @@ class ChangeLogOperator(GroupedOperator):
         )
         self._records = RecordGroups(self._aggregation, self.refuse, decode, True, 0)
         self._shown_columns = ResultColumns(spec, language.compile)
-        self._groups = LastingGroups()
+        self._groups = GrowingGroups(plan) if plan.counting else LastingGroups()
         self._form = FormChoice(self._groups, self._few, _MOST_BYTES, self._has_rows)
         self._odd: set[Key] = set()
+        named = dict(zip(plan.aggregates, plan.names, strict=True))
+        self._counted = {named[each]: each.counted for each in plan.counting}
         restore_segments(self._groups, shard)
 
     def validate(self, state: StoreView) -> None:
@@ -206,18 +208,22 @@ class ChangeLogOperator(GroupedOperator):
                     for groups in self._records.of(batch, self._plan, self._groups, bundle, reports)
                     if groups.height
                 ]
-                new = self._plan.merge([frame_of(groups) for groups in parts]) if parts else None
+                frames = [frame_of(groups) for groups in parts]
+                new = self._plan.merge(frames) if len(frames) > 1 else next(iter(frames), None)
                 old = None if new is None else self._groups.of_keys(new[KEY])
                 if new is not None and old is not None:
-                    new = self._plan.merge([old, new])
+                    new = self._plan.merge([old.select(new.columns), new])
         except Unfit:
             return False
         for tell in reports:
             tell()
         if new is not None:
+            new = self._groups.counted(old, new)
             self._groups.add(new)
             self.bundles_grouped += 1
             self._emit_versions(old, new, bundle)
+            if outgrown := self._groups.outgrown(new):
+                self._set_apart({*outgrown}, bundle)
         return True
 
     # --- versions ---------------------------------------------------------------------------------
@@ -255,11 +261,13 @@ class ChangeLogOperator(GroupedOperator):
     def _emit_in_rows(self, groups: pl.DataFrame, bundle: Bundle, back: bool = False) -> None:
         """Versions of which no column can hold all: a sum beyond 64 bits, say. ``back``: they are
         taken back."""
-        for key, group in self._plan.row_groups(groups):
+        counts = {name: groups[column].to_list() for name, column in self._counted.items()}
+        for index, (key, group) in enumerate(self._plan.row_groups(groups)):
             at = group.latest
             assert at is not None
             try:
                 result = self._aggregation.result(group.acc)
+                result |= {name: column[index] for name, column in counts.items()}
             except BaseException as ex:  # this key has no version, the others have
                 if passes(ex):
                     raise
@@ -276,8 +284,8 @@ class ChangeLogOperator(GroupedOperator):
         if not segments:
             return
         self._form.some_in_rows = True
-        whole = NewestOfKey().merge([segment.groups for segment in segments])
-        self.take_groups(self._plan.row_groups(there(whole)), bundle, MIN_TIME)
+        whole = self._groups.together([segment.groups for segment in segments])
+        self.take_groups(self._plan.row_groups(whole), bundle, MIN_TIME)
 
     def _set_apart(self, keys: set[Key], bundle: Bundle) -> None:
         """Keys that columns cannot hold go on in rows, and do not come back."""
@@ -300,7 +308,7 @@ class ChangeLogOperator(GroupedOperator):
         self._odd |= odd
         groups = [each for each in groups if each[0] not in odd]
         if groups:
-            self._groups.add(self._plan.from_row_groups(groups))
+            self._groups.add(self._groups.counted(None, self._plan.from_row_groups(groups)))
         for key, _ in groups:
             self._cells.save(key, GLOBAL_WINDOW, None)
         return {key for key, _ in groups}

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millwheel.core.aggregates.columns import Unfit
-from millwheel.core.aggregates.families.first_seen import among, first_seen
+from millwheel.core.aggregates.families.first_seen import SeenPairs, among, first_seen
 from millwheel.core.pipeline.work import AggregateSpec
 from tests.unit.core.aggregates.both_forms import (
     VALUES,
@@ -87,3 +87,18 @@ def test_some_of_the_numbers_are_found_among_them(numbers: set[int], data: st.Da
     some = data.draw(st.sets(st.sampled_from(sorted(numbers))))
     found = among(np.array(sorted(numbers), np.uint64), np.array(sorted(some), np.uint64))
     assert found.tolist() == [number in some for number in sorted(numbers)]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_one_record_of_each_new_pair_is_first(seed: int) -> None:
+    rng, pairs = np.random.default_rng(seed), SeenPairs()
+    seen: set[tuple[int, int]] = set()
+    for count in rng.integers(0, 3_000, 20):
+        left, right = (rng.integers(0, most, count, np.uint64) for most in (900, 2**64 - 1))
+        right %= np.uint64(7)
+        fresh = pairs.add(left, right)
+        first = list(zip(left[fresh].tolist(), right[fresh].tolist(), strict=True))
+        new = set(zip(left.tolist(), right.tolist(), strict=True)) - seen
+        assert sorted(first) == sorted(new)
+        seen |= new
+        assert len(pairs) == len(seen)

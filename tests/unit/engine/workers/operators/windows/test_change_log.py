@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from millwheel.core.aggregates.families import distinct
 from millwheel.core.columns.forms import windows as window_forms
 from millwheel.core.columns.state import columns_to_rows
 from millwheel.core.windows.panes import RETRACTION_FIELD
@@ -42,15 +43,20 @@ computations:
       sizes: {{sum: size}}
       most: {{max: size}}
       mean: {{mean: cost}}
+      {growing}
     output: totals
 sinks:
   totals: {{stdout: {{}}}}
 """
+GROWING = """
+      who: {count_distinct: who}
+      costs: {count_distinct: cost, where: "size > 0"}
+      different: {count_distinct: size}"""
 
 
-def written(folder: Path, option: str = "", key: str = "ad") -> str:
+def written(folder: Path, option: str = "", key: str = "ad", growing: str = "") -> str:
     path = folder / "pipeline.yaml"
-    path.write_text(PIPELINE.format(folder=folder, option=option, key=key))
+    path.write_text(PIPELINE.format(folder=folder, option=option, key=key, growing=growing))
     return str(path)
 
 
@@ -111,6 +117,7 @@ def alike(path: str, bundles: list[list[Row]], *key: str) -> dict[str, Any]:
 
 
 @pytest.mark.usefixtures("whole_bundles")
+@pytest.mark.parametrize("growing", ["", GROWING])
 @pytest.mark.parametrize(
     ("option", "key"),
     [
@@ -120,22 +127,26 @@ def alike(path: str, bundles: list[list[Row]], *key: str) -> dict[str, Any]:
         ('where: "cost >= 0"', "who"),
     ],
 )
-def test_versions_are_those_of_the_row_form(tmp_path: Path, option: str, key: str) -> None:
+def test_versions_are_those_of_the_row_form(
+    tmp_path: Path, option: str, key: str, growing: str
+) -> None:
     names = {"ad": ["ad"], "[who, ad]": ["who", "ad"], "who": ["who"]}[key]
+    growing = growing.replace("who: {", "whose: {")
     bundles = [bids(30, seed) for seed in range(12)]
-    found = alike(written(tmp_path, option, key), bundles, *names)
+    found = alike(written(tmp_path, option, key, growing), bundles, *names)
     assert len(found["rows"]) > 2
 
 
 @pytest.mark.usefixtures("whole_bundles")
-def test_keys_of_what_columns_cannot_hold_go_on_in_rows(tmp_path: Path) -> None:
+@pytest.mark.parametrize("growing", ["", GROWING])
+def test_keys_of_what_columns_cannot_hold_go_on_in_rows(tmp_path: Path, growing: str) -> None:
     """A float of many digits, a sum beyond 64 bits, and a record that cannot be aggregated."""
     bundles = [bids(30, seed, ads=90) for seed in range(9)]
     bundles[2][7] |= {"cost": 1e-300, "ad": 3}
     bundles[4][1] |= {"size": 2**62, "ad": 5}
     bundles[4][2] |= {"size": 2**62, "ad": 5}
     bundles[5][3] |= {"cost": None, "ad": 7}
-    path = written(tmp_path)
+    path = written(tmp_path, growing=growing)
     found = alike(path, bundles, "ad")
     assert found["letters"]
     with PipelineHarness(path, shards=1) as harness:
@@ -149,18 +160,20 @@ def test_keys_of_what_columns_cannot_hold_go_on_in_rows(tmp_path: Path) -> None:
         assert shard.operator._groups.size()
 
 
+@pytest.mark.parametrize("growing", ["", GROWING])
 @pytest.mark.parametrize("most", [0, 2_000, 1 << 25])
 def test_groups_leave_the_columns_and_come_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int, growing: str
 ) -> None:
     """Small bundles send all of them to rows, and too many bytes the oldest."""
-    monkeypatch.setattr(change_log, "_MOST_BYTES", most)
     monkeypatch.setattr(form_choice, "_SMALL_BUNDLES", 2)
     monkeypatch.setattr(columns_to_rows, "PART_RECORDS", 5)
     monkeypatch.setattr(ShardLimits, "__init__", partialmethod(ShardLimits.__init__, rows_below=20))
     sizes = [40, 40, *[3] * 6, 40, 3, 40, *[2] * 9, 30]
     bundles = [bids(size, seed, ads=40) for seed, size in enumerate(sizes)]
-    path = written(tmp_path)
+    path = written(tmp_path, growing=growing)
+    most *= 3 if growing and most < 1 << 25 else 1
+    monkeypatch.setattr(change_log, "_MOST_BYTES", most)
     alike(path, bundles, "ad")
     with PipelineHarness(path, shards=1) as harness:
         [shard] = harness._cluster.shards_of("totals")
@@ -180,9 +193,30 @@ def test_groups_leave_the_columns_and_come_back(
 
 
 @pytest.mark.usefixtures("whole_bundles")
-def test_versions_survive_crashes(tmp_path: Path) -> None:
+@pytest.mark.parametrize("growing", ["", GROWING])
+def test_versions_survive_crashes(tmp_path: Path, growing: str) -> None:
     story = {"bids": bids(60, 4)}
-    assert assert_survives_crashes(written(tmp_path), story, every=17) > 3
+    path = written(tmp_path, growing=growing)
+    assert assert_survives_crashes(path, story, every=17) > 3
+
+
+@pytest.mark.usefixtures("whole_bundles")
+def test_large_sets_go_on_in_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And do not come back."""
+    monkeypatch.setattr(distinct, "_MOST_LISTED", 8)
+    bundles = [bids(30, seed, ads=9) for seed in range(6)]
+    path = written(tmp_path, growing=GROWING)
+    alike(path, bundles, "ad")
+    with PipelineHarness(path, shards=1) as harness:
+        [shard] = harness._cluster.shards_of("totals")
+        operator = shard.operator
+        assert isinstance(operator, ChangeLogOperator)
+        for bundle in bundles:
+            harness.push("bids", bundle)
+            operator.validate(shard.store)
+        rows = operator._cells.among(list(range(9)), change_log.GLOBAL_WINDOW)
+        assert 0 < len(rows) < 9
+        assert operator._groups.size()
 
 
 @pytest.mark.usefixtures("whole_bundles")
@@ -208,7 +242,12 @@ streams:
 computations:
   best:
     input: {{bids: {{key: [ad, who]}}}}
-    aggregate: {{n: count, most: {{max: size}}, paid: {{max: cost}}, sizes: {{sum: size}}}}
+    aggregate:
+      n: count
+      most: {{max: size}}
+      paid: {{max: cost}}
+      sizes: {{sum: size}}
+      different: {{count_distinct: size}}
     output: best
   totals:
     input: {{best: {{key: {key}}}}}
@@ -222,6 +261,7 @@ computations:
       spread: {{stddev: n}}
       wide: {{variance: paid}}
       sizes: {{sum: sizes}}
+      different: {{sum: different}}
     output: totals
 sinks:
   totals: {{stdout: {{{mode}}}}}
