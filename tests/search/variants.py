@@ -206,8 +206,8 @@ def _forgetful(case: Case, spec: PipelineSpec, known: bool) -> frozenset[str]:
                 at, given = value.get("at"), value.get(stream.id or "")
                 if given is None or type(at) is not int:
                     continue
+                at *= stream.timestamp_unit_us
                 index = stream.name, given
-                # A time in other units than µs is long ago here, which makes more of them free.
                 late = seen.get(index, at if known else gone_by) + stream.id_horizon_us < gone_by
                 if index in behind if known else late:
                     found.add(stream.name)
