@@ -28,6 +28,7 @@ from millwheel.engine.workers.operators.ranked import over_columns
 from millwheel.engine.workers.operators.waiting import in_columns as waiting_columns
 from millwheel.engine.workers.operators.windows import change_log
 from millwheel.engine.workers.shard.bundle_sizes import ShardLimits
+from millwheel.engine.workers.state import archive
 from millwheel.language.spec.key_extractors import load_extractor
 from millwheel.testing import PipelineHarness
 from millwheel.tools.testing.memory import cluster as cluster_module
@@ -437,6 +438,8 @@ def _paths(way: Way) -> Iterator[None]:
             for module in (over_columns, waiting_columns):
                 stack.enter_context(replaced(module, "_FAN", 2))
             stack.enter_context(replaced(columns_to_rows, "PART_RECORDS", _PART))
+            stack.enter_context(replaced(archive, "_BLOCK_BYTES", _LARGE_BYTES))
+            stack.enter_context(replaced(archive, "_AT_ONCE", _PART))
         if way.little:
             stack.enter_context(replaced(suspension, "ROOM_BYTES", 1))
             stack.enter_context(replaced(suspension, "LEAST_BYTES", 1))

@@ -97,6 +97,7 @@ VARIANTS: dict[str, Way] = {
     "little-crashes": Way(
         "little-crashes", little=True, together=8, bundle=2, crash_every=25, service_lives=True
     ),
+    "large-little": Way("large-little", large=True, little=True, together=8),
 }
 """By name. Places of crashes and numbers of records are drawn anew for each seed."""
 _LARGE = 0.3  # of the seeds that draw their ways

@@ -37,6 +37,9 @@ by hash, so that a split is a range of every family.
                                         which of these have come
     x <shard> <number>                  windows in columns: a columnar segment of many keys, under
                                         its writer
+    K <shard> <number>                  kept records of a join that have left memory: a segment of
+                                        an archive, under its writer
+    B <shard> <number> <block>          a block of its records
     a <level> <start> <hash> <key>      slices: an accumulator, and the time of its newest record
     k                                   slices: up to which time they have expired
     ki                                  slices: up to which watermark idle keys have gone
@@ -63,6 +66,7 @@ ENDED = b"e"
 WINDOW, HOLD, COLUMNS, ROW, SHARE_TIMER, RESULT = b"w", b"h", b"x", b"u", b"q", b"y"
 WINDOW_SET = b"b"
 WAITING = b"W"
+ARCHIVE, ARCHIVE_BLOCK = b"K", b"B"
 CHANNEL, STATE, TIMER, SEEN, PENDING, POSITION, JUDGED, COMMITTABLE = (
     b"c",
     b"s",

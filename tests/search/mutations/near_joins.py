@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from millwheel.core.columns.pairs import INPUT
@@ -11,11 +11,14 @@ from millwheel.core.columns.state.near_pairs import NearPairing, NearRows
 from millwheel.core.lazy_polars import pl
 from millwheel.core.model.keys import Key
 from millwheel.core.model.times import MAX_TIME, MIN_TIME
-from millwheel.engine.workers.operators.keyed_joins import lasting, regular
+from millwheel.engine.workers.operators.keyed_joins import lasting
 from millwheel.engine.workers.operators.keyed_joins.interval import NearRow
 from millwheel.engine.workers.operators.keyed_joins.lasting import LastingJoinOperator
-from millwheel.engine.workers.operators.keyed_joins.regular import RegularJoined, Side
+from millwheel.engine.workers.operators.keyed_joins.regular import RegularJoined
+from millwheel.engine.workers.state import archive
+from millwheel.engine.workers.state.archive import Archive
 from millwheel.engine.workers.state.keyed_state import KeyedState
+from millwheel.engine.workers.state.overlay import Overlay
 from tests.search.mistakes import Context, mistake, replaced
 
 
@@ -65,7 +68,7 @@ def keys_that_rows_have_are_joined_in_columns_as_well() -> Context:
     return replaced(KeyedState, "held", wrong)
 
 
-@mistake(within=4, features="all_in_columns", first=3, variants="large large-crashes")
+@mistake(within=4, features="all_in_columns", first=7, variants="large-little")
 def records_in_columns_do_not_meet_those_in_rows() -> Context:
     """Nobody asks what rows keep. (Some has left the columns.)"""
 
@@ -75,22 +78,72 @@ def records_in_columns_do_not_meet_those_in_rows() -> Context:
     return replaced(LastingJoinOperator, "_recall", wrong)
 
 
-@mistake(within=4, features="all_in_columns", first=3, variants="large large-crashes")
-def what_leaves_the_columns_forgets_equal_records() -> Context:
+@mistake(within=4, features="all_in_columns", first=4, variants="large large-crashes")
+def records_in_columns_do_not_meet_the_archive() -> Context:
+    """What has left memory has no partners any more."""
+    return replaced(Archive, "of_keys", lambda self, *parts: [])
+
+
+@mistake(within=4, features="all_in_columns", first=5, variants="large large-crashes")
+def what_leaves_memory_forgets_equal_records() -> Context:
+    """Of equal records of a key, the archive keeps one."""
+    right = Archive.add
+
+    def wrong(self: Archive, groups: Iterable[pl.DataFrame], overlay: Overlay) -> None:
+        right(self, [frame.unique(maintain_order=True) for frame in groups], overlay)
+
+    return replaced(Archive, "add", wrong)
+
+
+@mistake(within=4, features="all_in_columns", first=2, variants="large large-crashes")
+def what_leaves_memory_replaces_what_the_archive_has() -> Context:
+    """Records leave for the second time, and what has left before is gone."""
+    right = Archive.add
+
+    def wrong(self: Archive, *parts: Any) -> None:
+        self._segments.clear()
+        right(self, *parts)
+
+    return replaced(Archive, "add", wrong)
+
+
+@mistake(within=4, features="all_in_columns", first=4, variants="large-little")
+def rows_do_not_find_what_the_archive_has_of_their_keys() -> Context:
+    """It stays there as a key goes on in rows."""
+    return replaced(Archive, "taken_out", lambda self, *parts: [])
+
+
+@mistake(within=4, features="all_in_columns", first=16, variants="large-little")
+def a_block_goes_whole_as_one_of_its_keys_does() -> Context:
+    """The other keys have lost what the archive had of them."""
+
+    def wrong(segment: Any, store_key: bytes, rest: Any, overlay: Overlay) -> None:
+        overlay.delete(store_key)
+
+    return replaced(archive, "_rewrite", wrong)
+
+
+@mistake(within=4, features="all_in_columns", first=1, variants="large-crashes")
+def an_archive_is_gone_with_the_worker() -> Context:
+    """The next owner begins with nothing."""
+    right = Archive.__init__
+
+    def wrong(self: Archive, *parts: Any) -> None:
+        right(self, *parts)
+        self._segments.clear()
+
+    return replaced(Archive, "__init__", wrong)
+
+
+@mistake(within=4, features="all_in_columns", first=5, variants="large-little")
+def what_goes_on_in_rows_forgets_equal_records() -> Context:
     """Of equal records of a key, rows keep one."""
-    right = regular._with_few
+    right = RegularJoined.keep
 
-    def wrong(own: Side, rows: Sequence[NearRow], shows: Any) -> Side | None:
-        return right(own, list({row.data: row for row in rows}.values()), shows)
+    def wrong(self: RegularJoined, ctx: Any, side: int, rows: Sequence[NearRow]) -> None:
+        right(self, ctx, side, list({row.data: row for row in rows}.values()))
 
-    return replaced(regular, "_with_few", wrong)
-
-
-@mistake(within=4, features="all_in_columns", first=16, variants="large large-crashes")
-def what_leaves_the_columns_replaces_what_rows_keep() -> Context:
-    """A key leaves for the second time, and what has left before is gone."""
-    right = regular._with_few
-    return replaced(regular, "_with_few", lambda own, *rest: right(Side(), *rest))
+    return replaced(RegularJoined, "keep", wrong)
 
 
 @mistake(within=4, features="all_in_columns", first=3, variants="large large-crashes")
@@ -139,7 +192,7 @@ def each_partner_takes_back_what_stands_alone_in_columns() -> Context:
     return replaced(lasting, "alone_changes", wrong)
 
 
-@mistake(within=8, features="alone_in_columns", variants="large large-crashes", first=37)
+@mistake(within=8, features="alone_in_columns", variants="large-little", first=5)
 def rows_forget_who_stands_alone_as_it_leaves_the_columns() -> Context:
     """All of them are taken for records with a partner."""
 
@@ -149,7 +202,7 @@ def rows_forget_who_stands_alone_as_it_leaves_the_columns() -> Context:
     return replaced(RegularJoined, "with_partners", wrong)
 
 
-@mistake(within=8, features="alone_in_columns", variants="large large-crashes", first=4)
+@mistake(within=8, features="alone_in_columns", variants="large-little", first=7)
 def what_stands_alone_in_columns_does_not_ask_rows_for_partners() -> Context:
     """Only what is in columns counts."""
 

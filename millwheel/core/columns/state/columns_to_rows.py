@@ -68,6 +68,15 @@ class Leaving:
             self._divide_oldest(most_bytes / max(1, self._windows.size()))
         return self._first()
 
+    def oldest(self, most_bytes: int) -> list[Left]:
+        """All that is held of the keys whose newest record is the oldest, which the columns no
+        longer hold: about so many bytes stay."""
+        keys = [segment.groups[KEY] for segment in self._windows.segments()]
+        if len({str(each.dtype) for each in keys}) > 1:
+            keys = list(map(_encoded, keys))
+        leave = _oldest(pl.concat(keys), most_bytes / max(1, self._windows.size()))
+        return self.taken_out([leave])
+
     def _first(self) -> list[Left]:
         whole = self._whole()
         return self.taken_out([whole[0].groups[KEY].unique()]) if whole else []
@@ -106,16 +115,8 @@ class Leaving:
         self._windows.clear()
         if not undivided:
             return
-        by_key = (
-            pl.concat([whole.select(KEY) for _, whole in undivided])
-            .with_row_index(_ROW)
-            .group_by(KEY)
-            .agg(pl.col(_ROW).max(), pl.len().alias(_COUNT))
-            .sort(_ROW)
-        )
-        ahead = by_key[_COUNT].cum_sum() - by_key[_COUNT]
-        leave = by_key.filter(ahead < int(by_key[_COUNT].sum()) * (1 - share))
-        masks = [is_among(whole[KEY], [leave[KEY]]) for _, whole in undivided]
+        leave = _oldest(pl.concat([whole[KEY] for _, whole in undivided]), share)
+        masks = [is_among(whole[KEY], [leave]) for _, whole in undivided]
         pairs = list(zip(undivided, masks, strict=True))
         for (fired, whole), mask in pairs:
             rest = whole.filter(pl.Series(~mask))
@@ -135,6 +136,20 @@ class Leaving:
                 _PART, maintain_order=True
             ):
                 self._windows.put(part.drop(_PART), _WHOLE, fired)
+
+
+def _oldest(keys: pl.Series, share: float) -> pl.Series:
+    """Of the keys of groups in the order of arrival those whose newest one is the oldest. About
+    this share of the groups has other keys."""
+    by_key = (
+        keys.to_frame(KEY)
+        .with_row_index(_ROW)
+        .group_by(KEY)
+        .agg(pl.col(_ROW).max(), pl.len().alias(_COUNT))
+        .sort(_ROW)
+    )
+    ahead = by_key[_COUNT].cum_sum() - by_key[_COUNT]
+    return by_key.filter(ahead < int(by_key[_COUNT].sum()) * (1 - share))[KEY]
 
 
 def keys_of(batch: AnyBatch) -> pl.Series:

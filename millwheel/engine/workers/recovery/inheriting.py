@@ -8,6 +8,7 @@ same store until the shard has a snapshot of its own.
     expired slices      up to the highest of the parents' times: what one has dropped, nobody asks
                         for
     columns             each segment, cut down to the keys of the range
+    archives            as columns, block by block
     waiting records     as columns, without those that have come
     high-water marks    copied to both children of a split; of a merge one for each sub-range
                         (``high_water_marks.py``)
@@ -33,6 +34,7 @@ from millwheel.adapters.ports import StateStore
 from millwheel.core.formats.id_runs import runs_within
 from millwheel.core.formats.number_runs import numbers_within
 from millwheel.core.formats.store_layout import (
+    ARCHIVE,
     CHANNEL,
     CLEARED,
     COLUMNS,
@@ -58,6 +60,7 @@ from millwheel.engine.workers.delivery.high_water_marks import (
     encode_high_water_marks,
     joined_high_water_marks,
 )
+from millwheel.engine.workers.state.archive import archives_within
 from millwheel.engine.workers.state.column_segments import segment_entry, segments_within
 from millwheel.engine.workers.state.waiting_records import waiting_within
 from millwheel.errors import invariant
@@ -112,6 +115,7 @@ def inherit(entry: ShardEntry, estates: Sequence[Estate], store: StateStore) -> 
         _runs(estates, RUNS, runs_within),
         _runs(estates, NUMBERS, numbers_within),
         _segments(entry.shard, estates),
+        _archives(entry.shard, estates),
         _waiting(estates),
         pending,
         [(META, encode_meta(_meta(estates, undivided)))],
@@ -177,6 +181,14 @@ def _segments(shard: ShardName, estates: Sequence[Estate]) -> Iterator[Entry]:
         for segment in segments_within(estate.store, estate.share, closed):
             yield segment_entry(shard, number, segment)
             number += 1
+
+
+def _archives(shard: ShardName, estates: Sequence[Estate]) -> Iterator[Entry]:
+    number = 0
+    for estate in estates:
+        for entry in archives_within(shard, estate.store, estate.share, number):
+            number += entry[0].startswith(ARCHIVE)
+            yield entry
 
 
 def _waiting(estates: Sequence[Estate]) -> Iterator[Entry]:

@@ -14,7 +14,7 @@ write moves no timer.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -153,19 +153,6 @@ class ValueCells(Typed):
             if data is not None:
                 owner.key = keys[number]  # for a message about a damaged value
                 yield number, self.decode(data)
-
-    def put(self, values: Mapping[Key, Any]) -> list[Key]:
-        """Write values of keys that are not cached, and which nobody else has: they are not cached
-        either. The keys whose value is over the limit: they keep theirs."""
-        changes: dict[bytes, bytes | None] = {}
-        refused = []
-        for key, value in values.items():
-            try:
-                changes[STATE + stored_key(key) + self._name] = self.encode(value)
-            except RecordError:
-                refused.append(key)
-        self._owner.overlay.update(changes)
-        return refused
 
     def _fresh(self, cell: Cell) -> Any:
         """The default, which is the value from now on if it can be changed in place; with a time to

@@ -106,6 +106,8 @@ class ColumnJoinOperator(CallbackOperator, Validated):
         self._recalled: list[pl.DataFrame] = []
         """Records that rows keep, and those of the bundle meet."""
         restore_segments(self._kept, shard)
+        # a new owner goes on as the last one
+        self._form.in_rows = few is None or not self._kept
 
     def due_at(self) -> int:
         return min(super().due_at(), self._kept.due_at())
@@ -141,9 +143,14 @@ class ColumnJoinOperator(CallbackOperator, Validated):
         self._take(bundle)
         super().run(bundle)
         self._form.took_in_rows(bundle.arrivals)
+        self._leave(count, bundle)
+        write_segments(self._kept, self._shard.name, bundle.overlay)
+
+    def _leave(self, count: int, bundle: Bundle) -> None:
+        """What is too much, or not worth it, leaves the columns behind a bundle of so many
+        records."""
         for segments in self._form.leave(count):
             self._hand_over(segments, bundle)
-        write_segments(self._kept, self._shard.name, bundle.overlay)
 
     # --- a bundle ---------------------------------------------------------------------------------
 
@@ -295,9 +302,15 @@ class ColumnJoinOperator(CallbackOperator, Validated):
 
     def _hand_over(self, segments: Sequence[Left], bundle: Bundle) -> None:
         """Records that were held in columns go on in rows."""
-        self._form.some_in_rows |= bool(segments)
+        self._keep_in_rows(segments, bundle)
+
+    def _keep_in_rows(self, segments: Sequence[Left], bundle: Bundle) -> None:
+        if not segments:
+            return
+        self._form.some_in_rows = True
         by_key = self._left_by_key(segments)
         self._context.begin(bundle)
+        self._look_for_partners(by_key)
         self._state.read_ahead(list(by_key))
         try:
             for key, sides in by_key.items():
@@ -308,6 +321,10 @@ class ColumnJoinOperator(CallbackOperator, Validated):
             self._hand_over_carefully(by_key, bundle)
         else:
             self._state.write(changes)
+
+    def _look_for_partners(self, by_key: Mapping[Key, SidesOfKey]) -> None:
+        """Note of records that are to be kept in rows whether they have partners, where that makes
+        a difference."""
 
     def _left_by_key(self, segments: Sequence[Left]) -> dict[Key, SidesOfKey]:
         by_key: dict[Key, SidesOfKey] = {}

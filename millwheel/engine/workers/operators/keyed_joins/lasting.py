@@ -1,9 +1,14 @@
 """Runs a join of records that come at any time on whole bundles.
 
+Of more than ``_MOST_BYTES`` half goes from memory into the archive of the shard, in columns, too:
+that of the keys without a new record for the longest time. A bundle meets what the archive has of
+its keys, and nothing else of it is read.
+
 What rows keep of a key is there for ever, so its new records are not joined in rows for that: they
 are kept in columns, and meet what rows keep of the other stream, which is read for all keys of a
 bundle together. A record goes on in rows, beside those that have gone there before, only when its
-key leaves. So a key is in both forms, or in one, and what comes for it looks at both.
+key leaves. So a key is in both forms, or in one, and what comes for it looks at both. What is taken
+in rows finds there all that is kept of its key: the archive has none of it.
 
 Where one takes back another, and where retractions wait for their records, the row form decides:
 all that columns hold of such a key leaves before. So it does where a row that stands alone in the
@@ -18,6 +23,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from millwheel.adapters.ports import StoreView
 from millwheel.core.columns.batch import AnyBatch, ColumnBatch, key_list
 from millwheel.core.columns.changes import retractions_of
 from millwheel.core.columns.groups_frame import KEY
@@ -25,6 +31,7 @@ from millwheel.core.columns.pairs import AT, INPUT, VALUE, encoded
 from millwheel.core.columns.state.alone import AloneRows, alone_changes
 from millwheel.core.columns.state.columns_to_rows import (
     Left,
+    encoded_keys,
     keys_of,
     where,
 )
@@ -51,8 +58,8 @@ from millwheel.engine.workers.operators.keyed_joins.in_columns import (
     SidesOfKey,
     without,
 )
-from millwheel.engine.workers.operators.keyed_joins.interval import NearRow
 from millwheel.engine.workers.operators.keyed_joins.regular import Row
+from millwheel.engine.workers.state.archive import Archive, validate_archive
 from millwheel.engine.workers.state.column_segments import ColumnShard
 from millwheel.errors import RecordError
 
@@ -71,9 +78,6 @@ class RowsOfKeys(Protocol):
     ) -> Iterator[tuple[int, list[Row] | None]]:
         """The rows of a side of some keys, by the number of the key; None where they have more than
         ``most`` entries."""
-
-    def keep_few(self, side: int, by_key: Mapping[Key, list[NearRow]]) -> list[Key]:
-        """Keep rows of keys that have few, as it is for :meth:`JoinInRows.keep`; the other keys."""
 
     def with_partners(self, side: int, by_key: Mapping[Key, SidesOfKey]) -> set[Key]:
         """The keys whose rows of a side, which are to be kept, have partners."""
@@ -96,11 +100,18 @@ class LastingJoinOperator(ColumnJoinOperator):
         instance: Any = self._instance
         self._rows: RowsOfKeys = instance
         self._only_pairs = self._pairing.kind is JoinKind.INNER
+        self._archive = Archive(self._shard.name, self._shard.store)
+
+    def validate(self, state: StoreView) -> None:
+        super().validate(state)
+        validate_archive(self._archive, state)
 
     def kept(self) -> Counter[tuple[Key, int, int, bytes]]:
         """As rows would have it if all had left."""
         kept: Counter[tuple[Key, int, int, bytes]] = Counter()
-        by_key = self._left_by_key([Left(each.groups, 0) for each in self._kept.segments()])
+        groups = [segment.groups for segment in self._kept.segments()]
+        groups += self._archive.all_records(self._shard.store)
+        by_key = self._left_by_key([Left(each, 0) for each in groups])
         stored = {key_in(entry) for entry, _ in self._shard.store.scan(STATE)}
         for key in {*by_key, *stored}:
             self._context.point(key, MIN_TIME)
@@ -110,8 +121,21 @@ class LastingJoinOperator(ColumnJoinOperator):
         self._state.forget()
         return kept
 
+    # --- which keys are in columns ----------------------------------------------------------------
+
     def _in_columns(self, batches: Sequence[AnyBatch], bundle: Bundle) -> list[Mask]:
         self._recalled.clear()
+        taken = self._chosen(batches, bundle)
+        if self._archive:
+            apart = [~mask for mask in taken]
+            if many := self._recall_archive(batches, taken, bundle):
+                self._let_go(many, bundle)
+                taken = without(many, taken, batches)
+            self._let_go_of(_keys_of(batches, apart), bundle)
+        return taken
+
+    def _chosen(self, batches: Sequence[AnyBatch], bundle: Bundle) -> list[Mask]:
+        """The same without a look at the archive."""
         if self._form.in_rows and not self._kept:
             return [np.zeros(len(batch), np.bool_) for batch in batches]
         back = self._for_rows(batches) | self._context.suspension.keys()
@@ -127,25 +151,51 @@ class LastingJoinOperator(ColumnJoinOperator):
             taken = without(owed, taken, batches)
         return taken
 
+    def _recall_archive(
+        self, batches: Sequence[AnyBatch], taken: Sequence[Mask], bundle: Bundle
+    ) -> set[Key]:
+        """Read what the archive has for the records of a bundle to meet; the keys of which that is
+        too much."""
+        many: set[Key] = set()
+        for side, stream in enumerate(self._pairing.streams):
+            # whether a record stands alone depends on those of its own stream, too
+            asks = [
+                mask if not self._only_pairs or batch.stream != stream else np.zeros_like(mask)
+                for batch, mask in zip(batches, taken, strict=True)
+            ]
+            found = self._archive.of_keys(_keys_of(batches, asks), side, bundle.overlay)
+            if sum(frame.height for frame in found) > _MANY:
+                many |= _with_many(found)
+            self._recalled += found
+        return many
+
+    def _leave(self, count: int, bundle: Bundle) -> None:
+        if self._form.in_rows:
+            super()._leave(count, bundle)
+        elif self._kept.size() > self._form.most_bytes:
+            left = self._form.leaving.oldest(self._form.most_bytes // 2)
+            self._archive.add([each.groups for each in left], bundle.overlay)
+
+    def _let_go(self, keys: set[Key], bundle: Bundle) -> None:
+        if keys:
+            self._let_go_of([encoded_keys(keys)], bundle)
+
+    def _let_go_of(self, keys: Sequence[pl.Series], bundle: Bundle) -> None:
+        left = self._form.leaving.taken_out(keys)
+        left += [Left(each, 0) for each in self._archive.taken_out(keys, bundle.overlay)]
+        self._keep_in_rows(left, bundle)
+
     def _hand_over(self, segments: Sequence[Left], bundle: Bundle) -> None:
-        """Most keys have few rows, and one entry for a stream: it is written without a look at
-        anything else of the key."""
-        by_key = self._left_by_key(segments)
-        if not by_key:
-            return
-        self._form.some_in_rows = True
-        self._context.begin(bundle)
-        self._state.forget()  # no record of these keys has come for the longest time
-        others: dict[Key, SidesOfKey] = {}
+        """With what the archive has of the same keys."""
+        keys = [segment.groups[KEY] for segment in segments]
+        archived = [Left(each, 0) for each in self._archive.taken_out(keys, bundle.overlay)]
+        self._keep_in_rows([*segments, *archived], bundle)
+
+    def _look_for_partners(self, by_key: Mapping[Key, SidesOfKey]) -> None:
         for side in range(len(self._pairing.streams)):
             for key in self._rows.with_partners(side, by_key):
                 for row in by_key[key][side]:
                     row.met = True
-        for side in range(len(self._pairing.streams)):
-            of_side = {key: sides[side] for key, sides in by_key.items() if sides[side]}
-            for key in self._rows.keep_few(side, of_side):
-                others.setdefault(key, ([], []))[side].extend(of_side[key])
-        self._hand_over_carefully(others, bundle)
 
     def _for_rows(self, batches: Sequence[AnyBatch]) -> set[Key]:
         """The keys of records that take back others, or may be too deep for a pair. Sources alone
@@ -239,6 +289,21 @@ class LastingJoinOperator(ColumnJoinOperator):
             for key, data, at in each_row:
                 self._context.point(key_from_bytes(key), at)
                 self._rows.say_alone(self._context, side, data, at, sign)
+
+
+def _keys_of(batches: Sequence[AnyBatch], masks: Sequence[Mask]) -> list[pl.Series]:
+    """The keys of the records for which the masks are true, each once for a batch."""
+    pairs = zip(batches, masks, strict=True)
+    return [keys_of(where(batch, mask)).unique() for batch, mask in pairs if mask.any()]
+
+
+def _with_many(frames: Sequence[pl.DataFrame]) -> set[Key]:
+    """The keys that have more than ``_MANY`` records in frames."""
+    counts = Counter[Key]()
+    for frame in frames:
+        by_key = frame.group_by(KEY).len()
+        counts.update(dict(zip(key_list(by_key[KEY]), by_key["len"].to_list(), strict=True)))
+    return {key for key, count in counts.items() if count > _MANY}
 
 
 def has_column_form(spec: ComputationSpec) -> bool:

@@ -237,21 +237,6 @@ class RegularJoined(StoredSides):
             self._put(side, identity, row)
         self._store(side)
 
-    def keep_few(self, side: int, by_key: Mapping[Key, list[NearRow]]) -> list[Key]:
-        """Keep rows of keys that have few, as :meth:`keep` does; the other keys. What is cached of
-        them must have been forgotten."""
-        keys, others = list(by_key), []
-        state: Any = self._side(side)  # its handle knows more than the API says
-        found = dict(state.values_of(keys))
-        kept: dict[Key, Side] = {}
-        for number, (key, rows) in enumerate(by_key.items()):
-            own = _with_few(found.get(number) or Side(), rows, self._shows[side])
-            if own is None:
-                others.append(key)
-            else:
-                kept[key] = own
-        return [*others, *state.put(kept)]
-
     def rows_of(
         self, ctx: Any, side: int, keys: Sequence[Key], most: int
     ) -> Iterator[tuple[int, list[Row] | None]]:
@@ -444,26 +429,6 @@ class RegularJoined(StoredSides):
         value = row if weight > 0 else retracted(row)
         for stream in self._outputs:
             ctx.produce(stream, value, at)
-
-
-def _with_few(own: Side, rows: Sequence[NearRow], shows: Shows) -> Side | None:
-    """What a key has of a stream with some rows more; None where these are not all in one entry, or
-    settle retractions."""
-    if own.entries:
-        return None
-    for each in rows:
-        identity = identity_of(decode_value(each.data))
-        row = own.few.get(identity)
-        if row is None:
-            if len(own.few) >= _FEW or len(each.data) > _SHORT:
-                return None
-            row = own.few[identity] = Row(each.data, [], [])
-        if row.owed:
-            return None
-        row.times.append(each.at)
-        row.alone.append(shows(each.met))
-    own.count += len(rows)
-    return own
 
 
 def regular_join(

@@ -14,8 +14,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from millwheel.core.columns.batch import key_list
+from millwheel.core.columns.groups_frame import KEY
 from millwheel.core.columns.state import columns_to_rows, near_pairs
 from millwheel.core.formats import nesting
+from millwheel.core.formats.store_layout import STATE
+from millwheel.core.model.keys import Key
 from millwheel.core.model.records import Batch
 from millwheel.core.pipeline.replays import Again, ReplayOrder
 from millwheel.core.tracing.contexts import TraceContext
@@ -265,9 +269,8 @@ def test_nothing_is_kept_once_no_partner_can_come(folder: Path) -> None:
         assert harness.read("matched") == []
 
 
-@pytest.mark.parametrize("within", ["{before: 1s, after: 1s}", ALL])
 def test_no_bundle_hands_over_more_than_a_part_of_what_is_too_large(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, within: str
+    folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All at once takes longer than a worker may be silent, and again after each restart."""
     handed: list[int] = []
@@ -276,12 +279,11 @@ def test_no_bundle_hands_over_more_than_a_part_of_what_is_too_large(
         handed.append(sum(each.groups.height for each in segments))
         right(self, segments, bundle)
 
-    kind = ColumnJoinOperator if within else LastingJoinOperator
-    right = kind._hand_over
+    right = ColumnJoinOperator._hand_over
     monkeypatch.setattr(in_columns, "_MOST_BYTES", 10_000)
     monkeypatch.setattr(columns_to_rows, "PART_RECORDS", 40)
-    monkeypatch.setattr(kind, "_hand_over", counted)
-    path = written(folder / f"large{len(within)}", within)
+    monkeypatch.setattr(ColumnJoinOperator, "_hand_over", counted)
+    path = written(folder / "too large", "{before: 1s, after: 1s}")
     story = [
         (stream, [row(number * 10 + at, ad=at * 7 + number) for at in range(10)])
         for number in range(60)
@@ -335,7 +337,6 @@ def test_of_what_is_too_large_the_keys_leave_that_have_waited_longest(
 ) -> None:
     """Those with new records stay, and what has left meets what comes for it."""
     monkeypatch.setattr(in_columns, "_MOST_BYTES", 20_000)
-    monkeypatch.setattr(columns_to_rows, "PART_RECORDS", 20)
     story = [
         (
             stream,
@@ -353,14 +354,20 @@ def test_of_what_is_too_large_the_keys_leave_that_have_waited_longest(
             harness.push(stream, values)
         [shard] = harness._cluster.shards_of("matched")
         operator = shard.operator
-        assert isinstance(operator, ColumnJoinOperator)
-        in_rows = operator._state.held([-1, *(100 * number for number in range(30))])
-        assert {0, 100, 200} <= in_rows
-        assert not in_rows & {-1, 2900}
+        assert isinstance(operator, LastingJoinOperator)
+        archived = archived_keys(operator)
+        assert {0, 100, 200} <= archived
+        assert not archived & {-1, 2900}
+        assert not list(shard.store.scan(STATE))
         harness.crash()
         harness.push("clicked", [row(500, ad=0), row(501, ad=-1), row(502, ad=2900)])
         assert len(harness.read("matched")) == 30 * 30 + 30 * 9 + (1 + 30 + 1)
     assert said(path, story, False) == said(path, story, True)
+
+
+def archived_keys(operator: LastingJoinOperator) -> set[Key]:
+    frames = operator._archive.all_records(operator._shard.store)
+    return {key for frame in frames for key in key_list(frame[KEY])}
 
 
 def test_no_watermark_removes_what_a_join_of_all_records_keeps(folder: Path) -> None:

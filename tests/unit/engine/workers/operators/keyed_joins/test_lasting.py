@@ -13,7 +13,7 @@ from hypothesis import given, settings
 
 from millwheel.core.columns.state import columns_to_rows, near_pairs
 from millwheel.core.formats import nesting
-from millwheel.core.formats.store_layout import STATE, key_in
+from millwheel.core.formats.store_layout import ARCHIVE, ARCHIVE_BLOCK, STATE, key_in
 from millwheel.core.windows.panes import RETRACTION_FIELD
 from millwheel.engine.workers.bundle import bundle
 from millwheel.engine.workers.operators import form_choice, suspension
@@ -25,6 +25,7 @@ from millwheel.testing import PipelineHarness, assert_survives_crashes
 from tests.unit.engine.workers.operators.keyed_joins.test_in_columns import (
     ALL,
     Row,
+    archived_keys,
     in_files,
     in_rows,
     pushes,
@@ -41,10 +42,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("lasting")
 
 
-def test_new_records_of_keys_in_rows_are_joined_in_columns(
+def test_new_records_meet_the_archive_in_columns(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With what rows keep of the other stream, as columns, too."""
     monkeypatch.setattr(in_columns, "_MOST_BYTES", 1)
     path = in_files(folder / "recalled", within=ALL)
     found, in_whole, one_by_one = read_of(path, False, monkeypatch)
@@ -53,27 +53,67 @@ def test_new_records_of_keys_in_rows_are_joined_in_columns(
     assert found == read_of(path, True, monkeypatch)[0]
 
 
-def test_to_meet_what_rows_keep_writes_nothing(
+def test_to_meet_what_rows_or_the_archive_keep_writes_nothing(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nor does it stay in memory."""
+    limits = partialmethod(ShardLimits.__init__, rows_below=2)
+    monkeypatch.setattr(ShardLimits, "__init__", limits)
     with PipelineHarness(written(folder / "read", ALL), shards=1) as harness:
         [shard] = harness._cluster.shards_of("matched")
         assert isinstance(shard.operator, LastingJoinOperator)
-        harness.push("shown", [row(number, ad=number % 5) for number in range(40)])
+        harness.push("shown", [row(0, ad=3)])  # in rows: so few come
         with monkeypatch.context() as patch:
             patch.setattr(shard.operator._form, "most_bytes", 1)
-            harness.push("shown", [row(50, ad=9)])
+            harness.push("shown", [row(number, ad=number % 5) for number in range(40)])
+            harness.push("shown", [row(50, ad=9), row(51, ad=8)])
         assert not shard.operator._kept
-        before = dict(shard.store.scan(STATE))
+        assert shard.operator._archive
+        before, cached = dict(shard.store.scan(b"")), cells_of(shard.operator)
+        assert {key_in(entry) for entry in before if entry.startswith(STATE)} == {3}
         harness.push("clicked", [row(60, ad=3), row(61, ad=9)])
-        harness.push("clicked", [row(62, ad=3)])
-        assert len(harness.take("matched")) == 8 + 1 + 8
-        assert dict(shard.store.scan(STATE)) == before
-        assert not any(handle.cells for handle in shard.operator._state.handles.values())
+        assert len(harness.take("matched")) == 1 + 8 + 1
+        for family in (STATE, ARCHIVE, ARCHIVE_BLOCK):
+            unchanged = [(key, data) for key, data in before.items() if key.startswith(family)]
+            assert list(shard.store.scan(family)) == unchanged
+        assert cells_of(shard.operator) == cached
         harness.crash()
-        harness.push("shown", [row(63, ad=3)])
+        harness.push("shown", [row(63, ad=3), row(64, ad=9)])
         assert len(harness.take("matched")) == 2
+
+
+def cells_of(operator: LastingJoinOperator) -> list[Any]:
+    return [list(handle.cells) for handle in operator._state.handles.values()]
+
+
+def test_few_records_find_in_rows_what_the_archive_had(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Key by key, as records come: nothing else of it is touched."""
+    limits = partialmethod(ShardLimits.__init__, rows_below=2)
+    monkeypatch.setattr(ShardLimits, "__init__", limits)
+    monkeypatch.setattr(in_columns, "_MOST_BYTES", 1)
+    with PipelineHarness(written(folder / "few", ALL), shards=1) as harness:
+        [shard] = harness._cluster.shards_of("matched")
+        harness.push("shown", [row(number, ad=number % 5) for number in range(40)])
+        harness.push("clicked", [row(60, ad=3)])
+        assert len(harness.take("matched")) == 8
+        assert {key_in(entry) for entry, _ in shard.store.scan(STATE)} == {3}
+        operator = shard.operator
+        assert isinstance(operator, LastingJoinOperator)
+        assert archived_keys(operator) == {0, 1, 2, 4}
+        harness.crash()
+        harness.push("clicked", [row(61, ad=number) for number in range(5)])
+        assert len(harness.take("matched")) == 40
+
+
+def test_a_new_owner_goes_on_in_columns_without_records(folder: Path) -> None:
+    with PipelineHarness(written(folder / "owner", ALL), shards=1) as harness:
+        harness.push("shown", [row(number, ad=number % 5) for number in range(40)])
+        harness.crash()
+        harness.advance_watermark(100)
+        [shard] = harness._cluster.shards_of("matched")
+        assert not list(shard.store.scan(STATE))
 
 
 def test_a_retraction_that_waits_in_rows_goes_with_its_record(
