@@ -25,16 +25,20 @@ from millwheel.engine.workers.operators.stateless.chained import (
 )
 from millwheel.engine.workers.sinks.sink import SinkOperator
 
+_MOST_BYTES = 1 << 26  # of what was read for a batch: some reads of files in columns
+
 
 @dataclass(slots=True)
 class _Gathered:
-    """What was made of reads since ``since_us``: the records for the sink, and the rest, with what
-    makes each read a part of the commit. ``earliest``: the lowest timestamp in all of it."""
+    """What was made of reads of ``size`` bytes since ``since_us``: the records for the sink, and
+    the rest, with what makes each read a part of the commit. ``earliest``: the lowest timestamp in
+    all of it."""
 
     since_us: int
     arrivals: list[Arrival] = field(default_factory=list)
     reads: list[tuple[Bundle, Callable[[Bundle], None]]] = field(default_factory=list)
     records: int = 0
+    size: int = 0
     earliest: int = MAX_TIME
 
 
@@ -57,16 +61,20 @@ class ChainEnd:
     def full(self) -> bool:
         """Whether so much is gathered that nothing more is to be read."""
         gathered = self._gathered
-        return gathered is not None and gathered.records >= self.operator.cut_records
+        return gathered is not None and (
+            gathered.records >= self.operator.cut_records or gathered.size >= _MOST_BYTES
+        )
 
-    def take(self, made: Bundle, commit: Callable[[Bundle], None]) -> None:
-        """Gather what was made of a read. ``commit`` makes the read a part of a bundle."""
+    def take(self, made: Bundle, size: int, commit: Callable[[Bundle], None]) -> None:
+        """Gather what was made of a read of ``size`` bytes. ``commit`` makes the read a part of a
+        bundle."""
         if self._gathered is None:
             self._gathered = _Gathered(made.now_us)
         gathered = self._gathered
         batches = [_born(batch, made.now_us) for batch in taken(self._stream, "", made)]
         gathered.arrivals += arrived(batches)
         gathered.records += sum(map(len, batches))
+        gathered.size += size
         others = [min(each.timestamps) for each in made.outputs.streams.values() if each.timestamps]
         earliest = [batch.earliest for batch in (*batches, *made.outputs.columns)]
         gathered.earliest = min([gathered.earliest, *others, *earliest])

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from millwheel.adapters.ports import StateStore
+from millwheel.core.columns.batch import AnyBatch, ColumnBatch
 from millwheel.core.metrics.figures import Figure
 from millwheel.engine.workers.bundle.bundle import Bundle, Hold
 from millwheel.engine.workers.operators.stateless.chained import part_of
@@ -82,7 +83,8 @@ class SourceWithSink(SourceOperator):
         pass_on(self._parts, part, outcome, made)
         read = Outstanding([], combined(part.after()), outcome.counters, held=True)
         part.outstanding.append(read)
-        self._sink.take(made, partial(self._commit_read, part, read))
+        size = sum(_size(batch) for _, batch in outcome.batches)
+        self._sink.take(made, size, partial(self._commit_read, part, read))
 
     def _commit_read(self, part: Part, read: Outstanding, bundle: Bundle) -> None:
         """The bundle commits the batch that has what was made of a read."""
@@ -99,3 +101,8 @@ class SourceWithSink(SourceOperator):
             return True
         known = self._parts.source.bounded and not self.partitions.unopened
         return known and all(part.read_all for part in self.partitions.awake.values())
+
+
+def _size(batch: AnyBatch) -> int:
+    """About what a batch that was read takes in memory (bytes)."""
+    return int(batch.frame.estimated_size()) if isinstance(batch, ColumnBatch) else batch.size

@@ -21,7 +21,7 @@ class Waiting:
         self.end = ChainEnd("out", self.bench.operator, takes=True)
         self.read: list[int] = []
 
-    def bundle(self, now_us: int, count: int = 0, hurry: bool = False) -> Bundle:
+    def bundle(self, now_us: int, count: int = 0, hurry: bool = False, size: int = 100) -> Bundle:
         """A bundle that reads so many records, and its commit."""
         self.bench.number += 1
         overlay = Overlay(self.bench.store)
@@ -30,7 +30,7 @@ class Waiting:
             made.outputs.produce("out", "k", number, 500 + number)
         if count:
             made.dead_letter(DeadLetter("p", "a", "raw", "no record"), 400)
-            self.end.take(made, lambda bundle: self.read.append(count))
+            self.end.take(made, size, lambda bundle: self.read.append(count))
         bundle = Bundle(self.bench.number, now_us, 0, [], overlay, {}, positions_only=True)
         self.end.run(bundle, hurry)
         self.bench.store.apply(*overlay.take())
@@ -65,6 +65,14 @@ def test_a_full_batch_or_the_end_of_the_input_waits_for_nothing(count: int, hurr
     waiting.bundle(0, count, hurry)
     assert waiting.read == [count]
     assert waiting.end.wakes_at(0, hurry) == MAX_TIME
+
+
+def test_large_records_fill_a_batch_long_before_there_are_many() -> None:
+    waiting = Waiting()
+    waiting.bundle(0, 1, size=60 << 20)
+    assert (waiting.end.full, waiting.read) == (False, [])
+    waiting.bundle(1, 1, size=60 << 20)
+    assert waiting.read == [1, 1]
 
 
 def test_no_more_is_read_while_a_full_batch_cannot_begin() -> None:
