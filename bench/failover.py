@@ -39,7 +39,7 @@ from millwheel.adapters.grpc.watermark_client import fetch_status
 from millwheel.control.roots.root import read_run
 from millwheel.core.model.range_table import RangeTable
 from millwheel.errors import MillwheelError
-from millwheel.launch.progress.polling import addresses
+from millwheel.launch.progress.status_watch import addresses
 from millwheel.launch.stragglers import JoinedWorker, read_members
 from millwheel.tools.chaos.plan import Target
 from millwheel.tools.chaos.processes import processes_of

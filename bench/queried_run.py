@@ -25,7 +25,7 @@ from millwheel.engine.queries.peers.link import Links
 from millwheel.engine.queries.peers.peer_client import Workers
 from millwheel.tools.chaos.plan import Target
 from millwheel.tools.chaos.processes import processes_of
-from millwheel.tools.gateway.followed import FollowedRun
+from millwheel.tools.gateway.run_follower import FollowedRun
 
 KEYS = 400
 _FILES = 4

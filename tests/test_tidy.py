@@ -264,7 +264,7 @@ PYTHONS = ("__file__", "__module__", "__name__", "__qualname__")
 PROBES = {
     "millwheel/adapters/exchange/exchange.py": "selectors of some systems have no file descriptor",
     "millwheel/core/machines/specs.py": "window objects of users are of any class",
-    "millwheel/launch/launchers/spark/connecting.py": (
+    "millwheel/launch/launchers/spark/context.py": (
         "an attribute of PySpark that no page promises"
     ),
     "millwheel/python/fluent/windowed.py": "window objects of users are of any class",

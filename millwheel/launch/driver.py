@@ -31,9 +31,9 @@ from millwheel.control.roots.shipped import with_defaults
 from millwheel.control.roots.shipping import ship
 from millwheel.control.savepoints.afresh import begin_afresh
 from millwheel.control.savepoints.record import read_record
-from millwheel.control.savepoints.restoring import former_identity, refuse_saved, restore, restored
-from millwheel.control.savepoints.taking import savepoint_folder
-from millwheel.control.savepoints.upgrading import (
+from millwheel.control.savepoints.restore import former_identity, refuse_saved, restore, restored
+from millwheel.control.savepoints.take import savepoint_folder
+from millwheel.control.savepoints.upgrade import (
     blueprint_bytes,
     changed_since,
     check_same_root,
@@ -59,7 +59,7 @@ from millwheel.launch.launchers.spark.settings import check_conf
 from millwheel.launch.launchers.warm_children import Children
 from millwheel.launch.progress.report import report
 from millwheel.launch.progress.summary import Summary
-from millwheel.launch.running import Running
+from millwheel.launch.run import Running
 from millwheel.launch.services import check_page
 from millwheel.launch.settings import LauncherKind, RunSettings
 

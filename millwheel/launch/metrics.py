@@ -10,15 +10,15 @@ from pathlib import Path
 import msgspec
 
 from millwheel.adapters.grpc.security import Security, load_security
+from millwheel.adapters.metrics.client import METRICS, STANDING, fetched
 from millwheel.adapters.metrics.endpoint import Endpoint
-from millwheel.adapters.metrics.fetching import METRICS, STANDING, fetched
 from millwheel.adapters.metrics.text import merged, text_of
 from millwheel.adapters.processes.address import AUTO, LOOPBACK
 from millwheel.adapters.waits import waiting
 from millwheel.control.roots.root import write_atomically
 from millwheel.core.metrics.catalogue import CERTIFICATES_END, PROCESS_UP, RESTARTS, RUN_SECONDS
 from millwheel.core.metrics.figures import Figure
-from millwheel.launch.progress.polling import StatusWatcher
+from millwheel.launch.progress.status_watch import StatusWatcher
 
 DRIVER = "driver"
 _STILL_S = 120.0

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from socket import socket
 
-from millwheel.adapters.front.listening import listening
+from millwheel.adapters.front.listener import listening
 from millwheel.adapters.processes.address import LOOPBACK, listen_on
 from millwheel.adapters.processes.child import Living, stop_all
 from millwheel.adapters.processes.logs import LogFormat

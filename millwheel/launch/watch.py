@@ -16,7 +16,7 @@ from millwheel.launch.launchers.base import Launcher, WorkerExit
 from millwheel.launch.progress.failures import Failures
 from millwheel.launch.progress.input_size import Estimate
 from millwheel.launch.progress.line import ProgressLine, Speed
-from millwheel.launch.progress.polling import StatusWatcher
+from millwheel.launch.progress.status_watch import StatusWatcher
 from millwheel.launch.services import Services
 from millwheel.launch.stragglers import Stragglers
 

@@ -15,7 +15,7 @@ import msgspec
 import typer
 
 from millwheel.adapters.front import limits
-from millwheel.adapters.front.listening import listening
+from millwheel.adapters.front.listener import listening
 from millwheel.adapters.grpc.certificates import renewing
 from millwheel.adapters.grpc.injection_client import InjectionResult
 from millwheel.adapters.grpc.security import Security, check_listen, load_security

@@ -220,7 +220,7 @@ MISTAKES: list[tuple[str, Any, Callable[[Path], None]]] = [
         lambda path: test_columns_of_arrow_never_wrap("ms"),
     ),
     (
-        "millwheel.connect.formats.avro.reading.scaled_us",
+        "millwheel.connect.formats.avro.decode.scaled_us",
         always_fits,
         lambda path: test_timestamps_of_avro_are_exact_or_refused(path, "", "millis", "ms"),
     ),

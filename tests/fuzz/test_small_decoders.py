@@ -42,7 +42,7 @@ from millwheel.control.savepoints.record import (
     encode_record,
     read_record,
 )
-from millwheel.control.savepoints.upgrading import kept_blueprint
+from millwheel.control.savepoints.upgrade import kept_blueprint
 from millwheel.core.formats.store_layout import (
     Meta,
     PendingForm,

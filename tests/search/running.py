@@ -33,7 +33,7 @@ from millwheel.language.spec.key_extractors import load_extractor
 from millwheel.testing import PipelineHarness
 from millwheel.tools.testing.memory import cluster as cluster_module
 from millwheel.tools.testing.memory.cluster import ClusterOptions, ManualClock, MemoryCluster
-from millwheel.tools.testing.pushed import PushedStreams
+from millwheel.tools.testing.pushes import PushedStreams
 from millwheel.tools.testing.rewiring import rewired
 from tests.search.divided import as_whole, divided
 from tests.search.edits import edited

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from millwheel.connect.sources.base import FrameChunk
-from millwheel.tools.testing.pushed import PushedReader, PushedStream
+from millwheel.tools.testing.pushes import PushedReader, PushedStream
 
 _POLL_US = 2_000_000
 _MOST = 100_000

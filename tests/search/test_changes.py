@@ -15,7 +15,7 @@ import pytest
 
 from millwheel import as_retraction
 from millwheel.connect.connectors.kafka import source as module
-from millwheel.connect.connectors.kafka.listing import Span
+from millwheel.connect.connectors.kafka.partition_lists import Span
 from millwheel.core.tables import changes
 from millwheel.testing import PipelineHarness
 from tests.fakes.change_streams import ChangeStream, change_stream
@@ -112,7 +112,7 @@ def found(folder: Path, seed: int, way: str, patch: pytest.MonkeyPatch) -> Found
         Topics({share: Span(0, len(log.values)) for share, log in topics.items()}),
     )
     patch.setattr(module, "Listing", lambda options: spans)
-    for name in ("source", "consuming", "group_offsets"):
+    for name in ("source", "consumer", "group_offsets"):
         patch.setattr(f"millwheel.connect.connectors.kafka.{name}.library", lambda: kafka)
     folder.mkdir()
     (folder / "p.yaml").write_text(

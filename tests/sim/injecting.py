@@ -16,12 +16,12 @@ import grpc
 from millwheel.adapters.grpc import injection_client
 from millwheel.adapters.grpc.injection_client import InjectionClient, InjectionResult, OutsideRecord
 from millwheel.adapters.pb import worker_pb2 as pb
-from millwheel.control.roots import attaching
+from millwheel.control.roots import attach
 from millwheel.engine.workers import server
 from millwheel.engine.workers.server import WorkerService
 from millwheel.errors import UnavailableError
-from millwheel.tools.client import injecting
-from millwheel.tools.client.injecting import Injecting
+from millwheel.tools.client import inject as inject_module
+from millwheel.tools.client.inject import Injecting
 from millwheel.tools.client.injector import follow
 from tests.sim.kernel import SECOND
 from tests.sim.network import Connection
@@ -56,13 +56,13 @@ def simulated(limits: CallLimits) -> Iterator[None]:
     time = SimpleNamespace(monotonic=_monotonic, sleep=_sleep)
     with ExitStack() as stack:
         for owner, name, own in (
-            (attaching, "threading", threads),
+            (attach, "threading", threads),
             (server, "threading", threads),
             (server, "_MOST_INJECTIONS", limits.waiting),
             (server, "_INJECT_TIMEOUT_S", limits.worker_s),
-            (injecting, "time", time),
-            (injecting, "ThreadPoolExecutor", SimPool),
-            (injecting, "BATCH_RECORDS", limits.records),
+            (inject_module, "time", time),
+            (inject_module, "ThreadPoolExecutor", SimPool),
+            (inject_module, "BATCH_RECORDS", limits.records),
             (injection_client, "new_channel", lambda address, _: SimChannel(address)),
             (injection_client, "WorkerStub", SimStub),
             (injection_client, "_TIMEOUT_S", limits.client_s),

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from millwheel.control.master.balancing import BalanceConfig
+from millwheel.control.master.balance import BalanceConfig
 from millwheel.control.master.events import ShardLoad
 from millwheel.control.master.speeds import SpeedConfig
 from millwheel.engine.workers.ports import ShardWork

@@ -16,7 +16,7 @@ from starlette.applications import Starlette
 from millwheel.adapters.front.browsers import names_of
 from millwheel.adapters.front.http_server import FrontedServer
 from millwheel.adapters.front.limits import FrontLimits
-from millwheel.adapters.front.listening import listening
+from millwheel.adapters.front.listener import listening
 from millwheel.adapters.grpc.injection_client import InjectionResult
 from millwheel.adapters.metrics.endpoint import Endpoint
 from millwheel.connect.connectors.http.endpoint import HttpEndpoint

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from millwheel import Retraction
-from millwheel.connect.connectors.kafka.publishing import Transactions
 from millwheel.connect.connectors.kafka.sink import KafkaWriter, build_kafka_sink
+from millwheel.connect.connectors.kafka.transactions import Transactions
 from millwheel.connect.sinks.base import SinkBatch, SinkRecord
 from millwheel.errors import FencedError, SetupError, UnavailableError
 from tests.servers.kafka import Broker

@@ -216,7 +216,7 @@ def until_it_can(act: Callable[[], object]) -> None:
 def test_a_partition_or_topic_that_appears_is_read_from_its_beginning(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("millwheel.connect.connectors.kafka.listing._EVERY_S", 0.2)
+    monkeypatch.setattr("millwheel.connect.connectors.kafka.partition_lists._EVERY_S", 0.2)
     topic = broker.make_topic("growing")
     produce(broker, topic, numbered(3))
     read = source(broker, "^grow.*", start="latest")

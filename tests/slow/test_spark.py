@@ -20,7 +20,7 @@ import pytest
 
 from millwheel.launch.launchers.base import WorkerExit
 from millwheel.launch.launchers.spark.class_archive import archive_of
-from millwheel.launch.launchers.spark.connecting import installed_jars
+from millwheel.launch.launchers.spark.context import installed_jars
 from millwheel.launch.launchers.spark.launcher import SparkLauncher
 from millwheel.launch.launchers.spark.settings import SparkSettings
 from millwheel.launch.progress.summary import Summary

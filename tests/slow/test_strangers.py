@@ -20,11 +20,11 @@ from millwheel.adapters.exchange.handshake import dial
 from millwheel.adapters.grpc.master_client import MasterClient
 from millwheel.adapters.grpc.security import Security, load_security
 from millwheel.adapters.grpc.watermark_client import fetch_status
-from millwheel.control.roots.attaching import LiveMembers, connected
+from millwheel.control.roots.attach import LiveMembers, connected
 from millwheel.control.roots.root import RunInfo, read_run
 from millwheel.errors import UnavailableError
 from millwheel.launch.certificates import make_set
-from millwheel.launch.progress.polling import LEADER_ROLE, MASTER_ROLE
+from millwheel.launch.progress.status_watch import LEADER_ROLE, MASTER_ROLE
 from millwheel.tools.client.injector import Injector
 from tests.servers.programs import free_port
 from tests.slow.runs import Run

@@ -18,7 +18,7 @@ from time import monotonic
 
 from millwheel.adapters.front import limits as front_limits
 from millwheel.adapters.front.limits import FrontLimits
-from millwheel.adapters.front.listening import Front, listening, shaken
+from millwheel.adapters.front.listener import Front, listening, shaken
 from millwheel.adapters.front.visitors import Visitor, VisitPhase
 from millwheel.adapters.grpc.certificates import Certificates, RenewedContext
 from millwheel.adapters.grpc.security import NAME, Security, check_listen

@@ -18,7 +18,7 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from millwheel.adapters.front.limits import FrontLimits
-from millwheel.adapters.front.listening import Front
+from millwheel.adapters.front.listener import Front
 from millwheel.adapters.front.visitors import Visitor, VisitPhase
 from millwheel.adapters.front.visits import VISITOR, Visits
 

@@ -10,7 +10,7 @@ from starlette.datastructures import Headers
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from millwheel.adapters.front.listening import Front
+from millwheel.adapters.front.listener import Front
 from millwheel.adapters.front.visitors import Visitor, VisitPhase
 
 VISITOR = "millwheel.visitor"

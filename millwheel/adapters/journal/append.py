@@ -21,8 +21,8 @@ from millwheel.adapters.journal.folder import (
     SegmentFolder,
     segment_name,
 )
-from millwheel.adapters.journal.following import certain_groups, groups_between
-from millwheel.adapters.journal.reading import load_segment, read_segments, valid_part
+from millwheel.adapters.journal.follower import certain_groups, groups_between
+from millwheel.adapters.journal.reader import load_segment, read_segments, valid_part
 from millwheel.adapters.ports import Followed
 from millwheel.adapters.spaces.durable import read_whole, write_all
 from millwheel.adapters.spaces.files import Files, explained

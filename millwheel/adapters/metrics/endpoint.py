@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from millwheel.adapters.front import limits as front_limits
 from millwheel.adapters.front.browsers import BrowserRules, names_of
 from millwheel.adapters.front.limits import FrontLimits
-from millwheel.adapters.front.listening import Front, listening, shaken
+from millwheel.adapters.front.listener import Front, listening, shaken
 from millwheel.adapters.front.visitors import Visitor, VisitPhase
 from millwheel.adapters.grpc.certificates import RenewedContext
 from millwheel.adapters.grpc.security import Security, check_listen, is_loopback

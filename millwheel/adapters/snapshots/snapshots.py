@@ -25,7 +25,7 @@ from millwheel.adapters.snapshots.manifest import (
     manifest_number,
     rank,
 )
-from millwheel.adapters.snapshots.restoring import Blob, RestorePace, Restoring
+from millwheel.adapters.snapshots.restore import Blob, RestorePace, Restoring
 from millwheel.adapters.spaces.durable import make_dirs, remove_tree
 from millwheel.adapters.spaces.files import Files, PosixFiles, explaining
 from millwheel.adapters.spaces.folder import FolderSpace

@@ -10,7 +10,7 @@ from __future__ import annotations
 from millwheel.adapters.secret_values import revealed
 from millwheel.connect.built_in import SINKS
 from millwheel.connect.plug_ins import made_by, names_in
-from millwheel.connect.sinks.adapted import as_sink
+from millwheel.connect.sinks.adapter import as_sink
 from millwheel.connect.sinks.base import Sink
 from millwheel.core.pipeline.spec import SinkSpec
 

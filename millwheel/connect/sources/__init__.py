@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from millwheel.adapters.secret_values import revealed
 from millwheel.connect.built_in import SOURCES
 from millwheel.connect.plug_ins import made_by, names_in
-from millwheel.connect.sources.adapted import as_source
+from millwheel.connect.sources.adapter import as_source
 from millwheel.connect.sources.base import Source
 from millwheel.core.pipeline.spec import SourceSpec
 

@@ -13,8 +13,8 @@ import typer
 
 from millwheel.adapters.coordination import open_coordination
 from millwheel.adapters.grpc.security import load_security
+from millwheel.adapters.metrics.client import METRICS
 from millwheel.adapters.metrics.endpoint import Endpoint
-from millwheel.adapters.metrics.fetching import METRICS
 from millwheel.adapters.metrics.text import text_of
 from millwheel.adapters.ports import Coordination
 from millwheel.adapters.processes.exits import Exit, leave

@@ -17,7 +17,7 @@ from millwheel.adapters.processes.interpreter import begin_process
 from millwheel.adapters.processes.lifeline import die_with_parent
 from millwheel.adapters.processes.logs import LogFormat, set_up
 from millwheel.adapters.processes.signals import stop_on_signals
-from millwheel.control.master.balancing import BalanceConfig
+from millwheel.control.master.balance import BalanceConfig
 from millwheel.control.master.runtime import MasterPace
 from millwheel.control.master.server import MasterOutside, MasterProcess
 from millwheel.control.master.state import MasterConfig

@@ -17,8 +17,8 @@ import grpc
 from millwheel.adapters.grpc.attach import WorkerLines
 from millwheel.adapters.grpc.common import CALL_TIMEOUT_S, new_server
 from millwheel.adapters.grpc.security import Security
+from millwheel.adapters.metrics.client import METRICS
 from millwheel.adapters.metrics.endpoint import Endpoint
-from millwheel.adapters.metrics.fetching import METRICS
 from millwheel.adapters.metrics.text import text_of
 from millwheel.adapters.pb import master_pb2 as pb
 from millwheel.adapters.pb import worker_pb2

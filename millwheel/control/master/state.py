@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from millwheel.control.master.balancing import BalanceConfig, Balancer, ClusterLoad
+from millwheel.control.master.balance import BalanceConfig, Balancer, ClusterLoad
 from millwheel.control.master.effects import Effect, WriteRangeTable
 from millwheel.control.master.events import (
     Event,

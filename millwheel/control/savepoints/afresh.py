@@ -16,7 +16,7 @@ from millwheel.connect.sinks.base import Sink
 from millwheel.control.roots.afresh import refuse_foreign
 from millwheel.control.roots.root import Root
 from millwheel.control.roots.shipped import load_shipped
-from millwheel.control.savepoints.upgrading import kept_blueprint
+from millwheel.control.savepoints.upgrade import kept_blueprint
 from millwheel.core.pipeline.spec import PipelineSpec
 from millwheel.errors import MillwheelError, SetupError
 

@@ -21,7 +21,7 @@ from typing import Any
 
 from millwheel.adapters.front import limits as front_limits
 from millwheel.adapters.front.limits import FrontLimits
-from millwheel.adapters.front.listening import Front, listening
+from millwheel.adapters.front.listener import Front, listening
 from millwheel.adapters.front.visitors import Visitor, VisitPhase
 from millwheel.engine.queries.commands import QueryService, Session
 from millwheel.engine.queries.connection import Connection, Slot, failed_reply

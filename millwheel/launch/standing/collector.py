@@ -15,10 +15,10 @@ from millwheel.adapters.grpc.certificates import warning_of
 from millwheel.adapters.grpc.master_client import MasterClient
 from millwheel.adapters.grpc.security import Security, load_security
 from millwheel.adapters.grpc.watermark_client import fetch_status
-from millwheel.adapters.metrics.fetching import STANDING, fetched
+from millwheel.adapters.metrics.client import STANDING, fetched
 from millwheel.adapters.pb.master_pb2 import DescribeReply, MemberState
 from millwheel.adapters.waits import Waiting
-from millwheel.control.roots.attaching import LiveMembers, connected
+from millwheel.control.roots.attach import LiveMembers, connected
 from millwheel.control.roots.root import RunInfo
 from millwheel.control.roots.shipped import load_shipped
 from millwheel.core.grouping.observations import Division, InstanceLoads
@@ -29,10 +29,10 @@ from millwheel.core.pipeline.graph import Graph, NodeKind, build_graph
 from millwheel.errors import SetupError, UnavailableError
 from millwheel.launch.metrics import DRIVER, driver_address
 from millwheel.launch.progress.late_hour import LateStream, too_late
-from millwheel.launch.progress.polling import LEADER_ROLE, MASTER_ROLE, addresses, cluster_view
+from millwheel.launch.progress.status_watch import LEADER_ROLE, MASTER_ROLE, addresses, cluster_view
 from millwheel.launch.progress.summary import total
 from millwheel.launch.standing.divided_nodes import DividedStanding, divided_standings
-from millwheel.launch.standing.standing import (
+from millwheel.launch.standing.run_standing import (
     ExposedHost,
     NodeStanding,
     RunStanding,

@@ -11,7 +11,7 @@ from pathlib import Path
 from millwheel.adapters.grpc.security import Security
 from millwheel.core.model.names import NodeName
 from millwheel.core.pipeline.graph import Graph
-from millwheel.launch.progress.polling import StatusWatcher
+from millwheel.launch.progress.status_watch import StatusWatcher
 from millwheel.launch.standing.collector import KnownCluster, standing_now
 from millwheel.launch.standing.standstill import Lasting
 

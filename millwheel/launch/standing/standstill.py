@@ -8,7 +8,7 @@ from collections.abc import Hashable, Iterator
 import msgspec
 
 from millwheel.adapters.waits import TELL_AFTER_S
-from millwheel.launch.standing.standing import RunStanding, troubles_of
+from millwheel.launch.standing.run_standing import RunStanding, troubles_of
 
 MOST = 5
 """The most reasons that are reported at once."""

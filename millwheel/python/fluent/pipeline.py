@@ -266,7 +266,7 @@ class Pipeline:
         Raises the error with its reason: PipelineError, SetupError, or BrokenError when too many
         calls fail.
         """
-        from millwheel.python.handles.starting import in_foreground, started
+        from millwheel.python.handles.start import in_foreground, started
 
         if background:
             return started(self, params, **options)
@@ -286,7 +286,7 @@ class Pipeline:
         are kept in the root for the result; by default all that nothing consumes, if the input is
         bounded. ``settings`` are those of :class:`~millwheel.launch.settings.RunSettings`, such as
         ``launcher="spark"`` or ``query_port=6380``."""
-        from millwheel.python.handles.starting import started
+        from millwheel.python.handles.start import started
 
         return started(self, params, root=os.fspath(root), workers=workers, keep=keep, **settings)
 

@@ -19,7 +19,7 @@ from millwheel.adapters.ports import Coordination
 from millwheel.adapters.processes.address import EMBEDDED
 from millwheel.adapters.processes.interpreter import module_command
 from millwheel.adapters.rights import as_the_user_wants
-from millwheel.control.roots.attaching import attach
+from millwheel.control.roots.attach import attach
 from millwheel.core.model.times import duration_us
 from millwheel.core.order.arrival import CURE
 from millwheel.core.pipeline.spec import PipelineSpec

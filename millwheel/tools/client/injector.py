@@ -16,14 +16,14 @@ import msgspec
 from millwheel.adapters.grpc.injection_client import InjectionClient, InjectionResult, OutsideRecord
 from millwheel.adapters.grpc.security import load_security
 from millwheel.adapters.ports import Coordination
-from millwheel.control.roots.attaching import LiveMembers, attach, connected, find_root
+from millwheel.control.roots.attach import LiveMembers, attach, connected, find_root
 from millwheel.control.roots.shipped import load_shipped
 from millwheel.core.model.names import NodeName
 from millwheel.core.model.range_table import RangeTable
 from millwheel.core.tables.planning import declared_name, events_of
 from millwheel.errors import SetupError
-from millwheel.launch.progress.polling import addresses
-from millwheel.tools.client.injecting import SAFE_AGAIN, Injecting, Look
+from millwheel.launch.progress.status_watch import addresses
+from millwheel.tools.client.inject import SAFE_AGAIN, Injecting, Look
 
 Value: TypeAlias = Any
 """A value that JSON can represent: a dict, a dataclass, a ``msgspec.Struct``; or JSON text as

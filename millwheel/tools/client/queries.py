@@ -358,7 +358,7 @@ def token_for(url: str, root: str = "") -> str:
     Raises SetupError when ``root`` is given and has no run.
     """
     from millwheel.adapters.grpc.security import is_loopback, load_security
-    from millwheel.control.roots.attaching import find_root
+    from millwheel.control.roots.attach import find_root
     from millwheel.control.roots.root import read_run
 
     parts = urlsplit(url)

@@ -17,7 +17,7 @@ from millwheel.core.model.times import duration_text, duration_us
 from millwheel.core.pipeline.spec import PipelineSpec, StreamSpec
 from millwheel.core.tables.planning import declared_name
 from millwheel.engine.workers.delivery.timestamps import Timestamps
-from millwheel.tools.dev.sampling import Sample
+from millwheel.tools.dev.samples import Sample
 
 SHARES = (0.01, 0.001, 0.00001)
 """Of the records that may be late; the last one is that of the published runs. The suggestion keeps

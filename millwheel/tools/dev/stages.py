@@ -13,7 +13,7 @@ from millwheel.core.pipeline.graph import build_graph
 from millwheel.core.pipeline.spec import DEAD_LETTERS, ComputationSpec, PipelineSpec
 from millwheel.core.pipeline.work import LookupSpec
 from millwheel.tools.dev.lateness import late_of, lateness_of
-from millwheel.tools.dev.sampling import Sample
+from millwheel.tools.dev.samples import Sample
 from millwheel.tools.testing import PipelineHarness
 
 

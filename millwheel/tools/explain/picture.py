@@ -45,8 +45,8 @@ from millwheel.core.pipeline.work import (
 from millwheel.core.windows.panes import Accumulation
 from millwheel.language.spec.callback_code import LoadedCode
 from millwheel.tools.explain import words
-from millwheel.tools.explain.combined import combined_of
 from millwheel.tools.explain.forms import forms_of
+from millwheel.tools.explain.local_combine import combined_of
 
 _MODE = ("mode", "by")
 """Options of a sink that decide how changed rows are written."""

@@ -19,7 +19,7 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from millwheel.adapters.front.browsers import BrowserRules, ForeignRequest
-from millwheel.adapters.front.guarding import Guarded
+from millwheel.adapters.front.guard import Guarded
 from millwheel.engine.queries.model import QueryError
 from millwheel.engine.queries.peers.peer_client import Asking, Workers
 from millwheel.engine.queries.peers.watching import HealthWatch

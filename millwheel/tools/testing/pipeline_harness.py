@@ -50,7 +50,7 @@ from millwheel.tools.testing.arguments import check_partition, check_time, stamp
 from millwheel.tools.testing.inspection import remembered, timers_of, window_state
 from millwheel.tools.testing.lookups import Answers, fake_lookup
 from millwheel.tools.testing.memory.cluster import ClusterOptions, ManualClock, MemoryCluster
-from millwheel.tools.testing.pushed import DEFAULT_PARTITION, PushedStream, PushedStreams
+from millwheel.tools.testing.pushes import DEFAULT_PARTITION, PushedStream, PushedStreams
 from millwheel.tools.testing.questions import Question, ask
 from millwheel.tools.testing.rewiring import rewired, spec_of, streams_of
 from millwheel.tools.testing.taps import Taps

@@ -24,7 +24,7 @@ from millwheel.errors import PipelineError
 from millwheel.language.spec.parameters import stand_ins
 from millwheel.language.spec.pipelines import load_read, read_document
 from millwheel.language.spec.python_files import Documented, PipelineFile
-from millwheel.tools.testing import pushed, taps
+from millwheel.tools.testing import pushes, taps
 
 _UNSET = "not-set-in-this-test"
 
@@ -115,7 +115,7 @@ def _pushed(stream: StreamSpec) -> StreamSpec:
     if stream.source is None:
         return stream
     return replace(
-        stream, source=SourceSpec(pushed.KIND, {"stream": stream.name}), idle_after_us=None
+        stream, source=SourceSpec(pushes.KIND, {"stream": stream.name}), idle_after_us=None
     )
 
 

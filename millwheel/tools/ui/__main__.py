@@ -14,7 +14,7 @@ from millwheel.adapters.processes.interpreter import begin_process
 from millwheel.adapters.processes.lifeline import die_with_parent
 from millwheel.adapters.spaces.replay_orders import ReplayOrders
 from millwheel.errors import MillwheelError, SetupError
-from millwheel.tools.ui.serving import UiSettings, serve
+from millwheel.tools.ui.server import UiSettings, serve
 
 
 def main(

@@ -20,7 +20,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import Receive, Scope, Send
 
 from millwheel.adapters.front.browsers import BrowserRules, ForeignRequest
-from millwheel.adapters.front.guarding import Guarded
+from millwheel.adapters.front.guard import Guarded
 from millwheel.errors import MillwheelError
 from millwheel.tools.ui.documents import LiveRun
 from millwheel.tools.ui.page_state import Shown

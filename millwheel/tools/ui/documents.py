@@ -12,8 +12,8 @@ from millwheel.core.model.range_table import RangeTable
 from millwheel.core.model.times import IDLE_TIME, MIN_TIME, SECOND
 from millwheel.core.pipeline.spec import DEAD_LETTERS
 from millwheel.launch.standing.divided_nodes import DividedStanding
-from millwheel.launch.standing.standing import HeldBy, NodeStanding, RunStanding, WorkerStanding
-from millwheel.tools.ui.drawing import Drawing
+from millwheel.launch.standing.run_standing import HeldBy, NodeStanding, RunStanding, WorkerStanding
+from millwheel.tools.ui.layout import Drawing
 from millwheel.tools.ui.readings import ShardRate, ShardReading
 
 _NOTHING, _STILL = ShardReading(), ShardRate()

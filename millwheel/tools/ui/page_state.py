@@ -6,7 +6,7 @@ import threading
 
 from millwheel.core.pipeline.spec import PipelineSpec
 from millwheel.tools.ui.documents import LiveRun
-from millwheel.tools.ui.drawing import Drawing, drawing_of
+from millwheel.tools.ui.layout import Drawing, drawing_of
 from millwheel.tools.ui.timeline import Timeline
 
 

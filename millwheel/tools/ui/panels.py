@@ -12,7 +12,7 @@ import msgspec
 
 from millwheel.adapters.redaction import redacted, redacted_text
 from millwheel.adapters.spaces.replay_orders import ReplayOrders
-from millwheel.control.roots.attaching import is_driven
+from millwheel.control.roots.attach import is_driven
 from millwheel.control.roots.root import read_run
 from millwheel.control.savepoints.savepoint_list import NotedSavepoint, noted_savepoints
 from millwheel.core.model.times import SECOND

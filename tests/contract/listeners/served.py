@@ -22,7 +22,7 @@ from starlette.applications import Starlette
 from millwheel.adapters.exchange.handshake import Handshakes, dial
 from millwheel.adapters.front.http_server import FrontedServer
 from millwheel.adapters.front.limits import FrontLimits
-from millwheel.adapters.front.listening import listening
+from millwheel.adapters.front.listener import listening
 from millwheel.adapters.grpc import common
 from millwheel.adapters.grpc.injection_client import InjectionResult
 from millwheel.adapters.metrics.endpoint import Endpoint

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from millwheel.adapters.snapshots.blob_cache import BlobCache
-from millwheel.adapters.snapshots.restoring import RestorePace
+from millwheel.adapters.snapshots.restore import RestorePace
 from millwheel.adapters.snapshots.snapshots import FileSnapshots
 from millwheel.adapters.spaces.files import PosixFiles
 from millwheel.adapters.spaces.object_space import ObjectSpace

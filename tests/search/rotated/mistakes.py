@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import millwheel.connect.sources.files.followed as module
-from millwheel.connect.sources.files.followed import FollowedInput
+import millwheel.connect.sources.files.rotation as module
+from millwheel.connect.sources.files.rotation import FollowedInput
 from millwheel.engine.workers.sources.partition import Part
 from millwheel.engine.workers.sources.partitions import Partitions
 from millwheel.engine.workers.sources.source import SourceOperator

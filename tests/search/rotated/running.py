@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from millwheel.connect.sources.files import followed
+from millwheel.connect.sources.files import rotation
 from millwheel.engine.workers.shard.bundle_sizes import ShardLimits
 from tests.search.rotated.folder import FewFiles
 from tests.search.rotated.stories import Step, play
@@ -18,9 +18,9 @@ from tests.search.rotated.world import World
 @contextmanager
 def world_of(steps: list[Step]) -> Iterator[World]:
     """A folder of its own, which is removed again."""
-    system, right = FewFiles(), followed.os
+    system, right = FewFiles(), rotation.os
     bundle, settle = next((step[1:] for step in steps if step[0] == "limits"), (3, 0))
-    followed.os = system  # type: ignore[assignment]
+    rotation.os = system  # type: ignore[assignment]
     try:
         with tempfile.TemporaryDirectory() as folder:
             world = World(
@@ -31,7 +31,7 @@ def world_of(steps: list[Step]) -> Iterator[World]:
             if world.shard is not None:
                 world.shard.close()
     finally:
-        followed.os = right  # type: ignore[assignment]
+        rotation.os = right  # type: ignore[assignment]
 
 
 def failure(steps: list[Step]) -> str:

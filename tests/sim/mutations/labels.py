@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from millwheel.control.master.balancing import Balancer
+from millwheel.control.master.balance import Balancer
 from millwheel.control.master.speeds import Speeds
 from millwheel.core.model.records import NO_LABEL, Batch
 from millwheel.core.windows.lateness import labels_of

@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from millwheel.adapters.journal import append as journal_append
-from millwheel.adapters.journal import following as journal_following
+from millwheel.adapters.journal import follower as journal_following
 from millwheel.adapters.ports import Followed
 from millwheel.control.master import state
 from millwheel.control.master.tables import standbys

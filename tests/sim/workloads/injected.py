@@ -26,7 +26,7 @@ from millwheel.core.pipeline.spec import (
 from millwheel.core.pipeline.work import AggregateSpec, WindowSpec
 from millwheel.engine.workers.server import WorkerService
 from millwheel.errors import UnavailableError
-from millwheel.tools.client.injecting import Injecting
+from millwheel.tools.client.inject import Injecting
 from tests.computations import computation_spec
 from tests.sim.injecting import CallLimits, Sender, simulated
 from tests.sim.kernel import Failure

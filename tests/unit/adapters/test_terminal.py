@@ -17,7 +17,7 @@ from millwheel.adapters.terminal import Terminal, plain, plain_stream
 from millwheel.errors import SetupError
 from millwheel.launch.progress.line import ProgressLine
 from millwheel.tools.cli.errors import sentences
-from millwheel.tools.dev.rendering import print_trial
+from millwheel.tools.dev.report import print_trial
 from millwheel.tools.dev.stages import Stage, Trial
 
 EVIL = "\x1b]52;c;ZXZpbA==\x07 \x9b2J \x1b[2J \r> \x7f \u202e \ud83d \x00"

@@ -6,7 +6,7 @@ import pytest
 from bench.figures import Figure
 from bench.hops import table
 from bench.inputs import Input, Order, file_of_ad, level, make
-from millwheel.connect.sources.files.matching import dealt
+from millwheel.connect.sources.files.patterns import dealt
 from millwheel.core.model.keys import key_hash
 
 

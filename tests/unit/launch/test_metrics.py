@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from millwheel.adapters.metrics.client import fetched
 from millwheel.adapters.metrics.endpoint import Endpoint
-from millwheel.adapters.metrics.fetching import fetched
 from millwheel.core.pipeline.cluster_view import ClusterView, NodeView
 from millwheel.launch.metrics import METRICS_FILE, GatheredMetrics
 from millwheel.launch.stragglers import JoinedWorker

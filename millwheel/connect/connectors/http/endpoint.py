@@ -14,11 +14,11 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from millwheel.adapters.front.browsers import BrowserRules, ForeignRequest, names_of
-from millwheel.adapters.front.guarding import Guarded
+from millwheel.adapters.front.guard import Guarded
 from millwheel.adapters.grpc.injection_client import InjectionResult
 from millwheel.adapters.grpc.security import is_loopback
 from millwheel.connect.connectors.http.bodies import BodyError, Posted, read_body, trace_in
-from millwheel.connect.connectors.http.unpacking import (
+from millwheel.connect.connectors.http.compression import (
     ENCODINGS,
     EncodingError,
     TooLargeError,

@@ -1,4 +1,4 @@
-"""A topic as a sink. See ``publishing.py`` for how rows appear once."""
+"""A topic as a sink. See ``transactions.py`` for how rows appear once."""
 
 from __future__ import annotations
 
@@ -26,7 +26,6 @@ from millwheel.connect.connectors.kafka.client import (
     settings,
 )
 from millwheel.connect.connectors.kafka.marks import MarksEnd, ends_of
-from millwheel.connect.connectors.kafka.publishing import AtLeastOnce, Transactions
 from millwheel.connect.connectors.kafka.rows import (
     Committable,
     Rows,
@@ -38,6 +37,7 @@ from millwheel.connect.connectors.kafka.rows import (
     with_traces,
 )
 from millwheel.connect.connectors.kafka.sink_options import EXACTLY_ONCE, KafkaSinkOptions
+from millwheel.connect.connectors.kafka.transactions import AtLeastOnce, Transactions
 from millwheel.connect.formats.base import MessageEncoder
 from millwheel.connect.formats.choice import build_encoder
 from millwheel.connect.options import read_options

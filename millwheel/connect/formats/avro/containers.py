@@ -20,8 +20,9 @@ from millwheel.connect.formats.avro.blocks import (
     read_span,
     unpacked,
 )
+from millwheel.connect.formats.avro.decode import converter
+from millwheel.connect.formats.avro.encode import AvroWriting
 from millwheel.connect.formats.avro.messages import read_call
-from millwheel.connect.formats.avro.reading import converter
 from millwheel.connect.formats.avro.schema import (
     Schema,
     fastavro,
@@ -30,7 +31,6 @@ from millwheel.connect.formats.avro.schema import (
     parse,
     plain_schema,
 )
-from millwheel.connect.formats.avro.writing import AvroWriting
 from millwheel.connect.formats.options import AvroOptions, Format
 from millwheel.errors import SetupError
 

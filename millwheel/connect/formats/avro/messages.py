@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from millwheel.connect.formats.avro.columns import avro_columns
-from millwheel.connect.formats.avro.reading import Convert, converter
+from millwheel.connect.formats.avro.decode import Convert, converter
+from millwheel.connect.formats.avro.encode import AvroWriting
 from millwheel.connect.formats.avro.schema import Parsed, Schema, fastavro, most_bytes, parse, whole
-from millwheel.connect.formats.avro.writing import AvroWriting
 from millwheel.connect.formats.base import Decoding, MessageDecoder, MessageEncoder, checked
 from millwheel.connect.formats.registry import HEADER_BYTES, Registration, Registry, header, split
 from millwheel.core.columns.declared_fields import FieldTypes, as_read, with_times

@@ -1,5 +1,5 @@
 """Files as bytes at an offset: plain, or compressed (growing ones are in
-:mod:`millwheel.connect.sources.files.followed`).
+:mod:`millwheel.connect.sources.files.rotation`).
 
 A reader asks for bytes by position. For a plain file a position is an offset; for a compressed file
 it is an offset in the decompressed data.
@@ -12,7 +12,7 @@ import os
 from dataclasses import dataclass
 from typing import BinaryIO, Protocol
 
-from millwheel.connect.sources.files.unpacking import Gzip, Unpacked, Unpacking
+from millwheel.connect.sources.files.compression import Gzip, Unpacked, Unpacking
 from millwheel.errors import ExhaustedError, SetupError
 
 _COMPRESSIONS = {".gz": "gzip", ".zst": "zstd", ".zstd": "zstd"}

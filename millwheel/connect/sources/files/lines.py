@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from millwheel.connect.sources.base import Chunk, FrameChunk, LinesChunk, Reader, Reject
-from millwheel.connect.sources.files.followed import FollowedInput
 from millwheel.connect.sources.files.inputs import PartitionInput
+from millwheel.connect.sources.files.rotation import FollowedInput
 from millwheel.core.model.damage import DAMAGE
 from millwheel.errors import RecordError
 

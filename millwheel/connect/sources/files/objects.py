@@ -17,9 +17,9 @@ from millwheel.adapters.objects.odd_keys import is_odd
 from millwheel.adapters.objects.store import Found, ObjectStore
 from millwheel.connect.built_in import other_system
 from millwheel.connect.sources.base import Partition, Reader, Source
-from millwheel.connect.sources.files.matching import dealt
 from millwheel.connect.sources.files.object_input import ObjectBytes
 from millwheel.connect.sources.files.object_reader import ObjectReader
+from millwheel.connect.sources.files.patterns import dealt
 from millwheel.errors import ExhaustedError, SetupError, UnavailableError
 
 log = logging.getLogger(__name__)

@@ -31,11 +31,9 @@ from millwheel.connect.options import Option, StoreConfig, one_of, read_options
 from millwheel.connect.sources.base import Partition, Reader, Source
 from millwheel.connect.sources.files.apache import ApacheCombined
 from millwheel.connect.sources.files.csv_lines import CsvLines
-from millwheel.connect.sources.files.followed import FollowedInput
 from millwheel.connect.sources.files.inputs import PartitionInput, compression_of, open_input
 from millwheel.connect.sources.files.json_lines import DeclaredJsonLines, JsonLines, WholeJsonLines
 from millwheel.connect.sources.files.lines import FrameForm, LineFormat, LineReader
-from millwheel.connect.sources.files.matching import FilePattern, dealt, each_once, name_of, path_of
 from millwheel.connect.sources.files.object_input import (
     CompressedObject,
     ObjectBytes,
@@ -43,6 +41,8 @@ from millwheel.connect.sources.files.object_input import (
     ObjectInput,
 )
 from millwheel.connect.sources.files.objects import ObjectsSource, addresses
+from millwheel.connect.sources.files.patterns import FilePattern, dealt, each_once, name_of, path_of
+from millwheel.connect.sources.files.rotation import FollowedInput
 from millwheel.connect.sources.folder_fields import with_folder_fields
 from millwheel.core.columns.declared_fields import FieldTypes
 from millwheel.errors import SetupError

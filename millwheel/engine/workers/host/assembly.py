@@ -14,7 +14,7 @@ from millwheel.connect.lookups import lookup_of
 from millwheel.connect.lookups.base import Lookup
 from millwheel.connect.own_functions import language_of, speaking
 from millwheel.connect.python_objects import load_object
-from millwheel.connect.sinks.adapted import as_writer
+from millwheel.connect.sinks.adapter import as_writer
 from millwheel.connect.sinks.base import Sink, Writer
 from millwheel.connect.sources.base import Partition, Source
 from millwheel.core.columns.declared_fields import example_frame

@@ -18,8 +18,8 @@ from time import monotonic
 import msgspec
 
 from millwheel.adapters.grpc.security import Security
+from millwheel.adapters.metrics.client import METRICS, ROWS, STANDING
 from millwheel.adapters.metrics.endpoint import Endpoint
-from millwheel.adapters.metrics.fetching import METRICS, ROWS, STANDING
 from millwheel.adapters.metrics.text import text_of
 from millwheel.adapters.waits import Waiting, waiting
 from millwheel.core.metrics.catalogue import (

@@ -50,7 +50,7 @@ def archive_settings(
 
 def make_archive() -> Path:
     """Make the archive of the installed Spark, by a Spark that runs one task. Raises SetupError."""
-    from millwheel.launch.launchers.spark.connecting import connected, end_gateway, installed_jars
+    from millwheel.launch.launchers.spark.context import connected, end_gateway, installed_jars
     from millwheel.launch.launchers.spark.settings import SparkSettings
 
     archive = archive_of(installed_jars())

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from millwheel.adapters.processes.child import Remains
 from millwheel.launch.launchers.base import WorkerExit, WorkerTemplate
 from millwheel.launch.launchers.executor_orders import orders_at
-from millwheel.launch.launchers.spark.connecting import connected, end_gateway
+from millwheel.launch.launchers.spark.context import connected, end_gateway
 from millwheel.launch.launchers.spark.cores import Cores
 from millwheel.launch.launchers.spark.settings import SparkSettings, most_workers
 from millwheel.launch.launchers.spark.task import SlotTask

@@ -10,11 +10,11 @@ from rich.console import Console
 
 from millwheel.adapters.grpc.injection_client import InjectionClient, InjectionResult
 from millwheel.adapters.grpc.security import load_security
-from millwheel.control.roots.attaching import attach, connected
+from millwheel.control.roots.attach import attach, connected
 from millwheel.errors import SetupError
 from millwheel.tools.cli.look.arguments import chosen_root
 from millwheel.tools.cli.look.status import write_json
-from millwheel.tools.client.injecting import (
+from millwheel.tools.client.inject import (
     DOUBLES_AGAIN,
     SAFE_AGAIN,
     Identified,

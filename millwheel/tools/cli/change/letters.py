@@ -16,7 +16,7 @@ from rich.console import Console
 from millwheel.adapters.durable_store import open_space
 from millwheel.adapters.spaces.replay_orders import ReplayOrders
 from millwheel.adapters.spaces.root_address import in_bucket
-from millwheel.control.roots.attaching import is_driven
+from millwheel.control.roots.attach import is_driven
 from millwheel.control.roots.root import read_run
 from millwheel.control.roots.shipped import load_shipped
 from millwheel.engine.letters.letters import (

@@ -12,13 +12,13 @@ from rich.table import Table
 from millwheel.adapters.grpc.master_client import MasterClient
 from millwheel.adapters.grpc.security import load_security
 from millwheel.adapters.pb.master_pb2 import Work
-from millwheel.control.roots.attaching import LiveMembers, attach, connected, find_root
+from millwheel.control.roots.attach import LiveMembers, attach, connected, find_root
 from millwheel.control.roots.shipped import load_shipped
 from millwheel.core.model.names import shard_parts
 from millwheel.core.model.range_table import RangeTable
 from millwheel.core.pipeline.graph import Graph, build_graph
 from millwheel.errors import SetupError, UnavailableError
-from millwheel.launch.progress.polling import MASTER_ROLE, addresses
+from millwheel.launch.progress.status_watch import MASTER_ROLE, addresses
 from millwheel.tools.cli.look.arguments import chosen_root
 from millwheel.tools.cli.look.status import write_json
 

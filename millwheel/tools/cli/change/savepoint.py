@@ -12,12 +12,12 @@ import msgspec
 from rich.console import Console
 
 from millwheel.adapters.ports import Coordination
-from millwheel.control.roots.attaching import attach, connected, is_driven
+from millwheel.control.roots.attach import attach, connected, is_driven
 from millwheel.control.roots.root import RunInfo, read_completed
 from millwheel.control.roots.shipped import load_shipped
 from millwheel.control.savepoints.record import SavepointRecord
-from millwheel.control.savepoints.restoring import note_saved
-from millwheel.control.savepoints.taking import (
+from millwheel.control.savepoints.restore import note_saved
+from millwheel.control.savepoints.take import (
     Savepoint,
     check_folder,
     savepoint_folder,
@@ -27,7 +27,7 @@ from millwheel.control.savepoints.taking import (
 from millwheel.errors import SetupError, UnavailableError
 from millwheel.launch.progress.report import summary_lines
 from millwheel.launch.progress.summary import Summary
-from millwheel.launch.stopping import STOP, StopRequest
+from millwheel.launch.stop_requests import STOP, StopRequest
 from millwheel.tools.cli.look.arguments import chosen_root
 from millwheel.tools.cli.look.status import write_json
 

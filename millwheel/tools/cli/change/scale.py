@@ -7,9 +7,9 @@ import time
 import msgspec
 from rich.console import Console
 
-from millwheel.control.roots.attaching import attach, is_driven
+from millwheel.control.roots.attach import attach, is_driven
 from millwheel.errors import SetupError, UnavailableError
-from millwheel.launch.scaling import answer, ask
+from millwheel.launch.scale import answer, ask
 from millwheel.tools.cli.look.arguments import chosen_root
 from millwheel.tools.cli.look.status import write_json
 

@@ -26,7 +26,7 @@ from millwheel.connect.built_in import connectors
 from millwheel.control.roots.root import DEFAULT_FOLDER
 from millwheel.errors import MillwheelError
 from millwheel.launch.launchers.java import find_java
-from millwheel.launch.launchers.spark.connecting import ask_executors
+from millwheel.launch.launchers.spark.context import ask_executors
 from millwheel.launch.launchers.spark.master import check_master
 from millwheel.tools.cli.look.status import write_json
 

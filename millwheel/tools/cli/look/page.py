@@ -9,7 +9,7 @@ import typer
 from millwheel.adapters.durable_store import open_space
 from millwheel.adapters.spaces.replay_orders import ReplayOrders
 from millwheel.tools.cli.look.arguments import chosen_root
-from millwheel.tools.ui.serving import UiSettings, serve
+from millwheel.tools.ui.server import UiSettings, serve
 
 
 def page(

@@ -14,7 +14,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from millwheel.control.roots.attaching import attach
+from millwheel.control.roots.attach import attach
 from millwheel.control.roots.root import RunInfo, read_completed
 from millwheel.core.model.times import SECOND, duration_text
 from millwheel.errors import UnavailableError
@@ -22,7 +22,7 @@ from millwheel.launch.progress.report import summary_lines
 from millwheel.launch.progress.summary import Summary
 from millwheel.launch.standing.collector import asked
 from millwheel.launch.standing.divided_nodes import divided_lines
-from millwheel.launch.standing.standing import NodeStanding, RunStanding
+from millwheel.launch.standing.run_standing import NodeStanding, RunStanding
 from millwheel.tools.cli.look.arguments import chosen_root
 
 WATCH_S = 1.0

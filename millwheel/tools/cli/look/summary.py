@@ -10,8 +10,8 @@ import typer
 from rich.console import Console
 
 from millwheel.adapters.grpc.security import load_security
-from millwheel.adapters.metrics.fetching import METRICS, fetched
-from millwheel.control.roots.attaching import attach, is_driven
+from millwheel.adapters.metrics.client import METRICS, fetched
+from millwheel.control.roots.attach import attach, is_driven
 from millwheel.control.roots.root import read_completed, read_run
 from millwheel.errors import SetupError, UnavailableError
 from millwheel.launch.metrics import DRIVER, driver_address

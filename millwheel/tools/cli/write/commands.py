@@ -41,8 +41,8 @@ def dev(
     fields.
     """
     from millwheel.launch.settings import parse_sets
-    from millwheel.tools.dev.trying import again_at_each_save, folder_of, shown_once
-    from millwheel.tools.dev.trying import once as attempt
+    from millwheel.tools.dev.trial_loop import again_at_each_save, folder_of, shown_once
+    from millwheel.tools.dev.trial_loop import once as attempt
 
     console = Terminal(width=None if sys.stdout.isatty() else 160)
     one = partial(
@@ -75,7 +75,7 @@ def lateness(
     one."""
     from millwheel.launch.settings import parse_sets
     from millwheel.tools.dev import lateness as lateness_tools
-    from millwheel.tools.dev.trying import loaded
+    from millwheel.tools.dev.trial_loop import loaded
 
     spec, samples = loaded(pipeline, parse_sets(sets or []), parse_sets(inputs or []), records)
     outcome = lateness_tools.lateness_of(spec, samples)

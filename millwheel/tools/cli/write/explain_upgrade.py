@@ -15,7 +15,7 @@ from millwheel.control.savepoints.blueprint import Blueprint, blueprint_of
 from millwheel.control.savepoints.compatibility import Change, compare, worst
 from millwheel.control.savepoints.record import RECORD_FILE, read_record
 from millwheel.control.savepoints.rules.verdicts import Compatibility
-from millwheel.control.savepoints.upgrading import kept_blueprint
+from millwheel.control.savepoints.upgrade import kept_blueprint
 from millwheel.errors import SetupError
 from millwheel.language.spec import load_pipeline, resolve_params
 from millwheel.language.spec.parameters import stand_ins

@@ -17,7 +17,7 @@ from starlette.routing import Route
 from millwheel.adapters.front import http_server
 from millwheel.adapters.front.http_server import FrontedServer
 from millwheel.adapters.front.limits import FrontLimits
-from millwheel.adapters.front.listening import listening
+from millwheel.adapters.front.listener import listening
 
 WAIT_S = 10.0
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from millwheel.adapters.grpc.security import Security, load_security
+from millwheel.adapters.metrics.client import fetched
 from millwheel.adapters.metrics.endpoint import Endpoint, read_head
-from millwheel.adapters.metrics.fetching import fetched
 from millwheel.errors import SetupError
 from millwheel.launch.certificates import make_set
 

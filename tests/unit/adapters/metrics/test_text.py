@@ -4,8 +4,8 @@ import socket
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from millwheel.adapters.metrics.client import fetched
 from millwheel.adapters.metrics.endpoint import Endpoint
-from millwheel.adapters.metrics.fetching import fetched
 from millwheel.adapters.metrics.text import merged, text_of
 from millwheel.core.metrics.catalogue import DEAD_LETTERS, JOURNAL_WRITE, SHARDS
 from millwheel.core.metrics.figures import Figure, Histogram
@@ -65,7 +65,7 @@ def test_the_texts_of_several_processes_have_each_family_once() -> None:
     assert len(names) == len(set(names))
 
 
-# fetching.py
+# client.py
 
 
 def test_processes_that_do_not_answer_are_left_out() -> None:

@@ -173,7 +173,7 @@ def redis(folder: Path, patch: pytest.MonkeyPatch) -> World:
 
 def kafka(folder: Path, patch: pytest.MonkeyPatch) -> World:
     client, brokers = Client(), FakeBrokers()
-    for module in ("publishing", "marks"):
+    for module in ("transactions", "marks"):
         patch.setattr(f"millwheel.connect.connectors.kafka.{module}.library", lambda: brokers)
     sent: list[int] = []
     plain = brokers.called

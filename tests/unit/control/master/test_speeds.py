@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from millwheel.control.master.balancing import BalanceConfig, Balancer, ClusterLoad
+from millwheel.control.master.balance import BalanceConfig, Balancer, ClusterLoad
 from millwheel.control.master.events import ShardLoad
 from millwheel.control.master.loads import LoadBook
 from millwheel.control.master.speeds import SpeedConfig, Speeds

@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import pytest
 
-from millwheel.control.master.balancing import BalanceConfig
+from millwheel.control.master.balance import BalanceConfig
 from millwheel.control.master.effects import (
     Effect,
     WriteRangeTable,

@@ -12,7 +12,7 @@ from millwheel.connect.sinks import build_sink
 from millwheel.control.roots.root import IDENTITY, Root
 from millwheel.control.roots.shipping import ship
 from millwheel.control.savepoints.afresh import begin_afresh
-from millwheel.control.savepoints.upgrading import blueprint_bytes
+from millwheel.control.savepoints.upgrade import blueprint_bytes
 from millwheel.errors import SetupError
 from millwheel.language.spec import load_pipeline
 

@@ -14,7 +14,7 @@ from millwheel.control.savepoints.orders import (
     encode,
 )
 from millwheel.control.savepoints.runtime import Taker
-from millwheel.control.savepoints.taking import check_folder, savepoint_folder
+from millwheel.control.savepoints.take import check_folder, savepoint_folder
 from millwheel.core.model.range_table import RangeTable, ShardEntry
 from millwheel.core.model.ranges import tile
 from millwheel.errors import SetupError, UnavailableError
@@ -97,7 +97,7 @@ def test_an_order_that_cannot_be_taken_back_goes_with_the_session() -> None:
     assert coordination.calls == [("join", "s-1"), ("leave", "s-1")]
 
 
-# taking.py
+# take.py
 
 
 def test_a_savepoint_is_a_folder_and_no_object_store(tmp_path: Path) -> None:

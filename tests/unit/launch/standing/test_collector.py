@@ -25,8 +25,8 @@ from millwheel.language.spec.pipelines import load_pipeline
 from millwheel.launch.certificates import make_set, renew_set
 from millwheel.launch.standing import collector
 from millwheel.launch.standing.collector import KnownCluster, ask, ending, standing_now
-from millwheel.launch.standing.standing import ExposedHost
-from tests.unit.tools.ui.test_drawing import TEXT
+from millwheel.launch.standing.run_standing import ExposedHost
+from tests.unit.tools.ui.test_layout import TEXT
 
 WORKERS = {
     "w1-b": b'{"slot": 1, "pid": 2, "address": "h:2", "metrics": "h:12"}',

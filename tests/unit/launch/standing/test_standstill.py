@@ -3,7 +3,7 @@ from __future__ import annotations
 import msgspec
 
 from millwheel.adapters.waits import Waiting
-from millwheel.launch.standing.standing import HeldBy, NodeStanding, RunStanding, WorkerStanding
+from millwheel.launch.standing.run_standing import HeldBy, NodeStanding, RunStanding, WorkerStanding
 from millwheel.launch.standing.standstill import Lasting
 
 WORKER = WorkerStanding("w0-1", 0, "h:1", 8, True)

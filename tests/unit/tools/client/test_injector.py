@@ -1,5 +1,5 @@
 """The public face of injection: ids, values and errors. What is sent when is in
-test_injecting.py."""
+test_inject.py."""
 
 from __future__ import annotations
 

@@ -6,8 +6,8 @@ from typing import Any
 from rich.console import Console
 
 from millwheel import InjectionSource, Pipeline, Tumbling, agg
-from millwheel.tools.dev.rendering import print_trial
-from millwheel.tools.dev.sampling import Sample
+from millwheel.tools.dev.report import print_trial
+from millwheel.tools.dev.samples import Sample
 from millwheel.tools.dev.stages import Stage, Trial, tried
 
 
@@ -56,7 +56,7 @@ def test_times_of_a_sample_are_not_read_twice() -> None:
     assert not trial.failures
 
 
-# rendering.py
+# report.py
 
 
 def test_rows_are_tables_with_short_cells() -> None:

@@ -18,11 +18,11 @@ from millwheel.core.model.ranges import tile
 from millwheel.engine.queries.peers.peer_client import Workers
 from millwheel.errors import SetupError
 from millwheel.tools.gateway import app as module
-from millwheel.tools.gateway import serving
+from millwheel.tools.gateway import server
 from millwheel.tools.gateway.app import MAX_BODY_BYTES, Gateway, GatewaySettings
 from millwheel.tools.gateway.owners import Owners
 from millwheel.tools.gateway.questions import MAX_BATCH
-from millwheel.tools.gateway.serving import ServeSettings, serve
+from millwheel.tools.gateway.server import ServeSettings, serve
 from tests.unit.engine.queries.peers.test_peer_client import FakeLinks, Refusal
 from tests.unit.engine.queries.test_named_queries import Changes
 from tests.unit.tools.gateway.test_questions import CATALOG
@@ -177,7 +177,7 @@ def test_other_names_than_ours_are_refused_but_for_probes() -> None:
         assert named.get("/healthz", headers={"host": "10.1.2.3"}).status_code == 200
 
 
-# serving.py: Where the gateway refuses to serve.
+# server.py: Where the gateway refuses to serve.
 
 
 @pytest.mark.parametrize(
@@ -196,7 +196,7 @@ def test_what_cannot_be_served_is_a_sentence(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     run = RunInfo("asked", "1", "local:x", 1) if known else None
-    monkeypatch.setattr(serving, "read_run", lambda root: run)
+    monkeypatch.setattr(server, "read_run", lambda root: run)
     given = ServeSettings(tmp_path, **{"host": "127.0.0.1", **settings}, port=0)  # type: ignore[arg-type]
     with pytest.raises(SetupError, match=said):
         serve(given, Changes(), lambda url: None)

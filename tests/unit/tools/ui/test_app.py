@@ -20,13 +20,13 @@ from millwheel.control.roots.root import RunInfo
 from millwheel.errors import SetupError
 from millwheel.language.spec.pipelines import load_pipeline
 from millwheel.tools.ui import app as module
-from millwheel.tools.ui import serving
+from millwheel.tools.ui import server
 from millwheel.tools.ui.app import PageSettings, RunPage
 from millwheel.tools.ui.documents import LiveRun
 from millwheel.tools.ui.page_state import Shown
 from millwheel.tools.ui.panels import ShownLetters
-from millwheel.tools.ui.serving import UiSettings, serve
-from tests.unit.tools.ui.test_drawing import TEXT, drawn
+from millwheel.tools.ui.server import UiSettings, serve
+from tests.unit.tools.ui.test_layout import TEXT, drawn
 
 HOSTS = ("localhost", "127.0.0.1")
 BODY = {"computation": "count", "kind": "late"}
@@ -218,7 +218,7 @@ def test_pages_that_are_asked_for_at_the_same_moment_are_all_counted(
     )
 
 
-# serving.py
+# server.py
 
 
 @pytest.mark.parametrize(
@@ -229,7 +229,7 @@ def test_what_cannot_be_served_is_a_sentence(
     known: bool, host: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = RunInfo("drawn", "1", "local:x", 1) if known else None
-    monkeypatch.setattr(serving, "read_run", lambda root: run)
+    monkeypatch.setattr(server, "read_run", lambda root: run)
     orders: Any = None
     with pytest.raises(SetupError, match=said):
         serve(UiSettings(str(tmp_path), host), orders, lambda where: None)

@@ -9,7 +9,7 @@ import msgspec
 from millwheel.language.spec.pipelines import load_pipeline
 from millwheel.tools.ui.documents import LiveRun
 from millwheel.tools.ui.page_state import Shown
-from tests.unit.tools.ui.test_drawing import TEXT
+from tests.unit.tools.ui.test_layout import TEXT
 
 LIVE = LiveRun("drawn", "/r", "running", 1)
 

@@ -17,7 +17,7 @@ from millwheel.errors import SetupError
 from millwheel.language.spec.pipelines import load_pipeline
 from millwheel.tools.ui.panels import Panels
 from millwheel.tools.ui.readings import Rates, ShardReading, readings_in
-from tests.unit.tools.ui.test_drawing import TEXT
+from tests.unit.tools.ui.test_layout import TEXT
 
 
 def letter(number: int, **more: Any) -> dict[str, Any]:

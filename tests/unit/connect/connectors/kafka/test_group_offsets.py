@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from millwheel.connect.connectors.kafka.client import Complaints
-from millwheel.connect.connectors.kafka.consuming import Consuming
+from millwheel.connect.connectors.kafka.consumer import Consuming
 from millwheel.connect.connectors.kafka.group_offsets import GroupOffsets
 from tests.fakes.kafka_library import Error, FakeKafka, Log
 
@@ -15,7 +15,7 @@ SHARE, OTHER = ("clicks", 0), ("clicks", 1)
 @pytest.fixture
 def kafka(monkeypatch: pytest.MonkeyPatch) -> FakeKafka:
     made = FakeKafka({SHARE: Log([b"1", b"2"]), OTHER: Log([])})
-    for module in ("consuming", "group_offsets"):
+    for module in ("consumer", "group_offsets"):
         monkeypatch.setattr(f"millwheel.connect.connectors.kafka.{module}.library", lambda: made)
     return made
 

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from millwheel.connect.connectors.kafka.client import Complaints
-from millwheel.connect.connectors.kafka.consuming import Consuming
+from millwheel.connect.connectors.kafka.consumer import Consuming
 from millwheel.connect.connectors.kafka.reader import Extras, Forms, KafkaReader
 from millwheel.connect.connectors.kafka.source_options import KafkaSourceOptions
 from millwheel.connect.formats.avro.messages import AvroEncoder, AvroMessages
@@ -28,7 +28,7 @@ SHARE = ("clicks", 0)
 @pytest.fixture
 def kafka(monkeypatch: pytest.MonkeyPatch) -> FakeKafka:
     made = FakeKafka({SHARE: Log([])})
-    monkeypatch.setattr("millwheel.connect.connectors.kafka.consuming.library", lambda: made)
+    monkeypatch.setattr("millwheel.connect.connectors.kafka.consumer.library", lambda: made)
     return made
 
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 
 from millwheel import as_retraction
 from millwheel.connect.connectors.kafka import source as module
-from millwheel.connect.connectors.kafka.listing import Span
+from millwheel.connect.connectors.kafka.partition_lists import Span
 from millwheel.core.pipeline.work import StepKind, StepSpec
 from millwheel.testing import PipelineHarness, assert_survives_crashes
 from tests.fakes.change_streams import change_stream
@@ -231,7 +231,7 @@ def test_whoever_dies_the_table_and_counts_over_it_are_those_of_the_database(
     kafka = FakeKafka({("clicks", number): log for number, log in enumerate(logs)})
     made = Topics({("clicks", number): Span(0, len(log.values)) for number, log in enumerate(logs)})
     monkeypatch.setattr(module, "Listing", lambda options: made)
-    for name in ("source", "consuming", "group_offsets"):
+    for name in ("source", "consumer", "group_offsets"):
         monkeypatch.setattr(f"millwheel.connect.connectors.kafka.{name}.library", lambda: kafka)
     (tmp_path / "p.yaml").write_text(PIPELINE % json.dumps(stream.form))
     with PipelineHarness(

@@ -19,7 +19,7 @@ from millwheel.engine.workers.operators.keyed_joins import interval
 from millwheel.engine.workers.operators.keyed_joins.regular import RegularJoined
 from millwheel.errors import RecordError
 from millwheel.testing import PipelineHarness, assert_survives_crashes
-from millwheel.tools.testing.pushed import DEFAULT_PARTITION
+from millwheel.tools.testing.pushes import DEFAULT_PARTITION
 from tests.unit.engine.workers.operators.keyed_joins import test_interval as near
 from tests.unit.engine.workers.operators.keyed_joins import test_regular as two
 from tests.unit.engine.workers.operators.keyed_joins.conftest import take_room

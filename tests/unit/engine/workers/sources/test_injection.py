@@ -24,8 +24,8 @@ from millwheel.engine.workers.shard.seen_ids import SeenIds
 from millwheel.engine.workers.shard.shard import Shard
 from millwheel.errors import UnavailableError
 from millwheel.testing import PipelineHarness
-from millwheel.tools.client import injecting
-from millwheel.tools.client.injecting import Identified, Injecting
+from millwheel.tools.client import inject as inject_module
+from millwheel.tools.client.inject import Identified, Injecting
 from tests.sim.mistakes import replaced
 
 PIPELINE = """
@@ -126,7 +126,7 @@ class World:
 
 @pytest.fixture(autouse=True)
 def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(injecting, "_RETRY_S", 0.0)
+    monkeypatch.setattr(inject_module, "_RETRY_S", 0.0)
 
 
 def story(folder: Path, seed: int, fields: str, field: str) -> None:

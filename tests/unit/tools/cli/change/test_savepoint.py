@@ -12,7 +12,7 @@ from rich.console import Console
 
 from millwheel.errors import SetupError, UnavailableError
 from millwheel.launch.progress.summary import Summary
-from millwheel.launch.stopping import STOP, StopRequest
+from millwheel.launch.stop_requests import STOP, StopRequest
 from millwheel.tools.cli.change import savepoint as module
 
 

@@ -18,7 +18,7 @@ from millwheel.tools.cli.look import logs as printing
 from millwheel.tools.cli.look import page, status
 from millwheel.tools.cli.look import summary as showing
 from millwheel.tools.cli.look.arguments import chosen_root, the_root
-from millwheel.tools.ui.serving import UiSettings
+from millwheel.tools.ui.server import UiSettings
 from tests.unit.tools.client.test_queries import run_on
 
 

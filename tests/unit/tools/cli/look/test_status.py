@@ -9,7 +9,7 @@ from rich.console import Console
 
 from millwheel.control.roots.root import Root
 from millwheel.launch.progress.summary import Summary
-from millwheel.launch.standing.standing import HeldBy, NodeStanding, RunStanding, WorkerStanding
+from millwheel.launch.standing.run_standing import HeldBy, NodeStanding, RunStanding, WorkerStanding
 from millwheel.tools.cli.look.status import shown, status
 
 

@@ -19,7 +19,7 @@ from millwheel.engine.workers.operators.windows.window_state import (
 )
 from millwheel.engine.workers.state.overlay import Overlay
 from millwheel.testing import PipelineHarness
-from millwheel.tools.testing.pushed import DEFAULT_PARTITION, _Row
+from millwheel.tools.testing.pushes import DEFAULT_PARTITION, _Row
 from tests.fakes.plain_storage import SimStore
 
 ROOM = 10_000
