@@ -16,6 +16,8 @@ from millwheel.core.aggregates.plain_data import copied
 from millwheel.core.expressions.declared import MOST_ARGUMENTS, NullLogic
 from millwheel.core.expressions.language import BUILT_IN, Expression, Language, built_in
 from millwheel.core.expressions.own import OwnFunction
+from millwheel.core.formats.codec import encode_value
+from millwheel.core.formats.nesting import MOST_NESTING, nests_too_deeply
 from millwheel.core.model.failures import in_words
 from millwheel.core.pipeline.spec import PipelineSpec
 from millwheel.errors import (
@@ -28,6 +30,7 @@ from millwheel.errors import (
 
 FATAL = (CorruptionError, FencedError, InvariantError)
 """Errors that concern the whole shard, not a single record."""
+_AS_THEY_ARE = frozenset((int, float, bool, type(None)))
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
@@ -111,7 +114,8 @@ def own_function(name: str, function: Any, returns: str = "") -> OwnFunction:
 
     def call(*arguments: Any) -> Any:
         try:
-            return function(*map(copied, arguments))  # its own: others see the record, too
+            # its own: others see the record, too
+            return _carried(name, function(*map(copied, arguments)))
         except RecordError:
             raise
         except BaseException as ex:  # it is the user's: any exception concerns this record
@@ -120,6 +124,23 @@ def own_function(name: str, function: Any, returns: str = "") -> OwnFunction:
             raise RecordError(f"{name}() failed: {in_words(ex)}") from ex
 
     return OwnFunction(name, call, least, most, returns, columns)
+
+
+def _carried(name: str, value: Any) -> Any:
+    """What the function gives. Raises RecordError for what no record can have: a window that kept
+    it would lose the other records of its bundle, too."""
+    if type(value) in _AS_THEY_ARE or (type(value) is str and value.isascii()):
+        return value
+    try:
+        data = encode_value(value)
+        if nests_too_deeply(data):
+            raise ValueError(f"it nests more than {MOST_NESTING} levels deep")
+    except Exception as ex:  # also of what a value of a class of the user's raises
+        raise RecordError(
+            f"{name}() gives a {type(value).__name__} that no record can have: {in_words(ex)}; it"
+            " should give numbers, text, true, false, null, or lists and maps of them"
+        ) from ex
+    return value
 
 
 def _arity(function: Callable[..., Any]) -> tuple[int, int]:

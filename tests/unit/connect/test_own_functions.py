@@ -21,6 +21,7 @@ from millwheel.core.expressions.declared import MOST_ARGUMENTS
 from millwheel.core.expressions.language import BUILT_IN
 from millwheel.core.pipeline.spec import PipelineSpec, SinkSpec
 from millwheel.errors import CorruptionError, InvariantError, PipelineError, RecordError
+from millwheel.testing import PipelineHarness
 
 
 def raising(ex: BaseException) -> Any:
@@ -47,6 +48,49 @@ def test_its_own_refusal_is_told_as_it_is() -> None:
 def test_what_concerns_the_shard_passes(ex: Exception) -> None:
     with pytest.raises(type(ex)):
         raising(ex).call(1)
+
+
+DEEP: list[Any] = []
+for _ in range(600):
+    DEEP = [DEEP]
+
+
+@pytest.mark.parametrize(
+    "value", ["\ud800", object(), [range(3)], {"a": "\udfff"}, {"a": 10**40}, DEEP]
+)
+def test_what_no_record_can_have_concerns_the_record(value: Any) -> None:
+    with pytest.raises(RecordError, match=r"^f\(\) gives a \w+ that no record can have: "):
+        own_function("f", lambda: value).call()
+
+
+@pytest.mark.parametrize("value", [10**40, float("nan"), None, "é", b"x", [{"a": (1, None)}]])
+def test_what_a_record_can_have_is_given_on(value: Any) -> None:
+    assert own_function("f", lambda: value).call() is value
+
+
+POISONED = """pipeline: p
+functions: {f: "odd:f"}
+streams:
+  hits: {source: {injection: {}}, timestamp: {field: at, unit: us}}
+computations:
+  kept:
+    input: {hits: {key: k}}
+    window: {tumbling: 10us}
+    aggregate: {all: {collect: f(n)}, last: {last: f(n)}, n: {count_distinct: f(n)}}
+    output: kept
+"""
+
+
+def test_a_value_that_a_window_cannot_keep_costs_its_own_record_alone(tmp_path: Path) -> None:
+    (tmp_path / "p.yaml").write_text(POISONED)
+    (tmp_path / "odd.py").write_text("def f(n):\n    return '\\ud800' if n == 1 else n\n")
+    with PipelineHarness(tmp_path / "p.yaml") as harness:
+        harness.push("hits", [{"at": n, "k": "a", "n": n} for n in range(4)])
+        harness.finish()
+        [row] = harness.take("kept")
+        [letter] = harness.read("dead_letters")
+    assert (row["all"], row["last"], row["n"]) == ([0, 2, 3], 3, 3)
+    assert letter["value"]["n"] == 1
 
 
 def test_it_cannot_change_what_others_see() -> None:
