@@ -157,6 +157,17 @@ def test_a_result_that_does_not_fit_is_an_error_of_the_record(function: Any, why
         own.compile("f(i)").evaluate(record)
 
 
+def test_bytes_that_are_no_text_are_an_error_of_their_record() -> None:
+    own = Language({"f": own_function("f", lambda a: pc.binary_replace_slice(a, 0, 1, "x"), "str")})
+    records = [{"i": 5, "f": 0.5, "s": "é" if at == 100 else "ab"} for at in range(1_000)]
+    found = of_columns("f(s)", own, records)
+    assert found[0] == "xb"
+    assert 1 <= found.count(...) <= 16
+    assert found[100] is ...
+    with pytest.raises(RecordError, match=r"f\(\) failed: ArrowInvalid: Invalid UTF8"):
+        own.compile("f(s)").evaluate(records[100])
+
+
 def test_it_takes_fields_within_fields() -> None:
     price = inner_name("bid", "price")
     compiled = language().compile("half(bid.price)")
