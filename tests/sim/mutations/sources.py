@@ -123,7 +123,7 @@ def groups_without_their_position() -> Context:
     right = SourceOperator._write
 
     def wrong(self: SourceOperator, part: Any, bundle: Any, *more: Any) -> None:
-        if not part.committed.combined:
+        if not part.committed.unsent:
             right(self, part, bundle, *more)
 
     return replaced(SourceOperator, "_write", wrong)
@@ -205,7 +205,7 @@ def what_was_sent_is_taken_by_a_chain_again() -> Context:
     one has sent reads of it to the shards of the consumers."""
 
     def wrong(self: Part, first_owner: bool) -> bool:
-        self.chained = self.combine.on = self.committed.combined or not first_owner
+        self.chained = self.combine.on = self.committed.unsent or not first_owner
         return False
 
     return replaced(Part, "chain", wrong)

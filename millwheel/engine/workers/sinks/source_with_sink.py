@@ -14,7 +14,7 @@ from millwheel.core.metrics.figures import Figure
 from millwheel.engine.workers.bundle.bundle import Bundle, Hold
 from millwheel.engine.workers.operators.stateless.chained import part_of
 from millwheel.engine.workers.sinks.chain_end import ChainEnd
-from millwheel.engine.workers.sources.partition import Outstanding, Part, combined
+from millwheel.engine.workers.sources.partition import Outstanding, Part, as_unsent
 from millwheel.engine.workers.sources.sorting import Sorted
 from millwheel.engine.workers.sources.source import SourceOperator, pass_on
 from millwheel.engine.workers.sources.source_parts import SourceParts
@@ -81,7 +81,7 @@ class SourceWithSink(SourceOperator):
             return
         made = part_of(bundle, [])
         pass_on(self._parts, part, outcome, made)
-        read = Outstanding([], combined(part.after()), outcome.counters, held=True)
+        read = Outstanding([], as_unsent(part.after()), outcome.counters, held=True)
         part.outstanding.append(read)
         size = sum(_size(batch) for _, batch in outcome.batches)
         self._sink.take(made, size, partial(self._commit_read, part, read))

@@ -139,9 +139,9 @@ class Part:
         yet."""
         # Consumers have those under their positions, and would take what is made of them for new:
         # see mistake what_was_sent_is_taken_by_a_chain_again.
-        stored, self.chained = self.committed.combined, self.committed.combined or first_owner
+        stored, self.chained = self.committed.unsent, self.committed.unsent or first_owner
         self.combine.on = self.chained
-        self.committed = msgspec.structs.replace(self.committed, combined=self.chained)
+        self.committed = msgspec.structs.replace(self.committed, unsent=self.chained)
         return self.chained and not stored
 
     def watermark(self, max_delay_us: int) -> int:
@@ -200,7 +200,7 @@ class Part:
         self.next_poll_us = bundle.now_us  # the records of this read are there
         # Records that are still on their way lie behind what groups have committed.
         invariant(not self.outstanding, f"{self.channel} has sent records and groups at once")
-        self.committed = msgspec.structs.replace(self.committed, combined=False)
+        self.committed = msgspec.structs.replace(self.committed, unsent=False)
         self.write(bundle.overlay)
         self.await_commit(bundle)
 
@@ -284,9 +284,9 @@ class Part:
             self.arrivals.forget(self.committed.position, overlay)
 
 
-def combined(at: Position) -> Position:
+def as_unsent(at: Position) -> Position:
     """A position that is committed with what was made of all before it."""
-    return msgspec.structs.replace(at, combined=True)
+    return msgspec.structs.replace(at, unsent=True)
 
 
 def open_part(
@@ -325,7 +325,7 @@ def open_part(
         silence,
         certain or at.finished,
         epochs=open_key_epochs(rules or {}, partition.name, store, at.position, at.counts),
-        combine=Combine(at.combined),
+        combine=Combine(at.unsent),
         arrivals=None if clock is None else Arrivals(partition.name, store, clock),
     )
 

@@ -411,7 +411,7 @@ class SourceOperator(Operator):
             bundle.count(name, by)
         bundle.positions_only = False
         part.committed = Position(
-            part.position, part.max_timestamp, part.read_all, part.note, combined=True
+            part.position, part.max_timestamp, part.read_all, part.note, unsent=True
         )
         self._write(part, bundle, 1)
 
