@@ -50,6 +50,7 @@ SELDOM = (
     "versions_in_columns",
     "taken_back_in_columns",
     "counted_in_columns",
+    "forgotten_in_columns",
     "order_in_columns",
     "enrich_in_columns",
     "chained columns",

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from millwheel.core.model.times import duration_us
 from millwheel.core.pipeline.spec import ComputationSpec, PipelineSpec, Productions
 from millwheel.core.pipeline.work import JoinSpec
 from tests.search.facts import NOTHING, Facts, Free, Level, Made, Order, Placed
@@ -18,6 +19,10 @@ equal times."""
 
 _TIMED = _ARRIVAL | {"first_row", "last_row", "max_by", "min_by", "top_rows"}
 """Aggregates that look at times, some among equal values only."""
+
+
+_LONG_US = duration_us("1d")
+"""No record is drawn further behind others, but for those of the far future."""
 
 
 _COUNTING = frozenset({"after_count", "after_bytes", "custom"})
@@ -97,6 +102,10 @@ def _change_log(base: Facts, c: ComputationSpec, spec: PipelineSpec, free: Free)
     # pipeline.md, Change logs: "A record more than `ttl` behind the watermark may find its group
     # forgotten", and what may be drawn is that late only behind records of the far future.
     if has_lives and any(each.source and each.max_future_us is None for each in spec.streams):
+        level = Level.NOTHING
+    # Where that is short, they have to be within a long `max_delay`.
+    short = has_lives and c.windowed.window.options["ttl_us"] < _LONG_US
+    if short and any(each.source and each.max_delay_us < _LONG_US for each in spec.streams):
         level = Level.NOTHING
     if base.level is Level.STANDING and not (base.retracts and retracting):
         level = Level.NOTHING

@@ -117,7 +117,7 @@ class ChangeLogMachine(AlignedMachine):
         self, state: KeyState, key: Key, groups: Sequence[Group], times: Times, effects: Effects
     ) -> None:
         """Take groups over whose last version has been emitted elsewhere. Only where each bundle
-        emits one, and groups are not forgotten: then nothing is asked of the runtime."""
+        emits one."""
         for group in groups:
             own = self._born(GLOBAL_WINDOW, times.watermark)
             own.acc = self.aggregation.merge(own.acc, group.acc)
@@ -125,6 +125,7 @@ class ChangeLogMachine(AlignedMachine):
             if self.windowing.accumulation is Accumulation.RETRACTING:
                 pane = self._pane(own, GLOBAL_WINDOW, key, Timing.EARLY, False)
                 own.index, own.emitted = 1, [self._remember(pane)]
+            self._renew(own, Call(state, key, times, effects))
             state[GLOBAL_WINDOW] = own
 
     def spans_lives(self, state: KeyState, group: Group) -> bool:

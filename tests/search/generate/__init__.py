@@ -27,6 +27,7 @@ from millwheel.core.pipeline.work import (
     Work,
 )
 from millwheel.core.waiting.versions import EnrichPlan
+from millwheel.core.windows.windows import Forever
 from tests.search.document import emit
 from tests.search.facts import Free
 from tests.search.generate import pushes
@@ -62,6 +63,7 @@ _COLUMNS = frozenset(
         "versions_in_columns",
         "taken_back_in_columns",
         "counted_in_columns",
+        "forgotten_in_columns",
         "first_in_columns",
         "over_in_columns",
         "order_in_columns",
@@ -141,6 +143,18 @@ def _counted_in_columns(draft: Draft) -> bool:
     )
 
 
+def _forgotten_in_columns(draft: Draft) -> bool:
+    """Whether columns hold the groups of a change log that are forgotten after a time."""
+    plans = [form.plan for each, form in _forms(draft) if each.is_change_log]
+    return any(
+        isinstance(plan, ColumnPlan)
+        and plan.versions
+        and isinstance(plan.window, Forever)
+        and plan.window.ttl is not None
+        for plan in plans
+    )
+
+
 def _first_in_columns(draft: Draft) -> bool:
     """Whether columns hold the first rows of some keys."""
     return any(not form.why for each, form in _forms(draft) if isinstance(each.work, TopSpec))
@@ -172,6 +186,7 @@ _HELD: dict[str, Callable[[Draft], bool]] = {
     "versions_in_columns": _versions_in_columns,
     "taken_back_in_columns": _taken_back_in_columns,
     "counted_in_columns": _counted_in_columns,
+    "forgotten_in_columns": _forgotten_in_columns,
     "first_in_columns": _first_in_columns,
     "over_in_columns": _over_in_columns,
     "order_in_columns": _order_in_columns,

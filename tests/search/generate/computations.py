@@ -96,7 +96,7 @@ _OF_WINDOWS = """windowed two_stages rows_in_order aggregate side refire latenes
     approx_count_distinct_in_columns output_time processing_time_trigger tumbling_window
     sliding_window changes_window session_window cumulative_window count_window global_window
     change_log results having versions_in_columns taken_back_in_columns
-    counted_in_columns"""
+    counted_in_columns forgotten_in_columns"""
 
 
 _MAKERS: tuple[tuple[frozenset[str], Any], ...] = (

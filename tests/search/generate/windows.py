@@ -85,7 +85,9 @@ OF_ONE_SIZE = frozenset({"count", "sum", "mean", "min", "max", "stddev"})
 """Aggregates of which columns hold the groups of a change log."""
 _SUBTRACTING = OF_ONE_SIZE - {"min", "max"}
 """Those of which they do where records are taken back."""
-_VERSIONS = frozenset({"versions_in_columns", "taken_back_in_columns", "counted_in_columns"})
+_VERSIONS = frozenset(
+    {"versions_in_columns", "taken_back_in_columns", "counted_in_columns", "forgotten_in_columns"}
+)
 
 
 def functions() -> frozenset[str]:
@@ -239,6 +241,13 @@ def _without_window(draft: Draft, tree: dict[str, Any]) -> None:
     draft.features.add("change_log")
     if "taken_back_in_columns" in draft.wanted and own.random() < 0.5:
         tree["accumulation"] = "retracting"
+    if "forgotten_in_columns" in draft.wanted:
+        tree["ttl"] = own.choice(["1s", "5s", "20s", "1d"])
+        for stream in draft.tree["streams"].values():
+            if "watermark" in stream:
+                stream["watermark"] |= {"max_delay": "1d", "idle_after": "never"}
+        if own.random() < 0.5:
+            tree["accumulation"] = "retracting"
     if in_columns:
         return
     if own.random() < 0.4:

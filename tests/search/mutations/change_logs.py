@@ -7,7 +7,7 @@ from typing import Any
 
 from millwheel.core.aggregates.families.first_seen import SeenPairs
 from millwheel.core.columns.plan import ColumnPlan
-from millwheel.core.columns.state.change_logs import LastingGroups
+from millwheel.core.columns.state.change_logs import FleetingGroups, LastingGroups
 from millwheel.core.columns.state.growing import GrowingGroups
 from millwheel.core.columns.state.newest import NewestOfKey
 from millwheel.core.lazy_polars import pl
@@ -186,3 +186,24 @@ def only_the_newest_values_go_on_in_rows() -> Context:
         return NewestOfKey().merge(parts)
 
     return replaced(GrowingGroups, "together", wrong)
+
+
+@mistake(within=6, features="forgotten_in_columns", first=4)
+def groups_in_columns_go_on_for_ever() -> Context:
+    """Nobody asks how long ago the newest record of a group was."""
+
+    def wrong(self: FleetingGroups, old: Any, new: pl.DataFrame) -> tuple[Any, list[Key]]:
+        return old, []
+
+    return replaced(FleetingGroups, "going_on", wrong)
+
+
+@mistake(within=6, features="forgotten_in_columns", first=4)
+def groups_end_with_whole_bundles_only() -> Context:
+    """A group that ends within a bundle goes on there."""
+    right = FleetingGroups.going_on
+
+    def wrong(self: FleetingGroups, old: Any, new: pl.DataFrame) -> tuple[Any, list[Key]]:
+        return right(self, old, new)[0], []
+
+    return replaced(FleetingGroups, "going_on", wrong)

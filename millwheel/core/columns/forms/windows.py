@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from millwheel.core.aggregates.columns import OverRanges
+from millwheel.core.aggregates.families.distinct import LastingDistincts
 from millwheel.core.aggregates.functions import keeps_records
 from millwheel.core.columns.arrays import can_assign
 from millwheel.core.columns.from_spec import typed_plan
@@ -116,6 +117,10 @@ def why_state_in_rows(spec: ComputationSpec, windowing: Windowing, plan: ColumnP
     parts = zip(plan.names, plan.aggregates, strict=True) if changes else ()
     if growing := [name for name, each in parts if each.lasting().grows]:
         return f"the state of {growing[0]} grows, and a part of it changes at a time"
+    if isinstance(windowing.window, Forever) and windowing.window.ttl is not None:
+        forms = [each.lasting() for each in plan.aggregates]
+        if windowing.takes_retractions or any(isinstance(each, LastingDistincts) for each in forms):
+            return "each group is forgotten by itself"
     parts = zip(plan.names, plan.aggregates, strict=True) if windowing.takes_retractions else ()
     if all_kept := [name for name, each in parts if not each.subtracts]:
         return f"{all_kept[0]} needs all that are left"
@@ -172,8 +177,6 @@ def _why_versions_apart(spec: ComputationSpec, windowing: Windowing) -> str:
     """Why the groups of a change log are looked at one by one, "" where they are not."""
     if spec.productions is Productions.WEAK:
         return WEAK_IN_ROWS
-    if isinstance(windowing.window, Forever) and windowing.window.ttl is not None:
-        return "each group is forgotten by itself"
     if windowing.trigger != EACH_BUNDLE:
         return "its trigger decides when versions are emitted"
     return ""

@@ -10,13 +10,22 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
+from millwheel.core.columns.batch import Int64s, key_list
 from millwheel.core.columns.few import Groups, frame_of
-from millwheel.core.columns.groups_frame import COUNT, END, KEY
+from millwheel.core.columns.groups_frame import COUNT, END, KEY, START
 from millwheel.core.columns.plan import ColumnPlan
 from millwheel.core.columns.state.newest import NewestOfKey
 from millwheel.core.columns.windows import LastingSegments
 from millwheel.core.lazy_polars import pl
 from millwheel.core.model.keys import Key
+from millwheel.core.model.times import MAX_TIME, MIN_TIME
+from millwheel.core.windows.lateness import is_behind
+from millwheel.core.windows.windows import Forever
+
+_BEFORE = "before"
 
 
 class LastingGroups(LastingSegments):
@@ -52,6 +61,16 @@ class LastingGroups(LastingSegments):
         """What :meth:`of_keys` has of groups."""
         return groups
 
+    def forget(self, watermark: int) -> None:
+        """Forget the groups that have had no record for so long, where they are forgotten."""
+
+    def going_on(
+        self, old: pl.DataFrame | None, new: pl.DataFrame
+    ) -> tuple[pl.DataFrame | None, list[Key]]:
+        """Those of ``old`` of which the groups of a bundle are part, and the keys of which some
+        records may be part of one group and others of another: they are looked at one by one."""
+        return old, []
+
     def counted(self, old: pl.DataFrame | None, new: pl.DataFrame) -> pl.DataFrame:
         """The groups of a bundle as they are added. They are put together with ``old``, what
         :meth:`of_keys` has of them, which stands first."""
@@ -70,18 +89,93 @@ class LastingGroups(LastingSegments):
         return whole if self._segments else there(whole)
 
 
+class FleetingGroups(LastingGroups):
+    """Groups that are forgotten once the watermark is ``ttl_us`` beyond their newest record.
+
+    Nothing is looked for that is to be forgotten, whether or not it is there: a segment goes once
+    all of it is, and some when segments become one. What an older segment has of a key is older, so
+    that it is not found again. The next group of a key replaces what is left of the one before.
+    """
+
+    def __init__(self, ttl_us: int) -> None:
+        super().__init__()
+        self._ttl_us = ttl_us
+        self._watermark = MIN_TIME
+
+    def due_at(self) -> int:
+        last = min((segment.last for segment in self._segments), default=MAX_TIME)
+        return min(last - 1 + self._ttl_us, MAX_TIME)
+
+    def forget(self, watermark: int) -> None:
+        self._watermark = watermark
+        for segment in self.segments():
+            if is_behind(segment.last - 1 + self._ttl_us, watermark):
+                self._remove(segment)
+
+    def of_keys(self, keys: pl.Series) -> pl.DataFrame | None:
+        held = super().of_keys(keys)
+        held = None if held is None else self._known(held)
+        return held if held is not None and held.height else None
+
+    def undivided(self) -> list[tuple[int, pl.DataFrame]]:
+        return [(fired, self._known(groups)) for fired, groups in super().undivided()]
+
+    def all_groups(self) -> pl.DataFrame:
+        return self._known(super().all_groups())
+
+    def together(self, parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
+        return self._known(super().together(parts))
+
+    def going_on(
+        self, old: pl.DataFrame | None, new: pl.DataFrame
+    ) -> tuple[pl.DataFrame | None, list[Key]]:
+        newest, first = new[END].to_numpy() - 1, new[START].to_numpy()
+        if old is not None:
+            times = old.select(KEY, pl.col(END).alias(_BEFORE) - 1)
+            found = new.select(KEY, START).join(times, on=KEY, how="left", maintain_order="left")
+            before = found.select(pl.coalesce(_BEFORE, START)).to_series().to_numpy()
+            # As ChangeLogMachine.spans_lives of each group.
+            goes_on = ~self._is_over(before, first)
+            first = np.where(goes_on, np.minimum(before, first), first)
+            old = old.join(new.filter(pl.Series(goes_on)).select(KEY), on=KEY, how="semi")
+        spanning = new[KEY].filter(pl.Series(self._is_over(first, newest)))
+        return old if old is not None and old.height else None, key_list(spanning)
+
+    def _is_over(self, before: Int64s, at: Int64s) -> npt.NDArray[np.bool_]:
+        """Whether a time is too far behind another one. (As unsigned numbers they may be as far
+        apart as times can be.)"""
+        apart = at.view(np.uint64) - before.view(np.uint64)
+        over: npt.NDArray[np.bool_] = (at > before) & (apart > np.uint64(self._ttl_us))
+        return over
+
+    def _merge(self, several: Sequence[Groups]) -> Groups:
+        return self._known(frame_of(super()._merge(several)))
+
+    def _known(self, groups: pl.DataFrame) -> pl.DataFrame:
+        return known(groups, self._ttl_us, self._watermark)
+
+
+def known(groups: pl.DataFrame, ttl_us: int, watermark: int) -> pl.DataFrame:
+    """The groups that are not forgotten at a watermark."""
+    return groups.filter(pl.col(END) - 1 >= max(watermark - ttl_us, MIN_TIME))
+
+
 def there(groups: pl.DataFrame) -> pl.DataFrame:
     """The groups that have records."""
     return groups.filter(pl.col(COUNT) != 0)
 
 
-def accumulators_of(plan: ColumnPlan, segments: Sequence[pl.DataFrame], key: Key) -> list[Any]:
+def accumulators_of(
+    plan: ColumnPlan, segments: Sequence[pl.DataFrame], key: Key, watermark: int
+) -> list[Any]:
     """The accumulator of the group of a key, in a list; none for no group."""
     frames = [frame.filter(plan.of_key(key)) for frame in segments]
     frames = [frame for frame in frames if frame.height]
     if not frames:
         return []
     newest = newest_and_all(pl.concat(frames), KEY, [each.listed for each in plan.counting])
+    if isinstance(plan.window, Forever) and plan.window.ttl is not None:
+        newest = known(newest, plan.window.ttl, watermark)
     return [group.acc for _, group in plan.row_groups(there(newest))]
 
 

@@ -89,7 +89,7 @@ class StoreAnswers:
                 typed = plan if isinstance(plan, ColumnPlan) else plan.plan(dict(types))
                 assert typed is not None
                 if typed.versions:
-                    accumulators = accumulators_of(typed, groups, query.key)
+                    accumulators = accumulators_of(typed, groups, query.key, watermark_us)
                     more += [(GLOBAL_WINDOW, aggregation.result(acc)) for acc in accumulators]
                     continue
                 more += results_of(

@@ -27,7 +27,12 @@ from millwheel.core.columns.changes import retractions_of
 from millwheel.core.columns.few import frame_of
 from millwheel.core.columns.groups_frame import END, KEY
 from millwheel.core.columns.plan import ColumnPlan
-from millwheel.core.columns.state.change_logs import LastingGroups, accumulators_of, there
+from millwheel.core.columns.state.change_logs import (
+    FleetingGroups,
+    LastingGroups,
+    accumulators_of,
+    there,
+)
 from millwheel.core.columns.state.columns_to_rows import (
     Left,
     encoded_keys,
@@ -49,7 +54,7 @@ from millwheel.core.windows.contract import Times
 from millwheel.core.windows.panes import Accumulation, Timing, pane_of
 from millwheel.core.windows.state import as_state
 from millwheel.core.windows.tags import tag_of
-from millwheel.core.windows.windows import GLOBAL_WINDOW, Window
+from millwheel.core.windows.windows import GLOBAL_WINDOW, Forever, Window
 from millwheel.engine.queries.model import Finding, Query
 from millwheel.engine.workers.boundaries import passes
 from millwheel.engine.workers.bundle.bundle import Bundle
@@ -68,6 +73,8 @@ from millwheel.errors import invariant
 
 _MOST_BYTES = 32 << 20
 """Bytes of the groups of a shard; once there are more, half of them go by rows."""
+_TRIES = 3
+"""Some keys may be what columns cannot hold, and others what they cannot take in a bundle."""
 Mask = npt.NDArray[np.bool_]
 
 
@@ -95,9 +102,12 @@ class ChangeLogOperator(GroupedOperator):
         )
         self._records = RecordGroups(self._aggregation, self.refuse, decode, True, 0)
         self._shown_columns = ResultColumns(spec, language.compile)
-        self._groups = GrowingGroups(plan) if plan.counting else LastingGroups()
+        self._groups = _groups_of(plan)
+        self._watermark = MIN_TIME
         self._form = FormChoice(self._groups, self._few, _MOST_BYTES, self._has_rows)
         self._odd: set[Key] = set()
+        self._spanning: set[Key] = set()
+        """Keys that columns cannot take in this bundle, since a group may end within it."""
         named = dict(zip(plan.aggregates, plan.names, strict=True))
         self._counted = {named[each]: each.counted for each in plan.counting}
         restore_segments(self._groups, shard)
@@ -126,22 +136,28 @@ class ChangeLogOperator(GroupedOperator):
         return pack(self.finish_row(dict(self._aggregation.result(acc))))
 
     def open_windows(self, key: Key) -> list[Window]:
-        held = [GLOBAL_WINDOW] if self._held_of(key) else []
+        held = [GLOBAL_WINDOW] if self._held_of(key, self._watermark) else []
         return held or super().open_windows(key)
 
     def answer(self, query: Query, state: StoreView, watermark_us: int) -> Finding:
-        return self.answer_with(query, self._held_of(query.key), state, watermark_us)
+        held = self._held_of(query.key, watermark_us)
+        return self.answer_with(query, held, state, watermark_us)
 
-    def _held_of(self, key: Key) -> list[tuple[Window, Any]]:
+    def due_at(self) -> int:
+        return min(super().due_at(), self._groups.due_at())
+
+    def _held_of(self, key: Key, watermark: int) -> list[tuple[Window, Any]]:
         """The result of a key that columns hold."""
         segments = [segment.groups for segment in self._groups.segments()]
-        groups = accumulators_of(self._plan, segments, key)
+        groups = accumulators_of(self._plan, segments, key, watermark)
         return [(GLOBAL_WINDOW, self._aggregation.result(acc)) for acc in groups]
 
     # --- a bundle ---------------------------------------------------------------------------------
 
     def _take(self, bundle: Bundle, times: Times) -> None:
         count = sum(len(arrival.batch) for arrival in bundle.arrivals)
+        self._watermark = bundle.watermark
+        self._groups.forget(bundle.watermark)
         self._form.choose(count)
         if count and (self._groups or not self._form.in_rows):
             bundle.arrivals = self._take_in_columns(bundle)
@@ -155,28 +171,35 @@ class ChangeLogOperator(GroupedOperator):
         """Take the records of a bundle whose keys are, or go, in columns. The others are left."""
         batches = [arrival.batch for arrival in bundle.arrivals]
         chosen = self._chosen(batches)
-        if not self._grouped_and_emitted(bundle, chosen):
-            odd = set().union(
-                *(
-                    odd_keys(where(batch, mask), self._plan)
-                    for batch, mask in zip(batches, chosen, strict=True)
-                    if mask.any()
-                )
-            )
+        for _ in range(_TRIES):
+            if self._grouped_and_emitted(bundle, chosen):
+                break
+            odd = self._spanning or self._odd_of(batches, chosen)
+            if not odd:
+                return self._all_set_apart(batches, bundle)
             self._set_apart(odd, bundle)
             columns = [encoded_keys(odd)]
             chosen = [
                 mask & ~is_among(keys_of(batch), columns)
                 for batch, mask in zip(batches, chosen, strict=True)
             ]
-            if not odd or not self._grouped_and_emitted(bundle, chosen):
-                self._set_apart({key for batch in batches for key in _keys(batch)}, bundle)
-                return bundle.arrivals
+        else:
+            return self._all_set_apart(batches, bundle)
         return [
             replace(arrival, batch=where(arrival.batch, ~mask))
             for arrival, mask in zip(bundle.arrivals, chosen, strict=True)
             if not mask.all()
         ]
+
+    def _odd_of(self, batches: Sequence[AnyBatch], chosen: Sequence[Mask]) -> set[Key]:
+        """The keys of records that columns cannot hold, of those for which a mask is true."""
+        pairs = zip(batches, chosen, strict=True)
+        some = [odd_keys(where(batch, mask), self._plan) for batch, mask in pairs if mask.any()]
+        return set().union(*some)
+
+    def _all_set_apart(self, batches: Sequence[AnyBatch], bundle: Bundle) -> list[Arrival]:
+        self._set_apart({key for batch in batches for key in _keys(batch)}, bundle)
+        return bundle.arrivals
 
     def _chosen(self, batches: Sequence[AnyBatch]) -> list[Mask]:
         """Which records of each batch have a key that is, or goes, in columns."""
@@ -196,6 +219,7 @@ class ChangeLogOperator(GroupedOperator):
         """Take records for which a mask is true, and emit the new versions of their keys. False
         where columns cannot hold all of them: then nothing has been done."""
         reports: Told = []
+        self._spanning = set()
         pairs = zip(bundle.arrivals, chosen, strict=True)
         batches = _together([where(each.batch, mask) for each, mask in pairs if mask.any()])
         if not batches:
@@ -211,6 +235,11 @@ class ChangeLogOperator(GroupedOperator):
                 frames = [frame_of(groups) for groups in parts]
                 new = self._plan.merge(frames) if len(frames) > 1 else next(iter(frames), None)
                 old = None if new is None else self._groups.of_keys(new[KEY])
+                if new is not None:
+                    old, spanning = self._groups.going_on(old, new)
+                    self._spanning = {*spanning}
+                if self._spanning:
+                    return False
                 if new is not None and old is not None:
                     new = self._plan.merge([old.select(new.columns), new])
         except Unfit:
@@ -288,11 +317,12 @@ class ChangeLogOperator(GroupedOperator):
         self.take_groups(self._plan.row_groups(whole), bundle, MIN_TIME)
 
     def _set_apart(self, keys: set[Key], bundle: Bundle) -> None:
-        """Keys that columns cannot hold go on in rows, and do not come back."""
+        """Keys that columns cannot hold go on in rows, and do not come back, but for those that
+        they cannot take in this bundle."""
         self._form.some_in_rows = True
         if len(self._odd) + len(keys) > MOST_KEYS:
             self._odd.clear()  # they would only be tried again
-        self._odd |= keys
+        self._odd |= keys - self._spanning
         self._hand_over(self._form.leaving.taken_out([encoded_keys(keys)]), bundle)
 
     def _taken_back(self, keys: Sequence[Key]) -> set[Key]:
@@ -315,6 +345,14 @@ class ChangeLogOperator(GroupedOperator):
 
     def _has_rows(self) -> bool:
         return next(iter(self._shard.store.scan(WINDOW)), None) is not None
+
+
+def _groups_of(plan: ColumnPlan) -> LastingGroups:
+    if plan.counting:
+        return GrowingGroups(plan)
+    assert isinstance(plan.window, Forever)
+    ttl_us = plan.window.ttl
+    return LastingGroups() if ttl_us is None else FleetingGroups(ttl_us)
 
 
 def _together(batches: Sequence[AnyBatch]) -> list[AnyBatch]:

@@ -12,9 +12,9 @@ import pytest
 from millwheel.core.columns.groups_frame import COUNT, END, KEY, START
 from millwheel.core.columns.plan import ColumnPlan
 from millwheel.core.columns.state import columns_to_rows
-from millwheel.core.columns.state.change_logs import LastingGroups, accumulators_of
+from millwheel.core.columns.state.change_logs import FleetingGroups, LastingGroups, accumulators_of
 from millwheel.core.columns.state.columns_to_rows import Leaving
-from millwheel.core.model.times import MAX_TIME
+from millwheel.core.model.times import MAX_TIME, MIN_TIME
 from millwheel.core.pipeline.work import AggregateSpec
 from millwheel.core.windows.windows import Forever
 from tests.unit.core.columns.test_windows import TUMBLING, Row, batch_of, plan_of
@@ -115,8 +115,8 @@ def test_a_group_of_which_nothing_is_left_begins_anew() -> None:
     assert sorted(held.all_groups()[KEY]) == [2]
     assert [groups[KEY].to_list() for _, groups in held.undivided()] == [[2]]
     segments = [segment.groups for segment in held.segments()]
-    assert accumulators_of(plan, segments, 1) == []
-    assert len(accumulators_of(plan, segments, 2)) == 1
+    assert accumulators_of(plan, segments, 1, 0) == []
+    assert len(accumulators_of(plan, segments, 2, 0)) == 1
     again = plan.group(batch_of([Row(1, "x", 0.5, 3, 20)]))
     held.add(again)
     found = held.of_keys(again[KEY])
@@ -132,3 +132,56 @@ def test_groups_of_nothing_go_as_segments_become_one() -> None:
         held.add(group.with_columns(pl.lit(0, pl.Int64).alias(COUNT)))
     assert not held.size()
     assert not held
+
+
+def fleeting(ttl_us: int, bundles: list[list[Row]]) -> FleetingGroups:
+    plan, held = forever(), FleetingGroups(ttl_us)
+    for bundle in bundles:
+        held.add(plan.group(batch_of(bundle)))
+    return held
+
+
+def test_groups_are_forgotten_once_the_watermark_is_so_far_beyond_them() -> None:
+    held = fleeting(10, [[Row(1, "x", 0.5, 1, 70), Row(2, "x", 0.5, 1, 75)]])
+    keys = pl.Series([1, 2])
+    for watermark, known in ((80, [1, 2]), (81, [2]), (85, [2])):
+        held.forget(watermark)
+        found = held.of_keys(keys)
+        assert found is not None
+        assert found[KEY].to_list() == known == held.all_groups()[KEY].to_list()
+    assert held.due_at() == 85
+    held.forget(86)
+    assert held.of_keys(keys) is None
+    assert not held
+
+
+def test_what_an_older_segment_has_of_a_forgotten_group_is_not_found() -> None:
+    held = fleeting(10, [[Row(1, "x", 0.5, 1, 70), Row(2, "x", 0.5, 1, 99)]])
+    held.add(forever().group(batch_of([Row(1, "x", 0.5, 1, 72)])))
+    held.forget(90)
+    assert len(held.segments()) == 1
+    assert held.of_keys(pl.Series([1])) is None
+
+
+@pytest.mark.parametrize(
+    ("before", "new", "goes_on", "spans"),
+    [
+        (70, [80], True, False),
+        (70, [81], False, False),
+        (70, [78, 81], True, True),
+        (70, [60, 65], True, False),
+        (70, [59, 72], True, True),
+        (70, [81, 91], False, False),
+        (70, [81, 92], False, True),
+        (MIN_TIME, [MAX_TIME - 2], False, False),
+    ],
+)
+def test_a_group_goes_on_or_begins_anew(
+    before: int, new: list[int], goes_on: bool, spans: bool
+) -> None:
+    plan = forever()
+    held = fleeting(10, [])
+    old = plan.group(batch_of([Row(1, "x", 0.5, 1, before)]))
+    groups = plan.group(batch_of([Row(1, "x", 0.5, 1, at) for at in new]))
+    going_on, spanning = held.going_on(old, groups)
+    assert (going_on is not None, bool(spanning)) == (goes_on, spans)

@@ -108,7 +108,7 @@ def test_a_segment_has_the_new_values_alone() -> None:
     new = taken(plan, held, [Row(1, "a", 0.5, size, 7) for size in range(48, 52)])
     assert new["a1"].to_list() == [[50, 51]]
     assert new["a1n"].to_list() == [52]
-    [acc] = accumulators_of(plan, [each.groups for each in held.segments()], 1)
+    [acc] = accumulators_of(plan, [each.groups for each in held.segments()], 1, 0)
     assert sorted(acc[1].values()) == list(range(52))
 
 

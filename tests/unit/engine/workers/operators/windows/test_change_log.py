@@ -192,6 +192,44 @@ def test_groups_leave_the_columns_and_come_back(
         assert (True, True) in held
 
 
+def in_order(sizes: list[int], ads: int) -> list[list[Row]]:
+    """Bundles of which each has later records than those before it."""
+    bundles = [bids(size, seed, ads) for seed, size in enumerate(sizes)]
+    for number, own in enumerate(bundles):
+        own.sort(key=lambda row: row["at"])
+        for row in own:
+            row["at"] = number * 100 + row["at"] // 10
+    return bundles
+
+
+@pytest.mark.parametrize("ttl", ["9us", "150us", "400us"])
+@pytest.mark.parametrize("most", [0, 2_000, 1 << 25])
+def test_groups_are_forgotten_as_in_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int, ttl: str
+) -> None:
+    monkeypatch.setattr(change_log, "_MOST_BYTES", most)
+    monkeypatch.setattr(form_choice, "_SMALL_BUNDLES", 2)
+    monkeypatch.setattr(columns_to_rows, "PART_RECORDS", 5)
+    monkeypatch.setattr(ShardLimits, "__init__", partialmethod(ShardLimits.__init__, rows_below=20))
+    bundles = in_order([40, 40, *[3] * 6, 40, 3, 40, *[2] * 9, 30], 40)
+    bundles[8][4] |= {"cost": 1e-300}
+    path = written(tmp_path, f"ttl: {ttl}")
+    alike(path, bundles, "ad")
+    with PipelineHarness(path, shards=1) as harness:
+        [shard] = harness._cluster.shards_of("totals")
+        operator = shard.operator
+        assert isinstance(operator, ChangeLogOperator)
+        held = []
+        for bundle in bundles:
+            harness.push("bids", bundle)
+            operator.validate(shard.store)
+            held.append(sum(operator.kept().values()))
+        assert held[1]
+        harness.finish()
+        assert not operator.kept()
+        assert not operator._groups
+
+
 @pytest.mark.usefixtures("whole_bundles")
 @pytest.mark.parametrize("growing", ["", GROWING])
 def test_versions_survive_crashes(tmp_path: Path, growing: str) -> None:
