@@ -1,4 +1,10 @@
-"""The choice of a machine for windows, and the combinations that are refused."""
+"""The choice of a machine for windows, the combinations that are refused, and the aggregations that
+take groups in place of records: accumulators of a key and a stretch of time, made by the sender.
+
+A group must tell all that the window would have seen of its records. So windows of groups depend on
+nothing but timestamps and fire once, results do not depend on the order of records, and no record
+is looked at again: to be passed on when it is late, to name what it causes, or to be taken back.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +14,11 @@ from millwheel.core.machines.counted import CountMachine
 from millwheel.core.machines.cumulative import CumulativeMachine
 from millwheel.core.machines.fixed import AlignedMachine
 from millwheel.core.machines.key_windows import KeyWindowMachine
-from millwheel.core.machines.merging.session_retractions import UnmergingMachine
-from millwheel.core.machines.merging.sessions import MergingMachine
+from millwheel.core.machines.session_retractions import UnmergingMachine
+from millwheel.core.machines.sessions import MergingMachine
 from millwheel.core.machines.silences import SilencesMachine
 from millwheel.core.machines.sliced import PiecesMachine
+from millwheel.core.pipeline.spec import AggregationStage, ComputationSpec, Productions
 from millwheel.core.windows.combinations import Repeat
 from millwheel.core.windows.contract import LatePolicy, Machine, Windowing
 from millwheel.core.windows.panes import Accumulation, OutputTime
@@ -24,6 +31,7 @@ from millwheel.core.windows.windows import (
     Sessions,
     Sliding,
     Tumbling,
+    WindowFunction,
     WindowPieces,
 )
 
@@ -168,3 +176,39 @@ def _check_empty(windowing: Windowing) -> None:
             "tumbling windows with emit: empty fire once, and take no retractions: read a stream"
             " without them, and leave out accumulation; or leave out emit: empty"
         )
+
+
+def why_not_combined(spec: ComputationSpec, windowing: Windowing, aggregation: Aggregation) -> str:
+    """Why an aggregation takes no groups, as a phrase; "" where it does."""
+    if spec.stage is not AggregationStage.WHOLE or spec.scatter > 1:
+        return "its keys are divided"
+    if len(spec.inputs) != 1:
+        return "it has several inputs"
+    if spec.is_change_log:
+        return "it has no window"
+    if combined_window(windowing.window) is None:
+        return "its windows are neither plain tumbling ones nor sliding by whole steps"
+    if (
+        not isinstance(windowing.trigger, Default)
+        or windowing.accumulation is Accumulation.RETRACTING
+    ):
+        return "its windows may fire more than once"
+    if windowing.allowed_lateness or spec.late != "drop":
+        return "late records are not dropped"
+    if windowing.output_time is not OutputTime.END_OF_WINDOW:
+        return "output_time looks at each record"
+    if windowing.takes_retractions:
+        return "records can be taken back"
+    if spec.productions is not Productions.STRONG:
+        return "its productions are weak"
+    return "an aggregate depends on the order of records" if aggregation.ordered else ""
+
+
+def combined_window(window: WindowFunction) -> Tumbling | None:
+    """The stretches of time of groups: tumbling windows, or the steps of sliding ones whose size is
+    a number of steps. None for all others."""
+    if isinstance(window, Tumbling):
+        return None if window.empty else window
+    if isinstance(window, Sliding) and not window.changes and window.size % window.every == 0:
+        return Tumbling(window.every, window.offset % window.every)
+    return None

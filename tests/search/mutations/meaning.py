@@ -15,7 +15,7 @@ from millwheel.control.savepoints import blueprint
 from millwheel.core.columns.key_columns import KeyColumns
 from millwheel.core.instants import declared as instants
 from millwheel.core.instants.decimals import DecimalForm
-from millwheel.core.machines import combined
+from millwheel.core.machines import choice
 from millwheel.core.machines.triggered import TriggeredMachine
 from millwheel.core.model.records import Record
 from millwheel.core.model.timers import TimerQueue
@@ -284,7 +284,7 @@ def whoever_takes_copies_takes_no_groups() -> Context:
     it."""
 
     def wrong(spec: Any, windowing: Any, aggregation: Any) -> str:
-        why = combined.why_not_combined(spec, windowing, aggregation)
+        why = choice.why_not_combined(spec, windowing, aggregation)
         return why or ("sent at least once" if spec.delivery is Delivery.AT_LEAST_ONCE else "")
 
     return replaced(grouping, "why_not_combined", wrong)

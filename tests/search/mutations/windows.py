@@ -22,7 +22,7 @@ from millwheel.core.columns.windows import ColumnWindows
 from millwheel.core.lazy_polars import pl
 from millwheel.core.machines.counted import CountMachine, Filling
 from millwheel.core.machines.cumulative import CumulativeMachine, Period
-from millwheel.core.machines.merging.sessions import MergingMachine
+from millwheel.core.machines.sessions import MergingMachine
 from millwheel.core.machines.silences import SilencesMachine
 from millwheel.core.machines.sliced import PiecesMachine, SlicedMachine
 from millwheel.core.machines.triggered import TriggeredMachine

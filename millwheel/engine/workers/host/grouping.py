@@ -11,7 +11,7 @@ from millwheel.core.aggregates.specs import compile_aggregation
 from millwheel.core.columns.batch import ColumnBatch
 from millwheel.core.columns.plan import ColumnPlan
 from millwheel.core.columns.state.inferred import PlansByType
-from millwheel.core.machines.combined import combined_window, why_not_combined
+from millwheel.core.machines.choice import combined_window, why_not_combined
 from millwheel.core.machines.specs import windowing_from_spec
 from millwheel.core.model.names import NodeName
 from millwheel.core.pipeline.graph import takes_retractions

@@ -12,7 +12,7 @@ from typing import Any
 
 from millwheel.core.aggregates.aggregation import Aggregation
 from millwheel.core.aggregates.arrival_order import OLD
-from millwheel.core.machines.merging.sessions import Entry, Index, Merging, MergingMachine, span
+from millwheel.core.machines.sessions import Entry, Index, Merging, MergingMachine, span
 from millwheel.core.windows.calls import Call, Gone, Taken
 from millwheel.core.windows.contract import Windowing
 from millwheel.core.windows.lateness import is_complete

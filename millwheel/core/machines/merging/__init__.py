@@ -1,1 +1,0 @@
-"""Machines of windows that merge: sessions, and those of your own."""
