@@ -1,6 +1,7 @@
 """Runs ``top`` and ``deduplicate`` with ``keep`` on whole bundles: what is kept of the keys of a
 shard is in columnar segments, a bundle meets it in one operation, and what changes leaves as
-columns (:mod:`millwheel.core.ranked.segments`). Which keys are in columns, in_columns.py says.
+columns (:mod:`millwheel.core.ranked.segments`). Which keys are in columns,
+operators/keys_in_columns.py says.
 
 For keys in rows, columns choose the records of a bundle that may be among the first.
 """
@@ -17,7 +18,6 @@ from millwheel.core.columns.batch import AnyBatch, ColumnBatch
 from millwheel.core.columns.plan import ColumnPlan
 from millwheel.core.columns.state.columns_to_rows import (
     Left,
-    is_among,
     keys_of,
     where,
 )
@@ -33,7 +33,7 @@ from millwheel.core.windows.calls import Group
 from millwheel.core.windows.lateness import is_behind
 from millwheel.engine.workers.bundle.bundle import Bundle
 from millwheel.engine.workers.operators.callbacks import Together
-from millwheel.engine.workers.operators.ranked.in_columns import KeptOperator, Offer
+from millwheel.engine.workers.operators.keys_in_columns import KeptOperator, Offer, without_keys
 from millwheel.engine.workers.operators.ranked.top import FirstRows
 from millwheel.engine.workers.operators.windows.grouped import columns_of
 from millwheel.engine.workers.state.column_segments import (
@@ -99,11 +99,7 @@ class FirstRowsOperator(KeptOperator):
     ) -> list[Mask]:
         taken = [np.zeros(len(mask), np.bool_) for mask in fit]
         for some, span in self._companies(offers, fit, bundle):
-            if gone:
-                some = [
-                    mask & ~is_among(keys_of(each.batch), gone)
-                    for each, mask in zip(offers, some, strict=True)
-                ]
+            some = without_keys(offers, some, gone)
             if not any(mask.any() for mask in some):
                 continue
             if self._met(offers, some, bundle, span):

@@ -1,7 +1,7 @@
 """Runs ``over`` with rows or a range on whole bundles: the records of the keys of a shard lie in
 columnar segments, and all that the watermark has passed gets its aggregates in one operation, and
 leaves as columns (:mod:`millwheel.core.ranked.lookback_columns`). Which keys are in columns,
-in_columns.py says.
+operators/keys_in_columns.py says.
 
 Records that come behind the watermark have their place behind those that were there: their keys go
 on in rows.
@@ -12,12 +12,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from millwheel.core.aggregates.columns import Unfit
 from millwheel.core.columns.batch import AnyBatch, ColumnBatch, key_list
 from millwheel.core.columns.groups_frame import KEY
-from millwheel.core.columns.state.columns_to_rows import Left, is_among, keys_of, where
+from millwheel.core.columns.state.columns_to_rows import Left
 from millwheel.core.formats.store_layout import STATE, key_in
 from millwheel.core.lazy_polars import pl
 from millwheel.core.model.keys import Key
@@ -28,7 +26,7 @@ from millwheel.core.ranked.kept_records import AT, ROW, Mask
 from millwheel.core.ranked.lookback_columns import LookbackColumns, LookbackForm, LookbackSegments
 from millwheel.core.windows.lateness import is_behind
 from millwheel.engine.workers.bundle.bundle import Bundle, Hold
-from millwheel.engine.workers.operators.ranked.in_columns import KeptOperator, Offer
+from millwheel.engine.workers.operators.keys_in_columns import KeptBundleOperator, Offer
 from millwheel.engine.workers.operators.ranked.over import Over
 from millwheel.engine.workers.state.column_segments import ColumnShard
 from millwheel.errors import invariant
@@ -41,7 +39,7 @@ RowsOfKey = tuple[list[Record], list[Record]]
 """Those that have been taken, and those that wait."""
 
 
-class OverOperator(KeptOperator):
+class OverOperator(KeptBundleOperator):
     """See the head of this file."""
 
     def __init__(
@@ -121,28 +119,15 @@ class OverOperator(KeptOperator):
         mask: Mask = fits & (batch.timestamps >= max(bundle.watermark, self._lying.taken_until))
         return mask
 
-    def _taken(
-        self, offers: Sequence[Offer], fit: Sequence[Mask], gone: list[pl.Series], bundle: Bundle
-    ) -> list[Mask]:
-        taken = [
-            mask & ~is_among(keys_of(each.batch), gone) if gone else mask
-            for each, mask in zip(offers, fit, strict=True)
-        ]
+    def _frames(
+        self, offers: Sequence[Offer], taken: Sequence[Mask], bundle: Bundle
+    ) -> list[pl.DataFrame]:
         new = []
-        try:
-            with self._boundary.inside(bundle.count):
-                for each, mask in zip(offers, taken, strict=True):
-                    if each.columns is not None and mask.any():
-                        columns = each.columns.where(mask[each.inside])
-                        new.append(self._columns_of(columns, self._row_type()).taken(columns))
-                frame = pl.concat(new, rechunk=True) if new else None
-        except Unfit:
-            pairs = zip(offers, taken, strict=True)
-            self._let_go([keys_of(where(each.batch, mask)) for each, mask in pairs], bundle)
-            return [np.zeros(len(mask), np.bool_) for mask in taken]
-        if frame is not None:
-            self._lying.add(frame)
-        return taken
+        for each, mask in zip(offers, taken, strict=True):
+            if each.columns is not None and mask.any():
+                columns = each.columns.where(mask[each.inside])
+                new.append(self._columns_of(columns, self._row_type()).taken(columns))
+        return [pl.concat(new, rechunk=True)] if new else []
 
     # --- keys in rows -----------------------------------------------------------------------------
 

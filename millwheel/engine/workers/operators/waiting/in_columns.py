@@ -1,6 +1,6 @@
 """What computations share whose records wait for the watermark in columns: a bundle is a segment,
 and all that the watermark has passed comes in one operation. Which keys are in columns,
-ranked/in_columns.py says.
+operators/keys_in_columns.py says.
 
 In rows each record has a timer of its own. A record that comes behind the watermark comes at once
 there, so its key goes on in rows; as does one whose record is no result, which rows tell.
@@ -12,12 +12,10 @@ from abc import abstractmethod
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
-import numpy as np
-
 from millwheel.core.aggregates.columns import Unfit
 from millwheel.core.columns.batch import AnyBatch, ColumnBatch, key_list
 from millwheel.core.columns.groups_frame import KEY
-from millwheel.core.columns.state.columns_to_rows import Left, is_among, keys_of, where
+from millwheel.core.columns.state.columns_to_rows import Left
 from millwheel.core.formats.store_layout import WAITING
 from millwheel.core.lazy_polars import pl
 from millwheel.core.model.keys import Key
@@ -30,7 +28,7 @@ from millwheel.core.waiting.records import WaitingColumns, numbers_of
 from millwheel.core.waiting.segments import CHANNEL, NUMBER, WaitingSegments
 from millwheel.core.windows.lateness import is_behind
 from millwheel.engine.workers.bundle.bundle import Bundle, Hold
-from millwheel.engine.workers.operators.ranked.in_columns import KeptOperator, Offer
+from millwheel.engine.workers.operators.keys_in_columns import KeptBundleOperator, Offer
 from millwheel.engine.workers.state.column_segments import ColumnShard
 
 _MOST_BYTES = 64 << 20
@@ -39,7 +37,7 @@ _FAN = 16
 """Segments of one size that are merged into one: a step of the watermark looks at all of them."""
 
 
-class WaitingOperator(KeptOperator):
+class WaitingOperator(KeptBundleOperator):
     """See the head of this file."""
 
     def __init__(
@@ -102,29 +100,16 @@ class WaitingOperator(KeptOperator):
         mask: Mask = columns.fitting(batch, like) & (batch.timestamps >= until)
         return mask
 
-    def _taken(
-        self, offers: Sequence[Offer], fit: Sequence[Mask], gone: list[pl.Series], bundle: Bundle
-    ) -> list[Mask]:
-        taken = [
-            mask & ~is_among(keys_of(each.batch), gone) if gone else mask
-            for each, mask in zip(offers, fit, strict=True)
-        ]
+    def _frames(
+        self, offers: Sequence[Offer], taken: Sequence[Mask], bundle: Bundle
+    ) -> list[pl.DataFrame]:
         channels = [arrival.channel for arrival in bundle.arrivals]
         new: dict[str, list[pl.DataFrame]] = {}
-        try:
-            with self._boundary.inside(bundle.count):
-                for each, mask, channel in zip(offers, taken, channels, strict=True):
-                    if each.columns is not None and mask.any():
-                        frame = self._frame(each, mask, channel)
-                        new.setdefault(each.batch.stream, []).append(frame)
-                frames = [self._waiting.merge(some) for some in new.values()]
-        except Unfit:
-            pairs = zip(offers, taken, strict=True)
-            self._let_go([keys_of(where(each.batch, mask)) for each, mask in pairs], bundle)
-            return [np.zeros(len(mask), np.bool_) for mask in taken]
-        for frame in frames:
-            self._waiting.add(frame)
-        return taken
+        for each, mask, channel in zip(offers, taken, channels, strict=True):
+            if each.columns is not None and mask.any():
+                frame = self._frame(each, mask, channel)
+                new.setdefault(each.batch.stream, []).append(frame)
+        return [self._waiting.merge(some) for some in new.values()]
 
     def _frame(self, offer: Offer, mask: Mask, channel: ChannelName) -> pl.DataFrame:
         assert offer.columns is not None

@@ -20,7 +20,7 @@ from millwheel.adapters.ports import StoreView
 from millwheel.core.aggregates.columns import Unfit
 from millwheel.core.columns.batch import AnyBatch, ColumnBatch
 from millwheel.core.columns.groups_frame import KEY
-from millwheel.core.columns.state.columns_to_rows import Left, keys_of, where
+from millwheel.core.columns.state.columns_to_rows import Left, is_among, keys_of, where
 from millwheel.core.columns.windows import ColumnarSegment, ColumnWindows
 from millwheel.core.formats.store_layout import STATE
 from millwheel.core.lazy_polars import pl
@@ -215,6 +215,41 @@ class KeptOperator(BatchOperator, Validated):
 
     def _has_rows(self) -> bool:
         return next(iter(self._shard.store.scan(STATE)), None) is not None
+
+
+class KeptBundleOperator(KeptOperator):
+    """One whose records come later to something: a bundle is kept as it came."""
+
+    @abstractmethod
+    def _frames(
+        self, offers: Sequence[Offer], taken: Sequence[Mask], bundle: Bundle
+    ) -> list[pl.DataFrame]:
+        """Records as columns hold them, as one frame or several. Raises Unfit."""
+
+    def _taken(
+        self, offers: Sequence[Offer], fit: Sequence[Mask], gone: list[pl.Series], bundle: Bundle
+    ) -> list[Mask]:
+        taken = without_keys(offers, fit, gone)
+        try:
+            with self._boundary.inside(bundle.count):
+                frames = self._frames(offers, taken, bundle)
+        except Unfit:
+            pairs = zip(offers, taken, strict=True)
+            self._let_go([keys_of(where(each.batch, mask)) for each, mask in pairs], bundle)
+            return [np.zeros(len(mask), np.bool_) for mask in taken]
+        for frame in frames:
+            self._kept.add(frame)
+        return taken
+
+
+def without_keys(
+    offers: Sequence[Offer], fit: Sequence[Mask], gone: Sequence[pl.Series]
+) -> list[Mask]:
+    """The records that fit, but for those of keys that have gone."""
+    if not gone:
+        return [*fit]
+    pairs = zip(offers, fit, strict=True)
+    return [mask & ~is_among(keys_of(each.batch), gone) for each, mask in pairs]
 
 
 def _streams_of(bundle: Bundle) -> set[str]:
