@@ -280,7 +280,14 @@ class Over(Computation):
         from theirs, whichever come due with it."""
         coming = iter(rows)
         for count, found in results:
-            added = b"" if isinstance(found, BaseException) else encode_value(found)
+            added = b""
+            if not isinstance(found, BaseException):
+                try:
+                    added = encode_value(found)
+                except BaseException as ex:  # an aggregator of the user's made it
+                    if not concerns_records(ex):
+                        raise
+                    found = ex
             for _ in range(count):
                 _, row = next(coming)
                 try:

@@ -251,6 +251,44 @@ def test_what_an_aggregate_of_the_users_raises_concerns_its_look_backs_alone(
         assert letters[0]["reason"].startswith("over: ZeroDivisionError: ")
 
 
+ODD = """
+from millwheel import Aggregator
+
+
+class Odd(Aggregator):
+    def create(self):
+        return []
+
+    def add(self, acc, value, timestamp):
+        return [*acc, object() if value == 7 else value]
+
+    def merge(self, acc, other):
+        return acc + other
+
+    def result(self, acc):
+        return chr(0xD800) if 2 in acc else len(acc)
+"""
+
+
+@pytest.mark.parametrize(
+    ("over", "right"), [("{rows: 1}", [0, 1, 3, 4]), ("{rows: all}", [0, 1]), ("{range: 0s}", None)]
+)
+def test_an_aggregate_that_cannot_be_carried_costs_its_records_alone(
+    tmp_path: Path, over: str, right: list[int] | None
+) -> None:
+    (tmp_path / "odd.py").write_text(ODD)
+    text = HEAD + OVER.format(over=over, output="rows")
+    (tmp_path / "p.yaml").write_text(text.replace("{min: v}", '{"odd:Odd": v}'))
+    with PipelineHarness(tmp_path / "p.yaml") as harness:
+        harness.push("sales", [sale(1, at, v) for at, v in enumerate([1, 3, 2, 4, 5])])
+        harness.push("sales", [sale(2, at, 7 if at == 1 else 1) for at in range(3)])
+        harness.finish()
+        rows, letters = harness.read("rows"), harness.read("dead_letters")
+        assert [row["at"] for row in rows if row["a"] == 1] == (right or [0, 1, 3, 4])
+        assert len(rows) + len(letters) == 8
+        assert [row["at"] for row in rows if row["a"] == 2 and row["at"] == 0]
+
+
 # over_rows.py
 
 LARGE = """pipeline: p
