@@ -20,7 +20,7 @@ from millwheel.engine.queries.model import QueryError
 from millwheel.engine.workers.delivery.combining import CombineLimits
 from millwheel.engine.workers.host import computation_maker
 from millwheel.engine.workers.host.assembly import Assembly, Factories
-from millwheel.engine.workers.operators import joined, joins, suspension
+from millwheel.engine.workers.operators import joins, record_joins, suspension
 from millwheel.engine.workers.operators.callbacks import CallbackOperator
 from millwheel.engine.workers.operators.keyed_joins import in_columns, interval, lasting, regular
 from millwheel.engine.workers.operators.ranked import columns as ranked_columns
@@ -453,7 +453,7 @@ def _paths(way: Way) -> Iterator[None]:
             stack.enter_context(replaced(lasting, "_MANY", 3))
             stack.enter_context(replaced(joins, "LEAST_BYTES", 1))
             stack.enter_context(replaced(joins, "_MOST_PAIR_BYTES", 1))
-            stack.enter_context(replaced(joined, "_PART_BYTES", 1))
+            stack.enter_context(replaced(record_joins, "_PART_BYTES", 1))
         yield
 
 

@@ -21,7 +21,7 @@ from millwheel.core.model.watermark import ReadFirst
 from millwheel.core.ranked import latest
 from millwheel.core.waiting.records import WaitingColumns
 from millwheel.engine.workers.delivery import consumer_keys
-from millwheel.engine.workers.operators import joined
+from millwheel.engine.workers.operators import record_joins
 from millwheel.engine.workers.operators.broadcast import copies, enrichment
 from millwheel.engine.workers.operators.broadcast.table import HeldTable
 from millwheel.engine.workers.shard.bundle_sizes import ShardLimits
@@ -260,12 +260,12 @@ def places_of_one_time_do_not_count() -> AbstractContextManager[None]:
 
 
 def deletes_are_rows() -> AbstractContextManager[None]:
-    right = joined.Enriched.__init__
+    right = record_joins.Enriched.__init__
 
     def wrong(self: Any, spec: Any, outputs: Any, *deletes: Any) -> None:
         right(self, spec, outputs)
 
-    return replaced(joined.Enriched, "__init__", wrong)
+    return replaced(record_joins.Enriched, "__init__", wrong)
 
 
 def results_are_taken_back_as_they_would_be_now() -> AbstractContextManager[None]:
@@ -273,9 +273,9 @@ def results_are_taken_back_as_they_would_be_now() -> AbstractContextManager[None
         version = self.version.get()
         for stream in self._outputs:
             value = None if version is None else version.value
-            ctx.produce(stream, joined.retracted({**fields, self._spec.name: value}))
+            ctx.produce(stream, record_joins.retracted({**fields, self._spec.name: value}))
 
-    return replaced(joined.EnrichedChanges, "_take_back", wrong)
+    return replaced(record_joins.EnrichedChanges, "_take_back", wrong)
 
 
 def a_table_without_times_is_not_waited_for() -> AbstractContextManager[None]:

@@ -26,7 +26,7 @@ from millwheel.core.windows.panes import Pane
 from millwheel.core.windows.state import WindowState
 from millwheel.core.windows.windows import Sessions, Window
 from millwheel.engine.workers.host import grouping
-from millwheel.engine.workers.operators import joined
+from millwheel.engine.workers.operators import record_joins
 from millwheel.engine.workers.operators.keyed_joins import firing_again
 from millwheel.engine.workers.operators.keyed_joins.interval import (
     IntervalJoined,
@@ -74,7 +74,7 @@ def an_outer_join_forgets_who_came_alone() -> Context:
     def wrong(sides: Any, kind: Any) -> joins.Products:
         return [factors for factors in right(sides, kind) if factors[0][0] is not None]
 
-    return replaced(joined, "come_since", wrong)
+    return replaced(record_joins, "come_since", wrong)
 
 
 @mistake(within=10, features="join_again", variants="reference")
@@ -83,7 +83,7 @@ def a_join_that_fires_again_pairs_what_is_new_with_itself() -> Context:
     within ``allowed_lateness``.)"""
     right = joins.come_since
     return replaced(
-        joined,
+        record_joins,
         "come_since",
         lambda sides, kind: right([joins.WindowSide((), (), e.come) for e in sides], kind),
     )
@@ -93,7 +93,7 @@ def a_join_that_fires_again_pairs_what_is_new_with_itself() -> Context:
 def a_join_that_fires_again_leaves_what_stood_alone() -> Context:
     """A record whose first partner has come stands with and without it. (``left`` or ``outer``, and
     an early result.)"""
-    return replaced(joined, "gone_since", lambda sides, kind: [])
+    return replaced(record_joins, "gone_since", lambda sides, kind: [])
 
 
 @mistake(within=60, features="window_join_of_three", variants="reference")
@@ -106,7 +106,7 @@ def a_join_of_three_in_a_window_is_the_join_of_the_first_two() -> Context:
             return right(sides, kind)
         return [[*factors, [None]] for factors in right(sides[:2], kind)]
 
-    return replaced(joined, "come_since", wrong)
+    return replaced(record_joins, "come_since", wrong)
 
 
 @mistake(within=40, features="window_join_of_changes", variants="reference")
@@ -129,19 +129,19 @@ def a_window_of_a_join_keeps_what_is_taken_back() -> Context:
 def a_join_that_fires_again_leaves_the_pairs_of_what_has_gone() -> Context:
     """Of records that were taken back since a window fired nothing is said. (A trigger, behind a
     window with ``accumulation: retracting``.)"""
-    right = joined.Joined.change
+    right = record_joins.Joined.change
 
     def wrong(self: Any, ctx: CallContext, key: Any, window: Window, sides: Any) -> None:
         right(self, ctx, key, window, [joins.WindowSide((), e.stay, e.come) for e in sides])
 
-    return replaced(joined.Joined, "change", wrong)
+    return replaced(record_joins.Joined, "change", wrong)
 
 
 @mistake(within=40, features="join_again session_window", variants="reference", first=4)
 def a_session_that_grows_leaves_its_pairs_as_they_were() -> Context:
     """Those with its earlier bounds are not taken back. (A join in sessions, and an early
     result.)"""
-    return replaced(joined.Joined, "take_back", lambda self, ctx, key, window, records: None)
+    return replaced(record_joins.Joined, "take_back", lambda self, ctx, key, window, records: None)
 
 
 @mistake(within=20, features="join_again session_window", variants="reference", first=40)
@@ -159,13 +159,15 @@ def a_session_takes_back_the_first_records_of_what_it_has_become() -> Context:
 @mistake(within=10, features="enrich_of_changes", variants="reference", first=59)
 def what_was_enriched_stays_when_its_record_is_taken_back() -> Context:
     """Nothing is said of it."""
-    return replaced(joined.EnrichedChanges, "_take_back", lambda self, ctx, fields, name: None)
+    return replaced(
+        record_joins.EnrichedChanges, "_take_back", lambda self, ctx, fields, name: None
+    )
 
 
 @mistake(within=10, features="enrich", variants="reference", first=179)
 def a_record_is_enriched_by_an_older_version_that_came_later() -> Context:
     """The version that came last counts, whatever its time."""
-    return replaced(joined, "newer", lambda at, version, position: True)
+    return replaced(record_joins, "newer", lambda at, version, position: True)
 
 
 @mistake(within=4, features="kept_join", variants="reference", first=12)

@@ -12,7 +12,7 @@ from msgspec import structs
 from millwheel.core.pipeline.joins import WindowSide
 from millwheel.engine.workers.delivery import inbox
 from millwheel.engine.workers.delivery.inbox import Arrival, Inbox, parted
-from millwheel.engine.workers.operators.joined import Joined, Told
+from millwheel.engine.workers.operators.record_joins import Joined, Told
 from tests.sim.mistakes import Context, mistake, replaced
 
 

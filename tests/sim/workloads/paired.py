@@ -31,7 +31,7 @@ from millwheel.core.pipeline.work import (
     WindowSpec,
 )
 from millwheel.core.windows.panes import RETRACTION_FIELD
-from millwheel.engine.workers.operators import joined, joins, suspension
+from millwheel.engine.workers.operators import joins, record_joins, suspension
 from tests.sim.replacing import replaced
 from tests.sim.workloads.base import SECOND, START_US, Workload, by, equal
 
@@ -175,7 +175,7 @@ class PairedWindows(Paired):
             for module in (suspension, joins):
                 limits.enter_context(replaced(module, "LEAST_BYTES", 1))
             limits.enter_context(replaced(joins, "_MOST_PAIR_BYTES", self.room))
-            limits.enter_context(replaced(joined, "_PART_BYTES", 100))
+            limits.enter_context(replaced(record_joins, "_PART_BYTES", 100))
             yield
 
     def _work(self) -> Any:

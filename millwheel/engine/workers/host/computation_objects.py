@@ -30,7 +30,6 @@ from millwheel.core.pipeline.work import (
 from millwheel.core.ranked.latest import LatestRow, deletion
 from millwheel.core.ranked.ranking import Ranking
 from millwheel.engine.workers.operators.broadcast.copies import copied, enriched_in_copies
-from millwheel.engine.workers.operators.joined import declared_fields, joined
 from millwheel.engine.workers.operators.keyed_joins.interval import interval_join
 from millwheel.engine.workers.operators.keyed_joins.regular import regular_join
 from millwheel.engine.workers.operators.keyed_joins.several import several_join
@@ -42,6 +41,7 @@ from millwheel.engine.workers.operators.record_computations import (
     Tabled,
     deduplicated,
 )
+from millwheel.engine.workers.operators.record_joins import declared_fields, joined
 from millwheel.errors import SetupError
 
 

@@ -33,7 +33,7 @@ from millwheel.core.pipeline.work import LookupSpec, Missing
 from millwheel.engine.workers import events as ev
 from millwheel.engine.workers.bundle.bundle import Bundle
 from millwheel.engine.workers.operators.callbacks import CallbackOperator, Decode
-from millwheel.engine.workers.operators.joined import UNMATCHED, plain
+from millwheel.engine.workers.operators.record_joins import UNMATCHED, plain
 from millwheel.engine.workers.state.overlay import Overlay
 from millwheel.errors import InvariantError, RecordError, UnavailableError
 

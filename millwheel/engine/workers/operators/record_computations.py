@@ -25,7 +25,7 @@ from millwheel.core.tables.changes import (
     split,
 )
 from millwheel.core.windows.panes import retracted
-from millwheel.engine.workers.operators.joined import ordered
+from millwheel.engine.workers.operators.record_joins import ordered
 
 Fields = Mapping[str, tuple[str, ...]]
 """The declared fields of the records of a stream, in their order, for streams whose records are

@@ -22,7 +22,12 @@ from millwheel.core.windows.panes import as_retraction, retracted
 from millwheel.engine.workers.bundle.bundle import Bundle
 from millwheel.engine.workers.operators.broadcast.table import too_large
 from millwheel.engine.workers.operators.callbacks import CallbackOperator
-from millwheel.engine.workers.operators.joined import Enriched, EnrichedChanges, HeldVersion, plain
+from millwheel.engine.workers.operators.record_joins import (
+    Enriched,
+    EnrichedChanges,
+    HeldVersion,
+    plain,
+)
 from millwheel.errors import SetupError
 from millwheel.language.spec.key_extractors import load_extractor
 

@@ -26,7 +26,7 @@ from millwheel.core.model.times import LAST_TIME, MAX_TIME, MIN_TIME
 from millwheel.core.pipeline.spec import ComputationSpec, InputSpec
 from millwheel.core.pipeline.work import BoundSpec, IntervalJoinSpec, JoinKind
 from millwheel.core.windows.lateness import is_behind
-from millwheel.engine.workers.operators.joined import ordered, plain
+from millwheel.engine.workers.operators.record_joins import ordered, plain
 from millwheel.engine.workers.operators.suspension import (
     LEAST_BYTES,
     RESULT_BYTES,

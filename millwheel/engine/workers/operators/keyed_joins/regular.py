@@ -25,8 +25,8 @@ from millwheel.core.model.times import LAST_TIME, MAX_TIME, MIN_TIME
 from millwheel.core.pipeline.spec import ComputationSpec, InputSpec
 from millwheel.core.pipeline.work import JoinKind, RegularJoinSpec
 from millwheel.core.windows.panes import as_retraction, retracted
-from millwheel.engine.workers.operators.joined import ordered, plain
 from millwheel.engine.workers.operators.keyed_joins.interval import NearRow
+from millwheel.engine.workers.operators.record_joins import ordered, plain
 from millwheel.engine.workers.operators.suspension import RESULT_BYTES, Cursor, Suspending
 from millwheel.engine.workers.state.stored_types import Certain
 

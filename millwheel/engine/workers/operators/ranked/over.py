@@ -39,7 +39,6 @@ from millwheel.core.ranked.lookback import (
     single_results,
 )
 from millwheel.core.windows.lateness import is_behind
-from millwheel.engine.workers.operators.joined import plain
 from millwheel.engine.workers.operators.ranked.over_rows import (
     OverGroup,
     OverRow,
@@ -52,6 +51,7 @@ from millwheel.engine.workers.operators.ranked.over_rows import (
     parts,
     size_of,
 )
+from millwheel.engine.workers.operators.record_joins import plain
 from millwheel.errors import RecordError
 
 _FEW = 64

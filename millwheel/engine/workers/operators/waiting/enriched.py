@@ -21,8 +21,8 @@ from millwheel.core.waiting.versions import (
     versions_of,
 )
 from millwheel.engine.workers.bundle.bundle import Bundle
-from millwheel.engine.workers.operators.joined import Enriched
 from millwheel.engine.workers.operators.record_computations import UNMATCHED
+from millwheel.engine.workers.operators.record_joins import Enriched
 from millwheel.engine.workers.operators.waiting.in_columns import WaitingOperator
 from millwheel.engine.workers.state.column_segments import ColumnShard
 

@@ -21,7 +21,7 @@ from millwheel.core.windows.panes import Pane
 from millwheel.engine.workers.bundle.attempts import Subject
 from millwheel.engine.workers.bundle.bundle import Bundle
 from millwheel.engine.workers.bundle.hangs import timer_mark
-from millwheel.engine.workers.operators.joined import Joined
+from millwheel.engine.workers.operators.record_joins import Joined
 from millwheel.engine.workers.operators.suspension import SUSPENDED_TAG, Resumed
 from millwheel.engine.workers.operators.windows.window_callback import WindowCallbackOperator
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from millwheel.core.model.records import Domain
 from millwheel.core.pipeline.work import JoinKind
-from millwheel.engine.workers.operators import joined, joins, suspension
+from millwheel.engine.workers.operators import joins, record_joins, suspension
 from millwheel.engine.workers.operators.windows.window_join import WindowJoinOperator
 from millwheel.engine.workers.sources.frames import ReadSize
 from millwheel.errors import RecordError
@@ -37,7 +37,7 @@ def little_room(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(suspension, "LEAST_BYTES", NO_ROOM)
     monkeypatch.setattr(joins, "LEAST_BYTES", NO_ROOM)
     monkeypatch.setattr(joins, "_MOST_PAIR_BYTES", NO_ROOM)
-    monkeypatch.setattr(joined, "_PART_BYTES", NO_ROOM)
+    monkeypatch.setattr(record_joins, "_PART_BYTES", NO_ROOM)
 
 
 @pytest.mark.parametrize("window", again.WINDOWS)
@@ -84,7 +84,7 @@ def test_a_window_without_room_survives_crashes(tmp_path: Path, more: str) -> No
 def test_a_window_has_all_its_results_or_a_letter(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, deep: int, found: tuple[int, int]
 ) -> None:
-    monkeypatch.setattr(joined, "MOST_NESTING", 10)  # no more than a push can copy
+    monkeypatch.setattr(record_joins, "MOST_NESTING", 10)  # no more than a push can copy
     nested: Any = "x"
     for _ in range(deep - 1):
         nested = [nested]
@@ -101,7 +101,7 @@ def test_a_window_that_waits_behind_another_has_the_same_letter(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: str
 ) -> None:
     """With its records, which are nowhere any more once it has waited."""
-    for module in (joined, joins):
+    for module in (record_joins, joins):
         monkeypatch.setattr(module, "MOST_NESTING", 10)
     nested: Any = "x"
     for _ in range(9):
@@ -128,14 +128,14 @@ def test_a_window_that_cannot_go_on_is_a_letter_and_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: str
 ) -> None:
     """The next window of its key goes on, with its own parts."""
-    right = joined.Joined._say
+    right = record_joins.Joined._say
 
-    def say(self: joined.Joined, ctx: Any, head: Any, values: Any, back: bool) -> None:
+    def say(self: record_joins.Joined, ctx: Any, head: Any, values: Any, back: bool) -> None:
         if head["window_end"] == 20 and b"last" in (values[0] or b""):
             raise RecordError("no")
         right(self, ctx, head, values, back)
 
-    monkeypatch.setattr(joined.Joined, "_say", say)
+    monkeypatch.setattr(record_joins.Joined, "_say", say)
     with PipelineHarness(again.written(tmp_path, "{tumbling: 10us}", "inner", more)) as harness:
         shown = [*[again.row(at) for at in (1, 2, 11, 12)], again.row(13, what="last")]
         harness.push("shown", [*shown, *[again.row(at) for at in (21, 22, 23)]])
