@@ -4,10 +4,12 @@ number where a text is, and both compared by their order."""
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from millwheel.connect.own_functions import named_alone
-from millwheel.core.pipeline.spec import PipelineSpec
+from millwheel.core.expressions.language import Expression
+from millwheel.core.pipeline.spec import ComputationSpec, PipelineSpec
+from millwheel.core.pipeline.work import IntervalJoinSpec
 from millwheel.language.spec.checks.topology import find
 from millwheel.language.spec.reading.nodes import YamlNode
 from millwheel.language.spec.reading.reader import NodeReader
@@ -37,6 +39,28 @@ def check_value_types(reader: NodeReader, spec: PipelineSpec, top: YamlNode) -> 
             problem = next(_Values(kinds).problems(compile_text(text).tree), "")
             if problem:
                 reader.bad(find(top, "computations", computation.name, *path), problem)
+        for word, problem in _of_bounds(spec, computation, compile_text):
+            reader.bad(find(top, "computations", computation.name, "join", "within", word), problem)
+
+
+def _of_bounds(
+    spec: PipelineSpec, computation: ComputationSpec, compile_text: Callable[[str], Expression]
+) -> Iterator[tuple[str, str]]:
+    """The bounds of an interval that are fields of texts."""
+    work = computation.work
+    if not isinstance(work, IntervalJoinSpec):
+        return
+    for word, bounds in (("from", work.froms), ("until", work.untils)):
+        for each in bounds:
+            match compile_text(each.expression).tree:
+                case ast.Attribute(value=ast.Name(id=stream), attr=name):
+                    if spec.stream(stream).fields.get(name) == "str":
+                        field = f"{stream}.{name}"
+                        yield (
+                            word,
+                            f"{field} is a text, and a bound is a time in whole µs. Write"
+                            f" parse_time({field}), or declare the field as timestamp",
+                        )
 
 
 class _Values(FieldKinds):

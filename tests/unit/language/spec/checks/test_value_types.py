@@ -70,3 +70,16 @@ def test_every_expression_over_records_is_judged(problems: Any) -> None:
         "computations.c.aggregate.s",
         "computations.c.aggregate.t",
     ]
+
+
+def test_a_bound_of_an_interval_is_no_text(problems: Any) -> None:
+    head = _HEAD.replace(
+        "sinks:", "  b: {source: {injection: {}}, timestamp: at, fields: {n: int}}\nsinks:"
+    )
+    join = (
+        "input: {a: {key: n}, b: {key: n}}, join: {kind: inner, within: {from: b.n, until: BOUND}}"
+    )
+    [found] = problems(head.replace("COMPUTATION", join.replace("BOUND", "a.name")))
+    assert "join.within.until: a.name is a text, and a bound is a time in whole µs. " in found
+    for bound in ("parse_time(a.name)", "a.at", "a.n", "a.unknown"):
+        assert problems(head.replace("COMPUTATION", join.replace("BOUND", bound))) == []
