@@ -451,6 +451,7 @@ def _paths(way: Way) -> Iterator[None]:
             stack.enter_context(replaced(interval, "_AT_ONCE", 1))
             stack.enter_context(replaced(interval, "_FEW", 1))
             stack.enter_context(replaced(lasting, "_MANY", 3))
+            stack.enter_context(replaced(lasting, "_HOT", 2))
             stack.enter_context(replaced(joins, "LEAST_BYTES", 1))
             stack.enter_context(replaced(joins, "_MOST_PAIR_BYTES", 1))
             stack.enter_context(replaced(record_joins, "_PART_BYTES", 1))

@@ -71,10 +71,8 @@ class Leaving:
     def oldest(self, most_bytes: int) -> list[Left]:
         """All that is held of the keys whose newest record is the oldest, which the columns no
         longer hold: about so many bytes stay."""
-        keys = [segment.groups[KEY] for segment in self._windows.segments()]
-        if len({str(each.dtype) for each in keys}) > 1:
-            keys = list(map(_encoded, keys))
-        leave = _oldest(pl.concat(keys), most_bytes / max(1, self._windows.size()))
+        keys = all_keys([segment.groups for segment in self._windows.segments()])
+        leave = _oldest(keys, most_bytes / max(1, self._windows.size()))
         return self.taken_out([leave])
 
     def _first(self) -> list[Left]:
@@ -150,6 +148,13 @@ def _oldest(keys: pl.Series, share: float) -> pl.Series:
     )
     ahead = by_key[_COUNT].cum_sum() - by_key[_COUNT]
     return by_key.filter(ahead < int(by_key[_COUNT].sum()) * (1 - share))[KEY]
+
+
+def all_keys(frames: Sequence[pl.DataFrame]) -> pl.Series:
+    """The keys of all groups, one behind the other in one form. There are some groups."""
+    keys = [frame[KEY] for frame in frames]
+    alike = len({str(each.dtype) for each in keys}) == 1
+    return pl.concat(keys if alike else list(map(_encoded, keys)))
 
 
 def keys_of(batch: AnyBatch) -> pl.Series:

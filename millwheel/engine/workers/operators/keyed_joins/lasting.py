@@ -1,8 +1,8 @@
 """Runs a join of records that come at any time on whole bundles.
 
 Of more than ``_MOST_BYTES`` half goes from memory into the archive of the shard, in columns, too:
-that of the keys without a new record for the longest time. A bundle meets what the archive has of
-its keys, and nothing else of it is read.
+that of the keys without a new record for the longest time; but hot keys go on in rows. A bundle
+meets what the archive has of its keys, and nothing else of it is read.
 
 What rows keep of a key is there for ever, so its new records are not joined in rows for that: they
 are kept in columns, and meet what rows keep of the other stream, which is read for all keys of a
@@ -31,7 +31,9 @@ from millwheel.core.columns.pairs import AT, INPUT, VALUE, encoded
 from millwheel.core.columns.state.alone import AloneRows, alone_changes
 from millwheel.core.columns.state.columns_to_rows import (
     Left,
+    all_keys,
     encoded_keys,
+    is_among,
     keys_of,
     where,
 )
@@ -68,6 +70,12 @@ _MANY = 500_000
 make may span several bundles. Measured with one new record: to read 100,000 rows and join them
 takes 0.8 s of processor time, once for a bundle; in rows it is 0.9 s, for each record. So to read
 takes some 4 s of a step; with 1.5 million rows a step took more than 20 s, and 1.4 GB."""
+
+
+_HOT = 4_000
+"""Records of a key that do not leave for the archive together, but for rows: what its next partner
+makes of all of them may span several bundles there. To go there costs some 30 µs for each, so a key
+goes part by part, and not when its partner comes."""
 
 
 class RowsOfKeys(Protocol):
@@ -165,7 +173,7 @@ class LastingJoinOperator(ColumnJoinOperator):
             ]
             found = self._archive.of_keys(_keys_of(batches, asks), side, bundle.overlay)
             if sum(frame.height for frame in found) > _MANY:
-                many |= _with_many(found)
+                many |= set(key_list(_with_more(found, _MANY)))
             self._recalled += found
         return many
 
@@ -174,7 +182,14 @@ class LastingJoinOperator(ColumnJoinOperator):
             super()._leave(count, bundle)
         elif self._kept.size() > self._form.most_bytes:
             left = self._form.leaving.oldest(self._form.most_bytes // 2)
-            self._archive.add([each.groups for each in left], bundle.overlay)
+            hot = _with_more([each.groups for each in left], _HOT)
+            masks = [is_among(each.groups[KEY], [hot]) for each in left]
+            pairs = list(zip(left, masks, strict=True))
+            self._archive.add(
+                [each.groups.filter(~pl.Series(own)) for each, own in pairs], bundle.overlay
+            )
+            parts = (each.groups.filter(pl.Series(own)) for each, own in pairs if own.any())
+            self._hand_over([Left(part, 0) for part in parts], bundle)
 
     def _let_go(self, keys: set[Key], bundle: Bundle) -> None:
         if keys:
@@ -297,13 +312,10 @@ def _keys_of(batches: Sequence[AnyBatch], masks: Sequence[Mask]) -> list[pl.Seri
     return [keys_of(where(batch, mask)).unique() for batch, mask in pairs if mask.any()]
 
 
-def _with_many(frames: Sequence[pl.DataFrame]) -> set[Key]:
-    """The keys that have more than ``_MANY`` records in frames."""
-    counts = Counter[Key]()
-    for frame in frames:
-        by_key = frame.group_by(KEY).len()
-        counts.update(dict(zip(key_list(by_key[KEY]), by_key["len"].to_list(), strict=True)))
-    return {key for key, count in counts.items() if count > _MANY}
+def _with_more(frames: Sequence[pl.DataFrame], most: int) -> pl.Series:
+    """The keys that have more than so many records in frames, of which there are some."""
+    by_key = all_keys(frames).to_frame(KEY).group_by(KEY).len()
+    return by_key.filter(pl.col("len") > most)[KEY]
 
 
 def has_column_form(spec: ComputationSpec) -> bool:

@@ -17,7 +17,7 @@ from millwheel.core.formats.store_layout import ARCHIVE, ARCHIVE_BLOCK, STATE, k
 from millwheel.core.windows.panes import RETRACTION_FIELD
 from millwheel.engine.workers.bundle import bundle
 from millwheel.engine.workers.operators import form_choice, suspension
-from millwheel.engine.workers.operators.keyed_joins import in_columns, regular
+from millwheel.engine.workers.operators.keyed_joins import in_columns, lasting, regular
 from millwheel.engine.workers.operators.keyed_joins.lasting import LastingJoinOperator
 from millwheel.engine.workers.shard.bundle_sizes import ShardLimits
 from millwheel.engine.workers.sources.frames import ReadSize
@@ -105,6 +105,28 @@ def test_few_records_find_in_rows_what_the_archive_had(
         harness.crash()
         harness.push("clicked", [row(61, ad=number) for number in range(5)])
         assert len(harness.take("matched")) == 40
+
+
+def test_a_hot_key_goes_on_in_rows_part_by_part(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that its first partner neither waits for all of it, nor makes all pairs at once."""
+    monkeypatch.setattr(lasting, "_HOT", 10)
+    monkeypatch.setattr(in_columns, "_MOST_BYTES", 1)
+    with PipelineHarness(written(folder / "hot", ALL), shards=1) as harness:
+        [shard] = harness._cluster.shards_of("matched")
+        for start in range(0, 60, 20):
+            cold = [row(start + number, ad=100 + start + number) for number in range(9)]
+            harness.push("shown", [*cold, *(row(start + number) for number in range(20))])
+        assert {key_in(entry) for entry, _ in shard.store.scan(STATE)} == {1}
+        operator = shard.operator
+        assert isinstance(operator, LastingJoinOperator)
+        assert archived_keys(operator) == {
+            100 + start + n for start in (0, 20, 40) for n in range(9)
+        }
+        harness.crash()
+        harness.push("clicked", [row(60), row(61, ad=120)])
+        assert len(harness.take("matched")) == 61
 
 
 def test_a_new_owner_goes_on_in_columns_without_records(folder: Path) -> None:
