@@ -44,11 +44,15 @@ class LastingGroups(LastingSegments):
         return there(super().all_groups())
 
     def of_keys(self, keys: pl.Series) -> pl.DataFrame | None:
-        """The groups of some keys; None for none."""
+        """The groups of some keys, each given once; None for none."""
         wanted = keys.alias(KEY).to_frame()
-        frames = [self._looked_at(segment.groups) for segment in self._segments]
-        parts = [frame.join(wanted, on=KEY, how="semi") for frame in frames]
-        parts = [part for part in parts if part.height]
+        parts: list[pl.DataFrame] = []
+        for segment in reversed(self._segments):
+            part = self._looked_at(segment.groups).join(wanted, on=KEY, how="semi")
+            if part.height:
+                parts.insert(0, part)
+            if part.height == wanted.height:
+                break  # older segments have nothing newer of any of them
         if not parts:
             return None
         held = pl.concat(parts)
