@@ -83,6 +83,11 @@ class Operator(ABC):
         return False
 
     @property
+    def has_chain(self) -> bool:
+        """Whether computations take in its shards what a source reads."""
+        return False
+
+    @property
     def told(self) -> int:
         """Changes when :meth:`hold` has other words for the same watermark that people should read
         at once."""

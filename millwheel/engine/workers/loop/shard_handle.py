@@ -229,7 +229,7 @@ class Served:
         """Whether a source with a chain has read all. What was made of it may be on its way, and
         holds the watermark as long."""
         operator = self.shard.operator
-        return operator.watched() is not None and operator.hold(now_us).at == MAX_TIME
+        return operator.has_chain and operator.hold(now_us).at == MAX_TIME
 
     def has_ended(self, now_us: int) -> bool:
         """True if it has come to its final end, or has read all, and has not reported it. All

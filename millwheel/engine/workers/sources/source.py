@@ -123,6 +123,10 @@ class SourceOperator(Operator):
             if self.avoided is not None and self.avoided.lone:
                 self.avoided.ran_alone(settled.reads)
 
+    @property
+    def has_chain(self) -> bool:
+        return self._parts.chain is not None
+
     def watched(self) -> Watched | None:
         return self._parts.chain
 

@@ -193,8 +193,9 @@ class Shard:
     def hold(self, now_us: int) -> Hold:
         return Hold(self.at if self.read is None else self.read)
 
-    def watched(self) -> object:
-        return None if self.read is None else self
+    @property
+    def has_chain(self) -> bool:
+        return self.read is not None
 
 
 def served(node: str, known: bool = True, at: int = 0) -> Served:
