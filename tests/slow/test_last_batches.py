@@ -1,4 +1,4 @@
-"""Sinks write their last batches as soon as the sources have been read, whatever their ``flush``."""
+"""Sinks write their last batches once the sources have been read, whatever their ``flush``."""
 
 from __future__ import annotations
 

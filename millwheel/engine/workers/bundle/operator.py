@@ -61,6 +61,8 @@ class Operator(ABC):
     behind: Callable[[Bundle], None] | None = None
     """Lets computations without state take what :meth:`run` has made, in the same bundle. They are
     *chained* behind it."""
+    has_chain: bool = False
+    """Whether computations take in its shards what a source reads."""
     first: ReadFirst | None = None
     """The tables that are read before it goes on, which hear whether they have been."""
 
@@ -80,11 +82,6 @@ class Operator(ABC):
     def paused(self) -> bool:
         """True while arrivals stay in the inbox and need not be processed before a savepoint,
         because they are not acked."""
-        return False
-
-    @property
-    def has_chain(self) -> bool:
-        """Whether computations take in its shards what a source reads."""
         return False
 
     @property

@@ -65,6 +65,7 @@ class SourceOperator(Operator):
         self._parts = parts
         self.fellows = parts.fellows
         self.first = parts.first
+        self.has_chain = parts.chain is not None
         self._store = store
         self._spec = parts.stream
         self._poll_us = parts.source.poll_us
@@ -122,10 +123,6 @@ class SourceOperator(Operator):
             self._parts.source.committed(settled.partition, settled.position)
             if self.avoided is not None and self.avoided.lone:
                 self.avoided.ran_alone(settled.reads)
-
-    @property
-    def has_chain(self) -> bool:
-        return self._parts.chain is not None
 
     def watched(self) -> Watched | None:
         return self._parts.chain
