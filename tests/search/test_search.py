@@ -51,6 +51,7 @@ SELDOM = (
     "taken_back_in_columns",
     "counted_in_columns",
     "forgotten_in_columns",
+    "whole_in_columns",
     "order_in_columns",
     "enrich_in_columns",
     "chained columns",

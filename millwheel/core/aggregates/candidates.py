@@ -1,8 +1,8 @@
 """Which records of a bundle may be the ones that an aggregate of whole records keeps.
 
-Columns only choose: of each group those records before which there are fewer than ``k`` others by
-the orders and the time, and all that nothing but their bytes tells apart. They alone become rows,
-and the row form has the last word.
+Columns choose of each group those records before which there are fewer than ``k`` others by the
+orders and the time, and all that nothing but their bytes tells apart. They alone become rows, and
+the row form has the last word; or, where columns hold the groups, entries (kept_rows.py).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 
 from millwheel.core.aggregates.columns import Argument, ColumnAggregate, Unfit
 from millwheel.core.aggregates.families.rows import ChosenRows, Entry
+from millwheel.core.aggregates.kept_rows import KeptEntries
 from millwheel.core.columns.batch import ColumnBatch
 from millwheel.core.expressions.columns import zero_without_sign
 from millwheel.core.expressions.terms import Term
@@ -45,6 +46,7 @@ class RowCandidates(ColumnAggregate):
             exact += [term.column.is_finite()] if term.kind == "float" else []
         super().__init__(column, Argument(pl.col(NUMBER), "int", condition, tuple(exact)))
         self._aggregator = aggregator
+        self._kept = KeptEntries(aggregator, terms)
         self.terms = tuple(terms)
         self.descending = aggregator.descending
         self.exact = tuple(exact)
@@ -77,17 +79,44 @@ class RowCandidates(ColumnAggregate):
             return [self._aggregator.first(each) for each in some]
         return some
 
+    # --- entries ----------------------------------------------------------------------------------
+
+    def chosen(self, groups: pl.DataFrame, batch: ColumnBatch, most: int) -> pl.DataFrame:
+        """The groups with their entries in place of the candidates. Raises Unfit where those of a
+        group may have more than ``most`` bytes in rows."""
+        lists = groups[self._column]
+        lengths = lists.list.len().to_numpy()
+        numbers = lists.explode(empty_as_null=False).to_numpy() % _NUMBERS
+        records = batch.frame[numbers]
+        if most and self._kept.most_bytes(records) > most:
+            raise Unfit
+        entries = self._kept.entries(records, batch.timestamps[numbers])
+        of = np.repeat(np.arange(len(lists)), lengths)
+        return groups.with_columns(self._kept.first(entries, of, len(lists)).alias(self._column))
+
+    def together(self, groups: pl.DataFrame) -> pl.DataFrame:
+        """The groups with the entries that stay, of those that were put together."""
+        return groups.with_columns(self._kept.together(groups[self._column]).alias(self._column))
+
     def merged(self) -> list[pl.Expr]:
-        raise Unfit  # numbers are those of one bundle
+        return [pl.col(self._column).explode(empty_as_null=False)]
 
     def result(self, groups: pl.DataFrame) -> pl.Series:
-        raise Unfit
+        return self._kept.result(groups[self._column])
 
     def to_acc(self, row: Mapping[str, Any]) -> Any:
-        raise Unfit
+        return self._kept.to_acc(row[self._column])
 
     def from_acc(self, acc: Any) -> list[Any]:
-        raise Unfit
+        raise Unfit  # their type is known of many alone
+
+    def from_accs(self, accs: Sequence[list[Entry]], like: pl.DataFrame | None) -> pl.Series:
+        """The column for accumulators of the row form, of the type that it has in the groups
+        ``like`` these. Raises Unfit."""
+        kind = None if like is None else like.schema[self._column]
+        return self._kept.from_accs(accs, kind).alias(self._column)
+
+    # --- candidates -------------------------------------------------------------------------------
 
     def _standing(self) -> pl.Expr:
         """The place of each record among all of the bundle; those that only their bytes tell apart

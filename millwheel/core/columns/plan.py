@@ -84,6 +84,7 @@ class ColumnPlan:
     ``lateness_us`` after they have fired. ``drops``: late records are counted, and nothing else;
     ``empties``: a window that has fired is empty.
     ``follows``: the types of the fields are those of the expressions that have made them.
+    ``most`` are the most bytes that an accumulator with whole records may take in rows.
     ``key_names`` are the parts of a key, of which results have those ``shown``; ``key_fields`` are
     the fields that it is read from.
     """
@@ -108,6 +109,7 @@ class ColumnPlan:
     takes_nulls: bool = False
     versions: bool = False
     takes_back: bool = False
+    most: int = 0
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -142,7 +144,17 @@ class ColumnPlan:
     @property
     def whole(self) -> bool:
         """Whether it keeps records with all of their fields."""
-        return any(isinstance(aggregate, RowCandidates) for aggregate in self.aggregates)
+        return bool(self.of_rows)
+
+    @property
+    def of_rows(self) -> tuple[RowCandidates, ...]:
+        """The aggregates that keep whole records."""
+        return tuple(each for each in self.aggregates if isinstance(each, RowCandidates))
+
+    def alike(self, groups: Sequence[pl.DataFrame]) -> bool:
+        """Whether all whole records that groups have are of one type."""
+        kept = [name for each in self.of_rows for name in each.dtypes]
+        return all(each[name].dtype == groups[0][name].dtype for each in groups for name in kept)
 
     @property
     def combines(self) -> bool:
@@ -201,7 +213,8 @@ class ColumnPlan:
             groups = by_key(
                 keys, [*spans, *bundle.get_columns()], [count, *self._grouped()], self.schema
             )
-            return groups.with_columns(self._negated()) if back else groups
+            groups = groups.with_columns(self._negated()) if back else groups
+            return self._chosen(groups, batch)
         assigned = self._assign(keys, stamps, frame)
         if len(assigned.rows) != len(stamps) or isinstance(self.window, Sliding):
             keys, bundle = keys[assigned.rows], bundle[assigned.rows]
@@ -211,7 +224,18 @@ class ColumnPlan:
             pl.Series(END, assigned.ends),
         ]
         whole = pl.DataFrame([*columns, *bundle.get_columns()])
-        return by_window(whole, [count, *self._grouped()], self.schema)
+        return self._chosen(by_window(whole, [count, *self._grouped()], self.schema), batch)
+
+    def _chosen(self, groups: pl.DataFrame, batch: ColumnBatch) -> pl.DataFrame:
+        """Groups of which columns hold the whole records that they keep."""
+        for each in self.of_rows if self.held else ():
+            groups = each.chosen(groups, batch, self.most)
+        return groups
+
+    def _together(self, groups: pl.DataFrame) -> pl.DataFrame:
+        for each in self.of_rows:
+            groups = each.together(groups)
+        return groups
 
     def _by_count(
         self, keys: pl.Series, stamps: Int64s, bundle: pl.DataFrame, counted: CountedRows
@@ -314,12 +338,17 @@ class ColumnPlan:
         return late if late.any() else None
 
     def merge(self, groups: Sequence[pl.DataFrame]) -> pl.DataFrame:
-        """Several groups frames as one, with one row per (key, window)."""
+        """Several groups frames as one, with one row per (key, window). Raises Unfit where they
+        have whole records of different types."""
+        if not self.alike(groups):
+            raise Unfit
         whole, count = pl.concat(groups), pl.col(COUNT).sum()
         if isinstance(self.window, Forever):
             columns = whole.drop(KEY).get_columns()
-            return by_key(whole[KEY], columns, [count, *self._merged()], self.schema)
-        return by_window(whole, [count, *self._merged()], self.schema)
+            merged = by_key(whole[KEY], columns, [count, *self._merged()], self.schema)
+        else:
+            merged = by_window(whole, [count, *self._merged()], self.schema)
+        return self._together(merged)
 
     def merge_numbered(self, groups: pl.DataFrame, numbers: Int64s) -> pl.DataFrame:
         """One row for each of the ``numbers``: groups of one key, whose windows become the one that
@@ -394,20 +423,19 @@ class ColumnPlan:
     def row_groups(
         self, groups: pl.DataFrame, batch: ColumnBatch | None = None
     ) -> Iterator[tuple[Key, Group]]:
-        """Groups with the accumulators of the row form. Where it keeps whole records, ``batch`` has
-        them."""
-        chosen = {}
-        if self.whole:
+        """Groups with the accumulators of the row form. Where it keeps whole records that columns
+        do not hold, ``batch`` has them."""
+        chosen: dict[ColumnAggregate, Iterator[Any]] = {}
+        if self.whole and not self.held:
             assert batch is not None
             opened = self._opened(batch)
-            of_rows = [each for each in self.aggregates if isinstance(each, RowCandidates)]
-            chosen = {each: iter(each.accumulators(groups, opened)) for each in of_rows}
-            groups = groups.drop([name for each in of_rows for name in each.dtypes])
+            chosen = {each: iter(each.accumulators(groups, opened)) for each in self.of_rows}
+            groups = groups.drop([name for each in self.of_rows for name in each.dtypes])
         spans = isinstance(self.window, Forever)
         begins = spans or isinstance(self.window, Sessions)  # with their first record
         for key, row in zip(key_list(groups[KEY]), groups.iter_rows(named=True), strict=True):
             acc = [
-                next(chosen[each]) if isinstance(each, RowCandidates) else each.to_acc(row)
+                next(chosen[each]) if each in chosen else each.to_acc(row)
                 for each in self.aggregates
             ]
             yield (
@@ -421,9 +449,14 @@ class ColumnPlan:
                 ),
             )
 
-    def from_row_groups(self, groups: Sequence[tuple[Key, Group]]) -> pl.DataFrame:
-        """The inverse of :meth:`row_groups`. Raises Unfit."""
-        rows = []
+    def from_row_groups(
+        self, groups: Sequence[tuple[Key, Group]], like: pl.DataFrame | None = None
+    ) -> pl.DataFrame:
+        """The inverse of :meth:`row_groups`. Whole records get the types that they have in the
+        groups ``like`` these, if there are any. Raises Unfit."""
+        if not groups:
+            return pl.DataFrame(schema=self.schema)
+        rows, of_rows = [], self.of_rows
         kinds = [*self.key_types.values()]
         for key, group in groups:
             own = key if len(kinds) > 1 and type(key) is tuple else (key,)
@@ -433,12 +466,20 @@ class ColumnPlan:
             named = dict(zip(self.key_names, key, strict=True)) if len(self.key_names) > 1 else key
             parts: list[Any] = [named, group.window.start, group.window.end, group.count]
             for aggregate, acc in zip(self.aggregates, group.acc, strict=True):
-                parts += aggregate.from_acc(acc)
+                parts += [] if aggregate in of_rows else aggregate.from_acc(acc)
             rows.append(parts)
+        kept = {name for each in of_rows for name in each.dtypes}
+        schema = {name: kind for name, kind in self.schema.items() if name not in kept}
         try:
-            return pl.DataFrame(rows, self.schema, orient="row", strict=True)
+            frame = pl.DataFrame(rows, schema, orient="row", strict=True)
         except (TypeError, OverflowError, pl.exceptions.PolarsError):
             raise Unfit from None
+        accs = zip(*(group.acc for _, group in groups), strict=True)
+        pairs = zip(self.aggregates, accs, strict=True)
+        added = [
+            each.from_accs(own, like) for each, own in pairs if isinstance(each, RowCandidates)
+        ]
+        return frame.with_columns(added).select(list(self.schema))
 
     def of_key(self, key: Key) -> pl.Expr:
         """Whether a group is one of ``key``. No group is one of a key of other types."""

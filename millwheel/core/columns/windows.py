@@ -179,6 +179,11 @@ class ColumnWindows:
         else:
             self._changes.gone.append(number)
 
+    @property
+    def example(self) -> pl.DataFrame | None:
+        """Some groups, of which all others have the types; None where that is not known."""
+        return None
+
     def late_until(self, watermark: int) -> int:
         """Records are late whose group ends at this time or before."""
         return watermark

@@ -118,13 +118,6 @@ class KeptRecords:
         return bool(known and not odd and keys == self.plan.key_dtype)
 
 
-def ranks_of(codes: Int64s) -> Int64s:
-    """The rank of each among those with its code, which lie together; from 0."""
-    count = len(codes)
-    begins = np.flatnonzero(np.diff(codes, prepend=-1))
-    return np.arange(count) - np.repeat(begins, np.diff(begins, append=count))
-
-
 def _sizes(frame: pl.DataFrame) -> Int64s:
     """At least as many bytes as each record takes in rows, with what the orders read."""
     sizes = np.full(frame.height, _ROW_BYTES + sum(map(len, frame.columns)) * 4, np.int64)

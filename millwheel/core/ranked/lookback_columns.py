@@ -16,6 +16,7 @@ import numpy as np
 
 from millwheel.core.aggregates.columns import ColumnAggregate, OverRanges, Unfit
 from millwheel.core.aggregates.families.rows import content
+from millwheel.core.aggregates.kept_rows import ranks_of
 from millwheel.core.columns.batch import ColumnBatch, Int64s
 from millwheel.core.columns.few import Groups, frame_of
 from millwheel.core.columns.groups_frame import COUNT, KEY
@@ -26,7 +27,7 @@ from millwheel.core.columns.state.newest import compact
 from millwheel.core.columns.windows import ColumnarSegment
 from millwheel.core.lazy_polars import kind_of, pl
 from millwheel.core.model.times import MAX_TIME
-from millwheel.core.ranked.kept_records import AT, ROW, KeptRecords, Mask, ranks_of
+from millwheel.core.ranked.kept_records import AT, ROW, KeptRecords, Mask
 from millwheel.core.ranked.timeline import NEVER, TimelineSegments
 from millwheel.core.windows.lateness import is_behind
 

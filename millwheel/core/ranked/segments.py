@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from millwheel.core.aggregates.candidates import RowCandidates
 from millwheel.core.aggregates.families.rows import content
+from millwheel.core.aggregates.kept_rows import in_order, ranks_of, sort_columns
 from millwheel.core.columns.batch import ColumnBatch, Int64s, key_list
 from millwheel.core.columns.changes import retractions_of
 from millwheel.core.columns.few import Groups
@@ -26,12 +27,11 @@ from millwheel.core.columns.plan import ColumnPlan
 from millwheel.core.columns.state.codes import KeyCodes
 from millwheel.core.columns.state.newest import NewestOfKey, compact, newest_of
 from millwheel.core.columns.windows import LastingSegments
-from millwheel.core.expressions.columns import zero_without_sign
 from millwheel.core.lazy_polars import pl
 from millwheel.core.model.keys import Key
 from millwheel.core.model.times import MAX_TIME
 from millwheel.core.pipeline.work import TopSpec
-from millwheel.core.ranked.kept_records import AT, ROW, KeptRecords, Mask, ranks_of
+from millwheel.core.ranked.kept_records import AT, ROW, KeptRecords, Mask
 from millwheel.core.windows.panes import RETRACTION_FIELD
 
 
@@ -95,46 +95,22 @@ class FirstColumns(KeptRecords):
 
     def _ordered(self, whole: pl.DataFrame, codes: Int64s) -> tuple[Int64s, Int64s]:
         """The indexes of the records, key by key and in order, and the place of each, from 0."""
-        columns = [codes, *self._orders(whole)]
-        order = np.lexsort(columns[::-1])
-        alike = np.ones(len(order), np.bool_)
-        for column in columns:
-            inorder = column[order]
-            alike[1:] &= inorder[1:] == inorder[:-1]
-        alike[:1] = False
-        ranks = ranks_of(codes[order])
-        if alike.any():
-            order = self._by_bytes(whole, order, alike, ranks)
-        return order, ranks
+        rows = whole[ROW]
+        return in_order(codes, self._orders(whole), self.spec.k, lambda some: rows[some].to_list())
 
     def _orders(self, whole: pl.DataFrame) -> list[npt.NDArray[Any]]:
         """What is less the earlier a record of a key comes, but for its bytes."""
-        fields = whole[ROW].struct.unnest()
-        columns = []
-        for term, down in zip(self.order.terms, self.order.descending, strict=True):
+        fields, terms = whole[ROW].struct.unnest(), self.order.terms
+        values = []
+        for term in terms:
             column = fields.select(term.column.alias("")).to_series()
             if len(column) != whole.height:  # of a constant
                 column = column.new_from_index(0, whole.height)
-            if term.kind == "float":
-                values = column.to_frame().select(zero_without_sign(pl.col(""))).to_series()
-                columns.append(-values.to_numpy() if down else values.to_numpy())
-                continue
-            if term.kind != "int":
-                column = column.rank("dense").cast(pl.Int64)
-            columns.append(~column.to_numpy() if down else column.to_numpy())
+            values.append(column)
         at = whole[AT].to_numpy()
+        kinds = [term.kind for term in terms]
+        columns = sort_columns(values, kinds, self.order.descending)
         return [*columns, ~at if self.spec.latest else at]
-
-    def _by_bytes(self, whole: pl.DataFrame, order: Int64s, alike: Mask, ranks: Int64s) -> Int64s:
-        """The order where nothing but their bytes tells some apart that may be among the first."""
-        groups = np.cumsum(~alike) - 1
-        first = ranks[~alike][groups] < self.spec.k
-        tied = np.flatnonzero((alike | np.append(alike[1:], False)) & first)
-        rows = whole[order[tied]][ROW].struct.unnest().to_dicts()
-        pairs = zip(groups[tied].tolist(), map(content, rows), range(len(rows)), strict=True)
-        told: Int64s = order.copy()
-        told[tied] = order[tied[[number for _, _, number in sorted(pairs)]]]
-        return told
 
     def _batch(
         self,

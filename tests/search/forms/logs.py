@@ -52,9 +52,14 @@ def over_pairs(
     made["logged"] = {"input": {"log": {"key": again}}, "aggregate": totals}
     if rng.random() < 0.5:
         made["logged"]["accumulation"] = "retracting"
-    for name in (*_SIDES.values(), "paired", "log", "logged"):
+    logs = ["log", "logged"]
+    own = Random(repr(("whole", tree)))
+    if own.random() < 0.5:  # drawn apart, so that the rest is what it was
+        made["whole"] = {"input": {"paired": {"key": by}}, "aggregate": _whole(own, known)}
+        logs.append("whole")
+    for name in (*_SIDES.values(), "paired", *logs):
         made[name]["output"] = name
-    for name in ("log", "logged"):
+    for name in logs:
         tree["sinks"][name] = {"stdout": {"mode": "changelog"}}
     return True
 
@@ -83,6 +88,20 @@ def _aggregate(rng: Random, fields: Mapping[str, str], functions: tuple[str, ...
         name = rng.choice([name for name, kind in sorted(fields.items()) if kind == "int"])
         condition = {"where": f"{name} {rng.choice(['>', '<=', '!='])} {rng.choice([0, 2, 7])}"}
     return {function: of, **condition}
+
+
+def _whole(rng: Random, fields: Mapping[str, str]) -> dict[str, Any]:
+    """An aggregate of whole pairs."""
+    ordered = [name for name, kind in sorted(fields.items()) if kind != "bool"]
+    way = rng.choice(["", " desc"])
+    chosen = rng.choice(
+        [
+            {"max_by": rng.choice(ordered)},
+            "last_row",
+            {"top_rows": [rng.choice(ordered) + way, rng.choice(ordered)], "k": rng.choice([1, 2])},
+        ]
+    )
+    return {"pairs": "count", "kept": chosen}
 
 
 def _result(fields: Mapping[str, str], aggregate: Mapping[str, str]) -> str:

@@ -64,6 +64,7 @@ _COLUMNS = frozenset(
         "taken_back_in_columns",
         "counted_in_columns",
         "forgotten_in_columns",
+        "whole_in_columns",
         "first_in_columns",
         "over_in_columns",
         "order_in_columns",
@@ -155,6 +156,15 @@ def _forgotten_in_columns(draft: Draft) -> bool:
     )
 
 
+def _whole_in_columns(draft: Draft) -> bool:
+    """Whether columns hold whole records for the groups of some change log."""
+    return any(
+        isinstance(form.plan, ColumnPlan) and form.plan.versions and form.plan.whole
+        for each, form in _forms(draft)
+        if each.is_change_log
+    )
+
+
 def _first_in_columns(draft: Draft) -> bool:
     """Whether columns hold the first rows of some keys."""
     return any(not form.why for each, form in _forms(draft) if isinstance(each.work, TopSpec))
@@ -187,6 +197,7 @@ _HELD: dict[str, Callable[[Draft], bool]] = {
     "taken_back_in_columns": _taken_back_in_columns,
     "counted_in_columns": _counted_in_columns,
     "forgotten_in_columns": _forgotten_in_columns,
+    "whole_in_columns": _whole_in_columns,
     "first_in_columns": _first_in_columns,
     "over_in_columns": _over_in_columns,
     "order_in_columns": _order_in_columns,

@@ -30,7 +30,7 @@ from tests.search.generate.kinds import (
     steps,
 )
 from tests.search.generate.visitors import numbered, visitors
-from tests.search.generate.windows import CALCULATED, calculation, spans, windowed
+from tests.search.generate.windows import CALCULATED, ROWS, calculation, spans, windowed
 from tests.search.script import load_tree
 
 _TRIES = 12
@@ -96,7 +96,7 @@ _OF_WINDOWS = """windowed two_stages rows_in_order aggregate side refire latenes
     approx_count_distinct_in_columns output_time processing_time_trigger tumbling_window
     sliding_window changes_window session_window cumulative_window count_window global_window
     change_log results having versions_in_columns taken_back_in_columns
-    counted_in_columns forgotten_in_columns"""
+    counted_in_columns forgotten_in_columns whole_in_columns"""
 
 
 _MAKERS: tuple[tuple[frozenset[str], Any], ...] = (
@@ -175,7 +175,13 @@ def _suits_columns(draft: Draft, tree: dict[str, Any]) -> bool:
         or draft.rng.random() < 0.05
     ):
         return False
-    names = [name for name in tree["aggregate"] if name != "n"]
+    # whole records only where they are asked for
+    kept = "whole_in_columns" in draft.wanted
+    names = [
+        name
+        for name, aggregate in tree["aggregate"].items()
+        if name != "n" and not (kept and ROWS & {*_words(aggregate)})
+    ]
     tree["aggregate"].update({name: _of_columns(draft, name, tree) for name in names})
     if "of_window" in draft.wanted:
         tree.pop("output_time", None)
@@ -194,6 +200,10 @@ _NAMED = frozenset(
     {"variance", "count", "sum", "min", "max", "mean", "stddev", "count_distinct", "top_k"}
 )
 _SKETCHES = frozenset({"quantile", "quantiles", "approx_count_distinct"})
+
+
+def _words(aggregate: Any) -> list[str]:
+    return [aggregate] if isinstance(aggregate, str) else [*aggregate]
 
 
 def _further() -> list[str]:

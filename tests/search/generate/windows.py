@@ -86,21 +86,29 @@ OF_ONE_SIZE = frozenset({"count", "sum", "mean", "min", "max", "stddev"})
 _SUBTRACTING = OF_ONE_SIZE - {"min", "max"}
 """Those of which they do where records are taken back."""
 _VERSIONS = frozenset(
-    {"versions_in_columns", "taken_back_in_columns", "counted_in_columns", "forgotten_in_columns"}
+    {
+        "versions_in_columns",
+        "taken_back_in_columns",
+        "counted_in_columns",
+        "forgotten_in_columns",
+        "whole_in_columns",
+    }
 )
+_WHOLE = frozenset({"rows_in_order", "whole_in_columns"})
+ROWS = frozenset(name for name, function in FUNCTIONS.items() if function.of_rows)
+"""Aggregates of whole records."""
 
 
 def functions() -> frozenset[str]:
     """What is drawn among the aggregate functions: whatever a family registers is."""
-    apart = {name for name, function in FUNCTIONS.items() if function.of_rows}
-    return frozenset({"count_of_field", *FUNCTIONS} - _ELSEWHERE - apart)
+    return frozenset({"count_of_field", *FUNCTIONS} - _ELSEWHERE - ROWS)
 
 
 def _row(draft: Draft, made: dict[str, Any]) -> Any:
     """An aggregate of whole records, in place of one in ten. Drawn apart, so that the rest of the
     pipeline is what it was."""
     own = Random(repr((made, "row")))
-    if own.random() >= (0.8 if "rows_in_order" in draft.wanted else 0.1):
+    if own.random() >= (0.1 if draft.wanted.isdisjoint(_WHOLE) else 0.8):
         return None
     draft.features.add("rows_in_order")
     condition = {"where": "n > 1"} if own.random() < 0.2 else {}

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from millwheel.core.aggregates import kept_rows
 from millwheel.core.aggregates.families.first_seen import SeenPairs
+from millwheel.core.aggregates.kept_rows import KeptEntries
 from millwheel.core.columns.plan import ColumnPlan
 from millwheel.core.columns.state.change_logs import FleetingGroups, LastingGroups
 from millwheel.core.columns.state.growing import GrowingGroups
@@ -207,3 +209,24 @@ def groups_end_with_whole_bundles_only() -> Context:
         return right(self, old, new)[0], []
 
     return replaced(FleetingGroups, "going_on", wrong)
+
+
+@mistake(within=8, features="whole_in_columns", variants="together", first=11)
+def whole_records_of_a_bundle_take_the_place_of_those_held() -> Context:
+    """What columns hold of a group is not looked at when its new records are chosen."""
+
+    def wrong(self: KeptEntries, lists: pl.Series) -> pl.Series:
+        return lists.list.tail(self._aggregator.k)
+
+    return replaced(KeptEntries, "together", wrong)
+
+
+@mistake(within=4, features="whole_in_columns", variants="together", first=18)
+def whole_records_in_columns_have_no_direction() -> Context:
+    """What is held is in ascending order."""
+    right = kept_rows.sort_columns
+
+    def wrong(values: Any, kinds: Any, descending: Any) -> Any:
+        return right(values, kinds, [False for _ in descending])
+
+    return replaced(kept_rows, "sort_columns", wrong)

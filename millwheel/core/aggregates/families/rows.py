@@ -25,7 +25,7 @@ _ORDER = re.compile(
     r"(?P<text>.*?\S)(?:\s+(?P<way>asc|desc))?(?:\s+nulls\s+(?P<nulls>first|last))?\s*", re.DOTALL
 )
 content = msgspec.msgpack.Encoder(order="deterministic").encode
-_as_it_stands = msgspec.msgpack.Encoder().encode
+as_it_stands = msgspec.msgpack.Encoder().encode
 Entry = list[Any]
 """[the values that the order reads, timestamp (µs), record]."""
 _NUMBERS: frozenset[type] = frozenset((int, float))
@@ -104,7 +104,7 @@ class _Bytes:
 
     @cached_property
     def data(self) -> tuple[bytes, bytes]:
-        return content(self._row), _as_it_stands(self._row)
+        return content(self._row), as_it_stands(self._row)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Bytes) and self.data == other.data
@@ -134,9 +134,9 @@ class ChosenRows(Aggregator[list[Entry]]):
         self._function = function
         self._orders = tuple(orders)
         self.k = k
-        self._one = one
+        self.one = one
         self.latest = latest
-        self._rank = rank
+        self.rank = rank
         self._keys = tuple(order.sort_key for order in orders)
         self.orders = tuple(order.text for order in orders)
         self.descending = tuple(order.descending for order in orders)
@@ -144,15 +144,15 @@ class ChosenRows(Aggregator[list[Entry]]):
     def check(self, value: Any, name: str) -> Entry:
         """``value`` is [the values that the order reads, record]."""
         values, row = value
-        if not self._one and None in values:
+        if not self.one and None in values:
             self._check_nulls(values)
         checked = [
             order.checked(self._function, each)
             for each, order in zip(values, self._orders, strict=True)
         ]
-        if self._rank and not isinstance(row, dict):
+        if self.rank and not isinstance(row, dict):
             raise RecordError(
-                f"{self._function} adds the field {self._rank!r} to maps only, not to"
+                f"{self._function} adds the field {self.rank!r} to maps only, not to"
                 f" {type(row).__name__}"
             )
         return [checked, row]
@@ -197,10 +197,10 @@ class ChosenRows(Aggregator[list[Entry]]):
         ]
 
     def result(self, acc: list[Entry]) -> Any:
-        if self._one:
+        if self.one:
             return acc[0][2] if acc else None
-        if self._rank:
-            return [{**entry[2], self._rank: number} for number, entry in enumerate(acc, 1)]
+        if self.rank:
+            return [{**entry[2], self.rank: number} for number, entry in enumerate(acc, 1)]
         return [entry[2] for entry in acc]
 
     def first(self, entries: list[Entry]) -> list[Entry]:

@@ -75,6 +75,7 @@ def plan_or_why(
         plan = replace(plan, aggregates=tuple(each.lasting() for each in plan.aggregates))
     return replace(
         plan,
+        most=pipeline.limits.state if plan.whole else 0,
         fires_once=not why and not versions,
         versions=not why and versions,
         takes_back=windowing.takes_retractions,
@@ -96,7 +97,7 @@ def why_state_in_rows(spec: ComputationSpec, windowing: Windowing, plan: ColumnP
     changes = isinstance(windowing.window, Forever)
     if why := _why_versions_apart(spec, windowing) if changes else _fires_again(windowing):
         return why
-    if any(map(keeps_records, spec.aggregates)):
+    if not changes and any(map(keeps_records, spec.aggregates)):
         return "whole records are kept in rows"
     if isinstance(windowing.window, Cumulative | Count):
         return f"{_WINDOWS[type(windowing.window)]} are merged in rows"

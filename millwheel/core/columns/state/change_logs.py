@@ -43,6 +43,19 @@ class LastingGroups(LastingSegments):
     def all_groups(self) -> pl.DataFrame:
         return there(super().all_groups())
 
+    @property
+    def example(self) -> pl.DataFrame | None:
+        """Some groups, of which all others have the types; None for none."""
+        return self._segments[-1].groups if self._segments else None
+
+    def by_type(self) -> list[list[pl.DataFrame]]:
+        """The groups of the segments, those of one type together: a merge of shards may have
+        brought whole records of several."""
+        by_type: dict[str, list[pl.DataFrame]] = {}
+        for segment in self._segments:
+            by_type.setdefault(str(segment.groups.schema), []).append(segment.groups)
+        return list(by_type.values())
+
     def of_keys(self, keys: pl.Series) -> pl.DataFrame | None:
         """The groups of some keys, each given once; None for none."""
         wanted = keys.alias(KEY).to_frame()

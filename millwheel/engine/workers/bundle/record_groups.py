@@ -115,9 +115,8 @@ class RecordGroups:
             # accumulators do not tell the types of fields that nobody has declared
             if plan.inferred:
                 raise Unfit
-            parts.append(
-                plan.from_row_groups(self._of_rows(rows.rows(), plan, late_until, bundle, reports))
-            )
+            of_rows = self._of_rows(rows.rows(), plan, late_until, bundle, reports)
+            parts.append(plan.from_row_groups(of_rows, windows.example))
         return [windows.entering(groups, bundle.watermark) for groups in parts]
 
     def _form_of(self, plan: ColumnPlan) -> RowForm:

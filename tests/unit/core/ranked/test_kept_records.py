@@ -10,11 +10,12 @@ import polars as pl
 import pytest
 
 from millwheel.core.aggregates.columns import Unfit
+from millwheel.core.aggregates.kept_rows import ranks_of
 from millwheel.core.columns.batch import ColumnBatch
 from millwheel.core.columns.plan import ColumnPlan
 from millwheel.core.expressions.language import compile_expression
 from millwheel.core.ranked.columns import first_rows_or_why
-from millwheel.core.ranked.kept_records import KeptRecords, ranks_of
+from millwheel.core.ranked.kept_records import KeptRecords
 from millwheel.language.spec import load_pipeline
 
 PIPELINE = """

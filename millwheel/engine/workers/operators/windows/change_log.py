@@ -22,7 +22,15 @@ import numpy.typing as npt
 from millwheel.adapters.ports import StoreView
 from millwheel.core.aggregates.columns import Unfit
 from millwheel.core.aggregates.specs import compile_aggregation
-from millwheel.core.columns.batch import AnyBatch, ColumnBatch, Int64s, joined, key_list
+from millwheel.core.columns.batch import (
+    AnyBatch,
+    ColumnBatch,
+    Int64s,
+    frame_bytes,
+    frame_from,
+    joined,
+    key_list,
+)
 from millwheel.core.columns.changes import retractions_of
 from millwheel.core.columns.few import frame_of
 from millwheel.core.columns.groups_frame import END, KEY
@@ -111,6 +119,8 @@ class ChangeLogOperator(GroupedOperator):
         named = dict(zip(plan.aggregates, plan.names, strict=True))
         self._counted = {named[each]: each.counted for each in plan.counting}
         restore_segments(self._groups, shard)
+        self._of_others = plan.whole and len(self._groups.by_type()) > 1
+        """What columns hold is of shards with records of different types."""
 
     def validate(self, state: StoreView) -> None:
         super().validate(state)
@@ -123,8 +133,8 @@ class ChangeLogOperator(GroupedOperator):
         """Each key, its number of records, its newest time and its encoded result. They are the
         same in either form. For tests, between bundles."""
         kept: Counter[tuple[Key, int, int | None, bytes]] = Counter()
-        if self._groups:
-            for key, group in self._plan.row_groups(self._groups.all_groups()):
+        for alike in self._groups.by_type():
+            for key, group in self._plan.row_groups(self._groups.together(alike)):
                 kept[key, group.count, group.latest, self._encoded_result(group.acc)] += 1
         for key in [key_in(entry) for entry, _ in self._shard.store.scan(WINDOW)]:
             own = as_state(self._cells.load(key, GLOBAL_WINDOW))
@@ -158,6 +168,11 @@ class ChangeLogOperator(GroupedOperator):
         count = sum(len(arrival.batch) for arrival in bundle.arrivals)
         self._watermark = bundle.watermark
         self._groups.forget(bundle.watermark)
+        if self._of_others:
+            for alike in self._groups.by_type():
+                self._hand_over([Left(groups, MIN_TIME) for groups in alike], bundle)
+            self._groups.clear()
+            self._of_others = False
         self._form.choose(count)
         if count and (self._groups or not self._form.in_rows):
             bundle.arrivals = self._take_in_columns(bundle)
@@ -242,6 +257,8 @@ class ChangeLogOperator(GroupedOperator):
                     return False
                 if new is not None and old is not None:
                     new = self._plan.merge([old.select(new.columns), new])
+                if new is not None and self._plan.whole:
+                    new = self._of_one_type(new)
         except Unfit:
             return False
         for tell in reports:
@@ -254,6 +271,14 @@ class ChangeLogOperator(GroupedOperator):
             if outgrown := self._groups.outgrown(new):
                 self._set_apart({*outgrown}, bundle)
         return True
+
+    def _of_one_type(self, groups: pl.DataFrame) -> pl.DataFrame:
+        """Groups whose whole records have the type of those that are held, and share no text with
+        the other records of the bundle. Raises Unfit."""
+        held = self._groups.example
+        if held is not None and not self._plan.alike([groups, held]):
+            raise Unfit
+        return frame_from(frame_bytes(groups))
 
     # --- versions ---------------------------------------------------------------------------------
 
@@ -334,11 +359,12 @@ class ChangeLogOperator(GroupedOperator):
             at = own.output_at_us
             if at is not None:
                 groups.append((key, Group(Window(at, at + 1), own.acc, own.count, at, at)))
-        odd = odd_groups(groups, self._plan)
+        like = self._groups.example
+        odd = odd_groups(groups, self._plan, like)
         self._odd |= odd
         groups = [each for each in groups if each[0] not in odd]
         if groups:
-            self._groups.add(self._groups.counted(None, self._plan.from_row_groups(groups)))
+            self._groups.add(self._groups.counted(None, self._plan.from_row_groups(groups, like)))
         for key, _ in groups:
             self._cells.save(key, GLOBAL_WINDOW, None)
         return {key for key, _ in groups}

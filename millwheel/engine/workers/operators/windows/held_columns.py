@@ -131,18 +131,20 @@ def _odd_keys(batch: ColumnBatch, plan: ColumnPlan) -> set[Key]:
     return set()
 
 
-def odd_groups(groups: Sequence[tuple[Key, Group]], plan: ColumnPlan) -> set[Key]:
-    """The same of groups that came in rows."""
+def odd_groups(
+    groups: Sequence[tuple[Key, Group]], plan: ColumnPlan, like: pl.DataFrame | None = None
+) -> set[Key]:
+    """The same of groups that came in rows; ``like``: as :meth:`.ColumnPlan.from_row_groups`."""
     try:
         if groups:
-            plan.from_row_groups(groups)
+            plan.from_row_groups(groups, like)
     except BaseException as ex:
         if not is_failure(ex):
             raise
         if len(groups) <= _FEW:
             return {key for key, _ in groups}
         half = len(groups) // 2
-        return odd_groups(groups[:half], plan) | odd_groups(groups[half:], plan)
+        return odd_groups(groups[:half], plan, like) | odd_groups(groups[half:], plan, like)
     return set()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partialmethod
 from pathlib import Path
@@ -15,6 +15,8 @@ import pytest
 from millwheel.core.aggregates.families import distinct
 from millwheel.core.columns.forms import windows as window_forms
 from millwheel.core.columns.state import columns_to_rows
+from millwheel.core.lazy_polars import pl
+from millwheel.core.model.times import MIN_TIME
 from millwheel.core.windows.panes import RETRACTION_FIELD
 from millwheel.engine.workers.operators import form_choice
 from millwheel.engine.workers.operators.windows import change_log
@@ -326,9 +328,16 @@ def left(rows: list[Row], *key: str) -> dict[Any, Row]:
     return standing
 
 
-def told(path: str, bundles: list[list[Row]], by_record: bool, back: bool, key: str) -> Any:
+def told(
+    path: str,
+    bundles: list[list[Row]],
+    by_record: bool,
+    back: bool,
+    key: str,
+    logs: Sequence[str] = ("best", "totals"),
+) -> Any:
     with in_rows(by_record), PipelineHarness(path, shards=1) as harness:
-        for name in ("best", "totals"):
+        for name in logs:
             [shard] = harness._cluster.shards_of(name)
             assert isinstance(shard.operator, ChangeLogOperator) != by_record
         for bundle in bundles:
@@ -393,3 +402,117 @@ def test_groups_that_are_taken_back_leave_the_columns_and_come_back(
     for key in ("ad", "most"):
         path = taking_back(tmp_path, "accumulation: retracting", key, "mode: changelog")
         same(path, bundles, True, key)
+
+
+# Aggregates of whole records.
+
+WHOLE = """
+pipeline: whole
+streams:
+  bids:
+    source: {{files: {{path: "{folder}/*.jsonl", format: jsonl}}}}
+    timestamp: {{field: at, unit: us}}
+    watermark: {{max_delay: 3us, max_future: null}}
+    fields: {{ad: int, who: str, cost: float, size: int, at: int}}
+computations:
+  totals:
+    input: {{bids: {{key: ad}}}}
+    {option}
+    aggregate:
+      n: count
+      most: {{max_by: size}}
+      newest: last_row
+      first: {{first_row: {{where: "size < 3"}}}}
+      best: {{top_rows: [cost desc, who], k: 3, rank: place}}
+    output: totals
+sinks:
+  totals: {{stdout: {{{mode}}}}}
+"""
+
+
+def keeping(folder: Path, option: str = "", mode: str = "") -> str:
+    path = folder / "pipeline.yaml"
+    path.write_text(WHOLE.format(folder=folder, option=option, mode=mode))
+    return str(path)
+
+
+def with_odd_records(bundles: list[list[Row]]) -> list[list[Row]]:
+    """One cannot be ordered, one has a field more, of one a field has another type."""
+    bundles[2][3] |= {"cost": None, "ad": 3}
+    bundles[4][1] |= {"more": [1, {"a": None}], "ad": 5}
+    bundles[5][2] |= {"who": 7, "ad": 7}
+    return bundles
+
+
+@pytest.mark.usefixtures("whole_bundles")
+@pytest.mark.parametrize("option", ["", 'then: {dear: "best[0].cost"}'])
+def test_whole_records_are_those_of_the_row_form(tmp_path: Path, option: str) -> None:
+    path = keeping(tmp_path, option)
+    found = alike(path, with_odd_records([bids(30, seed, ads=40) for seed in range(8)]), "ad")
+    assert len(found["rows"]) > 20
+    assert found["letters"]
+    with PipelineHarness(path, shards=1) as harness:
+        for seed in range(4):
+            harness.push("bids", bids(30, seed))
+        [shard] = harness._cluster.shards_of("totals")
+        assert isinstance(shard.operator, ChangeLogOperator)
+        assert not shard.operator._cells.among(list(range(40)), change_log.GLOBAL_WINDOW)
+        assert shard.operator._groups.size()
+
+
+@pytest.mark.parametrize("most", [0, 5_000, 1 << 25])
+def test_whole_records_leave_the_columns_and_come_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    monkeypatch.setattr(change_log, "_MOST_BYTES", most)
+    monkeypatch.setattr(form_choice, "_SMALL_BUNDLES", 2)
+    monkeypatch.setattr(columns_to_rows, "PART_RECORDS", 5)
+    monkeypatch.setattr(ShardLimits, "__init__", partialmethod(ShardLimits.__init__, rows_below=20))
+    sizes = [40, 40, *[3] * 6, 40, 3, 40, *[2] * 9, 30]
+    bundles = [bids(size, seed, ads=40) for seed, size in enumerate(sizes)]
+    alike(keeping(tmp_path), bundles, "ad")
+    path = keeping(tmp_path, "accumulation: retracting", "mode: changelog")
+    both = [told(path, bundles, form, True, "ad", ["totals"]) for form in (False, True)]
+    assert both[0] == both[1]
+    assert json.dumps([*both[0][0].values()]) == json.dumps([both[1][0][at] for at in both[0][0]])
+    with PipelineHarness(path, shards=1) as harness:
+        for bundle in bundles:
+            harness.push("bids", bundle)
+        [shard] = harness._cluster.shards_of("totals")
+        assert isinstance(shard.operator, ChangeLogOperator)
+        assert bool(shard.operator._groups) == bool(most)
+
+
+@pytest.mark.usefixtures("whole_bundles")
+def test_whole_records_survive_crashes(tmp_path: Path) -> None:
+    story = {"bids": bids(60, 4)}
+    assert assert_survives_crashes(keeping(tmp_path), story, every=17) > 3
+
+
+@pytest.mark.usefixtures("whole_bundles")
+def test_records_of_two_types_that_a_merge_brings_together_go_on_in_rows(tmp_path: Path) -> None:
+    """The next owner of both is asked and goes on with them."""
+    path = keeping(tmp_path)
+    with PipelineHarness(path, shards=1) as harness:
+        harness.push("bids", bids(30, 1))
+        [shard] = harness._cluster.shards_of("totals")
+        operator = shard.operator
+        assert isinstance(operator, ChangeLogOperator)
+        before = operator.kept()
+        [segment] = operator._groups.segments()
+        retyped = pl.col("a1").list.eval(
+            pl.element().struct.with_fields(pl.field("row").struct.with_fields(b=pl.lit("")))
+        )
+        operator._groups.put(segment.groups.head(2).with_columns(retyped), 0, MIN_TIME)
+        operator._groups.cut(segment, segment.groups.tail(-2))
+        operator._of_others = len(operator._groups.by_type()) > 1
+        assert operator._of_others
+        assert len(operator.kept()) == len(before)
+        harness.push("bids", bids(30, 2))
+        assert not operator._of_others
+        harness.finish()
+        found = newest(harness.read("totals"), "ad")
+    wanted = said(path, [bids(30, 1), bids(30, 2)], True, "ad")["rows"]
+    assert {at: row["best"] for at, row in found.items()} == {
+        at: row["best"] for at, row in wanted.items()
+    }
