@@ -15,6 +15,7 @@ from millwheel.core.model.names import ChannelName, NodeName, ShardName, Token
 from millwheel.core.model.range_table import RangeTable, ShardEntry
 from millwheel.core.pipeline.replays import ReplayOrder
 from millwheel.engine.queries.model import AskedQueries
+from millwheel.engine.workers.store_read import StoreRead
 
 
 @dataclass(slots=True)
@@ -274,17 +275,3 @@ Event = (
     | QueriesCame
     | StopAsked
 )
-
-
-Pending = Sequence[tuple[int, ChannelName, Sequence[AnyBatch], Sequence[Mapping[str, bytes]]]]
-"""(chunk, channel, its batches, their instances) of productions that perhaps did not reach every
-consumer."""
-
-
-@dataclass(frozen=True, slots=True)
-class StoreRead:
-    """``pending``: the productions in the store; ``numbers``: what that of a dictionary knows of
-    values (a :class:`.StoredNumbers`), None for others."""
-
-    pending: Pending
-    numbers: Any = None

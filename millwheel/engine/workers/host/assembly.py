@@ -62,7 +62,6 @@ from millwheel.engine.workers.delivery.consumer_keys import Extractor
 from millwheel.engine.workers.delivery.fanout import Fanout
 from millwheel.engine.workers.delivery.instances import InstanceCounts
 from millwheel.engine.workers.delivery.routing import TableRouter
-from millwheel.engine.workers.events import StoreRead
 from millwheel.engine.workers.host.computation_maker import ComputationMaker, ShardParts
 from millwheel.engine.workers.host.grouping import groupings_of
 from millwheel.engine.workers.host.source_maker import SourceFactories, SourceMaker
@@ -79,6 +78,7 @@ from millwheel.engine.workers.sinks.sink import SinkOperator, SinkShard
 from millwheel.engine.workers.sinks.upsert import Table, UpsertOperator
 from millwheel.engine.workers.sources.completion import measures_of
 from millwheel.engine.workers.sources.partitions import kept_ends
+from millwheel.engine.workers.store_read import StoreRead
 from millwheel.errors import invariant
 from millwheel.language.spec.callback_code import LoadedCode
 from millwheel.language.spec.key_extractors import load_extractor

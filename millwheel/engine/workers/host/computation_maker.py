@@ -48,7 +48,6 @@ from millwheel.core.windows.windows import OfInput, Tumbling
 from millwheel.engine.workers.bundle.operator import Operator
 from millwheel.engine.workers.delivery.routing import TableRouter
 from millwheel.engine.workers.dictionaries.dictionary import DictionaryOperator
-from millwheel.engine.workers.events import StoreRead
 from millwheel.engine.workers.host.computation_objects import computation_of
 from millwheel.engine.workers.operators.batch_callbacks import BatchOperator
 from millwheel.engine.workers.operators.broadcast.copies import Copied, CopiesOperator
@@ -81,6 +80,7 @@ from millwheel.engine.workers.shard.bundle_sizes import ShardLimits
 from millwheel.engine.workers.shard.shard import Shard
 from millwheel.engine.workers.state.column_segments import ColumnShard
 from millwheel.engine.workers.state.overlay import Overlay
+from millwheel.engine.workers.store_read import StoreRead
 from millwheel.language.spec.key_extractors import load_extractor
 
 _CACHE_ENTRIES = 100_000  # values of keys that an operator keeps decoded

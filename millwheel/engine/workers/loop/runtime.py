@@ -34,7 +34,6 @@ from millwheel.engine.workers.effects import (
     GatheredSnapshots,
     Gathering,
 )
-from millwheel.engine.workers.events import StoreRead
 from millwheel.engine.workers.loop.commits import CommitGroups
 from millwheel.engine.workers.loop.pace import MUCH_US, RuntimeLimits
 from millwheel.engine.workers.loop.ranges import Ranges
@@ -50,6 +49,7 @@ from millwheel.engine.workers.ports import WorkerPorts
 from millwheel.engine.workers.queries.answering import Answering
 from millwheel.engine.workers.shard.pending_commit import PendingCommit
 from millwheel.engine.workers.shard.shard import Shard
+from millwheel.engine.workers.store_read import StoreRead
 from millwheel.errors import FencedError, SetupError, unreachable
 
 _HOPS_IN_CIRCLES = 4

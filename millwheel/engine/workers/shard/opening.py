@@ -29,9 +29,9 @@ from millwheel.engine.workers.delivery.high_water_marks import (
 from millwheel.engine.workers.delivery.inbox import Inbox
 from millwheel.engine.workers.delivery.instances import StoredInstances
 from millwheel.engine.workers.delivery.outbox import Outbox, OutputChunk
-from millwheel.engine.workers.events import Pending
 from millwheel.engine.workers.shard.productions import earliest_of
 from millwheel.engine.workers.state.waiting_records import waiting_records
+from millwheel.engine.workers.store_read import Pending
 from millwheel.errors import invariant
 
 

@@ -37,7 +37,6 @@ from millwheel.engine.workers.delivery.high_water_marks import AppliedHighWaterM
 from millwheel.engine.workers.delivery.inbox import Arrival, DeliveryOutcome, Inbox
 from millwheel.engine.workers.delivery.instances import InstanceCounts
 from millwheel.engine.workers.delivery.outbox import Outbox, Route
-from millwheel.engine.workers.events import StoreRead
 from millwheel.engine.workers.shard.admission import Admission
 from millwheel.engine.workers.shard.bundle_sizes import BundleSize, ShardLimits
 from millwheel.engine.workers.shard.commit_building import CommitBuilding
@@ -56,6 +55,7 @@ from millwheel.engine.workers.shard.seen_ids import SeenIds
 from millwheel.engine.workers.shard.verdicts import Policies, Verdicts
 from millwheel.engine.workers.shard.watermark import ShardWatermark
 from millwheel.engine.workers.state.overlay import Overlay
+from millwheel.engine.workers.store_read import StoreRead
 from millwheel.engine.workers.tracing.tracing import ShardTracing, Tracing
 from millwheel.errors import invariant
 

@@ -13,12 +13,12 @@ from millwheel.core.model.range_table import ShardEntry
 from millwheel.engine.workers import events as ev
 from millwheel.engine.workers.bundle.hangs import Hangs
 from millwheel.engine.workers.dictionaries.store_form import NumbersRead
-from millwheel.engine.workers.events import StoreRead
 from millwheel.engine.workers.ports import Post
 from millwheel.engine.workers.recovery.following import Standbys
 from millwheel.engine.workers.recovery.journal_reads import ReadOnce
 from millwheel.engine.workers.recovery.recovery import Effort, recover
 from millwheel.engine.workers.shard.opening import read_pending
+from millwheel.engine.workers.store_read import StoreRead
 
 _VERIFY_PAUSE_S = 0.02  # between reads of tables that are verified later: recovery comes first
 

@@ -34,10 +34,10 @@ from millwheel.core.pipeline.graph import Graph
 from millwheel.core.pipeline.replays import ReplayOrder
 from millwheel.engine.workers import events as ev
 from millwheel.engine.workers.delivery.routing import TableRouter
-from millwheel.engine.workers.events import StoreRead
 from millwheel.engine.workers.loop.runtime import MakeShard
 from millwheel.engine.workers.shard.shard import Shard
 from millwheel.engine.workers.sources.source import SourceOperator
+from millwheel.engine.workers.store_read import StoreRead
 from millwheel.errors import MillwheelError
 from millwheel.tools.testing.memory.storage import MemoryStorage
 from millwheel.tools.testing.memory.worker import MemoryWorker, Work
