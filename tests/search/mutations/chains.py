@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from millwheel.engine.workers.bundle.bundle import Bundle
@@ -57,7 +56,7 @@ def what_a_timer_emits_is_no_part_of_a_chain() -> Context:
     def wrong(node: str, links: Sequence[ChainLink], bundle: Bundle) -> None:
         if not bundle.arrivals:
             for stream in {link.stream for link in links}:
-                chained._taken(stream, links, bundle)
+                chained.taken(stream, "", bundle)
         right(node, links, bundle)
 
     return replaced(chained, "_pass_on_results", wrong)
@@ -66,9 +65,5 @@ def what_a_timer_emits_is_no_part_of_a_chain() -> Context:
 @mistake(within=4, features="chained", variants="reference")
 def what_a_chain_takes_is_kept_from_others() -> Context:
     """A stream does not leave the shards in which a computation has taken it."""
-    right = chained._taken
-
-    def wrong(stream: str, links: Sequence[ChainLink], made: Bundle) -> Any:
-        return right(stream, [replace(links[0], others=False)], made)
-
-    return replaced(chained, "_taken", wrong)
+    right = chained.taken
+    return replaced(chained, "taken", lambda stream, for_others, made: right(stream, "", made))
