@@ -3,7 +3,8 @@
 Floats are summed without any rounding: an accumulator holds the exact sum as floats of falling size
 (the sum as Python's ``math.fsum`` rounds it, then the remainder, and so on). The same records give
 the same bits in any grouping, records can be subtracted again, and the result is the correctly
-rounded sum.
+rounded sum. A sum beyond all floats is held as well: which record left the range would be chance,
+so only a result can be beyond it.
 
 In columns a sum is two 128-bit integers, for the digits before and after the point. A float of
 ordinary size is a whole number of 2**-90. Sums of such numbers are exact in any order, and rounding
@@ -24,7 +25,8 @@ from millwheel.errors import RecordError
 Exact = list[Any]
 """``[whole, float, float, ...]``, whose sum is exact. ``whole`` is the sum of the ints, as text
 beyond 64 bits. There is at least one float if any was added, so that a sum of floats stays a float
-(also once they are subtracted again)."""
+(also once they are subtracted again). Where their sum is beyond all floats, the first of them is
+its whole part instead, as ``[text]``."""
 
 INT64 = 2**63
 """Fixed: integers from here on are no int64."""
@@ -38,13 +40,13 @@ _SMALL_SUM = 1 << 36  # Fixed: below it the scaled sum fits 128 bits
 _fsum = math.fsum
 
 
-def exact_floats(parts: Sequence[float]) -> list[float]:
+def exact_floats(parts: Sequence[Any]) -> list[Any]:
     """The canonical floats with exactly the same sum as ``parts``: each is the rounded sum of the
     rest."""
     try:
         total = _fsum(parts)
-    except (OverflowError, ValueError):
-        return _far_floats(parts)
+    except (OverflowError, ValueError, TypeError):
+        return _far_floats(sum(map(_part, parts), Fraction(0)))
     floats = [total + 0.0]
     rest = [*parts, -total]
     remainder = _fsum(rest)
@@ -55,17 +57,22 @@ def exact_floats(parts: Sequence[float]) -> list[float]:
     return floats
 
 
-def _far_floats(parts: Sequence[float]) -> list[float]:
+def _far_floats(total: Fraction) -> list[Any]:
     """The same where the sum of some of them is beyond all floats, whether that of all is or not:
     so their order has no say."""
     try:
-        rest = sum(map(Fraction, parts), Fraction(0))
-        floats = [float(rest)]
-        while rest := rest - Fraction(floats[-1]):
-            floats.append(float(rest))
-    except (OverflowError, ValueError) as ex:
-        raise RecordError("the sum has left the range of floating point numbers") from ex
+        floats: list[Any] = [float(total)]
+    except OverflowError:
+        floats = [[str(int(total))]]
+    rest = total - _part(floats[0])
+    while rest:
+        floats.append(float(rest))
+        rest -= Fraction(floats[-1])
     return floats
+
+
+def _part(number: Any) -> Fraction:
+    return Fraction(number[0] if type(number) is list else number)
 
 
 def exact_add(acc: Exact, values: Sequence[Any]) -> Exact:
@@ -76,7 +83,7 @@ def exact_add(acc: Exact, values: Sequence[Any]) -> Exact:
         return [acc[0], *exact_floats(floats)]
     whole = int(acc[0])
     for value in values:
-        if type(value) is float:
+        if type(value) is float or type(value) is list:
             floats.append(value)
         else:
             whole += int(value)
@@ -85,18 +92,22 @@ def exact_add(acc: Exact, values: Sequence[Any]) -> Exact:
 
 
 def exact_value(acc: Exact) -> int | float:
-    """The sum: an int when only ints went in (and it fits 64 bits), else the nearest float."""
+    """The sum: an int when only ints went in (and it fits 64 bits), else the nearest float. Raises
+    RecordError where none is near."""
     whole = int(acc[0])
     if len(acc) == 1:
         return whole if -INT64 <= whole < INT64 else float(whole)
-    if -(2**53) <= whole <= 2**53:
-        return _fsum((whole, *acc[1:]))
-    return float(fraction(acc))
+    try:
+        if -(2**53) <= whole <= 2**53 and type(acc[1]) is float:
+            return _fsum((whole, *acc[1:]))
+        return float(fraction(acc))
+    except OverflowError as ex:
+        raise RecordError("the sum has left the range of floating point numbers") from ex
 
 
 def fraction(acc: Exact) -> Fraction:
     """The sum, exactly."""
-    return sum((Fraction(part) for part in acc[1:]), Fraction(int(acc[0])))
+    return sum(map(_part, acc[1:]), Fraction(int(acc[0])))
 
 
 # --- in columns -----------------------------------------------------------------------------------
@@ -152,6 +163,8 @@ def floats_of(total: int, bits: int) -> list[float]:
 def from_exact(acc: Sequence[Any]) -> tuple[int, int]:
     """The two parts of an accumulator's sum; Unfit when it has bits below 2**-90 or is too
     large."""
+    if any(type(part) is list for part in acc[1:]):
+        raise Unfit
     total = int(acc[0]) * _ONE + sum(scaled(part, SCALE_BITS) for part in acc[1:])
     whole, fraction = total >> SCALE_BITS, total & (_ONE - 1)
     if not -_MOST < whole < _MOST:

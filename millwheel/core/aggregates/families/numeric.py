@@ -25,12 +25,14 @@ from millwheel.core.aggregates.families.exact_sums import (
     exact_value,
     extremes,
     fits,
+    fraction,
     fraction_part,
     from_exact,
     to_exact,
     whole_part,
 )
 from millwheel.core.lazy_polars import pl
+from millwheel.errors import RecordError
 
 _EXACT_INT = 2**53  # Fixed: a double holds every integer up to here
 
@@ -132,7 +134,10 @@ class Mean(Aggregator[list[Any]]):
         if not count:
             return None
         whole, *floats = acc[1]
-        return (int(whole) if floats == [0.0] else exact_value(acc[1])) / count
+        try:
+            return (int(whole) if floats == [0.0] else exact_value(acc[1])) / count
+        except RecordError:
+            return float(fraction(acc[1]) / count)  # a mean is never beyond its records
 
 
 # --- in columns -----------------------------------------------------------------------------------

@@ -49,10 +49,18 @@ def test_what_is_no_finite_number_is_named_with_its_field(function: str, value: 
         _make(function).check(value, "size")
 
 
-def test_a_sum_beyond_every_float_is_a_fault_of_the_record() -> None:
+def test_a_sum_beyond_every_float_is_a_fault_of_the_result_alone() -> None:
     made = _make("sum")
+    acc = made.add_many(made.create(), [1.7e308, 1.7e308], [0, 0])
     with pytest.raises(RecordError, match="left the range"):
-        made.add_many(made.create(), [1.7e308, 1.7e308], [0, 0])
+        made.result(acc)
+    assert made.result(made.subtract(acc, 1.7e308, 0)) == 1.7e308
+
+
+def test_a_mean_is_found_also_where_the_sum_is_beyond_every_float() -> None:
+    made = _make("mean")
+    acc = made.add_many(made.create(), [1.7e308, 1.7e308, 1], [0, 0, 0])
+    assert made.result(acc) == float((2 * Fraction(1.7e308) + 1) / 3)
 
 
 def test_a_sum_beyond_64_bits_is_noticed_and_kept_exactly() -> None:
