@@ -42,8 +42,8 @@ SENTINELS = frozenset(
     core.model.times.IDLE_TIME
     core.windows.state.CLOSED core.windows.state.SPOKEN core.aggregates.arrival_order.OLD
     core.aggregates.families.exact_sums._LEAST control.injector.range_index.NOWHERE
-    control.master.tables.succession.SEALED connect.sources.files.followed.GENERATION
-    connect.sources.files.followed._LEAP engine.workers.delivery.outbox._COUNT_BITS
+    control.master.tables.succession.SEALED connect.sources.files.rotation.GENERATION
+    connect.sources.files.rotation._LEAP engine.workers.delivery.outbox._COUNT_BITS
     engine.workers.delivery.consumer_keys._KEY_HEAD engine.workers.state.overlay._HEAD
     engine.workers.sinks.upsert._AT_ONCE
     """.split()  # noqa: SIM905

@@ -14,6 +14,7 @@ from millwheel.core.pipeline.spec import DEAD_LETTERS
 from millwheel.engine.workers import events as ev
 from millwheel.engine.workers.bundle.bundle import Bundle, Outputs
 from millwheel.engine.workers.delivery import inbox
+from millwheel.engine.workers.delivery.inbox import Arrival
 from millwheel.engine.workers.delivery.outbox import Outbox
 from millwheel.engine.workers.effects import Ack
 from millwheel.engine.workers.loop.commits import CommitGroups
@@ -205,25 +206,30 @@ def back_pressure_stops_circles() -> Context:
 def what_a_chain_makes_is_in_the_next_commit() -> Context:
     """Input is acked with a commit in which what a chained computation made of it is missing: a new
     owner has neither."""
-    right = chained._add
+    right = chained._run_link
     waiting: dict[int, Outputs] = {}
 
-    def wrong(link: ChainLink, part: Bundle, bundle: Bundle) -> None:
-        made = part.outputs
-        part.outputs = waiting.pop(id(link), Outputs())
-        waiting[id(link)] = made
-        right(link, part, bundle)
+    def wrong(link: ChainLink, arrivals: list[Arrival], bundle: Bundle) -> None:
+        def later(node: str, taken: str, part: Bundle, bundle: Bundle) -> None:
+            made = part.outputs
+            part.outputs = waiting.pop(id(link), Outputs())
+            waiting[id(link)] = made
+            add(node, taken, part, bundle)
 
-    return replaced(chained, "_add", wrong)
+        add = chained.add_part
+        with replaced(chained, "add_part", later):
+            right(link, arrivals, bundle)
+
+    return replaced(chained, "_run_link", wrong)
 
 
 @mistake(within=1, workload="chains", faults="none")
 def letters_of_chained_computations_are_dropped() -> Context:
     """What the second computation of a chain could not use is counted, and not told."""
-    right = chained._add
+    right = chained.add_part
 
-    def wrong(link: ChainLink, part: Bundle, bundle: Bundle) -> None:
+    def wrong(node: str, taken: str, part: Bundle, bundle: Bundle) -> None:
         part.outputs.streams.pop(DEAD_LETTERS, None)
-        right(link, part, bundle)
+        right(node, taken, part, bundle)
 
-    return replaced(chained, "_add", wrong)
+    return replaced(chained, "add_part", wrong)

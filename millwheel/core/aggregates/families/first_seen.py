@@ -14,7 +14,7 @@ _SPAN = 1 << 25
 """Up to so many numbers apart, a table of them is quicker than a search."""
 _LEAST_BITS = 10
 """Of a table of pairs at first: 4 kB."""
-_EMPTY = -1
+_EMPTY = -1  # Fixed: no index, so a slot without a pair
 # Fixed: odd numbers, of which the products spread over all bits
 _MIX, _MIX_SECOND = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F)
 
