@@ -22,7 +22,8 @@ from millwheel.core.grouping.current import CurrentTables
 from millwheel.core.grouping.epochs import KeyEpochs
 from millwheel.core.model.records import Batch
 from millwheel.core.pipeline.graph import Graph, Node, NodeKind
-from millwheel.core.pipeline.spec import ComputationSpec, Divided, InputSpec, KeyKind, KeySpec
+from millwheel.core.pipeline.keys import Divided, KeyKind, KeySpec
+from millwheel.core.pipeline.spec import ComputationSpec, InputSpec
 from millwheel.engine.workers.delivery.fanout import Fanout
 from millwheel.engine.workers.delivery.instances import ChosenInstances
 from millwheel.language.spec.key_extractors import load_extractor

@@ -34,7 +34,7 @@ import polars as pl
 
 from bench.contest import Outcome, execute
 from bench.contestants import Job, ours
-from millwheel.core.pipeline.spec import Divided
+from millwheel.core.pipeline.keys import Divided
 
 FUNCTIONS = {
     "mean": "{mean: cost}",

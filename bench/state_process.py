@@ -32,11 +32,10 @@ from millwheel.core.model.names import ChannelName, NodeName, ShardName, Token, 
 from millwheel.core.model.range_table import Ancestor, RangeTable, ShardEntry
 from millwheel.core.model.ranges import tile
 from millwheel.core.model.records import Batch
+from millwheel.core.pipeline.keys import KeyKind, KeySpec
 from millwheel.core.pipeline.spec import (
     ComputationSpec,
     InputSpec,
-    KeyKind,
-    KeySpec,
     PipelineSpec,
     SourceSpec,
     StreamSpec,

@@ -10,13 +10,12 @@ from random import Random
 
 from millwheel.core.model.times import MIN_TIME
 from millwheel.core.pipeline.graph import build_graph, takes_retractions
+from millwheel.core.pipeline.keys import Divided, KeyKind
 from millwheel.core.pipeline.skew import planned
 from millwheel.core.pipeline.spec import (
     DEAD_LETTERS,
     ComputationSpec,
     Delivery,
-    Divided,
-    KeyKind,
     PipelineSpec,
     Productions,
 )

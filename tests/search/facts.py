@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 
-from millwheel.core.pipeline.spec import KeySpec
+from millwheel.core.pipeline.keys import KeySpec
 
 
 class Level(IntEnum):

@@ -17,12 +17,11 @@ from dataclasses import dataclass, replace
 
 from millwheel.connect.python_objects import load_object
 from millwheel.core.pipeline.graph import retracting_streams
+from millwheel.core.pipeline.keys import KeyKind, KeySpec
 from millwheel.core.pipeline.spec import (
     DEAD_LETTERS,
     ComputationSpec,
     Delivery,
-    KeyKind,
-    KeySpec,
     PipelineSpec,
     Productions,
     StreamSpec,

@@ -14,7 +14,8 @@ from millwheel.core.aggregates.families import distinct
 from millwheel.core.columns.state import columns_to_rows, near_pairs
 from millwheel.core.model.keys import check_key
 from millwheel.core.pipeline.graph import NodeKind
-from millwheel.core.pipeline.spec import DEAD_LETTERS, AggregationStage, KeyKind, PipelineSpec
+from millwheel.core.pipeline.keys import KeyKind
+from millwheel.core.pipeline.spec import DEAD_LETTERS, AggregationStage, PipelineSpec
 from millwheel.core.pipeline.work import CallbackSpec, SlicesSpec
 from millwheel.engine.queries.model import QueryError
 from millwheel.engine.workers.delivery.combining import CombineLimits

@@ -9,7 +9,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from millwheel.core.pipeline.spec import Divided
+from millwheel.core.pipeline.keys import Divided
 from tests.slow.runs import REPO, Run
 
 pytestmark = pytest.mark.slow

@@ -20,12 +20,11 @@ from millwheel.connect.python_objects import load_object
 from millwheel.control.savepoints.comparing.stored_forms import stored_form
 from millwheel.core.columns.stateless.flow import follows_types, types_of, types_through
 from millwheel.core.pipeline.graph import Node, NodeKind, build_graph, takes_retractions
+from millwheel.core.pipeline.keys import KeyKind, KeySpec
 from millwheel.core.pipeline.spec import (
     DEAD_LETTERS,
     ComputationSpec,
     InputSpec,
-    KeyKind,
-    KeySpec,
     PipelineSpec,
     SinkSpec,
     StreamSpec,

@@ -15,7 +15,8 @@ from millwheel.core.expressions.declared import is_three_valued
 from millwheel.core.expressions.inner_fields import columns_read, plainly_named
 from millwheel.core.expressions.terms import NoColumns
 from millwheel.core.lazy_polars import dtype, pl
-from millwheel.core.pipeline.spec import INSTANCE, AggregationStage, ComputationSpec
+from millwheel.core.pipeline.keys import INSTANCE
+from millwheel.core.pipeline.spec import AggregationStage, ComputationSpec
 from millwheel.core.pipeline.work import AggregateSpec
 from millwheel.core.windows.windows import OfInput, Sliding, Tumbling, WindowFunction
 

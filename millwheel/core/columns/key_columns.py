@@ -14,7 +14,7 @@ from millwheel.core.expressions.inner_fields import (
 )
 from millwheel.core.expressions.terms import NoColumns, Term
 from millwheel.core.lazy_polars import kind_of, pl
-from millwheel.core.pipeline.spec import EVERYTHING, INSTANCE, KeyKind, KeySpec
+from millwheel.core.pipeline.keys import EVERYTHING, INSTANCE, KeyKind, KeySpec
 
 Compile = Callable[[str], Any]
 _KINDS = ("int", "str")

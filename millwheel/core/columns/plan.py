@@ -48,7 +48,7 @@ from millwheel.core.columns.groups_frame import (
 from millwheel.core.expressions.inner_fields import with_inner_fields
 from millwheel.core.lazy_polars import pl
 from millwheel.core.model.keys import Key
-from millwheel.core.pipeline.spec import INSTANCE
+from millwheel.core.pipeline.keys import INSTANCE
 from millwheel.core.windows.calls import Group
 from millwheel.core.windows.lateness import still_open
 from millwheel.core.windows.panes import RETRACTION_FIELD

@@ -26,7 +26,8 @@ from millwheel.core.lazy_polars import pl
 from millwheel.core.model.keys import Key
 from millwheel.core.model.times import MAX_TIME, MIN_TIME
 from millwheel.core.pipeline.graph import takes_retractions
-from millwheel.core.pipeline.spec import AggregationStage, ComputationSpec, KeyKind, PipelineSpec
+from millwheel.core.pipeline.keys import KeyKind
+from millwheel.core.pipeline.spec import AggregationStage, ComputationSpec, PipelineSpec
 from millwheel.core.pipeline.work import SlicesSpec
 from millwheel.core.slices.levels import SliceLevel, slice_levels
 from millwheel.core.windows.lateness import still_open

@@ -8,7 +8,8 @@ from typing import Any
 
 from millwheel.core.order.labels import CallbackCode, labels_of
 from millwheel.core.pipeline.graph import Graph, Node
-from millwheel.core.pipeline.spec import DEAD_LETTERS, ComputationSpec, KeyKind, KeySpec, StreamSpec
+from millwheel.core.pipeline.keys import KeyKind, KeySpec
+from millwheel.core.pipeline.spec import DEAD_LETTERS, ComputationSpec, StreamSpec
 from millwheel.core.pipeline.work import (
     AggregationSpec,
     CallbackSpec,

@@ -8,12 +8,12 @@ from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 
 from millwheel.core.pipeline.graph import Graph, Node, NodeKind, runs_user_code
+from millwheel.core.pipeline.keys import KeyKind
 from millwheel.core.pipeline.spec import (
     DEAD_LETTERS,
     ComputationSpec,
     Delivery,
     InputSpec,
-    KeyKind,
     PipelineSpec,
     Productions,
     SinkSpec,

@@ -36,12 +36,11 @@ import numpy.typing as npt
 import xxhash
 
 from millwheel.core.model.keys import Key, KeyHash, key_hash
+from millwheel.core.pipeline.keys import KeyKind, KeySpec
 from millwheel.core.pipeline.spec import (
     AggregationStage,
     ComputationSpec,
     InputSpec,
-    KeyKind,
-    KeySpec,
     PipelineSpec,
     Productions,
     StreamSpec,

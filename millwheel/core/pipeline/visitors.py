@@ -16,7 +16,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
-from millwheel.core.pipeline.spec import ComputationSpec, InputSpec, KeyKind, KeySpec, PipelineSpec
+from millwheel.core.pipeline.keys import KeyKind, KeySpec
+from millwheel.core.pipeline.spec import ComputationSpec, InputSpec, PipelineSpec
 from millwheel.core.pipeline.work import AggregationSpec, DictionarySpec
 
 NUMBER = "_visitor"

@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from millwheel.core.pipeline.spec import KeySpec
+from millwheel.core.pipeline.keys import KeySpec
 
 # --- code of the user's, and steps from value to value --------------------------------------------
 

@@ -18,7 +18,8 @@ from millwheel.core.columns.stateless.flow import expected_types_of, types_of
 from millwheel.core.lazy_polars import kind_of
 from millwheel.core.order.labels import NO_USE, LabelUse
 from millwheel.core.pipeline.graph import takes_retractions
-from millwheel.core.pipeline.spec import ComputationSpec, KeyKind, PipelineSpec
+from millwheel.core.pipeline.keys import KeyKind
+from millwheel.core.pipeline.spec import ComputationSpec, PipelineSpec
 from millwheel.core.pipeline.work import (
     AggregateSpec,
     AggregationSpec,

@@ -23,13 +23,8 @@ from functools import cache
 
 from millwheel.core.model.keys import Key, key_hash
 from millwheel.core.model.ranges import SPACE
-from millwheel.core.pipeline.spec import (
-    ComputationSpec,
-    InputSpec,
-    KeyKind,
-    KeySpec,
-    PipelineSpec,
-)
+from millwheel.core.pipeline.keys import OWN_KEY, KeyKind, KeySpec
+from millwheel.core.pipeline.spec import ComputationSpec, InputSpec, PipelineSpec
 from millwheel.core.pipeline.work import CopiesSpec, EnrichSpec
 from millwheel.core.tables.planning import declared_name
 
@@ -39,7 +34,6 @@ production of each change."""
 MOST_COPIES = 256
 """Beyond that a change would be too many productions for one call."""
 _PREFIX = "copies."
-_OWN = KeySpec(KeyKind.RECORD)
 
 
 def with_copies(spec: PipelineSpec) -> PipelineSpec:
@@ -68,13 +62,13 @@ def _stages(whole: ComputationSpec) -> Iterator[ComputationSpec]:
         shards=1,
         where=whole.where,
     )
-    own = InputSpec(other.stream, replace(_OWN, copies=copies))
+    own = InputSpec(other.stream, replace(OWN_KEY, copies=copies))
     broadcast = replace(work.broadcast, copies=copies, by=other.key)
     # What deletes is told before it is copied.
     work = replace(work, stream=name, of=of, broadcast=broadcast, upserts=False, delete="")
     yield replace(
         whole,
-        inputs=(own, InputSpec(name, _OWN)),
+        inputs=(own, InputSpec(name, OWN_KEY)),
         work=work,
     )
 

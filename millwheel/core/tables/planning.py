@@ -27,11 +27,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from millwheel.core.pipeline.keys import OWN_KEY, KeyKind, KeySpec
 from millwheel.core.pipeline.spec import (
     ComputationSpec,
     InputSpec,
-    KeyKind,
-    KeySpec,
     PipelineSpec,
     SourceSpec,
     StreamSpec,
@@ -48,7 +47,6 @@ from millwheel.core.pipeline.work import (
 from millwheel.core.tables.changes import KEY_FIELD
 
 _EVENTS, _TABLE, _ROWS = "events.", "table.", "rows."
-_OWN = KeySpec(KeyKind.RECORD)
 _EXTRAS = ("key_field", "timestamp_field", "headers_field")
 """Options of a source that add parts of a message to each record."""
 
@@ -122,7 +120,7 @@ def _with_versions(
         assert made.broadcast is not None
         [other] = (each for each in computation.inputs if each.stream != stream.name)
         held = replace(made.broadcast, by=other.key, of=stream.table.key)
-        inputs, made = (replace(other, key=_OWN),), replace(made, broadcast=held)
+        inputs, made = (replace(other, key=OWN_KEY),), replace(made, broadcast=held)
     return replace(computation, inputs=inputs, work=made)
 
 

@@ -34,14 +34,8 @@ from millwheel.core.instants.decimals import (
 )
 from millwheel.core.model.keys import Key, check_key
 from millwheel.core.model.times import duration_text, duration_us
-from millwheel.core.pipeline.spec import (
-    ComputationSpec,
-    KeptKinds,
-    KeyKind,
-    KeySpec,
-    PipelineSpec,
-    QuerySpec,
-)
+from millwheel.core.pipeline.keys import KeyKind, KeySpec
+from millwheel.core.pipeline.spec import ComputationSpec, KeptKinds, PipelineSpec, QuerySpec
 from millwheel.core.pipeline.work import SlicesSpec
 from millwheel.engine.queries.formulas import KeptTexts, NamedFormula, formula_asked
 from millwheel.engine.queries.model import Answer, Consistency, Mode, Query, QueryError

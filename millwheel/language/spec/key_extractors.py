@@ -12,7 +12,7 @@ from millwheel.core.expressions.fields import field_reader, missing_field
 from millwheel.core.expressions.language import BUILT_IN, Expression, Language
 from millwheel.core.model.keys import NULL, Key
 from millwheel.core.pipeline.dictionaries import partitioned
-from millwheel.core.pipeline.spec import EVERYTHING, KeyKind, KeySpec
+from millwheel.core.pipeline.keys import EVERYTHING, KeyKind, KeySpec
 from millwheel.errors import PipelineError, RecordError, invariant
 
 

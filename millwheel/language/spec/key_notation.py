@@ -14,7 +14,8 @@ import re
 from millwheel.connect.python_objects import OBJECT_NAME
 from millwheel.core.aggregates.functions import FUNCTIONS as AGGREGATES
 from millwheel.core.expressions.functions import FUNCTIONS
-from millwheel.core.pipeline.spec import InputSpec, KeyKind, KeySpec
+from millwheel.core.pipeline.keys import OWN_KEY, KeyKind, KeySpec
+from millwheel.core.pipeline.spec import InputSpec
 from millwheel.language.spec.reading.nodes import YamlNode
 from millwheel.language.spec.reading.parts import (
     Choice,
@@ -28,7 +29,6 @@ from millwheel.language.spec.reading.parts import (
 )
 from millwheel.language.spec.reading.reader import NodeReader, is_expression
 
-BY_RECORD = KeySpec(KeyKind.RECORD)
 _ALL = "all"
 _NAMED = "{day: \"trunc(ts, '1d')\"}"
 KEY_SHAPES: tuple[Items, Entries] = (
@@ -64,10 +64,10 @@ def read_input_key(reader: NodeReader, node: YamlNode) -> KeySpec:
         reader.bad(
             node, f"must be a map; write {{key: {node.value[:60]}}} to take the key from there"
         )
-        return BY_RECORD
+        return OWN_KEY
     fields = KEY.nodes(reader, node)
     nulls = KEY.fields["null_key"].value(reader, fields.get("null_key"), False)
-    key = read_key(reader, fields["key"]) if "key" in fields else BY_RECORD
+    key = read_key(reader, fields["key"]) if "key" in fields else OWN_KEY
     if not nulls:
         return key
     if not key.fields and not reader.problems.concerns(node.path):
@@ -85,14 +85,14 @@ _WHY_NO_NULLS = {
 
 
 def read_key(reader: NodeReader, key: YamlNode) -> KeySpec:
-    """What stands behind ``key:``; BY_RECORD if it cannot be read."""
+    """What stands behind ``key:``; OWN_KEY if it cannot be read."""
     if isinstance(key.value, dict):
         return _named(reader, key)
     if isinstance(key.value, list):
         names = tuple(reader.text(item, "path") for item in key.value)
         if not names or "" in names:
             reader.bad(key, "names no fields; write for example [country, path]")
-            return BY_RECORD
+            return OWN_KEY
         return _plain(names)
     text = reader.text(key, "path, [country, path] or keys:by_user")
     if text == _ALL:
@@ -103,12 +103,12 @@ def read_key(reader: NodeReader, key: YamlNode) -> KeySpec:
             f"{text[:80]!r} is an expression, and needs a name, which results have for its value:"
             f" write {{NAME: {_quoted(text[:80])}}}",
         )
-        return BY_RECORD
+        return OWN_KEY
     if ":" not in text:
-        return _plain((text,)) if text else BY_RECORD
+        return _plain((text,)) if text else OWN_KEY
     if not OBJECT_NAME.fullmatch(text):
         reader.bad(key, f"{text[:80]!r} is neither a field nor module:function")
-        return BY_RECORD
+        return OWN_KEY
     return KeySpec(KeyKind.FUNCTION, (text,))
 
 
@@ -143,7 +143,7 @@ def _named(reader: NodeReader, node: YamlNode) -> KeySpec:
                 )
             texts[name] = text
     if not texts:
-        return BY_RECORD
+        return OWN_KEY
     if all(name == text for name, text in texts.items()):
         return _plain(tuple(texts))
     return KeySpec(KeyKind.EXPRESSIONS, tuple(texts), texts=tuple(texts.values()))

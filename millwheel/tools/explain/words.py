@@ -12,15 +12,8 @@ from millwheel.core.grouping.catalogue import COPIES, RULES
 from millwheel.core.grouping.distribution import DistributionKey
 from millwheel.core.model.times import duration_text
 from millwheel.core.order.chains import Chains
-from millwheel.core.pipeline.spec import (
-    AggregationStage,
-    ComputationSpec,
-    Delivery,
-    Divided,
-    KeyKind,
-    KeySpec,
-    StreamSpec,
-)
+from millwheel.core.pipeline.keys import Divided, KeyKind, KeySpec
+from millwheel.core.pipeline.spec import AggregationStage, ComputationSpec, Delivery, StreamSpec
 from millwheel.core.pipeline.steps import step_text as _written
 from millwheel.core.pipeline.work import (
     FOREVER,

@@ -9,10 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from millwheel.core.pipeline.keys import Divided
 from millwheel.core.pipeline.spec import (
     DEAD_LETTERS,
     ComputationSpec,
-    Divided,
     InputSpec,
     PipelineSpec,
     SinkSpec,

@@ -7,7 +7,8 @@ from collections import Counter
 from collections.abc import Iterable
 from statistics import median
 
-from millwheel.core.pipeline.spec import ComputationSpec, KeyKind, PipelineSpec
+from millwheel.core.pipeline.keys import KeyKind
+from millwheel.core.pipeline.spec import ComputationSpec, PipelineSpec
 from millwheel.core.pipeline.work import TopSpec, WindowedSpec
 from millwheel.core.windows.panes import RETRACTION_FIELD, as_retraction
 from tests.search.forms.drawing import case

@@ -17,11 +17,11 @@ from millwheel.connect.python_objects import load_object
 from millwheel.core.formats.codec import decode_value, encode_value
 from millwheel.core.model.keys import check_key
 from millwheel.core.model.times import MAX_TIME, MIN_TIME
+from millwheel.core.pipeline.keys import KeyKind
 from millwheel.core.pipeline.spec import (
     DEAD_LETTERS,
     ComputationSpec,
     InputSpec,
-    KeyKind,
     PipelineSpec,
     StreamSpec,
 )

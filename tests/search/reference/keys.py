@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 from millwheel.core.expressions.language import compile_expression
-from millwheel.core.pipeline.spec import KeyKind, KeySpec
+from millwheel.core.pipeline.keys import KeyKind, KeySpec
 from millwheel.errors import RecordError
 from millwheel.language.spec.key_extractors import load_extractor
 

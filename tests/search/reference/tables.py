@@ -9,7 +9,8 @@ from typing import Any
 
 from millwheel.core.formats.codec import encode_value
 from millwheel.core.model.keys import check_key
-from millwheel.core.pipeline.spec import KeyKind, SinkSpec
+from millwheel.core.pipeline.keys import KeyKind
+from millwheel.core.pipeline.spec import SinkSpec
 from millwheel.core.windows.panes import as_retraction
 from tests.search.script import Row
 

@@ -14,15 +14,8 @@ from millwheel.connect.sources import build_source
 from millwheel.core.model.range_table import RangeTable, ShardEntry
 from millwheel.core.model.ranges import tile
 from millwheel.core.model.records import Batch
-from millwheel.core.pipeline.spec import (
-    InputSpec,
-    KeyKind,
-    KeySpec,
-    PipelineSpec,
-    SinkSpec,
-    SourceSpec,
-    StreamSpec,
-)
+from millwheel.core.pipeline.keys import KeyKind, KeySpec
+from millwheel.core.pipeline.spec import InputSpec, PipelineSpec, SinkSpec, SourceSpec, StreamSpec
 from millwheel.engine.workers.delivery.inbox import Inbox
 from millwheel.engine.workers.delivery.routing import TableRouter
 from millwheel.engine.workers.host.assembly import Assembly, Factories

@@ -20,16 +20,9 @@ from millwheel.adapters.ports import Clock
 from millwheel.connect.python_objects import load_object
 from millwheel.core.model.failures import DEAD_LETTER, OnError
 from millwheel.core.model.range_table import RangeTable
+from millwheel.core.pipeline.keys import KeyKind, KeySpec
 from millwheel.core.pipeline.replays import ReplayOrder
-from millwheel.core.pipeline.spec import (
-    Delivery,
-    KeyKind,
-    KeySpec,
-    PipelineSpec,
-    Productions,
-    SinkSpec,
-    StreamSpec,
-)
+from millwheel.core.pipeline.spec import Delivery, PipelineSpec, Productions, SinkSpec, StreamSpec
 from millwheel.engine.workers.host.assembly import Assembly, Factories
 from millwheel.engine.workers.shard.bundle_sizes import ShardLimits
 from tests.sim.days import Days, FollowedSource

@@ -9,12 +9,11 @@ from random import Random
 from typing import Any
 
 from millwheel.api import Computation, ValueState
+from millwheel.core.pipeline.keys import KeyKind, KeySpec
 from millwheel.core.pipeline.replays import Again, ReplayOrder
 from millwheel.core.pipeline.spec import (
     DEAD_LETTERS,
     InputSpec,
-    KeyKind,
-    KeySpec,
     PipelineSpec,
     Productions,
     SinkSpec,

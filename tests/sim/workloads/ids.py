@@ -7,15 +7,8 @@ from collections import Counter
 from typing import Any
 
 from millwheel.core.pipeline.dictionaries import partition_of
-from millwheel.core.pipeline.spec import (
-    InputSpec,
-    KeyKind,
-    KeySpec,
-    PipelineSpec,
-    SinkSpec,
-    SourceSpec,
-    StreamSpec,
-)
+from millwheel.core.pipeline.keys import KeyKind, KeySpec
+from millwheel.core.pipeline.spec import InputSpec, PipelineSpec, SinkSpec, SourceSpec, StreamSpec
 from millwheel.core.pipeline.work import DictionarySpec
 from tests.computations import computation_spec
 from tests.sim.kernel import Failure

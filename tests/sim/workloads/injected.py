@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from millwheel.adapters.grpc.injection_client import InjectionResult, OutsideRecord
+from millwheel.core.pipeline.keys import Divided
 from millwheel.core.pipeline.skew import planned
 from millwheel.core.pipeline.spec import (
-    Divided,
     InputSpec,
     PipelineSpec,
     Productions,

@@ -10,7 +10,8 @@ from typing import Any
 from millwheel.adapters.ports import Clock
 from millwheel.connect.sources.base import Chunk, Partition, Reject
 from millwheel.core.columns.declared_fields import FieldTypes
-from millwheel.core.pipeline.spec import DEAD_LETTERS, KeyKind, PipelineSpec, SinkSpec, SourceSpec
+from millwheel.core.pipeline.keys import KeyKind
+from millwheel.core.pipeline.spec import DEAD_LETTERS, PipelineSpec, SinkSpec, SourceSpec
 from millwheel.engine.workers.host.assembly import Assembly, Factories
 from millwheel.tools.testing.rewiring import streams_of
 from tests.search.compare import differences

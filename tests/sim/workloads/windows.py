@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 from millwheel.adapters.ports import Clock
 from millwheel.api import Computation, ListState
 from millwheel.core.model.records import Domain
+from millwheel.core.pipeline.keys import Divided
 from millwheel.core.pipeline.skew import planned
 from millwheel.core.pipeline.spec import (
     ComputationSpec,
-    Divided,
     InputSpec,
     PipelineSpec,
     SinkSpec,

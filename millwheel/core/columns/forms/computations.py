@@ -22,10 +22,10 @@ from millwheel.core.columns.stateless.results import why_results_in_rows
 from millwheel.core.machines.specs import windowing_from_spec
 from millwheel.core.order.labels import NO_USE, Labels
 from millwheel.core.pipeline.graph import takes_retractions
+from millwheel.core.pipeline.keys import KeyKind
 from millwheel.core.pipeline.spec import (
     ComputationSpec,
     InputSpec,
-    KeyKind,
     PipelineSpec,
     Productions,
     StreamSpec,

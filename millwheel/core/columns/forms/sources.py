@@ -14,13 +14,8 @@ from millwheel.core.columns.state.inferred import PlansByType
 from millwheel.core.columns.stateless.plans import StatelessPlans
 from millwheel.core.expressions.inner_fields import is_inner, plainly_named
 from millwheel.core.pipeline.graph import Graph, Node
-from millwheel.core.pipeline.spec import (
-    InputSpec,
-    KeyKind,
-    PipelineSpec,
-    Productions,
-    StreamSpec,
-)
+from millwheel.core.pipeline.keys import KeyKind
+from millwheel.core.pipeline.spec import InputSpec, PipelineSpec, Productions, StreamSpec
 from millwheel.core.pipeline.work import (
     DictionarySpec,
 )

@@ -15,10 +15,10 @@ from millwheel.core.columns.from_spec import typed_plan
 from millwheel.core.columns.plan import ColumnPlan
 from millwheel.core.columns.state.inferred import PlansByType
 from millwheel.core.columns.stateless.flow import follows_types, types_of, types_through
+from millwheel.core.pipeline.keys import KeyKind
 from millwheel.core.pipeline.spec import (
     AggregationStage,
     ComputationSpec,
-    KeyKind,
     PipelineSpec,
     Productions,
 )

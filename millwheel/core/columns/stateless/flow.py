@@ -20,12 +20,12 @@ from millwheel.core.expressions.inner_fields import inner_name, is_inner, path_o
 from millwheel.core.expressions.terms import RECORD, NoColumns
 from millwheel.core.lazy_polars import kind_of, pl
 from millwheel.core.pipeline.graph import takes_retractions
+from millwheel.core.pipeline.keys import KeyKind
 from millwheel.core.pipeline.spec import (
     DEAD_LETTERS,
     AggregationStage,
     ComputationSpec,
     InputSpec,
-    KeyKind,
     PipelineSpec,
 )
 from millwheel.core.pipeline.work import (

@@ -37,7 +37,8 @@ from millwheel.core.expressions.inner_fields import (
 )
 from millwheel.core.expressions.terms import NoColumns, Term, exact_of
 from millwheel.core.lazy_polars import pl
-from millwheel.core.pipeline.spec import ComputationSpec, Delivery, KeyKind, KeySpec, Productions
+from millwheel.core.pipeline.keys import KeyKind, KeySpec
+from millwheel.core.pipeline.spec import ComputationSpec, Delivery, Productions
 from millwheel.core.pipeline.steps import step_text
 from millwheel.core.pipeline.work import (
     AggregationSpec,

@@ -15,7 +15,7 @@ from millwheel.core.columns.stateless.stages import Passed, part_of
 from millwheel.core.formats.codec import decode_value
 from millwheel.core.lazy_polars import dtype, kind_of, pl
 from millwheel.core.model.keys import key_from_bytes
-from millwheel.core.pipeline.spec import KeyKind
+from millwheel.core.pipeline.keys import KeyKind
 from millwheel.core.pipeline.work import EnrichSpec, Missing
 
 _INT64 = 2**63  # Fixed: integers from here on are no int64

@@ -19,8 +19,8 @@ from millwheel.core.model.keys import Key, fitting_key
 from millwheel.core.model.names import NodeName
 from millwheel.core.model.records import Batch
 from millwheel.core.pipeline.dictionaries import partitions_of_numbers, partitions_of_text
+from millwheel.core.pipeline.keys import EVERYTHING, INSTANCE, Divided, KeySpec
 from millwheel.core.pipeline.skew import divided_keys, instances_of, with_instances
-from millwheel.core.pipeline.spec import EVERYTHING, INSTANCE, Divided, KeySpec
 from millwheel.core.tables.copies import copy_key
 from millwheel.engine.workers.boundaries import ColumnBoundary, passes
 from millwheel.engine.workers.delivery.instances import Instances

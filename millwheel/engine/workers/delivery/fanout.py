@@ -19,7 +19,7 @@ from millwheel.core.model.limits import DEFAULTS
 from millwheel.core.model.names import NodeName, groups_of, is_rest, left_out, whole_of
 from millwheel.core.model.records import Batch, Values, unlabelled, without
 from millwheel.core.pipeline.graph import Graph, Node, runs_user_code
-from millwheel.core.pipeline.spec import KeyKind, KeySpec
+from millwheel.core.pipeline.keys import KeyKind, KeySpec
 from millwheel.engine.workers.delivery.combining import Combining, whole
 from millwheel.engine.workers.delivery.consumer_keys import (
     Consumer,

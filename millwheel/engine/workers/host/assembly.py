@@ -34,12 +34,11 @@ from millwheel.core.model.range_table import ShardEntry
 from millwheel.core.order.chains import chains_of
 from millwheel.core.order.labels import labels_of
 from millwheel.core.pipeline.graph import Graph, Node, NodeKind, build_graph
+from millwheel.core.pipeline.keys import KeyKind, KeySpec
 from millwheel.core.pipeline.spec import (
     AggregationStage,
     ComputationSpec,
     Delivery,
-    KeyKind,
-    KeySpec,
     PipelineSpec,
     Productions,
     SinkSpec,

@@ -24,11 +24,8 @@ from millwheel.core.model.range_table import ShardEntry
 from millwheel.core.model.watermark import ReadFirst
 from millwheel.core.order.labels import Labels
 from millwheel.core.pipeline.graph import Graph
-from millwheel.core.pipeline.spec import (
-    ComputationSpec,
-    KeyKind,
-    PipelineSpec,
-)
+from millwheel.core.pipeline.keys import KeyKind
+from millwheel.core.pipeline.spec import ComputationSpec, PipelineSpec
 from millwheel.core.pipeline.work import (
     AggregationSpec,
     BranchesSpec,

@@ -18,10 +18,10 @@ from millwheel.core.aggregates.functions import make_aggregator
 from millwheel.core.machines.specs import machine_from_spec
 from millwheel.core.machines.triggered import TriggeredMachine
 from millwheel.core.pipeline.graph import retracting_streams, takes_retractions
+from millwheel.core.pipeline.keys import KeyKind
 from millwheel.core.pipeline.spec import (
     ComputationSpec,
     InputSpec,
-    KeyKind,
     PipelineSpec,
     SinkSpec,
     StreamSpec,

@@ -17,7 +17,8 @@ from typing import Any
 from millwheel.connect.own_functions import named_alone
 from millwheel.core.aggregates.functions import FUNCTIONS
 from millwheel.core.machines.specs import window_from_spec
-from millwheel.core.pipeline.spec import ComputationSpec, KeySpec, PipelineSpec, SinkSpec
+from millwheel.core.pipeline.keys import KeySpec
+from millwheel.core.pipeline.spec import ComputationSpec, PipelineSpec, SinkSpec
 from millwheel.core.pipeline.work import DeduplicateSpec, IntervalJoinSpec
 from millwheel.core.windows.windows import OfInput
 from millwheel.language.spec.checks.field_flow import exact_fields

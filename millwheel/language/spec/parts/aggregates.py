@@ -19,7 +19,8 @@ from typing import Any
 
 from millwheel.connect.python_objects import OBJECT_NAME
 from millwheel.core.aggregates.functions import FUNCTIONS, make_aggregator
-from millwheel.core.pipeline.spec import Divided, InputSpec
+from millwheel.core.pipeline.keys import Divided
+from millwheel.core.pipeline.spec import InputSpec
 from millwheel.core.pipeline.work import AggregateSpec
 from millwheel.language.spec.key_notation import key_names
 from millwheel.language.spec.reading.nodes import YamlNode

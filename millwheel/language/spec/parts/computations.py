@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from millwheel.core.pipeline.keys import OWN_KEY
 from millwheel.core.pipeline.spec import (
     DEAD_LETTERS,
     ComputationSpec,
@@ -26,7 +27,7 @@ from millwheel.core.pipeline.work import (
 )
 from millwheel.core.windows.panes import Accumulation
 from millwheel.language.spec.change_logs.reading import change_log, check_change_log, is_change_log
-from millwheel.language.spec.key_notation import BY_RECORD, key_names, read_input_key
+from millwheel.language.spec.key_notation import key_names, read_input_key
 from millwheel.language.spec.parts.aggregates import (
     WINDOW_FIELDS,
     check_keys,
@@ -348,7 +349,7 @@ def _inputs(
             if reader.check_name(child, stream, "stream")
         )
     names = [reader.name(item, "stream") for item in reader.items(input_node)]
-    return tuple(InputSpec(stream, BY_RECORD) for stream in dict.fromkeys(names) if stream)
+    return tuple(InputSpec(stream, OWN_KEY) for stream in dict.fromkeys(names) if stream)
 
 
 def _outputs(reader: NodeReader, node: YamlNode, fields: Mapping[str, YamlNode]) -> tuple[str, ...]:

@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from millwheel.core.pipeline.spec import ComputationSpec, InputSpec, KeyKind, PipelineSpec
+from millwheel.core.pipeline.keys import KeyKind
+from millwheel.core.pipeline.spec import ComputationSpec, InputSpec, PipelineSpec
 from millwheel.core.pipeline.work import (
     BoundSpec,
     BroadcastSpec,

@@ -6,7 +6,8 @@ import re
 from dataclasses import replace
 
 from millwheel.connect.built_in import SINKS
-from millwheel.core.pipeline.spec import KeyKind, KeySpec, PipelineSpec, SinkSpec
+from millwheel.core.pipeline.keys import KeyKind, KeySpec
+from millwheel.core.pipeline.spec import PipelineSpec, SinkSpec
 from millwheel.language.spec.reading.kinds import Kind, Kinds, read_kind
 from millwheel.language.spec.reading.nodes import YamlNode
 from millwheel.language.spec.reading.reader import NodeReader

@@ -8,17 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from millwheel.core.pipeline.keys import OWN_KEY, KeyKind, KeySpec
 from millwheel.core.pipeline.spec import (
     ComputationSpec,
-    KeyKind,
-    KeySpec,
     PipelineSpec,
     SourceSpec,
     StreamSpec,
     UpsertSpec,
 )
 from millwheel.core.pipeline.work import EnrichSpec
-from millwheel.language.spec.key_notation import BY_RECORD, KEY_SHAPES, read_key
+from millwheel.language.spec.key_notation import KEY_SHAPES, read_key
 from millwheel.language.spec.reading.nodes import YamlNode
 from millwheel.language.spec.reading.parts import ExpressionText, Field, FilePart, Own, Short
 from millwheel.language.spec.reading.reader import NodeReader
@@ -82,7 +81,7 @@ def read_table(
             " the field with the time of a row",
         )
     values = TABLE.value(reader, node, {})
-    if values.get("key", BY_RECORD) == BY_RECORD:
+    if values.get("key", OWN_KEY) == OWN_KEY:
         return None
     return UpsertSpec(**values)
 

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from millwheel.core.machines.specs import window_from_spec
-from millwheel.core.pipeline.spec import InputSpec, KeyKind
+from millwheel.core.pipeline.keys import KeyKind
+from millwheel.core.pipeline.spec import InputSpec
 from millwheel.core.pipeline.work import AggregateSpec, NumberingSpec, WindowSpec
 from millwheel.language.spec.reading.nodes import YamlNode
 from millwheel.language.spec.reading.parts import (

@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from millwheel.core.pipeline.dictionaries import MOST_PARTITIONS, TTL_PARTS
-from millwheel.core.pipeline.spec import InputSpec, KeyKind, KeySpec
+from millwheel.core.pipeline.keys import KeyKind, KeySpec
+from millwheel.core.pipeline.spec import InputSpec
 from millwheel.core.pipeline.work import DictionarySpec
 from millwheel.language.spec.reading.nodes import YamlNode
 from millwheel.language.spec.reading.parts import Duration, Field, FilePart, Number, Text

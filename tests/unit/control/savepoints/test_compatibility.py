@@ -12,13 +12,11 @@ from millwheel.control.savepoints import blueprint
 from millwheel.control.savepoints.blueprint import Blueprint, blueprint_of
 from millwheel.control.savepoints.compatibility import compare, worst
 from millwheel.control.savepoints.rules.verdicts import Compatibility
+from millwheel.core.pipeline.keys import Divided, KeyKind, KeySpec
 from millwheel.core.pipeline.skew import planned
 from millwheel.core.pipeline.spec import (
     ComputationSpec,
-    Divided,
     InputSpec,
-    KeyKind,
-    KeySpec,
     PipelineSpec,
     Productions,
     SinkSpec,

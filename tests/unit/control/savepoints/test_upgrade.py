@@ -24,15 +24,8 @@ from millwheel.control.savepoints.upgrade import (
 from millwheel.core.model.failures import DEAD_LETTER
 from millwheel.core.model.range_table import RangeTable, ShardEntry
 from millwheel.core.model.ranges import SPACE, KeyRange
-from millwheel.core.pipeline.spec import (
-    InputSpec,
-    KeyKind,
-    KeySpec,
-    PipelineSpec,
-    SinkSpec,
-    SourceSpec,
-    StreamSpec,
-)
+from millwheel.core.pipeline.keys import KeyKind, KeySpec
+from millwheel.core.pipeline.spec import InputSpec, PipelineSpec, SinkSpec, SourceSpec, StreamSpec
 from millwheel.core.pipeline.work import StepKind, StepSpec
 from millwheel.errors import PipelineError, SetupError
 from tests.computations import computation_spec

@@ -25,7 +25,8 @@ from millwheel.core.columns.few import (
 )
 from millwheel.core.columns.windows import ColumnWindows
 from millwheel.core.formats.store_layout import pack, unpack
-from millwheel.core.pipeline.spec import AggregateSpec, InputSpec, KeyKind, KeySpec
+from millwheel.core.pipeline.keys import KeyKind, KeySpec
+from millwheel.core.pipeline.spec import AggregateSpec, InputSpec
 from millwheel.core.windows.calls import Group
 from millwheel.core.windows.windows import Window
 from millwheel.errors import CorruptionError

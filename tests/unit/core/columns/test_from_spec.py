@@ -10,7 +10,8 @@ from millwheel.core.columns.forms.windows import plan_or_why
 from millwheel.core.columns.from_spec import fields_used
 from millwheel.core.expressions.language import compile_expression
 from millwheel.core.machines.specs import windowing_from_spec
-from millwheel.core.pipeline.spec import InputSpec, KeyKind, KeySpec
+from millwheel.core.pipeline.keys import KeyKind, KeySpec
+from millwheel.core.pipeline.spec import InputSpec
 from millwheel.core.pipeline.work import AggregateSpec
 from millwheel.core.windows.windows import OfInput, Tumbling
 from tests.unit.core.columns.test_windows import spec_of

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from millwheel.core.columns.key_columns import KeyColumns, everything, fields_read, kinds_of_key
 from millwheel.core.expressions.language import compile_expression
 from millwheel.core.expressions.terms import NoColumns
-from millwheel.core.pipeline.spec import INSTANCE, KeyKind, KeySpec
+from millwheel.core.pipeline.keys import INSTANCE, KeyKind, KeySpec
 from millwheel.language.spec.key_extractors import load_extractor
 
 FIELDS = {"k": "str", "n": "int", "cost": "float"}

@@ -10,7 +10,8 @@ from millwheel.core.aggregates.columns import Unfit
 from millwheel.core.columns.batch import key_column
 from millwheel.core.columns.groups_frame import KEY
 from millwheel.core.model.keys import NULL
-from millwheel.core.pipeline.spec import InputSpec, KeyKind, KeySpec
+from millwheel.core.pipeline.keys import KeyKind, KeySpec
+from millwheel.core.pipeline.spec import InputSpec
 from millwheel.core.pipeline.work import AggregateSpec, WindowSpec
 from tests.unit.core.columns.test_windows import Row, batch_of, plan_of
 

@@ -25,14 +25,8 @@ from millwheel.core.formats.store_layout import pack, unpack
 from millwheel.core.machines.specs import machine_from_spec, windowing_from_spec
 from millwheel.core.model.records import Domain
 from millwheel.core.model.times import MAX_TIME, MIN_TIME
-from millwheel.core.pipeline.spec import (
-    ComputationSpec,
-    InputSpec,
-    KeyKind,
-    KeySpec,
-    PipelineSpec,
-    StreamSpec,
-)
+from millwheel.core.pipeline.keys import KeyKind, KeySpec
+from millwheel.core.pipeline.spec import ComputationSpec, InputSpec, PipelineSpec, StreamSpec
 from millwheel.core.pipeline.work import AggregateSpec, WindowSpec
 from millwheel.core.windows.contract import Effects, Times
 from millwheel.core.windows.lateness import late_mask

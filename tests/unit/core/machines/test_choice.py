@@ -17,14 +17,8 @@ from millwheel.core.machines.session_retractions import UnmergingMachine
 from millwheel.core.machines.sessions import MergingMachine
 from millwheel.core.machines.silences import SilencesMachine
 from millwheel.core.machines.specs import machine_from_spec, windowing_from_spec
-from millwheel.core.pipeline.spec import (
-    AggregationStage,
-    ComputationSpec,
-    InputSpec,
-    KeyKind,
-    KeySpec,
-    Productions,
-)
+from millwheel.core.pipeline.keys import KeyKind, KeySpec
+from millwheel.core.pipeline.spec import AggregationStage, ComputationSpec, InputSpec, Productions
 from millwheel.core.pipeline.work import FOREVER, AggregateSpec, WindowSpec
 from millwheel.core.windows.triggers import AfterCount
 from millwheel.core.windows.windows import Cumulative, Sessions, Sliding, Tumbling

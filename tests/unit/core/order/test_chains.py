@@ -9,7 +9,7 @@ import pytest
 
 from millwheel.core.order.chains import Chains, chains_of
 from millwheel.core.pipeline.graph import build_graph
-from millwheel.core.pipeline.spec import KeyKind, KeySpec
+from millwheel.core.pipeline.keys import KeyKind, KeySpec
 from millwheel.language.spec import load_pipeline
 
 HEAD = """

@@ -3,12 +3,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from millwheel.core.pipeline.graph import Graph, NodeKind, build_graph
+from millwheel.core.pipeline.keys import KeyKind, KeySpec
 from millwheel.core.pipeline.spec import (
     DEAD_LETTERS,
     ComputationSpec,
     InputSpec,
-    KeyKind,
-    KeySpec,
     PipelineSpec,
     SinkSpec,
     SourceSpec,

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from millwheel.connect.sinks import build_sink
 from millwheel.connect.sources import build_source
 from millwheel.core.model.ranges import tile
+from millwheel.core.pipeline.keys import INSTANCE, Divided, KeyKind, KeySpec
 from millwheel.core.pipeline.skew import (
     divided_keys,
     hash_by_slot,
@@ -23,7 +24,7 @@ from millwheel.core.pipeline.skew import (
     instances_of,
     planned,
 )
-from millwheel.core.pipeline.spec import INSTANCE, AggregationStage, Divided, KeyKind, KeySpec
+from millwheel.core.pipeline.spec import AggregationStage
 from millwheel.core.slices.slots import WIDTH
 from millwheel.engine.workers.host.assembly import Assembly, Factories
 from millwheel.errors import RecordError

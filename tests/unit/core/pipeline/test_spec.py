@@ -5,13 +5,10 @@ from typing import Any
 import pytest
 
 from millwheel.core.model.keys import NULL
+from millwheel.core.pipeline.keys import EVERYTHING, INSTANCE, KeyKind, KeySpec
 from millwheel.core.pipeline.query_changes import QueryChanges, QueryRow
 from millwheel.core.pipeline.spec import (
-    EVERYTHING,
-    INSTANCE,
     Delivery,
-    KeyKind,
-    KeySpec,
     PipelineSpec,
     Productions,
     QuerySpec,
@@ -67,6 +64,9 @@ def test_files_and_standard_output_refuse_no_record() -> None:
         False,
         True,
     ]
+
+
+# keys.py: How records get their keys.
 
 
 @pytest.mark.parametrize(

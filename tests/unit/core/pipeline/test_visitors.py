@@ -3,7 +3,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from millwheel.core.pipeline.spec import KeyKind, KeySpec, PipelineSpec
+from millwheel.core.pipeline.keys import KeyKind, KeySpec
+from millwheel.core.pipeline.spec import PipelineSpec
 from millwheel.core.pipeline.visitors import NUMBER, numbered
 from millwheel.core.pipeline.work import DictionarySpec
 from millwheel.language.spec import load_pipeline

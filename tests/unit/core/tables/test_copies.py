@@ -9,7 +9,8 @@ import pytest
 from millwheel.core.model.keys import key_hash
 from millwheel.core.model.ranges import SPACE
 from millwheel.core.pipeline.graph import build_graph, retracting_streams
-from millwheel.core.pipeline.spec import InputSpec, KeyKind, KeySpec
+from millwheel.core.pipeline.keys import KeyKind, KeySpec
+from millwheel.core.pipeline.spec import InputSpec
 from millwheel.core.pipeline.work import BroadcastSpec, CopiesSpec, EnrichSpec
 from millwheel.core.tables.copies import COPIES, MOST_COPIES, copy_key, copy_keys
 from millwheel.language.spec.pipelines import load_pipeline

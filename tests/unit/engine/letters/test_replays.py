@@ -11,15 +11,10 @@ import pytest
 
 from millwheel.adapters.durable_store import open_space
 from millwheel.adapters.spaces.replay_orders import ReplayOrders
+from millwheel.core.pipeline.keys import Divided, KeyKind, KeySpec
 from millwheel.core.pipeline.replays import ReplayOrder, Request, as_key
 from millwheel.core.pipeline.skew import planned
-from millwheel.core.pipeline.spec import (
-    DEAD_LETTERS,
-    Divided,
-    InputSpec,
-    KeyKind,
-    KeySpec,
-)
+from millwheel.core.pipeline.spec import DEAD_LETTERS, InputSpec
 from millwheel.core.pipeline.work import AggregateSpec, WindowSpec
 from millwheel.engine.letters import replays
 from millwheel.engine.letters.letters import replayable

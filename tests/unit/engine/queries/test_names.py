@@ -8,12 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from millwheel.core.pipeline.keys import KeyKind, KeySpec
 from millwheel.core.pipeline.query_changes import QueryChanges, QueryRow
 from millwheel.core.pipeline.spec import (
     ComputationSpec,
     InputSpec,
-    KeyKind,
-    KeySpec,
     PipelineSpec,
     QuerySpec,
     StreamSpec,

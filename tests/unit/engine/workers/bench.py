@@ -20,13 +20,12 @@ from millwheel.core.formats.codec import (
 from millwheel.core.model.range_table import RangeTable, ShardEntry
 from millwheel.core.model.ranges import tile
 from millwheel.core.model.records import Batch
+from millwheel.core.pipeline.keys import KeyKind, KeySpec
 from millwheel.core.pipeline.spec import (
     DEAD_LETTERS,
     ComputationSpec,
     Delivery,
     InputSpec,
-    KeyKind,
-    KeySpec,
     PipelineSpec,
     Productions,
     SinkSpec,

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from millwheel.core.model.keys import NULL
-from millwheel.core.pipeline.spec import EVERYTHING, KeyKind, KeySpec
+from millwheel.core.pipeline.keys import EVERYTHING, KeyKind, KeySpec
 from millwheel.errors import InvariantError, PipelineError, RecordError
 from millwheel.language.spec.key_extractors import load_extractor
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from millwheel.core.pipeline.spec import InputSpec, KeyKind, KeySpec
+from millwheel.core.pipeline.keys import KeyKind, KeySpec
+from millwheel.core.pipeline.spec import InputSpec
 from millwheel.language.spec import check_pipeline
 from millwheel.language.spec.key_notation import key_names
 

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from millwheel.core.pipeline.spec import InputSpec, KeyKind, KeySpec
+from millwheel.core.pipeline.keys import KeyKind, KeySpec
+from millwheel.core.pipeline.spec import InputSpec
 from millwheel.core.pipeline.work import AggregateSpec, WindowSpec
 from millwheel.errors import PipelineError
 from millwheel.language.spec import check_pipeline, load_pipeline

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from millwheel.core.pipeline.spec import KeyKind
+from millwheel.core.pipeline.keys import KeyKind
 
 WINDOW = (
     "input: {hits: {key: path}}, window: {session: 1m}, aggregate: {n: count}, accumulation:"

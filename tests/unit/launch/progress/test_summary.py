@@ -7,11 +7,10 @@ from typing import Any
 from millwheel.core.model.times import MAX_TIME, MIN_TIME
 from millwheel.core.pipeline.cluster_view import ClusterView, NodeView
 from millwheel.core.pipeline.graph import Graph, build_graph
+from millwheel.core.pipeline.keys import KeyKind, KeySpec
 from millwheel.core.pipeline.spec import (
     DEAD_LETTERS,
     InputSpec,
-    KeyKind,
-    KeySpec,
     PipelineSpec,
     SinkSpec,
     SourceSpec,

@@ -9,13 +9,11 @@ import pytest
 
 from millwheel.core.grouping.observations import Division, HotKey, InstanceLoads
 from millwheel.core.pipeline.graph import build_graph
+from millwheel.core.pipeline.keys import Divided, KeyKind, KeySpec
 from millwheel.core.pipeline.skew import planned
 from millwheel.core.pipeline.spec import (
     ComputationSpec,
-    Divided,
     InputSpec,
-    KeyKind,
-    KeySpec,
     PipelineSpec,
     SourceSpec,
     StreamSpec,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from millwheel.connect.python_objects import load_object
-from millwheel.core.pipeline.spec import KeyKind, KeySpec
+from millwheel.core.pipeline.keys import KeyKind, KeySpec
 from tests.unit.python.fluent.test_draft import one, small
 
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from millwheel.core.pipeline.spec import ComputationSpec, KeyKind
+from millwheel.core.pipeline.keys import KeyKind
+from millwheel.core.pipeline.spec import ComputationSpec
 from millwheel.core.pipeline.work import StepKind
 from millwheel.testing import PipelineHarness
 

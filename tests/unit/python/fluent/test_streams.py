@@ -7,7 +7,7 @@ from typing import Any
 from millwheel import (
     InjectionSource,
 )
-from millwheel.core.pipeline.spec import KeyKind, KeySpec
+from millwheel.core.pipeline.keys import KeyKind, KeySpec
 from tests.unit.python.fluent.test_draft import small
 
 

@@ -8,7 +8,8 @@ import pytest
 import yaml
 
 from millwheel import GeneratorSource, Pipeline, StdoutSink
-from millwheel.core.pipeline.spec import KeyKind, KeySpec, SourceSpec, StreamSpec
+from millwheel.core.pipeline.keys import KeyKind, KeySpec
+from millwheel.core.pipeline.spec import SourceSpec, StreamSpec
 from millwheel.core.pipeline.work import (
     BoundSpec,
     IntervalJoinSpec,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from millwheel.connect.connectors.redis.sink import build_redis_sink
-from millwheel.core.pipeline.spec import KeyKind
+from millwheel.core.pipeline.keys import KeyKind
 from millwheel.errors import PipelineError, SetupError
 from millwheel.language.spec import load_pipeline
 

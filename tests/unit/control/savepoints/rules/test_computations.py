@@ -9,11 +9,10 @@ from millwheel.control.savepoints import blueprint
 from millwheel.control.savepoints.blueprint import Blueprint, blueprint_of
 from millwheel.control.savepoints.compatibility import compare, worst
 from millwheel.control.savepoints.rules.verdicts import Compatibility, changed_names
+from millwheel.core.pipeline.keys import KeyKind, KeySpec
 from millwheel.core.pipeline.spec import (
     ComputationSpec,
     InputSpec,
-    KeyKind,
-    KeySpec,
     PipelineSpec,
     SourceSpec,
     StreamSpec,

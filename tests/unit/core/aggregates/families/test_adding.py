@@ -19,7 +19,8 @@ from millwheel.core.columns.batch import key_column
 from millwheel.core.columns.groups_frame import COUNT, END, KEY, START
 from millwheel.core.columns.plan import ColumnPlan
 from millwheel.core.model.times import MAX_TIME
-from millwheel.core.pipeline.spec import InputSpec, KeyKind, KeySpec
+from millwheel.core.pipeline.keys import KeyKind, KeySpec
+from millwheel.core.pipeline.spec import InputSpec
 from millwheel.core.pipeline.work import AggregateSpec
 from millwheel.core.windows.windows import Tumbling
 from tests.unit.core.columns.test_windows import TUMBLING, Row, batch_of, plan_of

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from millwheel.core.pipeline.spec import InputSpec, KeyKind, KeySpec
+from millwheel.core.pipeline.keys import KeyKind, KeySpec
+from millwheel.core.pipeline.spec import InputSpec
 from millwheel.core.pipeline.work import AggregateSpec, WindowSpec
 from tests.unit.core.columns.test_windows import SLIDING, plan_of
 

@@ -15,7 +15,8 @@ from millwheel.core.columns.stateless.plans import StatelessPlans, stateless_pla
 from millwheel.core.columns.stateless.stages import StatelessPlan
 from millwheel.core.expressions.declared import NullLogic
 from millwheel.core.expressions.language import BUILT_IN, built_in, compile_expression
-from millwheel.core.pipeline.spec import ComputationSpec, InputSpec, KeyKind, KeySpec
+from millwheel.core.pipeline.keys import KeyKind, KeySpec
+from millwheel.core.pipeline.spec import ComputationSpec, InputSpec
 from millwheel.core.pipeline.steps import compile_steps
 from millwheel.core.pipeline.work import StepKind, StepSpec, StepsSpec
 

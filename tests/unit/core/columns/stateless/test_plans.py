@@ -17,14 +17,8 @@ from millwheel.core.columns.stateless.plans import StatelessPlans, stateless_pla
 from millwheel.core.columns.stateless.stages import StatelessPlan
 from millwheel.core.expressions.declared import NullLogic
 from millwheel.core.expressions.language import BUILT_IN, built_in, compile_expression
-from millwheel.core.pipeline.spec import (
-    ComputationSpec,
-    Delivery,
-    InputSpec,
-    KeyKind,
-    KeySpec,
-    Productions,
-)
+from millwheel.core.pipeline.keys import KeyKind, KeySpec
+from millwheel.core.pipeline.spec import ComputationSpec, Delivery, InputSpec, Productions
 from millwheel.core.pipeline.steps import compile_steps
 from millwheel.core.pipeline.work import BranchesSpec, BranchSpec, StepKind, StepSpec, StepsSpec
 from millwheel.errors import RecordError

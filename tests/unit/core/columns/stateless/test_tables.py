@@ -13,7 +13,7 @@ from millwheel.core.columns.stateless.tables import EnrichColumns, TableColumns,
 from millwheel.core.expressions.language import compile_expression
 from millwheel.core.formats.codec import encode_value
 from millwheel.core.model.keys import key_bytes
-from millwheel.core.pipeline.spec import KeyKind, KeySpec
+from millwheel.core.pipeline.keys import KeyKind, KeySpec
 from millwheel.core.pipeline.work import BroadcastSpec, EnrichSpec, Missing
 
 BY_K = KeySpec(KeyKind.FIELD, ("k",))

@@ -17,7 +17,8 @@ from millwheel.core.model.keys import key_hash
 from millwheel.core.model.limits import DEFAULTS
 from millwheel.core.model.records import Batch
 from millwheel.core.pipeline.graph import Graph, Node, NodeKind
-from millwheel.core.pipeline.spec import InputSpec, KeyKind, KeySpec
+from millwheel.core.pipeline.keys import KeyKind, KeySpec
+from millwheel.core.pipeline.spec import InputSpec
 from millwheel.core.pipeline.work import WindowSpec
 from millwheel.engine.workers.delivery.fanout import Fanout
 from millwheel.language.spec.key_extractors import load_extractor

@@ -13,12 +13,11 @@ import pytest
 from millwheel.adapters.durable_store import open_space
 from millwheel.adapters.spaces.replay_orders import ReplayOrders
 from millwheel.api import Computation, ValueState
+from millwheel.core.pipeline.keys import KeyKind, KeySpec
 from millwheel.core.pipeline.replays import ReplayOrder, Request
 from millwheel.core.pipeline.spec import (
     DEAD_LETTERS,
     InputSpec,
-    KeyKind,
-    KeySpec,
     PipelineSpec,
     Productions,
     SourceSpec,

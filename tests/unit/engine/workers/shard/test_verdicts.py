@@ -11,11 +11,10 @@ import pytest
 
 from millwheel.api import Computation, ValueState
 from millwheel.core.model.failures import STOP, OnError
+from millwheel.core.pipeline.keys import KeyKind, KeySpec
 from millwheel.core.pipeline.spec import (
     DEAD_LETTERS,
     InputSpec,
-    KeyKind,
-    KeySpec,
     PipelineSpec,
     Productions,
     SourceSpec,

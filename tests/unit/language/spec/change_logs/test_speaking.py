@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from millwheel.core.pipeline.spec import KeyKind, KeySpec
+from millwheel.core.pipeline.keys import KeyKind, KeySpec
 from millwheel.language.spec.change_logs.speaking import consumers
 from tests.unit.language.spec.parts.test_steps import computation
 

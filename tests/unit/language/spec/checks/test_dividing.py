@@ -6,12 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from millwheel.core.pipeline.keys import Divided, KeyKind, KeySpec
 from millwheel.core.pipeline.spec import (
     Delivery,
-    Divided,
     InputSpec,
-    KeyKind,
-    KeySpec,
     PipelineSpec,
     Productions,
     SourceSpec,

@@ -8,14 +8,8 @@ from typing import Any
 import pytest
 
 from millwheel.core.model.failures import DEAD_LETTER, STOP, OnError
-from millwheel.core.pipeline.spec import (
-    ComputationSpec,
-    Delivery,
-    InputSpec,
-    KeyKind,
-    KeySpec,
-    Productions,
-)
+from millwheel.core.pipeline.keys import KeyKind, KeySpec
+from millwheel.core.pipeline.spec import ComputationSpec, Delivery, InputSpec, Productions
 
 _CALLBACK = {"input": "hits", "callback": "detectors:SpikeDetector", "output": "out"}
 _WINDOW = {

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from millwheel.core.pipeline.graph import build_graph
-from millwheel.core.pipeline.spec import AggregationStage, Divided, KeyKind, KeySpec, PipelineSpec
+from millwheel.core.pipeline.keys import Divided, KeyKind, KeySpec
+from millwheel.core.pipeline.spec import AggregationStage, PipelineSpec
 from millwheel.core.pipeline.work import AggregationSpec, SlicesSpec
 from millwheel.core.slices.slots import WIDTH
 from millwheel.errors import PipelineError

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from millwheel.core.pipeline.spec import KeyKind
+from millwheel.core.pipeline.keys import KeyKind
 from millwheel.language.spec.parts.sinks import read_sink
 from millwheel.language.spec.reading.document import parse
 from millwheel.language.spec.reading.problems import Problems

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from millwheel.core.pipeline.graph import build_graph, retracting_streams
-from millwheel.core.pipeline.spec import InputSpec, KeyKind, KeySpec
+from millwheel.core.pipeline.keys import KeyKind, KeySpec
+from millwheel.core.pipeline.spec import InputSpec
 from millwheel.core.pipeline.work import BroadcastSpec, EnrichSpec, TopSpec
 
 HEAD = """pipeline: p

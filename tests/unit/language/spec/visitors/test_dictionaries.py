@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from millwheel.core.pipeline.spec import KeyKind, KeySpec
+from millwheel.core.pipeline.keys import KeyKind, KeySpec
 from millwheel.core.pipeline.work import DictionarySpec
 from millwheel.errors import PipelineError
 from millwheel.language.spec import load_pipeline

@@ -18,7 +18,8 @@ from millwheel.core.model.names import ChannelName
 from millwheel.core.model.records import Batch, Domain
 from millwheel.core.model.timers import TimerQueue
 from millwheel.core.model.times import MAX_TIME, MIN_TIME
-from millwheel.core.pipeline.spec import ComputationSpec, InputSpec, KeyKind, KeySpec, PipelineSpec
+from millwheel.core.pipeline.keys import KeyKind, KeySpec
+from millwheel.core.pipeline.spec import ComputationSpec, InputSpec, PipelineSpec
 from millwheel.core.pipeline.work import WindowSpec
 from millwheel.engine.workers.bundle.bundle import Bundle
 from millwheel.engine.workers.delivery.inbox import Arrival
