@@ -27,8 +27,7 @@ from millwheel.connect.sinks.base import Sink
 from millwheel.control.roots.bucket import BucketRoot
 from millwheel.control.roots.inputs import changed_inputs, forget_ends, keep_ends, keep_inputs
 from millwheel.control.roots.root import ACCESS, Root, write_atomically
-from millwheel.control.roots.shipped import with_defaults
-from millwheel.control.roots.shipping import ship
+from millwheel.control.roots.shipping import ship, with_defaults
 from millwheel.control.savepoints.afresh import begin_afresh
 from millwheel.control.savepoints.record import read_record
 from millwheel.control.savepoints.restore import former_identity, refuse_saved, restore, restored

@@ -23,7 +23,7 @@ from millwheel.adapters.processes.exits import Exit
 from millwheel.adapters.processes.interpreter import begin_process
 from millwheel.adapters.processes.lifeline import die_with_parent
 from millwheel.connect.sources.http_options import HttpOptions
-from millwheel.control.roots.shipped import load_shipped
+from millwheel.control.roots.shipping import load_shipped
 from millwheel.errors import MillwheelError, SetupError
 from millwheel.tools.client.injector import Injector
 

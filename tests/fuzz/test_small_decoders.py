@@ -23,8 +23,7 @@ from millwheel.control.roots.inputs import _kept
 from millwheel.control.roots.lease import _decoded
 from millwheel.control.roots.root import COMPLETED, IDENTITY, _identity, read_completed, read_run
 from millwheel.control.roots.shipment import unpack as unpack_shipment
-from millwheel.control.roots.shipped import load_shipped
-from millwheel.control.roots.shipping import BLUEPRINT_FILE, PARAMS_FILE
+from millwheel.control.roots.shipping import BLUEPRINT_FILE, PARAMS_FILE, load_shipped
 from millwheel.control.savepoints.blueprint import Blueprint
 from millwheel.control.savepoints.orders import (
     OrderAnswer,

@@ -15,7 +15,7 @@ from typing import Any
 from millwheel.connect.own_functions import language_of
 from millwheel.control.savepoints import compatibility
 from millwheel.control.savepoints.blueprint import blueprint_of
-from millwheel.control.savepoints.rules.verdicts import Compatibility
+from millwheel.control.savepoints.rules import Compatibility
 from millwheel.core.columns.stateless.flow import types_of
 from millwheel.core.pipeline.spec import ComputationSpec, Delivery, PipelineSpec, Productions
 from millwheel.core.pipeline.work import StepsSpec

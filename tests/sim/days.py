@@ -16,12 +16,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from millwheel.connect.sources.base import Chunk, Partition
-from millwheel.control.savepoints.catching_up import has_caught_up
 from millwheel.control.savepoints.orders import Standing
 from millwheel.control.savepoints.runtime import Taker
 from millwheel.control.savepoints.state import SavepointRequest, Taking
 from millwheel.core.formats.store_layout import COMMITTABLE, PENDING
 from millwheel.errors import MillwheelError
+from millwheel.launch.progress.catching_up import has_caught_up
 from tests.sim.kernel import FOREVER, SECOND, Failure
 from tests.sim.outside import MemoryReader, MemorySource
 from tests.sim.process import Process

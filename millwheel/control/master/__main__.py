@@ -23,7 +23,7 @@ from millwheel.control.master.server import MasterOutside, MasterProcess
 from millwheel.control.master.state import MasterConfig
 from millwheel.control.master.tables.planner import NodeDemand, why_fixed
 from millwheel.control.roots.shipment import shared_folder
-from millwheel.control.roots.shipped import load_shipped
+from millwheel.control.roots.shipping import load_shipped
 from millwheel.core.model.names import NodeName
 from millwheel.core.pipeline.graph import Graph, Node, NodeKind, build_graph
 from millwheel.errors import FencedError, MillwheelError, PipelineError, SetupError

@@ -5,7 +5,7 @@ copies the YAML file (as ``pipeline.yaml``), the Python files that it imports an
 declares (``ship:``) to ``<root>/pipeline/``, and writes the values of all ``${parameters}``, the
 environment's included, to ``params.json`` beside them. It copies no other files of the folder,
 because roots and results may lie in it, too. A Python pipeline keeps its file name, by which its
-functions are found; the file ``entry`` holds this name.
+functions are found; the file ``entry`` holds this name. Every process of the run loads the copy.
 """
 
 from __future__ import annotations
@@ -13,14 +13,16 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 
 from millwheel.control.roots.root import write_atomically
-from millwheel.core.pipeline.spec import PipelineSpec
+from millwheel.core.model.damage import DAMAGE
+from millwheel.core.pipeline.spec import DEAD_LETTERS, PipelineSpec, SinkSpec
 from millwheel.errors import SetupError
-from millwheel.language.spec import PipelineFile, resolve_params
+from millwheel.language.spec import PipelineFile, load_pipeline, resolve_params
 from millwheel.language.spec.ship import files_to_ship
 
 PIPELINE_FILE = "pipeline.yaml"
@@ -85,3 +87,31 @@ def _copy(files: Iterable[Path], folder: Path, target: Path) -> None:
         copy = target / path.relative_to(folder)
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, copy)
+
+
+def load_shipped(root: str) -> PipelineSpec:
+    """The spec with the defaults of every pipeline. Raises SetupError when nothing was shipped."""
+    folder = Path(root) / "pipeline"
+    try:
+        params = msgspec.json.decode((folder / PARAMS_FILE).read_bytes(), type=dict[str, str])
+        origin = (folder / ORIGIN_FILE).read_text(encoding="utf-8")
+        entry = folder / ENTRY_FILE
+        name = entry.read_text(encoding="utf-8") if entry.exists() else PIPELINE_FILE
+        home = folder / HOME_FILE
+        address = home.read_text(encoding="utf-8") if home.exists() else root
+    except (OSError, *DAMAGE) as error:
+        raise SetupError(
+            f"{folder} holds no pipeline that `millwheel run` shipped: {error}"
+        ) from error
+    return with_defaults(load_pipeline(str(folder / name), params, origin=origin), address)
+
+
+def with_defaults(spec: PipelineSpec, root: str) -> PipelineSpec:
+    """The spec with a sink for dead letters, below the root unless the pipeline names one: no bad
+    record is lost."""
+    if any(sink.stream == DEAD_LETTERS for sink in spec.sinks):
+        return spec
+    sink = SinkSpec(
+        DEAD_LETTERS, "files", {"path": str(Path(root) / DEAD_LETTERS), "format": "jsonl"}
+    )
+    return replace(spec, sinks=(*spec.sinks, sink))

@@ -1,9 +1,10 @@
 """``--fresh``: forget what a root remembers, remove the results that belong to it, and begin
-anew."""
+anew. Its folder must hold nothing but what belongs to this root."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,10 @@ from millwheel.adapters.spaces.root_address import in_bucket
 from millwheel.connect.own_functions import language_of, speaking
 from millwheel.connect.sinks import build_sink
 from millwheel.connect.sinks.base import Sink
-from millwheel.control.roots.afresh import refuse_foreign
-from millwheel.control.roots.root import Root
-from millwheel.control.roots.shipped import load_shipped
+from millwheel.control.roots.root import Root, identity_of
+from millwheel.control.roots.shipping import load_shipped
 from millwheel.control.savepoints.upgrade import kept_blueprint
+from millwheel.core.model.damage import DAMAGE
 from millwheel.core.pipeline.spec import PipelineSpec
 from millwheel.errors import MillwheelError, SetupError
 
@@ -84,3 +85,37 @@ def _needed(spec: PipelineSpec) -> Iterator[Path]:
             while any(sign in str(plain) for sign in _GLOB):
                 plain = plain.parent
             yield plain
+
+
+_RESULTS_OF = ".millwheel/results-of"
+
+
+def refuse_foreign(root: Root, needed: Iterable[Path]) -> None:
+    """Raise SetupError if the folder of a root holds what is not its own: the root or the results
+    of another run, or one of the paths ``needed`` by the new one."""
+    top = root.path.resolve()
+    for path in needed:
+        if path.resolve().is_relative_to(top):
+            raise SetupError(
+                f"{path} lies in the root {top}, which would be emptied; give a new --root"
+            )
+    for folder in _folders(top):
+        other = identity_of(str(folder)) if folder != top else ""
+        other = other or _owner_of_results(folder)
+        if other and other != str(root.identity):
+            raise SetupError(
+                f"{folder} in the root {top} belongs to another run ({other}); move it out of the"
+                " root"
+            )
+
+
+def _folders(top: Path) -> Iterator[Path]:
+    for folder, _, _ in os.walk(top):
+        yield Path(folder)
+
+
+def _owner_of_results(folder: Path) -> str:
+    try:
+        return (folder / _RESULTS_OF).read_text()
+    except (OSError, *DAMAGE):
+        return ""

@@ -17,7 +17,7 @@ import msgspec
 from millwheel.api import Computation, ListState, MapState, State
 from millwheel.connect.own_functions import language_of
 from millwheel.connect.python_objects import load_object
-from millwheel.control.savepoints.comparing.stored_forms import stored_form
+from millwheel.control.savepoints.stored_forms import stored_form
 from millwheel.core.columns.stateless.flow import follows_types, types_of, types_through
 from millwheel.core.pipeline.graph import Node, NodeKind, build_graph, takes_retractions
 from millwheel.core.pipeline.keys import KeyKind, KeySpec

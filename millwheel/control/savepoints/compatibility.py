@@ -11,12 +11,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from millwheel.control.savepoints.blueprint import Blueprint, NodeBlueprint
-from millwheel.control.savepoints.rules.computations import (
+from millwheel.control.savepoints.rules import (
     COMPUTATION_RULES,
+    END_RULES,
+    NEW_NAME,
+    Compatibility,
     inputs_changed,
 )
-from millwheel.control.savepoints.rules.ends import END_RULES
-from millwheel.control.savepoints.rules.verdicts import NEW_NAME, Compatibility
 
 
 @dataclass(frozen=True, slots=True)

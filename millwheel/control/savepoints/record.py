@@ -4,6 +4,9 @@ savepoint.json           the record; written last, so a folder without it is no 
 snapshots/<shard>/       the copies of the shards, in the form that snapshots have in a root
 pipeline/                the pipeline as it was shipped to the workers
 inputs/                  the lists of files of bounded sources, and rows of held tables
+
+A root lists the savepoints that were taken of it in its ``savepoints.jsonl``, one line each. Their
+folders may have been moved or deleted since.
 """
 
 from __future__ import annotations
@@ -147,3 +150,44 @@ def read_record(folder: Path, name: str = RECORD_FILE) -> SavepointRecord:
             f"{file} fails its checksum: bring it back from a copy, or take another savepoint"
         )
     return record
+
+
+NOTES_FILE = "savepoints.jsonl"
+
+
+class NotedSavepoint(msgspec.Struct, frozen=True):
+    """A savepoint that was taken of this root. ``last``: the run was stopped with it."""
+
+    folder: str
+    name: str
+    taken: str
+    shards: int
+    held_ms: int
+    last: bool = False
+
+
+def note(root: Path, folder: Path, record: SavepointRecord) -> None:
+    """Add a savepoint to the list of its root. The list is a help only, so nothing waits for the
+    disk."""
+    noted = NotedSavepoint(
+        str(folder), record.name, record.taken, len(record.shards), record.held_ms, record.last
+    )
+    with open(root / NOTES_FILE, "ab") as file:
+        file.write(msgspec.json.encode(noted) + b"\n")
+
+
+def noted_savepoints(root: Path) -> list[tuple[NotedSavepoint, bool]]:
+    """The savepoints of a root, the newest first, and whether each is still where it was. A line
+    that was cut off by a crash is left out."""
+    try:
+        lines = (root / NOTES_FILE).read_bytes().splitlines()
+    except FileNotFoundError:
+        return []
+    savepoints = []
+    for line in lines:
+        try:
+            each = msgspec.json.decode(line, type=NotedSavepoint)
+        except DAMAGE:
+            continue
+        savepoints.append((each, Path(each.folder, RECORD_FILE).exists()))
+    return savepoints[::-1]

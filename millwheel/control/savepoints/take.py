@@ -22,10 +22,10 @@ from millwheel.control.savepoints.record import (
     RECORD_FILE,
     SavepointRecord,
     encode_record,
+    note,
     saved_shards,
 )
 from millwheel.control.savepoints.runtime import Taker
-from millwheel.control.savepoints.savepoint_list import note
 from millwheel.control.savepoints.state import SavepointRequest, Taking
 from millwheel.core.pipeline.graph import build_graph
 from millwheel.core.pipeline.spec import PipelineSpec

@@ -39,7 +39,7 @@ from millwheel.connect.sinks import build_sink
 from millwheel.connect.sources import build_source
 from millwheel.control.roots.root import identity_of
 from millwheel.control.roots.shipment import fetched
-from millwheel.control.roots.shipped import load_shipped
+from millwheel.control.roots.shipping import load_shipped
 from millwheel.engine.workers.bundle.work_note import DoingNote
 from millwheel.engine.workers.host.assembly import Assembly, Factories
 from millwheel.engine.workers.machine import machine_of

@@ -20,7 +20,7 @@ from millwheel.adapters.pb.master_pb2 import DescribeReply, MemberState
 from millwheel.adapters.waits import Waiting
 from millwheel.control.roots.attach import LiveMembers, connected
 from millwheel.control.roots.root import RunInfo
-from millwheel.control.roots.shipped import load_shipped
+from millwheel.control.roots.shipping import load_shipped
 from millwheel.core.grouping.observations import Division, InstanceLoads
 from millwheel.core.model.names import NodeName, WorkerName
 from millwheel.core.model.range_table import RangeTable

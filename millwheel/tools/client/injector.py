@@ -17,7 +17,7 @@ from millwheel.adapters.grpc.injection_client import InjectionClient, InjectionR
 from millwheel.adapters.grpc.security import load_security
 from millwheel.adapters.ports import Coordination
 from millwheel.control.roots.attach import LiveMembers, attach, connected, find_root
-from millwheel.control.roots.shipped import load_shipped
+from millwheel.control.roots.shipping import load_shipped
 from millwheel.core.model.names import NodeName
 from millwheel.core.model.range_table import RangeTable
 from millwheel.core.tables.planning import declared_name, events_of

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from millwheel.control.roots.attach import attach, connected
-from millwheel.control.roots.shipped import load_shipped
+from millwheel.control.roots.shipping import load_shipped
 from millwheel.core.pipeline.query_changes import QUERIES_ROLE
 from millwheel.core.pipeline.spec import PipelineSpec
 from millwheel.core.pipeline.work import SlicesSpec

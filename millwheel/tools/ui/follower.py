@@ -19,7 +19,7 @@ from millwheel.adapters.grpc.security import Security, load_security
 from millwheel.adapters.metrics.client import METRICS, ROWS, fetched
 from millwheel.control.roots.attach import attach, connected, is_driven
 from millwheel.control.roots.root import RunInfo, read_completed, read_run
-from millwheel.control.roots.shipped import load_shipped
+from millwheel.control.roots.shipping import load_shipped
 from millwheel.core.model.names import NodeName
 from millwheel.core.model.range_table import RangeTable
 from millwheel.core.pipeline.graph import Graph, build_graph

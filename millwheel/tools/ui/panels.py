@@ -14,7 +14,7 @@ from millwheel.adapters.redaction import redacted, redacted_text
 from millwheel.adapters.spaces.replay_orders import ReplayOrders
 from millwheel.control.roots.attach import is_driven
 from millwheel.control.roots.root import read_run
-from millwheel.control.savepoints.savepoint_list import NotedSavepoint, noted_savepoints
+from millwheel.control.savepoints.record import NotedSavepoint, noted_savepoints
 from millwheel.core.model.times import SECOND
 from millwheel.core.pipeline.spec import PipelineSpec
 from millwheel.engine.letters.letters import Letter, grouped, letters_folder, read_letters

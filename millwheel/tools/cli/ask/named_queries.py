@@ -20,7 +20,7 @@ from millwheel.adapters.spaces.query_table import QueryTable
 from millwheel.adapters.spaces.root_address import in_bucket
 from millwheel.control.roots.attach import LiveMembers, attach, connected, find_root, is_driven
 from millwheel.control.roots.root import read_run
-from millwheel.control.roots.shipped import load_shipped
+from millwheel.control.roots.shipping import load_shipped
 from millwheel.core.pipeline.query_changes import QUERIES_ROLE, QueryChanges, QueryRow
 from millwheel.core.pipeline.spec import PipelineSpec
 from millwheel.engine.queries.named_queries import merged

@@ -18,7 +18,7 @@ from millwheel.adapters.spaces.replay_orders import ReplayOrders
 from millwheel.adapters.spaces.root_address import in_bucket
 from millwheel.control.roots.attach import is_driven
 from millwheel.control.roots.root import read_run
-from millwheel.control.roots.shipped import load_shipped
+from millwheel.control.roots.shipping import load_shipped
 from millwheel.engine.letters.letters import (
     Letter,
     LetterGroup,

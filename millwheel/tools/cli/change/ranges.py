@@ -13,7 +13,7 @@ from millwheel.adapters.grpc.master_client import MasterClient
 from millwheel.adapters.grpc.security import load_security
 from millwheel.adapters.pb.master_pb2 import Work
 from millwheel.control.roots.attach import LiveMembers, attach, connected, find_root
-from millwheel.control.roots.shipped import load_shipped
+from millwheel.control.roots.shipping import load_shipped
 from millwheel.core.model.names import shard_parts
 from millwheel.core.model.range_table import RangeTable
 from millwheel.core.pipeline.graph import Graph, build_graph

@@ -14,7 +14,7 @@ from rich.console import Console
 from millwheel.adapters.ports import Coordination
 from millwheel.control.roots.attach import attach, connected, is_driven
 from millwheel.control.roots.root import RunInfo, read_completed
-from millwheel.control.roots.shipped import load_shipped
+from millwheel.control.roots.shipping import load_shipped
 from millwheel.control.savepoints.record import SavepointRecord
 from millwheel.control.savepoints.restore import note_saved
 from millwheel.control.savepoints.take import (

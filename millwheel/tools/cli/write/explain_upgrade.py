@@ -10,11 +10,11 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from millwheel.control.roots.shipped import with_defaults
+from millwheel.control.roots.shipping import with_defaults
 from millwheel.control.savepoints.blueprint import Blueprint, blueprint_of
 from millwheel.control.savepoints.compatibility import Change, compare, worst
 from millwheel.control.savepoints.record import RECORD_FILE, read_record
-from millwheel.control.savepoints.rules.verdicts import Compatibility
+from millwheel.control.savepoints.rules import Compatibility
 from millwheel.control.savepoints.upgrade import kept_blueprint
 from millwheel.errors import SetupError
 from millwheel.language.spec import load_pipeline, resolve_params

@@ -9,7 +9,7 @@ from millwheel.adapters.durable_store import open_journals
 from millwheel.control.roots.bucket import BucketRoot
 from millwheel.control.roots.lease import LeasePace
 from millwheel.control.roots.root import Root, read_completed
-from millwheel.control.roots.shipped import with_defaults
+from millwheel.control.roots.shipping import with_defaults
 from millwheel.core.pipeline.spec import DEAD_LETTERS, PipelineSpec, SinkSpec
 from millwheel.errors import SetupError
 from tests.fakes.buckets import BucketServer

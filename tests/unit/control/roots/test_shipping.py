@@ -11,7 +11,8 @@ from millwheel.connect.python_objects import load_object
 from millwheel.connect.sinks.files.marker import claim
 from millwheel.control.roots import shipping
 from millwheel.control.roots.root import IDENTITY
-from millwheel.control.roots.shipped import load_shipped
+from millwheel.control.roots.shipping import load_shipped
+from millwheel.core.pipeline.spec import DEAD_LETTERS
 from millwheel.errors import PipelineError, SetupError
 from millwheel.language.spec import load_pipeline, resolve_params
 
@@ -174,3 +175,22 @@ def test_a_pipeline_in_python_declares_files_as_yaml_does(folder: Path) -> None:
     assert names_in(target) == sorted(
         ["entry", "helpers/__init__.py", "helpers/numbers.py", *OURS[:2], "visits.py", "words.txt"]
     )
+
+
+# A pipeline that was shipped, as the processes of the run load it.
+
+
+def test_a_worker_elsewhere_loads_what_the_driver_saw(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ship(folder / "mine.yaml", {"input": "/in"}, folder / "root")
+    monkeypatch.delenv("LIMIT_OF_TEST")
+    spec = load_shipped(str(folder / "root"))
+    assert spec.computations[0].called.options == {"limit": 41}
+    assert [sink.stream for sink in spec.sinks] == ["out", DEAD_LETTERS]
+    assert spec.sinks[1].options["path"] == str(folder / "root" / DEAD_LETTERS)
+
+
+def test_a_root_that_nobody_shipped_to_is_a_sentence(tmp_path: Path) -> None:
+    with pytest.raises(SetupError, match="holds no pipeline"):
+        load_shipped(str(tmp_path))

@@ -10,7 +10,7 @@ import pytest
 from millwheel.control.savepoints import blueprint
 from millwheel.control.savepoints.blueprint import Blueprint, blueprint_of
 from millwheel.control.savepoints.compatibility import compare, worst
-from millwheel.control.savepoints.rules.verdicts import Compatibility
+from millwheel.control.savepoints.rules import Compatibility
 from millwheel.language.spec import load_pipeline
 from tests.unit.control.savepoints.test_compatibility import CLASSES, SPEC
 

@@ -11,7 +11,7 @@ from millwheel.api import Computation, ListState, MapState, ValueState
 from millwheel.control.savepoints import blueprint
 from millwheel.control.savepoints.blueprint import Blueprint, blueprint_of
 from millwheel.control.savepoints.compatibility import compare, worst
-from millwheel.control.savepoints.rules.verdicts import Compatibility
+from millwheel.control.savepoints.rules import Compatibility
 from millwheel.core.pipeline.keys import Divided, KeyKind, KeySpec
 from millwheel.core.pipeline.skew import planned
 from millwheel.core.pipeline.spec import (

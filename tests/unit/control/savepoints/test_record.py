@@ -1,18 +1,24 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
 import pytest
 
 from millwheel.control.savepoints.blueprint import Blueprint, NodeBlueprint
-from millwheel.control.savepoints.orders import Standing
+from millwheel.control.savepoints.orders import (
+    Standing,
+)
 from millwheel.control.savepoints.record import (
+    NOTES_FILE,
     RECORD_FILE,
     SavepointRecord,
     encode_record,
     first_tables,
+    note,
+    noted_savepoints,
     read_record,
     saved_shards,
 )
@@ -103,3 +109,29 @@ def test_numbers_of_a_shard_are_checked_when_they_are_read(
     )
     with pytest.raises(SetupError, match="cannot be used"):
         read_record(tmp_path)
+
+
+def savepoint(name: str) -> Any:
+    return SimpleNamespace(
+        name=name, taken="2026-11-23T10:00:00+00:00", shards=[1, 2], held_ms=7, last=False
+    )
+
+
+def test_savepoints_are_listed_newest_first_with_whether_they_are_there(tmp_path: Path) -> None:
+    assert noted_savepoints(tmp_path) == []
+    for name in ("s1", "s2"):
+        note(tmp_path, tmp_path / name, savepoint(name))
+    (tmp_path / "s1").mkdir()
+    (tmp_path / "s1" / RECORD_FILE).write_text("")
+    found = noted_savepoints(tmp_path)
+    assert [(each.name, each.shards, there) for each, there in found] == [
+        ("s2", 2, False),
+        ("s1", 2, True),
+    ]
+
+
+def test_a_line_that_was_cut_off_is_left_out(tmp_path: Path) -> None:
+    note(tmp_path, tmp_path / "s1", savepoint("s1"))
+    with open(tmp_path / NOTES_FILE, "ab") as file:
+        file.write(b'{"folder": "/x", "na')
+    assert [each.name for each, _ in noted_savepoints(tmp_path)] == ["s1"]

@@ -8,7 +8,7 @@ import pytest
 
 from millwheel.control.savepoints.blueprint import blueprint_of
 from millwheel.control.savepoints.compatibility import compare, worst
-from millwheel.control.savepoints.rules.verdicts import Compatibility
+from millwheel.control.savepoints.rules import Compatibility
 from millwheel.core.pipeline.graph import build_graph, retracting_streams
 from millwheel.core.pipeline.spec import PipelineSpec
 from millwheel.core.pipeline.work import TableSpec

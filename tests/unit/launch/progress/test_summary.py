@@ -1,10 +1,8 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
-from typing import Any
 
-from millwheel.core.model.times import MAX_TIME, MIN_TIME
+from millwheel.core.model.times import MAX_TIME
 from millwheel.core.pipeline.cluster_view import ClusterView, NodeView
 from millwheel.core.pipeline.graph import Graph, build_graph
 from millwheel.core.pipeline.keys import KeyKind, KeySpec
@@ -16,11 +14,8 @@ from millwheel.core.pipeline.spec import (
     SourceSpec,
     StreamSpec,
 )
-from millwheel.language.spec import load_pipeline
-from millwheel.launch.progress.catching_up import CatchingUp
 from millwheel.launch.progress.summary import summarize
 from tests.computations import computation_spec
-from tests.unit.control.savepoints.test_catching_up import TEXT
 
 
 def graph() -> Graph:
@@ -85,22 +80,3 @@ def test_duplicates_that_only_one_of_two_consumers_saw_count_once() -> None:
 
 def test_a_run_of_no_time_has_no_rate() -> None:
     assert summarize(graph(), view(), 0.0, {}).rate == 0.0
-
-
-# catching_up.py: What a run that has caught up reports.
-
-
-def test_the_counters_of_a_run_are_those_of_where_all_shards_stand(tmp_path: Path) -> None:
-    (tmp_path / "p.yaml").write_text(TEXT)
-    graph = build_graph(load_pipeline(str(tmp_path / "p.yaml"), {}))
-    nothing: Any = None
-    run = CatchingUp(graph, nothing, nothing)
-    latest = ClusterView({"c": NodeView("c", 7, True, "", {"records_in": 1})}, (2.5,))
-    assert run.view(latest) is None
-    run._counters = {"c": {"records_in": 9}, "source.s": {"records_in": 9}}
-    stands = run.view(latest)
-    assert stands is not None
-    assert stands.nodes["c"] == NodeView("c", 7, True, "", {"records_in": 9})
-    assert stands.nodes["source.s"] == NodeView("source.s", MIN_TIME, True, "", {"records_in": 9})
-    assert stands.latency_ms == (2.5,)
-    assert not stands.drained(graph)

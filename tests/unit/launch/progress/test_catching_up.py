@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from millwheel.control.savepoints.catching_up import counters_of, has_caught_up
 from millwheel.control.savepoints.orders import Standing
 from millwheel.core.model.names import NodeName, Token
 from millwheel.core.model.range_table import RangeTable, ShardEntry
 from millwheel.core.model.ranges import tile
-from millwheel.core.model.times import IDLE_TIME
+from millwheel.core.model.times import IDLE_TIME, MIN_TIME
+from millwheel.core.pipeline.cluster_view import ClusterView, NodeView
 from millwheel.core.pipeline.graph import Graph, build_graph
 from millwheel.language.spec import load_pipeline
+from millwheel.launch.progress.catching_up import CatchingUp, counters_of, has_caught_up
 
 TEXT = """
 pipeline: p
@@ -93,3 +95,22 @@ def test_a_silent_source_must_have_heard_how_far_the_streams_are_that_it_meets(
 def test_what_shards_have_counted_is_summed_by_node(graph: Graph) -> None:
     idle = Standing(Token(1), 9, 0, 0, IDLE_TIME, 70, {"records_in": 3})
     assert counters_of(standing(graph, 70, idle), tables(graph))["source.s"] == {"records_in": 5}
+
+
+# What a run that has caught up reports.
+
+
+def test_the_counters_of_a_run_are_those_of_where_all_shards_stand(tmp_path: Path) -> None:
+    (tmp_path / "p.yaml").write_text(TEXT)
+    graph = build_graph(load_pipeline(str(tmp_path / "p.yaml"), {}))
+    nothing: Any = None
+    run = CatchingUp(graph, nothing, nothing)
+    latest = ClusterView({"c": NodeView("c", 7, True, "", {"records_in": 1})}, (2.5,))
+    assert run.view(latest) is None
+    run._counters = {"c": {"records_in": 9}, "source.s": {"records_in": 9}}
+    stands = run.view(latest)
+    assert stands is not None
+    assert stands.nodes["c"] == NodeView("c", 7, True, "", {"records_in": 9})
+    assert stands.nodes["source.s"] == NodeView("source.s", MIN_TIME, True, "", {"records_in": 9})
+    assert stands.latency_ms == (2.5,)
+    assert not stands.drained(graph)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from millwheel.connect.python_objects import forget_modules
-from millwheel.control.savepoints.comparing.program import changed_parts, program_of
+from millwheel.control.savepoints.program import changed_parts, program_of
 from millwheel.language.spec import load_pipeline
 
 YAML = """

@@ -1,18 +1,169 @@
-"""Decides whether every value that was stored in one form means the same when it is read in
-another. Pure."""
+"""What a state stores for values of its type: the form of their bytes, as plain data beside the
+state.
+
+JSON schemas do not tell it: they have no order of fields, no types of keys, and call several things
+a string that are stored differently. A form is a list whose first part names its kind; a class that
+contains itself is a reference to a definition.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
+from enum import Enum
+from types import FunctionType
 from typing import Any
 
+from msgspec import NODEFAULT, inspect
+
 Form = list[Any]
+
+
+class _Forms:
+    """Makes the form of one type, with the definitions of the classes in it."""
+
+    def __init__(self) -> None:
+        self.definitions: dict[str, Form] = {}
+        self._named: dict[type, str] = {}
+
+    def of(self, kind: inspect.Type) -> Form:
+        """The form of a type that msgspec knows."""
+        name = type(kind).__name__
+        make = _MADE.get(name)
+        if make is not None:
+            return make(self, kind)
+        return [_SCALARS[name], _limits(kind)] if name in _SCALARS else ["python", repr(kind)]
+
+    def defined(self, kind: Any, make: Callable[[], Form]) -> Form:
+        """A reference to the form of a class."""
+        name = self._named.get(kind.cls)
+        if name is None:
+            name = self._named[kind.cls] = f"{kind.cls.__qualname__}{len(self._named)}"
+            self.definitions[name] = make()
+        return ["ref", name]
+
+
+def stored_form(of: Any) -> dict[str, Any]:
+    """The form of a type, with definitions, or its Python name if msgspec does not know it."""
+    forms = _Forms()
+    try:
+        form = forms.of(inspect.type_info(of))
+    # names that cannot be resolved, types that msgspec does not know; TypeError for most
+    except Exception:
+        form = ["python", repr(of)]
+    return {"form": form, "definitions": forms.definitions}
+
+
+_SCALARS = {
+    "AnyType": "anything",
+    "RawType": "raw bytes",
+    "NoneType": "null",
+    "BoolType": "boolean",
+    "IntType": "integer",
+    "FloatType": "number",
+    "StrType": "text",
+    "BytesType": "bytes",
+    "ByteArrayType": "bytes",
+    "MemoryViewType": "bytes",
+    "DateTimeType": "datetime",
+    "TimeType": "time",
+    "DateType": "date",
+    "TimeDeltaType": "duration",
+    "UUIDType": "UUID",
+    "DecimalType": "decimal",
+    "ExtType": "extension",
+}
+_LIMITS = frozenset(
+    ("gt", "ge", "lt", "le", "multiple_of", "min_length", "max_length", "pattern", "tz")
+)
+
+
+def _limits(kind: inspect.Type) -> dict[str, Any]:
+    limits = {name: getattr(kind, name) for name in kind.__struct_fields__ if name in _LIMITS}
+    return {name: limit for name, limit in limits.items() if limit is not None}
+
+
+def _collection(name: str) -> Callable[[_Forms, Any], Form]:
+    return lambda forms, kind: [name, _limits(kind), forms.of(kind.item_type)]
+
+
+def _fields(forms: _Forms, kind: Any) -> list[list[Any]]:
+    """Name, stored name, form, and whether it must be there; of each field, in order."""
+    return [
+        [each.name, each.encode_name, forms.of(each.type), bool(each.required)]
+        for each in kind.fields
+    ]
+
+
+def _record(forms: _Forms, kind: Any) -> Form:
+    """A class whose fields are stored by name, or one whose fields are stored by position."""
+    if isinstance(kind, inspect.StructType):
+        omits = kind.cls.__struct_config__.omit_defaults and not kind.array_like
+        more = {
+            "tag": [kind.tag_field, kind.tag],
+            "closed": kind.forbid_unknown_fields,
+            "omits": omits,
+        }
+        more["defaults"] = {
+            each.encode_name: _default(each) for each in kind.fields if not each.required
+        }
+        return forms.defined(
+            kind, lambda: ["positions" if kind.array_like else "fields", _fields(forms, kind), more]
+        )
+    if isinstance(kind, inspect.NamedTupleType):
+        return forms.defined(kind, lambda: ["positions", _fields(forms, kind), {"closed": True}])
+    return forms.defined(kind, lambda: ["fields", _fields(forms, kind), {}])
+
+
+def _default(field: inspect.Field) -> str:
+    """In words that are the same in every process."""
+    default = field.default if field.default is not NODEFAULT else field.default_factory
+    return (
+        default.__qualname__
+        if isinstance(default, (type, FunctionType))
+        else re.sub(" at 0x[0-9a-f]+", "", repr(default))
+    )
+
+
+def _enum(forms: _Forms, kind: Any) -> Form:
+    members: type[Enum] = kind.cls
+    return ["enum", [[repr(each.value), each.name] for each in members]]
+
+
+_MADE: dict[str, Callable[[_Forms, Any], Form]] = {
+    "ListType": _collection("list"),
+    "VarTupleType": _collection("tuple"),
+    "SetType": _collection("set"),
+    "FrozenSetType": _collection("set"),
+    "CollectionType": _collection("list"),
+    "TupleType": lambda forms, kind: ["items", [forms.of(each) for each in kind.item_types]],
+    "DictType": lambda forms, kind: [
+        "map",
+        _limits(kind),
+        forms.of(kind.key_type),
+        forms.of(kind.value_type),
+    ],
+    "FrozenDictType": lambda forms, kind: [
+        "map",
+        _limits(kind),
+        forms.of(kind.key_type),
+        forms.of(kind.value_type),
+    ],
+    "StructType": _record,
+    "DataclassType": _record,
+    "TypedDictType": _record,
+    "NamedTupleType": _record,
+    "EnumType": _enum,
+    "LiteralType": lambda forms, kind: ["literal", sorted(map(repr, kind.values))],
+    "UnionType": lambda forms, kind: ["union", [forms.of(each) for each in kind.types]],
+    "Metadata": lambda forms, kind: forms.of(kind.type),
+}
 
 
 def unreadable_form(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
     """Why some value of a stored form cannot be read in another, or would mean something else; ""
     if all can. A reason in case of doubt. See
-    :func:`millwheel.control.savepoints.comparing.stored_forms.stored_form`."""
+    :func:`millwheel.control.savepoints.stored_forms.stored_form`."""
     return _Reading(old["definitions"], new["definitions"]).why(
         old["form"], new["form"], "the value"
     )
@@ -64,7 +215,7 @@ class _Reading:
 
     def _scalar(self, old: Form, new: Form, what: str) -> str:
         return (
-            _limits(old, new, what)
+            _limits_differ(old, new, what)
             if new[0] != "python"
             else ""
             if old == new
@@ -76,7 +227,7 @@ class _Reading:
             return next(
                 filter(None, (self.why(each, new[2], f"an item of {what}") for each in old[1])), ""
             )
-        return _limits(old, new, what) or self.why(old[2], new[2], f"an item of {what}")
+        return _limits_differ(old, new, what) or self.why(old[2], new[2], f"an item of {what}")
 
     def _items(self, old: Form, new: Form, what: str) -> str:
         if len(old[1]) != len(new[1]):
@@ -87,7 +238,7 @@ class _Reading:
         )
 
     def _map(self, old: Form, new: Form, what: str) -> str:
-        reason = _limits(old, new, what) or self.why(old[2], new[2], f"a key of {what}")
+        reason = _limits_differ(old, new, what) or self.why(old[2], new[2], f"a key of {what}")
         return reason or self.why(old[3], new[3], f"an entry of {what}")
 
     def _literal(self, old: Form, new: Form, what: str) -> str:
@@ -107,7 +258,7 @@ class _Reading:
     def _fields(self, old: Form, new: Form, what: str) -> str:
         before = {stored: (form, required) for _, stored, form, required in old[1]}
         after = {stored: (form, required) for _, stored, form, required in new[1]}
-        reason = _frame(old[2], new[2], what)
+        reason = _frame_differs(old[2], new[2], what)
         for stored, (form, required) in after.items():
             if stored not in before or not before[stored][1]:
                 if required:
@@ -130,7 +281,7 @@ class _Reading:
         """Values go into fields by their place, so a field must not get what was another's."""
         before, after = old[1], new[1]
         names, later = {each[0] for each in before}, {each[0] for each in after}
-        reason = _frame(old[2], new[2], what)
+        reason = _frame_differs(old[2], new[2], what)
         for at, (was, becomes) in enumerate(zip(before, after, strict=False)):
             if was[0] != becomes[0] and (was[0] in later or becomes[0] in names):
                 text = (
@@ -174,7 +325,7 @@ class _Reading:
         return self._is_plain(form[2], around) if form[0] == "list" else form[0] in _PLAIN
 
     def _became(self, old: Form, new: Form, what: str) -> str:
-        return f"{what} was {_words(old)} and becomes {_words(new)}"
+        return f"{what} was {_form_words(old)} and becomes {_form_words(new)}"
 
     def _followed(self, form: Form, definitions: Mapping[str, Form]) -> Form:
         return definitions[form[1]] if form[0] == "ref" else form
@@ -192,7 +343,7 @@ _WIDER = frozenset(
 same."""
 
 
-def _limits(old: Form, new: Form, what: str) -> str:
+def _limits_differ(old: Form, new: Form, what: str) -> str:
     changed = [name for name, limit in new[1].items() if old[1].get(name) != limit]
     return (
         f"{what} must have {changed[0]} {new[1][changed[0]]} now, which old values may not have"
@@ -201,7 +352,7 @@ def _limits(old: Form, new: Form, what: str) -> str:
     )
 
 
-def _frame(old: Mapping[str, Any], new: Mapping[str, Any], what: str) -> str:
+def _frame_differs(old: Mapping[str, Any], new: Mapping[str, Any], what: str) -> str:
     nothing = [None, None]
     if (old.get("tag") or nothing) != (new.get("tag") or nothing):
         return f"the tag of {what} has changed"
@@ -214,13 +365,13 @@ def _frame(old: Mapping[str, Any], new: Mapping[str, Any], what: str) -> str:
     return ""
 
 
-def _words(form: Form) -> str:
+def _form_words(form: Form) -> str:
     if form[0] == "union":
-        return " or ".join(_words(each) for each in form[1])
+        return " or ".join(_form_words(each) for each in form[1])
     if form[0] in ("list", "tuple", "set"):
-        return f"a {form[0]} of {_words(form[2])}"
+        return f"a {form[0]} of {_form_words(form[2])}"
     if form[0] == "map":
-        return f"a map of {_words(form[2])} to {_words(form[3])}"
+        return f"a map of {_form_words(form[2])} to {_form_words(form[3])}"
     if form[0] == "ref":
         return str(form[1]).rstrip("0123456789")
     if form[0] in ("fields", "positions"):

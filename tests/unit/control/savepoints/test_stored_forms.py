@@ -6,7 +6,7 @@ from typing import Annotated, Any, NamedTuple
 import msgspec
 import pytest
 
-from millwheel.control.savepoints.comparing.stored_forms import stored_form
+from millwheel.control.savepoints.stored_forms import stored_form
 
 
 class Tree(msgspec.Struct):

@@ -1,27 +1,60 @@
-"""Whether a computation with other settings goes on with the state that it has: keys, windows, and
-what it keeps by them."""
+"""Whether a source, a computation or a sink can continue with other settings from the state that it
+has: what each change requires, and why."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from enum import Enum
 from typing import Any
 
 from millwheel.control.savepoints.blueprint import NodeBlueprint
-from millwheel.control.savepoints.comparing.readable_forms import unreadable_form
-from millwheel.control.savepoints.rules.verdicts import (
-    NEW_NAME,
-    Compatibility,
-    Found,
-    Rule,
-    changed_names,
-    free,
-)
+from millwheel.control.savepoints.stored_forms import unreadable_form
+
+
+class Compatibility(Enum):
+    """The requirement of a change. FREE: the same root may continue. SAVEPOINT: a savepoint and a
+    new root are needed, because nothing may be in flight during the change. REFUSED: the state does
+    not fit."""
+
+    FREE = "compatible"
+    SAVEPOINT = "migrates"
+    REFUSED = "refused"
+
+
+Verdicts = Iterator[tuple[Compatibility, str]]
+Rule = Callable[[Any, Any, NodeBlueprint], Verdicts]
+"""(a facet of a node before, after, the node as it is) -> what the difference asks for, and why."""
+NEW_NAME = "give it another name to start it empty"
+
+
+def changed_names(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+    """What differs between two settings by name."""
+    return [name for name in {**before, **after} if before.get(name) != after.get(name)]
+
+
+def free(what: str) -> Rule:
+    """The same root may continue."""
+
+    def rule(before: Any, after: Any, node: NodeBlueprint) -> Verdicts:
+        yield Compatibility.FREE, what
+
+    return rule
+
+
+def at_rest(what: str) -> Rule:
+    """Nothing may be in flight."""
+
+    def rule(before: Any, after: Any, node: NodeBlueprint) -> Verdicts:
+        yield Compatibility.SAVEPOINT, what
+
+    return rule
+
 
 _BY_NUMBER = ("join", "callback with a window")
 _KEYLESS = frozenset({"steps", "branches"})
 
 
-def inputs_changed(old: NodeBlueprint, new: NodeBlueprint) -> Found:
+def inputs_changed(old: NodeBlueprint, new: NodeBlueprint) -> Verdicts:
     """What windows hold has the numbers of inputs. A join has spoken without a new one."""
     if new.form not in _BY_NUMBER:
         return
@@ -35,7 +68,7 @@ def _order(names: list[str]) -> str:
     return " and then ".join(map(repr, names))
 
 
-def _keys(before: Mapping[str, str], after: Mapping[str, str], node: NodeBlueprint) -> Found:
+def _keys(before: Mapping[str, str], after: Mapping[str, str], node: NodeBlueprint) -> Verdicts:
     for stream in changed_names(before, after):
         if stream not in before:
             yield (
@@ -57,7 +90,7 @@ def _keys(before: Mapping[str, str], after: Mapping[str, str], node: NodeBluepri
 
 def _divided(
     before: Mapping[str, str] | None, after: Mapping[str, str] | None, node: NodeBlueprint
-) -> Found:
+) -> Verdicts:
     """Where one of them has none, the key itself differs."""
     if not before or not after:
         return
@@ -74,7 +107,7 @@ def _divided(
             )
 
 
-def _states(before: Mapping[str, Any], after: Mapping[str, Any], node: NodeBlueprint) -> Found:
+def _states(before: Mapping[str, Any], after: Mapping[str, Any], node: NodeBlueprint) -> Verdicts:
     for name in changed_names(before, after):
         if name not in before:
             yield Compatibility.FREE, f"state {name!r} is new and empty for every key"
@@ -84,7 +117,7 @@ def _states(before: Mapping[str, Any], after: Mapping[str, Any], node: NodeBluep
             yield from _state(name, before[name], after[name])
 
 
-def _state(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> Found:
+def _state(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> Verdicts:
     fix = "give the state another name to start it empty"
     if before["kind"] != after["kind"]:
         yield (
@@ -117,7 +150,7 @@ def _state(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> Fo
 
 
 def _windows(what: str) -> Rule:
-    def rule(before: Any, after: Any, node: NodeBlueprint) -> Found:
+    def rule(before: Any, after: Any, node: NodeBlueprint) -> Verdicts:
         names = ", ".join(changed_names(before or {}, after or {}))
         yield (
             Compatibility.REFUSED,
@@ -129,7 +162,7 @@ def _windows(what: str) -> Rule:
 
 def _columns(
     before: Mapping[str, Any] | None, after: Mapping[str, Any] | None, node: NodeBlueprint
-) -> Found:
+) -> Verdicts:
     old, new = dict(before or {}), dict(after or {})
     changed = {
         facet for name in changed_names(old, new) for facet in _facets_changed(name, old, new)
@@ -150,7 +183,7 @@ def _facets_changed(stream: str, old: Mapping[str, Any], new: Mapping[str, Any])
     return changed_names(old.get(stream, {}), new.get(stream, {}))
 
 
-def _slices(before: list[Any], after: list[Any], node: NodeBlueprint) -> Found:
+def _slices(before: list[Any], after: list[Any], node: NodeBlueprint) -> Verdicts:
     (old, *old_rest), (new, *new_rest) = before, after
     names = [name for name in changed_names(old, new) if name != "keep_us"]
     names += ["where"] if old_rest[0] != new_rest[0] else []
@@ -175,7 +208,9 @@ def _slices(before: list[Any], after: list[Any], node: NodeBlueprint) -> Found:
         )
 
 
-def _dictionary(before: Mapping[str, Any], after: Mapping[str, Any], node: NodeBlueprint) -> Found:
+def _dictionary(
+    before: Mapping[str, Any], after: Mapping[str, Any], node: NodeBlueprint
+) -> Verdicts:
     old_ttl, new_ttl = before["ttl_us"], after["ttl_us"]
     if (old_ttl is None) != (new_ttl is None):
         change = "got" if old_ttl is None else "lost"
@@ -189,7 +224,7 @@ def _dictionary(before: Mapping[str, Any], after: Mapping[str, Any], node: NodeB
         yield Compatibility.FREE, "the fields of its output have changed, from the next record on"
 
 
-def _productions(before: str, after: str, node: NodeBlueprint) -> Found:
+def _productions(before: str, after: str, node: NodeBlueprint) -> Verdicts:
     change = f"its productions were {before} and are {after}"
     if "window" in node.facets:
         yield (
@@ -200,7 +235,7 @@ def _productions(before: str, after: str, node: NodeBlueprint) -> Found:
         yield Compatibility.SAVEPOINT, change
 
 
-def _delivery(before: str, after: str, node: NodeBlueprint) -> Found:
+def _delivery(before: str, after: str, node: NodeBlueprint) -> Verdicts:
     change = f"its delivery guarantee was {before} and is {after}"
     if node.facets["productions"] == "strong":
         yield Compatibility.FREE, f"{change}, from the next record on"
@@ -219,14 +254,14 @@ def _delivery(before: str, after: str, node: NodeBlueprint) -> Found:
         )
 
 
-def _outputs(before: list[str], after: list[str], node: NodeBlueprint) -> Found:
+def _outputs(before: list[str], after: list[str], node: NodeBlueprint) -> Verdicts:
     yield (
         Compatibility.SAVEPOINT,
         f"its outputs were {', '.join(before) or 'none'} and are {', '.join(after) or 'none'}",
     )
 
 
-def _shards(before: int | None, after: int | None, node: NodeBlueprint) -> Found:
+def _shards(before: int | None, after: int | None, node: NodeBlueprint) -> Verdicts:
     yield (
         Compatibility.FREE,
         "it requests another number of shards; only a start without state changes that",
@@ -260,4 +295,93 @@ COMPUTATION_RULES: dict[str, Rule] = {
             )
         ]
     ),
+}
+
+
+_FREE_OPTIONS = {
+    "files": {
+        "max_line_bytes": "takes effect at once",
+        "path": (
+            "files are identified by their path below the folder that its globs share: reading"
+            " continues in files of the same name; others are read from their beginning"
+        ),
+    },
+    "generator": {"rate": "takes effect at once", "count": "takes effect at once"},
+}
+
+
+def _source_kind(before: str, after: str, node: NodeBlueprint) -> Verdicts:
+    yield (
+        Compatibility.REFUSED,
+        (
+            f"its source was of kind {before!r} and is {after!r}, for which the positions have no"
+            " meaning; give the stream another name to read it from its beginning"
+        ),
+    )
+
+
+def _options(before: Any, after: Any, node: NodeBlueprint) -> Verdicts:
+    if node.form == "sink":
+        yield from _sink_options(before, after, node)
+        return
+    harmless = _FREE_OPTIONS.get(node.facets["kind"], {})
+    for name in changed_names(before, after):
+        change = f"option {name!r} was {before.get(name)!r} and is {after.get(name)!r}"
+        if name in harmless:
+            yield Compatibility.FREE, f"{change}: {harmless[name]}"
+        else:
+            fix = "give the stream another name to read it from its beginning"
+            yield (
+                Compatibility.REFUSED,
+                f"{change}, which changes the meaning of its positions; {fix}",
+            )
+
+
+def _sink_options(before: Any, after: Any, node: NodeBlueprint) -> Verdicts:
+    for name in changed_names(before, after):
+        change = f"option {name!r} was {before.get(name)!r} and is {after.get(name)!r}"
+        if name in ("flush", "cut_records"):
+            yield Compatibility.FREE, f"{change}: takes effect at once"
+        elif name in ("mode", "by"):
+            text = (
+                f"{change}: the current rows are not known in the new form; start without state, on"
+                " a new root"
+            )
+            yield Compatibility.REFUSED, text
+        else:
+            yield Compatibility.SAVEPOINT, f"{change}: for files written after the savepoint"
+
+
+def _kind(before: str, after: str, node: NodeBlueprint) -> Verdicts:
+    if node.form == "source":
+        yield from _source_kind(before, after, node)
+    else:
+        yield (
+            Compatibility.SAVEPOINT,
+            f"its kind was {before!r} and is {after!r}: for files written after the savepoint",
+        )
+
+
+def _sink_key(before: str, after: str, node: NodeBlueprint) -> Verdicts:
+    upsert = node.facets["options"].get("mode") == "upsert"
+    change = f"its key was {before} and is {after}"
+    if upsert:
+        text = "the current rows are identified by the old one; start without state, on a new root"
+        yield Compatibility.REFUSED, f"{change}: {text}"
+    else:
+        yield Compatibility.SAVEPOINT, f"{change}: for files written after the savepoint"
+
+
+END_RULES: dict[str, Rule] = {
+    "kind": _kind,
+    "options": _options,
+    "key": _sink_key,
+    "timestamp": free("its timestamps are read differently, from the next record on"),
+    "id": free(
+        "its ids are read differently, from the next record on: copies of older records are not"
+        " recognized"
+    ),
+    "schema": at_rest("its records are decoded differently"),
+    "fields": at_rest("its declared fields have changed"),
+    "watermark": free("its watermark settings have changed, from the next record on"),
 }

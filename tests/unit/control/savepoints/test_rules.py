@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -8,7 +9,7 @@ import pytest
 from millwheel.control.savepoints import blueprint
 from millwheel.control.savepoints.blueprint import Blueprint, blueprint_of
 from millwheel.control.savepoints.compatibility import compare, worst
-from millwheel.control.savepoints.rules.verdicts import Compatibility, changed_names
+from millwheel.control.savepoints.rules import Compatibility, changed_names
 from millwheel.core.pipeline.keys import KeyKind, KeySpec
 from millwheel.core.pipeline.spec import (
     ComputationSpec,
@@ -28,9 +29,17 @@ from millwheel.core.pipeline.work import (
     WindowSpec,
 )
 from tests.computations import computation_spec
-from tests.unit.control.savepoints.test_compatibility import CLASSES
-
-FREE, REFUSED = Compatibility.FREE, Compatibility.REFUSED
+from tests.unit.control.savepoints.test_compatibility import (
+    CLASSES,
+    FREE,
+    REFUSED,
+    SAVEPOINT,
+    SPEC,
+    by,
+    sink,
+    source,
+    stream,
+)
 
 
 @pytest.mark.parametrize(
@@ -149,8 +158,90 @@ def test_a_change_log_whose_groups_are_in_parts_is_refused() -> None:
     assert (change.verdict, "groups are stored as parts" in change.sentence) == (REFUSED, True)
 
 
-# verdicts.py: what is new, gone, or otherwise
+# What is new, gone, or otherwise
 
 
 def test_settings_differ_by_what_is_new_gone_or_otherwise() -> None:
     assert changed_names({"a": 1, "b": 2, "c": 3}, {"a": 1, "b": 4, "d": 5}) == ["b", "c", "d"]
+
+
+CHANGES: dict[str, tuple[Callable[[], PipelineSpec], str, Compatibility, str]] = {
+    "source kind": (
+        lambda: source("generator"),
+        "source.visits",
+        REFUSED,
+        "of kind 'files' and is 'generator'",
+    ),
+    "source path": (
+        lambda: source(path="other"),
+        "source.visits",
+        FREE,
+        "reading continues in files of the same name",
+    ),
+    "source format": (
+        lambda: source(format="csv"),
+        "source.visits",
+        REFUSED,
+        "changes the meaning of its positions",
+    ),
+    "source follow": (
+        lambda: source(follow=True),
+        "source.visits",
+        REFUSED,
+        "changes the meaning of its positions",
+    ),
+    "max_delay": (lambda: stream(max_delay_us=5), "source.visits", FREE, "watermark settings"),
+    "timestamp": (
+        lambda: stream(timestamp="at"),
+        "source.visits",
+        FREE,
+        "timestamps are read differently",
+    ),
+    "sink path": (
+        lambda: sink(0, options={"path": "b"}),
+        "sink.returned",
+        SAVEPOINT,
+        "after the savepoint",
+    ),
+    "sink flush": (
+        lambda: sink(0, options={"path": "out", "flush": "5s"}),
+        "sink.returned",
+        FREE,
+        "at once",
+    ),
+    "sink kind": (
+        lambda: sink(0, kind="stdout"),
+        "sink.returned",
+        SAVEPOINT,
+        "its kind was 'files' and is 'stdout'",
+    ),
+    "sink mode": (
+        lambda: sink(1, options={"path": "m"}),
+        "sink.minutes",
+        REFUSED,
+        "the current rows are not known",
+    ),
+    "sink key": (
+        lambda: sink(0, key=by("user")),
+        "sink.returned",
+        SAVEPOINT,
+        "its key was the record's own key",
+    ),
+    "upsert key": (
+        lambda: sink(1, key=by("user")),
+        "sink.minutes",
+        REFUSED,
+        "the current rows are identified by",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_each_change_of_an_end_has_its_verdict_and_says_why(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr(blueprint, "load_object", lambda name, folder: CLASSES[name])
+    changed, node, verdict, words = CHANGES[name]
+    changes = compare(blueprint_of(SPEC), blueprint_of(changed()))
+    found = [change for change in changes if change.node == node and words in change.sentence]
+    assert [change.verdict for change in found] == [verdict], [str(change) for change in changes]

@@ -14,8 +14,7 @@ from typing import Annotated, Any, Literal, NamedTuple, TypedDict
 import msgspec
 import pytest
 
-from millwheel.control.savepoints.comparing.readable_forms import unreadable_form
-from millwheel.control.savepoints.comparing.stored_forms import stored_form
+from millwheel.control.savepoints.stored_forms import stored_form, unreadable_form
 
 
 class Point(msgspec.Struct):
