@@ -49,9 +49,6 @@ def test_files_have_one_owner_and_a_readable_length() -> None:
 
 MAX_METHODS, MAX_ATTRIBUTES = 28, 22
 LARGE_CLASSES = {
-    "ColumnWindows": (
-        "the contract of windows in columns, which joins, sessions, steps and kept windows fill in"
-    ),
     "MasterState": "the machine where all of the master's parts meet: one attribute for each",
     "MemoryDisk": "a file system: one method per system call",
     "Part": "a value: how far one partition of a source has been read",

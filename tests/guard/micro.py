@@ -41,7 +41,7 @@ from millwheel.engine.workers.state.overlay import Overlay
 from tests.fakes.plain_storage import SimStore
 from tests.fakes.reading import open_file
 from tests.guard.asked import gets, mgets
-from tests.unit.core.columns.test_windows import plan_of
+from tests.unit.core.columns.state.test_windows import plan_of
 from tests.unit.engine.workers.bench import NOW, ShardBench
 from tests.unit.engine.workers.loop.test_runtime import Worker
 

@@ -91,3 +91,10 @@ def _group(frame: pl.DataFrame) -> pl.Series | None:
 def key_parts(keys: pl.Series) -> list[pl.Series]:
     """The fields that keys were read from, as columns."""
     return keys.struct.unnest().get_columns() if isinstance(keys.dtype, pl.Struct) else [keys]
+
+
+def in_order_of_time(groups: pl.DataFrame) -> pl.DataFrame:
+    """Groups by the ends of their windows: results of a key come as timers fire, however far the
+    watermark has jumped. Mostly there is one end, and nothing to sort."""
+    ends = groups[END]
+    return groups if ends.min() == ends.max() else groups.sort(END, maintain_order=True)

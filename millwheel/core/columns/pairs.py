@@ -20,12 +20,16 @@ import numpy as np
 from millwheel.core.columns.arrays import Times, assign_array, stated_array
 from millwheel.core.columns.batch import ColumnBatch, key_column, key_list
 from millwheel.core.columns.clean import is_pattern
+from millwheel.core.columns.few import Groups, frame_of
 from millwheel.core.columns.groups_frame import END, KEY, START, key_parts
+from millwheel.core.columns.segments import ColumnarSegments, MergesGroups
 from millwheel.core.formats.codec import decode_value, encode_value
 from millwheel.core.lazy_polars import dtype, pl
 from millwheel.core.model.keys import Key, key_bytes
+from millwheel.core.model.times import MIN_TIME
 from millwheel.core.pipeline.spec import ComputationSpec, PipelineSpec
 from millwheel.core.pipeline.work import JoinKind, JoinSpec
+from millwheel.core.windows.lateness import is_complete, still_open
 from millwheel.core.windows.windows import OfInput, Tumbling, Window
 from millwheel.errors import RecordError
 
@@ -291,6 +295,38 @@ def _side(part: pl.DataFrame, number: int, names: Sequence[str], kind: Any) -> p
 def by_end(groups: pl.DataFrame) -> pl.DataFrame:
     """Records in the order in which their windows end, those of a window as they come."""
     return groups if groups[END].is_sorted() else groups.sort(END, maintain_order=True)
+
+
+class JoinWindows(ColumnarSegments):
+    """The open windows of a join. The records of a segment lie in the order in which their windows
+    end, and those of a window in the order of arrival. So what closes is cut off, without a copy,
+    and what stays is not touched."""
+
+    apart = 1
+
+    def __init__(self, plan: MergesGroups, fan: int) -> None:
+        super().__init__(plan, fan=fan)
+
+    def restore(
+        self, number: int, level: int, groups: pl.DataFrame, watermark: int, fired: int = MIN_TIME
+    ) -> None:
+        super().restore(number, level, by_end(groups), watermark)
+
+    def take_closed(self, watermark: int) -> list[pl.DataFrame]:
+        """The records of windows that end at or before ``watermark``, which are open no longer:
+        those of each segment, in the order of arrival."""
+        closed = []
+        for segment in [
+            segment for segment in self._segments if is_complete(segment.first, watermark)
+        ]:
+            groups = segment.groups
+            count = groups.height - int(still_open(groups[END], watermark).sum())
+            closed.append(groups.head(count))
+            self._keep(segment, groups.slice(count))
+        return closed
+
+    def _append(self, groups: Groups, level: int, fired: int | None = None) -> None:
+        super()._append(by_end(frame_of(groups)), level, fired)
 
 
 def pairing_of(

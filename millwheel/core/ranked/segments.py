@@ -24,9 +24,9 @@ from millwheel.core.columns.changes import retractions_of
 from millwheel.core.columns.few import Groups
 from millwheel.core.columns.groups_frame import KEY
 from millwheel.core.columns.plan import ColumnPlan
+from millwheel.core.columns.segments import LastingSegments
 from millwheel.core.columns.state.codes import KeyCodes
 from millwheel.core.columns.state.newest import NewestOfKey, compact, newest_of
-from millwheel.core.columns.windows import LastingSegments
 from millwheel.core.lazy_polars import pl
 from millwheel.core.model.keys import Key
 from millwheel.core.model.times import MAX_TIME

@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 
 from millwheel.core.columns.few import Groups
-from millwheel.core.columns.windows import ColumnarSegment, ColumnWindows, GroupsKind
+from millwheel.core.columns.segments import ColumnarSegment, ColumnarSegments, GroupsKind
 from millwheel.core.lazy_polars import pl
 from millwheel.core.model.times import MAX_TIME, MIN_TIME
 from millwheel.core.windows.lateness import is_behind, is_complete
@@ -15,7 +15,7 @@ from millwheel.core.windows.lateness import is_behind, is_complete
 NEVER = MAX_TIME + 1  # Fixed: no watermark gets there
 
 
-class TimelineSegments(ColumnWindows):
+class TimelineSegments(ColumnarSegments):
     """Records that wait, and those that have been taken and are still of use. ``fan`` segments of
     one size become one."""
 
@@ -42,7 +42,7 @@ class TimelineSegments(ColumnWindows):
     ) -> None:
         self._next_number = max(self._next_number, number + 1)
         self.closed = max(self.closed, watermark)
-        self._found(number, level, groups, max(watermark, fired))
+        self._take_stored(number, level, groups, max(watermark, fired))
 
     @property
     def taken_until(self) -> int:

@@ -17,8 +17,8 @@ import numpy as np
 
 from millwheel.core.columns.batch import Int64s
 from millwheel.core.columns.few import Groups, frame_of
+from millwheel.core.columns.segments import ColumnarSegment
 from millwheel.core.columns.state.newest import compact
-from millwheel.core.columns.windows import ColumnarSegment
 from millwheel.core.lazy_polars import pl
 from millwheel.core.ranked.kept_records import AT, ROW, Mask
 from millwheel.core.ranked.timeline import NEVER, TimelineSegments

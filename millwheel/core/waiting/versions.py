@@ -12,8 +12,8 @@ import numpy as np
 
 from millwheel.core.columns.batch import ColumnBatch, Int64s
 from millwheel.core.columns.groups_frame import KEY
+from millwheel.core.columns.segments import ColumnarSegment
 from millwheel.core.columns.state.codes import KeyCodes
-from millwheel.core.columns.windows import ColumnarSegment
 from millwheel.core.lazy_polars import dtype, pl
 from millwheel.core.pipeline.work import Missing
 from millwheel.core.ranked.kept_records import AT, ROW, Mask

@@ -15,10 +15,10 @@ from millwheel.core.columns import from_spec as column_plans
 from millwheel.core.columns import pairs as column_pairs
 from millwheel.core.columns import windows as column_windows
 from millwheel.core.columns.few import RowForm
+from millwheel.core.columns.segments import ColumnarSegments
 from millwheel.core.columns.state import sessions as column_sessions
 from millwheel.core.columns.state.late_windows import KeptColumns
 from millwheel.core.columns.state.sessions import SessionColumns
-from millwheel.core.columns.windows import ColumnWindows
 from millwheel.core.lazy_polars import pl
 from millwheel.core.machines.counted import CountMachine, Filling
 from millwheel.core.machines.cumulative import CumulativeMachine, Period
@@ -276,7 +276,7 @@ def _only_declared(self: SourceParts, part: Part, reader: Reader) -> bool:
 def keys_that_have_left_the_columns_come_back() -> Context:
     """What keys leave behind in a segment is not stored: after a crash they are in it again. (Sums
     in columns that grow beyond 64 bits for one key, and a crash.)"""
-    return replaced(ColumnWindows, "cut", lambda self, segment, rest: self._keep(segment, rest))
+    return replaced(ColumnarSegments, "cut", lambda self, segment, rest: self._keep(segment, rest))
 
 
 @mistake(within=20, features="join tumbling_window disorder", variants="together pairs bundles")

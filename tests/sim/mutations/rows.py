@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from millwheel.core.columns.windows import GroupsKind
+from millwheel.core.columns.segments import GroupsKind
 from millwheel.core.formats.store_layout import ROW
 from millwheel.core.grouping.epochs import EPOCH_US, KeyEpochs
 from millwheel.core.machines.triggered import TriggeredMachine

@@ -17,8 +17,8 @@ from millwheel.core.columns.batch import Int64s, key_list
 from millwheel.core.columns.few import Groups, frame_of
 from millwheel.core.columns.groups_frame import COUNT, END, KEY, START
 from millwheel.core.columns.plan import ColumnPlan
+from millwheel.core.columns.segments import LastingSegments
 from millwheel.core.columns.state.newest import NewestOfKey
-from millwheel.core.columns.windows import LastingSegments
 from millwheel.core.lazy_polars import pl
 from millwheel.core.model.keys import Key
 from millwheel.core.model.times import MAX_TIME, MIN_TIME
@@ -55,6 +55,14 @@ class LastingGroups(LastingSegments):
         for segment in self._segments:
             by_type.setdefault(str(segment.groups.schema), []).append(segment.groups)
         return list(by_type.values())
+
+    def late_until(self, watermark: int) -> int:
+        """No record is late."""
+        return MIN_TIME
+
+    def entering(self, groups: Groups, watermark: int) -> Groups:
+        """The groups of a bundle, as they are held."""
+        return groups
 
     def of_keys(self, keys: pl.Series) -> pl.DataFrame | None:
         """The groups of some keys, each given once; None for none."""

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from millwheel.core.columns.batch import AnyBatch, ColumnBatch, fits_key, key_list
 from millwheel.core.columns.groups_frame import KEY
-from millwheel.core.columns.windows import ColumnarSegment, ColumnWindows
+from millwheel.core.columns.segments import ColumnarSegment, ColumnarSegments
 from millwheel.core.lazy_polars import pl
 from millwheel.core.model.keys import Key, key_bytes
 
@@ -42,15 +42,15 @@ class Left:
 
 
 class Leaving:
-    """Takes keys out of ``windows``."""
+    """Takes keys out of what columns hold (``held``)."""
 
-    def __init__(self, windows: ColumnWindows) -> None:
-        self._windows = windows
+    def __init__(self, held: ColumnarSegments) -> None:
+        self._held = held
 
     def next_part(self) -> list[Left]:
         """What is held of some keys, which the columns no longer hold; nothing if they hold
         nothing."""
-        if not self._windows:
+        if not self._held:
             return []
         if not self._whole():
             self._divide()
@@ -65,14 +65,14 @@ class Leaving:
         """The same where only the keys leave whose newest record is the oldest: about so many bytes
         stay."""
         if not self._whole():
-            self._divide_oldest(most_bytes / max(1, self._windows.size()))
+            self._divide_oldest(most_bytes / max(1, self._held.size()))
         return self._first()
 
     def oldest(self, most_bytes: int) -> list[Left]:
         """All that is held of the keys whose newest record is the oldest, which the columns no
         longer hold: about so many bytes stay."""
-        keys = all_keys([segment.groups for segment in self._windows.segments()])
-        leave = _oldest(keys, most_bytes / max(1, self._windows.size()))
+        keys = all_keys([segment.groups for segment in self._held.segments()])
+        leave = _oldest(keys, most_bytes / max(1, self._held.size()))
         return self.taken_out([leave])
 
     def _first(self) -> list[Left]:
@@ -80,37 +80,37 @@ class Leaving:
         return self.taken_out([whole[0].groups[KEY].unique()]) if whole else []
 
     def _whole(self) -> list[ColumnarSegment]:
-        return [segment for segment in self._windows.segments() if segment.level == _WHOLE]
+        return [segment for segment in self._held.segments() if segment.level == _WHOLE]
 
     def taken_out(self, keys: Sequence[pl.Series]) -> list[Left]:
         """All that is held of some keys, which the columns no longer hold."""
         parts = []
-        for segment in self._windows.segments() if keys else ():
+        for segment in self._held.segments() if keys else ():
             mask = is_among(segment.groups[KEY], keys)
             if mask.any():
                 parts.append(
                     Left(
                         segment.groups.filter(pl.Series(mask)),
-                        max(segment.fired, self._windows.closed),
+                        max(segment.fired, self._held.closed),
                     )
                 )
-                self._windows.cut(segment, segment.groups.filter(pl.Series(~mask)))
+                self._held.cut(segment, segment.groups.filter(pl.Series(~mask)))
         return parts
 
     def stays(self, batches: Iterable[AnyBatch]) -> list[npt.NDArray[np.bool_]]:
         """Which records of each batch have a key that the columns hold."""
-        held = [segment.groups[KEY].unique() for segment in self._windows.segments()]
+        held = [segment.groups[KEY].unique() for segment in self._held.segments()]
         return [is_among(keys_of(batch), held) for batch in batches]
 
     def _divide(self) -> None:
         undivided = self._undivided()
-        self._windows.clear()
+        self._held.clear()
         self._put_parts(undivided)
 
     def _divide_oldest(self, share: float) -> None:
         """What stays is about this share."""
         undivided = self._undivided()
-        self._windows.clear()
+        self._held.clear()
         if not undivided:
             return
         leave = _oldest(pl.concat([whole[KEY] for _, whole in undivided]), share)
@@ -119,12 +119,12 @@ class Leaving:
         for (fired, whole), mask in pairs:
             rest = whole.filter(pl.Series(~mask))
             if rest.height:
-                self._windows.put(rest, _REST, fired)
+                self._held.put(rest, _REST, fired)
         self._put_parts([(fired, whole.filter(pl.Series(mask))) for (fired, whole), mask in pairs])
 
     def _undivided(self) -> list[tuple[int, pl.DataFrame]]:
         """All groups; what is of no more use may be left out as they are put together."""
-        return [(fired, whole) for fired, whole in self._windows.undivided() if whole.height]
+        return [(fired, whole) for fired, whole in self._held.undivided() if whole.height]
 
     def _put_parts(self, undivided: Sequence[tuple[int, pl.DataFrame]]) -> None:
         parts = -(-sum(whole.height for _, whole in undivided) // PART_RECORDS)
@@ -133,7 +133,7 @@ class Leaving:
             for part in whole.with_columns(numbers.alias(_PART)).partition_by(
                 _PART, maintain_order=True
             ):
-                self._windows.put(part.drop(_PART), _WHOLE, fired)
+                self._held.put(part.drop(_PART), _WHOLE, fired)
 
 
 def _oldest(keys: pl.Series, share: float) -> pl.Series:

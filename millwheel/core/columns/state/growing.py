@@ -20,8 +20,8 @@ from millwheel.core.aggregates.families.first_seen import SeenPairs
 from millwheel.core.columns.batch import key_list
 from millwheel.core.columns.groups_frame import KEY
 from millwheel.core.columns.plan import ColumnPlan
+from millwheel.core.columns.segments import ColumnarSegment
 from millwheel.core.columns.state.change_logs import LastingGroups, newest_and_all
-from millwheel.core.columns.windows import ColumnarSegment
 from millwheel.core.formats.number_runs import known_by_column
 from millwheel.core.lazy_polars import pl
 from millwheel.core.model.keys import Key
@@ -99,7 +99,7 @@ class GrowingGroups(LastingGroups):
         nothing = [pl.lit(None, groups.schema[name]).alias(name) for name in self._listed]
         return groups.with_columns(nothing)
 
-    def _found(self, number: int, level: int, groups: pl.DataFrame, fired: int) -> None:
+    def _take_stored(self, number: int, level: int, groups: pl.DataFrame, fired: int) -> None:
         # Numbers mean nothing outside of one owner's memory: two parents have the same.
         groups = groups.drop(_NUMBER, strict=False)
         known = groups.select(KEY).with_columns(pl.lit(None, pl.Int64).alias(_NUMBER))
@@ -114,7 +114,7 @@ class GrowingGroups(LastingGroups):
         added = known.with_columns(numbers).filter(new)
         old = [] if self._restored is None else [self._restored]
         self._restored = pl.concat([*old, added])
-        super()._found(number, level, groups.with_columns(numbers), fired)
+        super()._take_stored(number, level, groups.with_columns(numbers), fired)
 
     def _numbers(self, old: pl.DataFrame | None, count: int) -> _Int64s:
         """The numbers of the groups of a bundle, those of ``old`` first."""

@@ -15,7 +15,7 @@ from millwheel.core.columns.from_spec import fields_used, typed_plan
 from millwheel.core.columns.groups_frame import key_parts
 from millwheel.core.columns.key_columns import fields_read
 from millwheel.core.columns.plan import ColumnPlan
-from millwheel.core.columns.windows import Types
+from millwheel.core.columns.segments import Types
 from millwheel.core.expressions.inner_fields import with_inner_fields
 from millwheel.core.lazy_polars import kind_of, pl
 from millwheel.core.pipeline.spec import ComputationSpec

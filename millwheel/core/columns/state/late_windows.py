@@ -16,15 +16,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from millwheel.core.columns.few import Groups, ending_after, ending_by, ends_of, frame_of
-from millwheel.core.columns.groups_frame import END, KEY, START
+from millwheel.core.columns.groups_frame import END, KEY, START, in_order_of_time
 from millwheel.core.columns.plan import ColumnPlan
-from millwheel.core.columns.windows import (
-    ColumnWindows,
-    GroupsKind,
-    MergesGroups,
-    Types,
-    in_order_of_time,
-)
+from millwheel.core.columns.segments import GroupsKind, MergesGroups, Types
+from millwheel.core.columns.state.windows import ColumnWindows
 from millwheel.core.lazy_polars import pl
 from millwheel.core.model.keys import Key
 from millwheel.core.model.times import MAX_TIME, MIN_TIME
@@ -52,7 +47,7 @@ class KeptColumns(ColumnWindows):
     ) -> None:
         self._next_number = max(self._next_number, number + 1)
         open_groups = groups.filter(still_open(pl.col(END), self.late_until(watermark)))
-        self._found(number, level, open_groups, max(watermark, fired))
+        self._take_stored(number, level, open_groups, max(watermark, fired))
 
     def late_until(self, watermark: int) -> int:
         return final_until(watermark, self.lateness_us)

@@ -1,9 +1,9 @@
 """The join of records that lie near each other in time, or come at any time, in columns: what is
 kept of either stream, and its pairs with new records.
 
-Of a kept record the window of :class:`~millwheel.core.columns.windows.ColumnWindows` begins with
-the first time of a partner, and ends once the watermark has passed the last one. ``last`` is the
-last time of a partner. Values are a struct of columns, or encoded (:mod:`..pairs`).
+The window of a kept record begins with the first time of a partner, and ends once the watermark has
+passed the last one. ``last`` is the last time of a partner. Values are a struct of columns, or
+encoded (:mod:`..pairs`).
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from millwheel.core.columns.pairs import (
     LAST,
     SIDES,
     VALUE,
+    JoinWindows,
     KeptInputs,
     decoded,
     encoded,
     encoded_schema,
 )
+from millwheel.core.columns.segments import LastingSegments
 from millwheel.core.columns.state.columns_to_rows import is_among
-from millwheel.core.columns.state.join_windows import JoinWindows
-from millwheel.core.columns.windows import LastingSegments
 from millwheel.core.expressions.inner_fields import inner_name
 from millwheel.core.expressions.terms import Term
 from millwheel.core.lazy_polars import dtype, kind_of, pl

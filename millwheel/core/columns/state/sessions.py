@@ -22,7 +22,8 @@ import numpy.typing as npt
 from millwheel.core.columns.few import FewGroups, FewRow, Groups, frame_of
 from millwheel.core.columns.groups_frame import END, KEY, START, key_parts
 from millwheel.core.columns.plan import ColumnPlan
-from millwheel.core.columns.windows import ColumnWindows, GroupsKind
+from millwheel.core.columns.segments import GroupsKind
+from millwheel.core.columns.state.windows import ColumnWindows
 from millwheel.core.lazy_polars import pl
 from millwheel.core.model.keys import Key
 from millwheel.core.model.times import MIN_TIME

@@ -22,9 +22,10 @@ import numpy.typing as npt
 
 from millwheel.core.aggregates.columns import ColumnAggregate, OverRanges, Unfit
 from millwheel.core.columns.few import FewGroups, Groups, ends_of, starts_of
-from millwheel.core.columns.groups_frame import COUNT, END, KEY, START
+from millwheel.core.columns.groups_frame import COUNT, END, KEY, START, in_order_of_time
 from millwheel.core.columns.plan import ColumnPlan
-from millwheel.core.columns.windows import ColumnWindows, GroupsKind, in_order_of_time
+from millwheel.core.columns.segments import GroupsKind
+from millwheel.core.columns.state.windows import ColumnWindows
 from millwheel.core.lazy_polars import pl
 from millwheel.core.model.times import MIN_TIME
 from millwheel.core.windows.lateness import is_complete, still_open

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from millwheel.core.aggregates.aggregation import FILTERED, Aggregation
 from millwheel.core.aggregates.columns import Unfit
@@ -20,7 +20,6 @@ from millwheel.core.columns.changes import are_retractions
 from millwheel.core.columns.few import Groups, RowForm
 from millwheel.core.columns.groups_frame import END
 from millwheel.core.columns.plan import ColumnPlan
-from millwheel.core.columns.windows import ColumnWindows
 from millwheel.core.lazy_polars import pl
 from millwheel.core.model.keys import Key
 from millwheel.core.model.records import Batch
@@ -37,6 +36,20 @@ from millwheel.errors import RecordError
 Told = list[Callable[[], None]]
 Refuse = Callable[[RejectedRecord, None, Bundle], None]
 """Sends a record that the aggregation cannot use to the dead letters."""
+
+
+class HoldsGroups(Protocol):
+    """What takes the groups: windows, or the groups of a change log."""
+
+    @property
+    def example(self) -> pl.DataFrame | None:
+        """Some groups, of which all others have the types; None where that is not known."""
+
+    def late_until(self, watermark: int) -> int:
+        """Records are late whose group ends at this time or before."""
+
+    def entering(self, groups: Groups, watermark: int) -> Groups:
+        """The groups of a bundle in time, as they are held. Raises Unfit."""
 
 
 class _Prepared:
@@ -88,21 +101,21 @@ class RecordGroups:
         self,
         batch: AnyBatch,
         plan: ColumnPlan,
-        windows: ColumnWindows,
+        held: HoldsGroups,
         bundle: Bundle,
         reports: Told,
     ) -> list[Groups]:
         """The groups of a batch, without those of windows that take no records any more.
         ``reports`` gets what is to be said of the records that are in none. Raises Unfit, and
         whatever the aggregation raises for a record."""
-        late_until = windows.late_until(bundle.watermark)
+        late_until = held.late_until(bundle.watermark)
         parts: list[Groups] = []
         rows: AnyBatch | None = batch
         if len(batch) < self._few and not plan.inferred:
             groups = self._of_rows(batch.rows(), plan, late_until, bundle, reports)
             few = self._form_of(plan).groups(groups)
             return [
-                windows.entering(
+                held.entering(
                     plan.from_row_groups(groups) if few is None else few, bundle.watermark
                 )
             ]
@@ -116,8 +129,8 @@ class RecordGroups:
             if plan.inferred:
                 raise Unfit
             of_rows = self._of_rows(rows.rows(), plan, late_until, bundle, reports)
-            parts.append(plan.from_row_groups(of_rows, windows.example))
-        return [windows.entering(groups, bundle.watermark) for groups in parts]
+            parts.append(plan.from_row_groups(of_rows, held.example))
+        return [held.entering(groups, bundle.watermark) for groups in parts]
 
     def _form_of(self, plan: ColumnPlan) -> RowForm:
         if self._form is None or self._form.plan is not plan:

@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from millwheel.core.columns.batch import AnyBatch, ColumnBatch, key_list
+from millwheel.core.columns.segments import ColumnarSegments
 from millwheel.core.columns.state.columns_to_rows import Leaving, Left, is_among, keys_like, where
-from millwheel.core.columns.windows import ColumnWindows
 from millwheel.core.model.keys import Key
 from millwheel.engine.workers.bundle.bundle import Bundle
 from millwheel.engine.workers.delivery.inbox import Arrival
@@ -34,7 +34,7 @@ class FormChoice:
     is in rows."""
 
     def __init__(
-        self, kept: ColumnWindows, few: int, most_bytes: int, has_rows: Callable[[], bool]
+        self, kept: ColumnarSegments, few: int, most_bytes: int, has_rows: Callable[[], bool]
     ) -> None:
         self.leaving = Leaving(kept)
         self.in_rows = True

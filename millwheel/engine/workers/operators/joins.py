@@ -28,11 +28,17 @@ from millwheel.adapters.ports import StoreView
 from millwheel.api import Computation
 from millwheel.core.aggregates.columns import Unfit
 from millwheel.core.columns.batch import AnyBatch, ColumnBatch, joined
-from millwheel.core.columns.groups_frame import END, KEY, START
-from millwheel.core.columns.pairs import AT, INPUT, VALUE, Pairing, encoded, encoded_schema
+from millwheel.core.columns.groups_frame import END, KEY, START, in_order_of_time
+from millwheel.core.columns.pairs import (
+    AT,
+    INPUT,
+    VALUE,
+    JoinWindows,
+    Pairing,
+    encoded,
+    encoded_schema,
+)
 from millwheel.core.columns.state.columns_to_rows import Leaving, Left, keys_of, where
-from millwheel.core.columns.state.join_windows import JoinWindows
-from millwheel.core.columns.windows import in_order_of_time
 from millwheel.core.formats.codec import decode_value, encode_value
 from millwheel.core.formats.nesting import MOST_NESTING, nests_too_deeply
 from millwheel.core.formats.store_layout import WINDOW

@@ -20,8 +20,8 @@ from millwheel.adapters.ports import StoreView
 from millwheel.core.aggregates.columns import Unfit
 from millwheel.core.columns.batch import AnyBatch, ColumnBatch
 from millwheel.core.columns.groups_frame import KEY
+from millwheel.core.columns.segments import ColumnarSegment, ColumnarSegments
 from millwheel.core.columns.state.columns_to_rows import Left, is_among, keys_of, where
-from millwheel.core.columns.windows import ColumnarSegment, ColumnWindows
 from millwheel.core.formats.store_layout import STATE
 from millwheel.core.lazy_polars import pl
 from millwheel.core.model.keys import Key
@@ -60,7 +60,7 @@ class KeptOperator(BatchOperator, Validated):
     """Whether some keys may be in columns."""
 
     def __init__(
-        self, kept: ColumnWindows, most_bytes: int, shard: ColumnShard, few: int, *arguments: Any
+        self, kept: ColumnarSegments, most_bytes: int, shard: ColumnShard, few: int, *arguments: Any
     ) -> None:
         """Bundles of fewer than ``few`` records are small. Of more than ``most_bytes``, half go on
         in rows."""

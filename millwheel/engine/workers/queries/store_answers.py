@@ -12,8 +12,8 @@ from millwheel.connect.python_objects import load_object
 from millwheel.core.columns.forms.computations import computation_form
 from millwheel.core.columns.plan import ColumnPlan
 from millwheel.core.columns.state.change_logs import accumulators_of
+from millwheel.core.columns.state.windows import results_of, windows_of_key
 from millwheel.core.columns.stateless.plans import StatelessPlans
-from millwheel.core.columns.windows import results_of, windows_of_key
 from millwheel.core.machines.specs import machine_from_spec
 from millwheel.core.pipeline.graph import takes_retractions
 from millwheel.core.pipeline.spec import ComputationSpec, PipelineSpec

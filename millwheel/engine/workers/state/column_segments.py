@@ -13,9 +13,9 @@ from millwheel.adapters.ports import StateStore, StoreView
 from millwheel.core.columns.batch import frame_bytes, frame_from, key_list
 from millwheel.core.columns.few import FewGroups, Groups, frame_of, restored_rows, stored_rows
 from millwheel.core.columns.groups_frame import END, KEY
+from millwheel.core.columns.segments import ColumnarSegments, GroupsKind, Types
 from millwheel.core.columns.state.sessions import without_replaced
 from millwheel.core.columns.state.steps import entered
-from millwheel.core.columns.windows import ColumnWindows, GroupsKind, Types
 from millwheel.core.formats.store_layout import COLUMNS, number8, number_from8, pack
 from millwheel.core.lazy_polars import pl
 from millwheel.core.model.keys import key_hash
@@ -55,19 +55,19 @@ class ColumnShard:
     closed: int
 
 
-def restore_segments(windows: ColumnWindows, shard: ColumnShard) -> None:
-    """The open windows as the store of a shard has them."""
+def restore_segments(held: ColumnarSegments, shard: ColumnShard) -> None:
+    """What columns hold as the store of a shard has it."""
     for number, segment in numbered_segments(shard):
-        restore_segment(windows, number, segment, shard.closed)
+        restore_segment(held, number, segment, shard.closed)
 
 
-def restore_segment(windows: ColumnWindows, number: int, segment: Segment, closed: int) -> None:
+def restore_segment(held: ColumnarSegments, number: int, segment: Segment, closed: int) -> None:
     """One of them."""
     groups = segment.groups
     # what was final under another pipeline is not found again
-    if windows.lateness_us > segment.lateness_us:
+    if held.lateness_us > segment.lateness_us:
         groups = groups.filter(still_open(pl.col(END), final_until(closed, segment.lateness_us)))
-    windows.restore(number, segment.level, groups, closed, segment.fired)
+    held.restore(number, segment.level, groups, closed, segment.fired)
 
 
 def numbered_segments(shard: ColumnShard) -> Iterator[tuple[int, Segment]]:
@@ -77,30 +77,30 @@ def numbered_segments(shard: ColumnShard) -> Iterator[tuple[int, Segment]]:
         yield number_from8(store_key[len(prefix) :]), _segment_from(data)
 
 
-def write_segments(windows: ColumnWindows, shard: str, overlay: Overlay, slots: int = 0) -> None:
+def write_segments(held: ColumnarSegments, shard: str, overlay: Overlay, slots: int = 0) -> None:
     """The changes of a bundle go into the store. ``slots``: as in :class:`Segment`."""
-    changes = windows.take_changes()
+    changes = held.take_changes()
     for number in changes.gone:
         overlay.delete(COLUMNS + pack(shard) + number8(number))
     for segment in changes.new:
         stored = Segment(
             segment.level,
             segment.held,
-            windows.kind,
+            held.kind,
             slots,
-            windows.types,
+            held.types,
             segment.fired,
-            windows.lateness_us,
+            held.lateness_us,
         )
         overlay.put(*segment_entry(shard, segment.number, stored))
 
 
-def validate_segments(every: Sequence[ColumnWindows], shard: str, state: StoreView) -> None:
-    """Raise InvariantError unless ``state`` has the segments of these windows, and no others. For
+def validate_segments(every: Sequence[ColumnarSegments], shard: str, state: StoreView) -> None:
+    """Raise InvariantError unless ``state`` has the segments of all of these, and no others. For
     tests."""
     prefix = COLUMNS + pack(shard)
     stored = {number_from8(store_key[len(prefix) :]) for store_key, _ in state.scan(prefix)}
-    numbers: set[int] = set().union(*(windows.numbers() for windows in every))
+    numbers: set[int] = set().union(*(held.numbers() for held in every))
     invariant(
         stored == numbers,
         f"{shard} has the segments {sorted(numbers)}, stored are {sorted(stored)}",

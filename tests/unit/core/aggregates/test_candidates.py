@@ -18,7 +18,7 @@ from millwheel.core.columns.declared_fields import frame_of
 from millwheel.core.columns.plan import ColumnPlan
 from millwheel.core.expressions.language import compile_expression
 from millwheel.core.pipeline.work import AggregateSpec
-from tests.unit.core.columns.test_windows import FIELDS, plan_of
+from tests.unit.core.columns.state.test_windows import FIELDS, plan_of
 
 RECORDS = st.lists(
     st.tuples(

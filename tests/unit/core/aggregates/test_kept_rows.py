@@ -23,7 +23,7 @@ from millwheel.core.pipeline.work import AggregateSpec
 from millwheel.core.windows.calls import Group
 from millwheel.core.windows.windows import Forever, Window
 from tests.unit.core.aggregates.test_candidates import KEPT, RECORDS, batch_of, plan
-from tests.unit.core.columns.test_windows import FIELDS
+from tests.unit.core.columns.state.test_windows import FIELDS
 
 RANKED = AggregateSpec(
     "ranked", "top_rows", options={"by": ["size desc", "kind"], "k": 2, "rank": "place"}

@@ -23,14 +23,20 @@ from millwheel.core.columns.few import (
     starts_of,
     stored_rows,
 )
-from millwheel.core.columns.windows import ColumnWindows
+from millwheel.core.columns.state.windows import ColumnWindows
 from millwheel.core.formats.store_layout import pack, unpack
 from millwheel.core.pipeline.keys import KeyKind, KeySpec
 from millwheel.core.pipeline.spec import AggregateSpec, InputSpec
 from millwheel.core.windows.calls import Group
 from millwheel.core.windows.windows import Window
 from millwheel.errors import CorruptionError
-from tests.unit.core.columns.test_windows import EVERYTHING, Row, aggregation_of, batch_of, plan_of
+from tests.unit.core.columns.state.test_windows import (
+    EVERYTHING,
+    Row,
+    aggregation_of,
+    batch_of,
+    plan_of,
+)
 
 PARTS = (
     *EVERYTHING,

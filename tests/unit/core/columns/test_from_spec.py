@@ -14,7 +14,7 @@ from millwheel.core.pipeline.keys import KeyKind, KeySpec
 from millwheel.core.pipeline.spec import InputSpec
 from millwheel.core.pipeline.work import AggregateSpec
 from millwheel.core.windows.windows import OfInput, Tumbling
-from tests.unit.core.columns.test_windows import spec_of
+from tests.unit.core.columns.state.test_windows import spec_of
 
 
 def keyed_by(*fields: str) -> tuple[InputSpec, ...]:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from millwheel.core.columns import groups_frame
 from millwheel.core.pipeline.work import WindowSpec
-from tests.unit.core.columns.test_windows import SLIDING, TUMBLING, Row, batch_of, plan_of
+from tests.unit.core.columns.state.test_windows import SLIDING, TUMBLING, Row, batch_of, plan_of
 
 FAR = st.sampled_from([0, 1, 7, -5, 2**40, -(2**63), 2**63 - 1])
 

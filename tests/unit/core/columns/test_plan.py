@@ -13,7 +13,7 @@ from millwheel.core.model.keys import NULL
 from millwheel.core.pipeline.keys import KeyKind, KeySpec
 from millwheel.core.pipeline.spec import InputSpec
 from millwheel.core.pipeline.work import AggregateSpec, WindowSpec
-from tests.unit.core.columns.test_windows import Row, batch_of, plan_of
+from tests.unit.core.columns.state.test_windows import Row, batch_of, plan_of
 
 
 def test_groups_are_in_order_of_arrival_so_the_same_records_give_the_same_bytes() -> None:

@@ -17,7 +17,7 @@ from millwheel.core.pipeline.spec import ComputationSpec
 from millwheel.core.pipeline.work import SlicesSpec, StepKind, StepSpec, StepsSpec
 from millwheel.core.slices.levels import slice_levels
 from tests.computations import changed
-from tests.unit.core.columns.test_windows import spec_of
+from tests.unit.core.columns.state.test_windows import spec_of
 
 DAY = 86_400_000_000
 

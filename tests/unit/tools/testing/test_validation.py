@@ -17,7 +17,7 @@ from millwheel.control.injector.events import RangesChanged, ReportColumns, Repo
 from millwheel.control.injector.state import InjectorState
 from millwheel.control.master.events import TablesLoaded, WorkerUnreachable
 from millwheel.control.master.state import MasterState
-from millwheel.core.columns.windows import ColumnWindows
+from millwheel.core.columns.state.windows import ColumnWindows
 from millwheel.core.formats.store_layout import CHANNEL, PENDING, TIMER
 from millwheel.core.model.names import NodeName, Token
 from millwheel.core.model.range_table import RangeTable, ShardEntry
@@ -30,7 +30,7 @@ from millwheel.errors import InvariantError
 from millwheel.testing import PipelineHarness, WindowHarness
 from tests.fakes.plain_storage import SimStore
 from tests.unit.control.master.test_state import config, members
-from tests.unit.core.columns.test_windows import Row, batch_of, plan_of
+from tests.unit.core.columns.state.test_windows import Row, batch_of, plan_of
 from tests.unit.engine.workers.bench import ShardBench
 
 Break = Callable[[Any], None]

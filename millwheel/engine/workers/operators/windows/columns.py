@@ -35,8 +35,8 @@ from millwheel.core.columns.plan import ColumnPlan
 from millwheel.core.columns.state.columns_to_rows import Leaving, Left, keys_like
 from millwheel.core.columns.state.inferred import PlansByType, types_told
 from millwheel.core.columns.state.steps import StepColumns
+from millwheel.core.columns.state.windows import ColumnWindows
 from millwheel.core.columns.stateless.results import ResultColumns
-from millwheel.core.columns.windows import ColumnWindows
 from millwheel.core.expressions.inner_fields import path_of
 from millwheel.core.expressions.language import BUILT_IN, Language
 from millwheel.core.lazy_polars import kind_of, pl

@@ -16,12 +16,13 @@ from millwheel.core.aggregates.aggregation import Aggregation
 from millwheel.core.columns.batch import AnyBatch, ColumnBatch, key_list
 from millwheel.core.columns.groups_frame import KEY
 from millwheel.core.columns.plan import ColumnPlan
+from millwheel.core.columns.segments import Types
 from millwheel.core.columns.state.columns_to_rows import is_among, keys_like, where
 from millwheel.core.columns.state.inferred import PlansByType
 from millwheel.core.columns.state.late_windows import KeptColumns
 from millwheel.core.columns.state.sessions import SessionColumns
 from millwheel.core.columns.state.steps import StepColumns
-from millwheel.core.columns.windows import ColumnWindows, Types, results_of, windows_of_key
+from millwheel.core.columns.state.windows import ColumnWindows, results_of, windows_of_key
 from millwheel.core.formats.store_layout import WINDOW, key_in, slot_of
 from millwheel.core.lazy_polars import pl
 from millwheel.core.model.damage import is_failure

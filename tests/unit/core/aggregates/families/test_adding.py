@@ -23,7 +23,7 @@ from millwheel.core.pipeline.keys import KeyKind, KeySpec
 from millwheel.core.pipeline.spec import InputSpec
 from millwheel.core.pipeline.work import AggregateSpec
 from millwheel.core.windows.windows import Tumbling
-from tests.unit.core.columns.test_windows import TUMBLING, Row, batch_of, plan_of
+from tests.unit.core.columns.state.test_windows import TUMBLING, Row, batch_of, plan_of
 
 SUMS = (
     AggregateSpec("n", "count"),

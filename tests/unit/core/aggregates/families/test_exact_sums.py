@@ -23,7 +23,7 @@ from millwheel.core.aggregates.families.exact_sums import (
     to_exact,
     whole_part,
 )
-from tests.unit.core.columns.test_windows import Row, batch_of, costs, plan_of
+from tests.unit.core.columns.state.test_windows import Row, batch_of, costs, plan_of
 
 
 @given(st.lists(costs, min_size=1, max_size=30))

@@ -15,7 +15,7 @@ from millwheel.core.pipeline.work import AggregateSpec
 from millwheel.errors import RecordError
 from tests.unit.core.aggregates.both_forms import made_of
 from tests.unit.core.aggregates.test_base import _make, _over
-from tests.unit.core.columns.test_windows import Row, batch_of, plan_of
+from tests.unit.core.columns.state.test_windows import Row, batch_of, plan_of
 
 
 @pytest.mark.parametrize("function", ["sum", "mean"])

@@ -9,7 +9,7 @@ import pytest
 from millwheel.core.pipeline.keys import KeyKind, KeySpec
 from millwheel.core.pipeline.spec import InputSpec
 from millwheel.core.pipeline.work import AggregateSpec, WindowSpec
-from tests.unit.core.columns.test_windows import SLIDING, plan_of
+from tests.unit.core.columns.state.test_windows import SLIDING, plan_of
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from millwheel.core.columns.state.columns_to_rows import Leaving
 from millwheel.core.model.times import MAX_TIME, MIN_TIME
 from millwheel.core.pipeline.work import AggregateSpec
 from millwheel.core.windows.windows import Forever
-from tests.unit.core.columns.test_windows import TUMBLING, Row, batch_of, plan_of
+from tests.unit.core.columns.state.test_windows import TUMBLING, Row, batch_of, plan_of
 
 FEW = (AggregateSpec("n", "count"), AggregateSpec("most", "max", "size"))
 

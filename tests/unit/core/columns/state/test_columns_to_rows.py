@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 
 from millwheel.core.columns.batch import ColumnBatch, key_column, key_list
 from millwheel.core.columns.groups_frame import KEY
-from millwheel.core.columns.pairs import AT, Pairing, encoded
+from millwheel.core.columns.pairs import AT, JoinWindows, Pairing, encoded
 from millwheel.core.columns.state import columns_to_rows
 from millwheel.core.columns.state.columns_to_rows import Leaving, is_among, where
-from millwheel.core.columns.state.join_windows import JoinWindows
 from millwheel.core.model.keys import Key, key_bytes
 from millwheel.core.model.records import Batch
 from millwheel.core.pipeline.work import JoinKind

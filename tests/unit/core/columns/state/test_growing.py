@@ -16,7 +16,7 @@ from millwheel.core.columns.state.growing import GrowingGroups
 from millwheel.core.model.times import MAX_TIME
 from millwheel.core.pipeline.work import AggregateSpec
 from millwheel.core.windows.windows import Forever
-from tests.unit.core.columns.test_windows import TUMBLING, Row, batch_of, plan_of
+from tests.unit.core.columns.state.test_windows import TUMBLING, Row, batch_of, plan_of
 
 COUNTS = (
     AggregateSpec("n", "count"),

@@ -13,7 +13,7 @@ from millwheel.core.columns.state.inferred import PlansByType, types_told, with_
 from millwheel.core.expressions.language import compile_expression
 from millwheel.core.machines.specs import windowing_from_spec
 from millwheel.core.pipeline.work import AggregateSpec
-from tests.unit.core.columns.test_windows import Row, batch_of, spec_of
+from tests.unit.core.columns.state.test_windows import Row, batch_of, spec_of
 
 
 def test_undeclared_fields_have_a_plan_for_each_of_their_types() -> None:

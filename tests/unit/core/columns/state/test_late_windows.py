@@ -6,7 +6,7 @@ import polars as pl
 
 from millwheel.core.columns.state.late_windows import KeptColumns
 from millwheel.core.model.times import MAX_TIME, MIN_TIME
-from tests.unit.core.columns.test_windows import Row, batch_of, plan_of
+from tests.unit.core.columns.state.test_windows import Row, batch_of, plan_of
 
 
 def windows_of(*stamps: int) -> KeptColumns:

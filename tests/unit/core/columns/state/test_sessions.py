@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from millwheel.core.columns.groups_frame import END, KEY, START
 from millwheel.core.columns.state.sessions import SessionColumns, sessions_among, without_replaced
 from millwheel.core.windows.windows import Sessions, Window
-from tests.unit.core.columns.test_windows import SESSION, Row, batch_of, plan_of
+from tests.unit.core.columns.state.test_windows import SESSION, Row, batch_of, plan_of
 
 Piece = tuple[int, int, int]
 pieces = st.lists(

@@ -13,7 +13,7 @@ from millwheel.core.aggregates.columns import Unfit
 from millwheel.core.columns.groups_frame import KEY
 from millwheel.core.columns.state.steps import StepColumns, _lowest, entered
 from millwheel.core.model.times import MAX_TIME, MIN_TIME
-from tests.unit.core.columns.test_windows import CHANGES, Row, batch_of, plan_of, rows
+from tests.unit.core.columns.state.test_windows import CHANGES, Row, batch_of, plan_of, rows
 
 
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(1, 30), st.integers(0, 9)), max_size=20))

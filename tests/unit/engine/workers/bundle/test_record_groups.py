@@ -20,7 +20,7 @@ from millwheel.engine.workers.state.column_segments import (
     segment_entry,
     segments_within,
 )
-from tests.unit.core.columns.test_windows import (
+from tests.unit.core.columns.state.test_windows import (
     FIELDS,
     SLIDING,
     TUMBLING,

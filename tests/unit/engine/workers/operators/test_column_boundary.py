@@ -13,7 +13,7 @@ import pytest
 import millwheel.engine.workers.shard.commit_building as building
 from millwheel.core.columns.pairs import Pairing
 from millwheel.core.columns.plan import ColumnPlan
-from millwheel.core.columns.windows import ColumnWindows
+from millwheel.core.columns.segments import ColumnarSegments
 from millwheel.engine.workers.boundaries import FAILED
 from millwheel.engine.workers.sources import source
 from millwheel.testing import PipelineHarness
@@ -126,7 +126,7 @@ def failing(error: BaseException) -> Callable[..., Any]:
     [
         (ColumnPlan, "group"),
         (ColumnPlan, "results"),
-        (ColumnWindows, "add"),
+        (ColumnarSegments, "add"),
         (source, "sort_frame"),
     ],
 )

@@ -12,7 +12,7 @@ from millwheel.core.columns.state.change_logs import LastingGroups
 from millwheel.engine.workers.operators import form_choice
 from millwheel.engine.workers.operators.form_choice import FormChoice
 from tests.unit.core.columns.state.test_change_logs import forever
-from tests.unit.core.columns.test_windows import Row, batch_of
+from tests.unit.core.columns.state.test_windows import Row, batch_of
 
 
 def held(keys: Sequence[int]) -> LastingGroups:

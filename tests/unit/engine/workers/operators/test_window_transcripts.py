@@ -28,7 +28,7 @@ from millwheel.engine.workers.operators.windows.windowed import WindowedOperator
 from millwheel.engine.workers.state.column_segments import ColumnShard
 from millwheel.engine.workers.state.overlay import Overlay
 from tests.fakes.plain_storage import SimStore
-from tests.unit.core.columns.test_windows import Row, batch_of, spec_of
+from tests.unit.core.columns.state.test_windows import Row, batch_of, spec_of
 from tests.unit.core.test_transcripts import CASES, plain_of, record_of, time_of, window_spec
 
 FORMS = ("rows", "declared", "inferred", "grouped", "rows and columns")

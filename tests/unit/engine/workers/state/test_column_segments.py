@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import polars as pl
 
-from millwheel.core.columns.windows import GroupsKind
+from millwheel.core.columns.segments import GroupsKind
 from millwheel.core.model.keys import key_hash
 from millwheel.core.model.ranges import KeyRange
 from millwheel.core.model.times import MAX_TIME, MIN_TIME

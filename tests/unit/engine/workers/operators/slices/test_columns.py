@@ -28,7 +28,7 @@ from millwheel.engine.workers.state.overlay import Overlay
 from millwheel.testing import PipelineHarness
 from tests.computations import changed
 from tests.fakes.plain_storage import SimStore
-from tests.unit.core.columns.test_windows import EVERYTHING, Row, batch_of, bundles, spec_of
+from tests.unit.core.columns.state.test_windows import EVERYTHING, Row, batch_of, bundles, spec_of
 from tests.unit.engine.workers.operators.column_runs import in_rows
 
 S = 1_000_000

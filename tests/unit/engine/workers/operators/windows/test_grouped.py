@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from millwheel.core.columns.batch import AnyBatch, ColumnBatch, key_column
 from millwheel.core.columns.plan import ColumnPlan
-from millwheel.core.columns.windows import ColumnWindows
+from millwheel.core.columns.segments import ColumnarSegments
 from millwheel.core.model.names import ChannelName
 from millwheel.core.model.records import Batch, Domain
 from millwheel.core.model.timers import TimerQueue
@@ -30,7 +30,7 @@ from millwheel.engine.workers.state.column_segments import ColumnShard
 from millwheel.engine.workers.state.overlay import Overlay
 from millwheel.testing import PipelineHarness, assert_survives_crashes
 from tests.fakes.plain_storage import SimStore
-from tests.unit.core.columns.test_windows import (
+from tests.unit.core.columns.state.test_windows import (
     SLIDING,
     TUMBLING,
     Row,
@@ -241,9 +241,11 @@ def test_a_crash_at_any_place_changes_no_window(
         "take_groups",
         lambda self, groups, bundle: (grouped_so_far.append(1), take(self, groups, bundle))[1],
     )
-    add = ColumnWindows.add
+    add = ColumnarSegments.add
     monkeypatch.setattr(
-        ColumnWindows, "add", lambda self, groups: (grouped_so_far.append(1), add(self, groups))[1]
+        ColumnarSegments,
+        "add",
+        lambda self, groups: (grouped_so_far.append(1), add(self, groups))[1],
     )
 
     assert assert_survives_crashes(str(path), idle, every=19, run_sources=True) > 3

@@ -29,7 +29,7 @@ from millwheel.engine.workers.operators.windows.held_columns import (
 from millwheel.engine.workers.state.column_segments import ColumnShard
 from millwheel.engine.workers.state.overlay import Overlay
 from tests.fakes.plain_storage import SimStore
-from tests.unit.core.columns.test_windows import Row, batch_of, plan_of, spec_of
+from tests.unit.core.columns.state.test_windows import Row, batch_of, plan_of, spec_of
 
 COUNT = (AggregateSpec("n", "count"),)
 ROWS = [

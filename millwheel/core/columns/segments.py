@@ -1,11 +1,11 @@
-"""The open windows of all keys of a shard, in columns.
+"""Columnar segments: what a shard holds in columns of open windows (state/windows.py), of a join or
+of a change log.
 
-State is a list of *columnar segments*, each the groups of one or more bundles. A bundle adds a
-columnar segment. ``_FAN`` segments of one size merge into one of the next size, so a group is
-rewritten only a few times, however many bundles there are. Segments of a backlog, whose windows
-follow each other, mostly close before that. A columnar segment is one entry of the store, and goes
-when its last window has closed. Those of small bundles are in rows (few.py) until they are merged
-into a larger one.
+Each segment has the groups of one or more bundles. A bundle adds a segment. ``_FAN`` segments of
+one size merge into one of the next size, so a group is rewritten only a few times, however many
+bundles there are. Segments of a backlog, whose windows follow each other, mostly go before that. A
+segment is one entry of the store, and goes with the last of its groups. Those of small bundles are
+in rows (few.py) until they are merged into a larger one.
 """
 
 from __future__ import annotations
@@ -13,25 +13,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
-from typing import Any, Protocol
+from typing import Protocol
 
-from millwheel.core.aggregates.aggregation import Aggregation
-from millwheel.core.columns.few import (
-    FewGroups,
-    Groups,
-    ending_after,
-    ending_by,
-    ends_of,
-    frame_of,
-    merged_rows,
-)
-from millwheel.core.columns.groups_frame import END, START
-from millwheel.core.columns.plan import ColumnPlan
+from millwheel.core.columns.few import FewGroups, Groups, ends_of, frame_of, merged_rows
+from millwheel.core.columns.groups_frame import END
 from millwheel.core.lazy_polars import pl
-from millwheel.core.model.keys import Key
 from millwheel.core.model.times import MAX_TIME, MIN_TIME
-from millwheel.core.windows.lateness import is_complete, still_open
-from millwheel.core.windows.windows import Window
+from millwheel.core.windows.lateness import still_open
 from millwheel.errors import InvariantError, invariant
 
 Types = tuple[tuple[str, str], ...]
@@ -89,9 +77,8 @@ class Changes:
 
 
 @dataclass(frozen=True, slots=True)
-class WindowsMark:
-    """Windows as they were at one moment: the segments with what of them changes, and what had
-    changed."""
+class SegmentsMark:
+    """Segments as they were at one moment: each with what of it changes, and what had changed."""
 
     segments: list[tuple[ColumnarSegment, ColumnarSegment]]
     gone: list[int]
@@ -107,9 +94,13 @@ class MergesGroups(Protocol):
     def merge(self, groups: Sequence[pl.DataFrame]) -> pl.DataFrame: ...
 
 
-class ColumnWindows:
-    """Open windows. ``types`` are those that were inferred of undeclared fields. ``fan`` segments
-    of one size become one."""
+class ColumnarSegments:
+    """The segments of a shard, in the order of arrival. ``types`` are those that were inferred of
+    undeclared fields. ``fan`` segments of one size become one.
+
+    A kind of groups derives from it, and says when a segment is due (``_bounds``) and how several
+    become one (``_merge``).
+    """
 
     kind = GroupsKind.WINDOWS
     apart = _APART
@@ -130,8 +121,7 @@ class ColumnWindows:
         self._cut: set[int] = set()
 
     def number_from(self, first: int, step: int) -> None:
-        """New segments get every ``step``-th number: the others are those of other windows of the
-        shard."""
+        """New segments get every ``step``-th number: the others are those of other types."""
         self._next_number, self._step = first, step
 
     @property
@@ -139,15 +129,15 @@ class ColumnWindows:
         """Beyond the numbers of all segments."""
         return self._next_number
 
-    def mark(self) -> WindowsMark:
+    def mark(self) -> SegmentsMark:
         """Where :meth:`back_to` can return to."""
         segments = [(segment, replace(segment)) for segment in self._segments]
         changes = self._changes
-        return WindowsMark(
+        return SegmentsMark(
             segments, [*changes.gone], [*changes.new], {*self._cut}, self._next_number, self.closed
         )
 
-    def back_to(self, mark: WindowsMark) -> None:
+    def back_to(self, mark: SegmentsMark) -> None:
         """Undo what has changed since the mark."""
         for segment, before in mark.segments:
             segment.held, segment.fired = before.held, before.fired
@@ -161,14 +151,14 @@ class ColumnWindows:
     def restore(
         self, number: int, level: int, groups: pl.DataFrame, watermark: int, fired: int = MIN_TIME
     ) -> None:
-        """A columnar segment found in the store, in order of numbers; windows up to ``watermark``
-        have closed, and those of this segment up to ``fired``."""
+        """A columnar segment of the store, in order of numbers; windows up to ``watermark`` have
+        closed, and those of this segment up to ``fired``."""
         self._next_number = max(self._next_number, number + 1)
-        self._found(
+        self._take_stored(
             number, level, groups.filter(still_open(pl.col(END), max(watermark, fired))), fired
         )
 
-    def _found(self, number: int, level: int, groups: pl.DataFrame, fired: int) -> None:
+    def _take_stored(self, number: int, level: int, groups: pl.DataFrame, fired: int) -> None:
         # What came later lies behind: of a key with rows in several segments, the last counts.
         before = self._segments[-1].number if self._segments else -1
         invariant(number > before, f"segment {number} is read from the store behind {before}")
@@ -179,36 +169,13 @@ class ColumnWindows:
         else:
             self._changes.gone.append(number)
 
-    @property
-    def example(self) -> pl.DataFrame | None:
-        """Some groups, of which all others have the types; None where that is not known."""
-        return None
-
-    def late_until(self, watermark: int) -> int:
-        """Records are late whose group ends at this time or before."""
-        return watermark
-
-    def entering(self, groups: Groups, watermark: int) -> Groups:
-        """The groups of a bundle in time, as they are held. Raises Unfit."""
-        return groups
-
-    def on_time(self, groups: Groups, watermark: int) -> tuple[Groups, Groups | None]:
-        """Those of windows that have not fired, and those of windows that have and still take
-        records (None: none)."""
-        return groups, None
-
-    def fired(self, among: pl.DataFrame | None = None) -> pl.DataFrame | None:
-        """The windows that have fired and still take records, as they fired, or those of them that
-        are ``among`` late groups; None for none."""
-        return None
-
     def go_on_with(self, plan: MergesGroups, types: Types) -> None:
-        """Hold windows of another plan from here on. There are none at the moment."""
-        invariant(not self._segments, "open windows have the columns of another plan")
+        """Hold groups of another plan from here on. There are none at the moment."""
+        invariant(not self._segments, "segments have the columns of another plan")
         self._plan, self.types = plan, types
 
     def add(self, groups: Groups) -> None:
-        """What :meth:`entering` has made of a bundle."""
+        """Hold the groups of a bundle."""
         if not groups.height:
             return
         self._append(groups, 0)
@@ -226,34 +193,8 @@ class ColumnWindows:
         return self.fires_at()
 
     def fires_at(self) -> int:
-        """The first window closes once the watermark has passed this (MAX_TIME: there is none)."""
+        """The first group fires once the watermark has passed this (MAX_TIME: there is none)."""
         return min((segment.first - 1 for segment in self._segments), default=MAX_TIME)
-
-    def close(self, watermark: int) -> pl.DataFrame | None:
-        """The windows that end at or before ``watermark``, which are open no longer, in the order
-        of their ends; None when there is none. Raises Unfit, and then nothing has changed."""
-        due = [segment for segment in self._segments if is_complete(segment.first, watermark)]
-        if not due:
-            return None
-        parts = [
-            s.held if is_complete(s.last, watermark) else ending_by(s.held, watermark) for s in due
-        ]
-        closed = in_order_of_time(frame_of(self._merge(parts)))
-        self._forget(due, watermark)
-        # What is left of them would fire again with the next watermark, as a second result.
-        invariant(
-            not any(is_complete(each.first, watermark) for each in self._segments),
-            f"windows that have fired at {watermark} are still open",
-        )
-        return closed
-
-    def _forget(self, segments: Sequence[ColumnarSegment], watermark: int) -> None:
-        """Windows that end up to ``watermark`` are open no longer."""
-        for segment in segments:
-            if is_complete(segment.last, watermark):
-                self._remove(segment)
-            else:
-                self._keep(segment, ending_after(segment.held, watermark))
 
     def _keep(self, segment: ColumnarSegment, groups: Groups) -> None:
         """What is left of a segment."""
@@ -273,22 +214,9 @@ class ColumnWindows:
         ends = ends_of(groups)
         return int(ends.min()), int(ends.max())
 
-    def open_windows(self, of_key: pl.Expr) -> list[Window]:
-        """The windows of a key, which ``of_key`` is true for."""
-        if not self:
-            return []
-        return [
-            Window(*bounds)
-            for bounds in self.all_groups().filter(of_key).select(START, END).unique().iter_rows()
-        ]
-
     def all_groups(self) -> pl.DataFrame:
-        """Every open window."""
+        """All groups, those of a key and window as one."""
         return self._plan.merge([segment.groups for segment in self._segments])
-
-    def of_key(self, plan: ColumnPlan, key: Key) -> list[tuple[Window, Any]]:
-        """The open windows of a key, ordered by end, each with its accumulator of the row form."""
-        return windows_of_key(plan, [segment.groups for segment in self._segments], key)
 
     def size(self) -> int:
         """About how many bytes they take."""
@@ -299,7 +227,7 @@ class ColumnWindows:
         )
 
     def clear(self) -> None:
-        """Forget all windows."""
+        """Forget all groups."""
         for segment in list(self._segments):
             self._remove(segment)
 
@@ -308,7 +236,7 @@ class ColumnWindows:
         changes, self._changes = self._changes, Changes()
         # One that is new, and gone as well, would be deleted, and come back after a crash.
         if len({segment.number for segment in changes.new}) < len(changes.new):
-            raise InvariantError("a segment of windows is written twice in one commit")
+            raise InvariantError("a columnar segment is written twice in one commit")
         self._cut.clear()
         return changes
 
@@ -335,11 +263,6 @@ class ColumnWindows:
         if rest.height and segment not in self._changes.new:
             self._changes.new.append(segment)
             self._cut.add(segment.number)
-
-    def parted(self, groups: pl.DataFrame, fired: int) -> tuple[pl.DataFrame, pl.DataFrame | None]:
-        """Groups that have left: those that have not fired, and those that have and still take
-        records (None: there are none)."""
-        return groups, None
 
     def numbers(self) -> set[int]:
         """Of the segments that the store has once the changes since :meth:`take_changes` are
@@ -400,14 +323,11 @@ class ColumnWindows:
         ]
 
 
-class LastingSegments(ColumnWindows):
+class LastingSegments(ColumnarSegments):
     """What no watermark removes, not even the last one: groups without an end, and kept records.
     Mix it in before what else the segments are."""
 
     kind = GroupsKind.LASTING
-
-    def late_until(self, watermark: int) -> int:
-        return MIN_TIME
 
     def due_at(self) -> int:
         return MAX_TIME
@@ -420,41 +340,4 @@ class LastingSegments(ColumnWindows):
     ) -> None:
         # As it is: by the end of its input a watermark has passed whatever a segment may end at.
         self._next_number = max(self._next_number, number + 1)
-        self._found(number, level, groups, fired)
-
-
-def windows_of_key(
-    plan: ColumnPlan, groups: Sequence[pl.DataFrame], key: Key
-) -> list[tuple[Window, Any]]:
-    """The windows of a key in several groups frames, ordered by end, each with its accumulator of
-    the row form."""
-    frames = [frame.filter(plan.of_key(key)) for frame in groups]
-    frames = [frame for frame in frames if frame.height]
-    windows = (
-        [(group.window, group.acc) for _, group in plan.row_groups(plan.merge(frames))]
-        if frames
-        else []
-    )
-    return sorted(windows, key=lambda each: (each[0].end, each[0].start))
-
-
-def results_of(
-    plan: ColumnPlan, windows: Sequence[tuple[Window, Any]], aggregation: Aggregation, closed: int
-) -> list[tuple[Window, Any]]:
-    """The results of windows with these accumulators. Those up to ``closed`` have fired."""
-    return [
-        (
-            window,
-            aggregation.result(
-                aggregation.create() if plan.empties and window.end <= closed else acc
-            ),
-        )
-        for window, acc in windows
-    ]
-
-
-def in_order_of_time(groups: pl.DataFrame) -> pl.DataFrame:
-    """Groups by the ends of their windows: results of a key come as timers fire, however far the
-    watermark has jumped. Mostly there is one end, and nothing to sort."""
-    ends = groups[END]
-    return groups if ends.min() == ends.max() else groups.sort(END, maintain_order=True)
+        self._take_stored(number, level, groups, fired)
