@@ -26,6 +26,7 @@ from tests.unit.engine.workers.operators.keyed_joins.test_in_columns import (
     ALL,
     Row,
     archived_keys,
+    both_in_bundles,
     in_files,
     in_rows,
     pushes,
@@ -330,8 +331,7 @@ def test_a_crash_changes_nothing_of_what_stands_alone(
     monkeypatch.setattr(columns_to_rows, "PART_RECORDS", 5)
     monkeypatch.setattr(in_columns, "_FAN", 2)
     path = of_kind(folder / f"crash-{most}-{kind}", kind)
-    story = {"shown": records(15, 3), "clicked": records(15, 4)}
-    assert assert_survives_crashes(path, story, every=41) > 3
+    assert assert_survives_crashes(path, both_in_bundles, every=19) > 8
 
 
 @pytest.mark.parametrize("kind", ["inner", *KINDS])
