@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partialmethod
 from pathlib import Path
@@ -201,6 +201,19 @@ def exact(found: Mapping[str, Any]) -> str:
 def idle(harness: PipelineHarness) -> None:
     """The story of a run that reads its sources to the end."""
     harness.advance_processing_time(10**9)
+
+
+def in_bundles(records: Mapping[str, Sequence[Any]], size: int) -> Callable[..., None]:
+    """The story of a run whose streams have their records by turns, ``size`` at a time: a crash at
+    a place of it costs far less than among records that come one by one."""
+
+    def story(harness: PipelineHarness) -> None:
+        for start in range(0, max(map(len, records.values())), size):
+            for stream, values in records.items():
+                harness.push(stream, values[start : start + size])
+        harness.finish()
+
+    return story
 
 
 def results(folder: Path, form: str, key: str = "ad", **options: Any) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from millwheel.engine.workers.operators.joins import JoinOperator
 from millwheel.engine.workers.operators.windows.window_join import WindowJoinOperator
 from millwheel.engine.workers.sources.frames import ReadSize
 from millwheel.testing import PipelineHarness, assert_survives_crashes
+from tests.unit.engine.workers.operators.column_runs import in_bundles
 
 Row = dict[str, Any]
 PIPELINE = """
@@ -166,8 +167,8 @@ def test_a_crash_at_any_place_changes_nothing(
     monkeypatch.setattr(columns_to_rows, "PART_RECORDS", 5)
     monkeypatch.setattr(joins, "_FAN", 2)
     path = written(folder / f"crash-{most}")
-    story = {"shown": records(15, 3), "clicked": records(15, 4)}
-    assert assert_survives_crashes(path, story, every=41) > 3
+    story = in_bundles({"shown": records(15, 3), "clicked": records(15, 4)}, 5)
+    assert assert_survives_crashes(path, story, every=13) > 3
 
 
 def test_no_bundle_hands_over_more_than_a_part_of_what_is_too_large(

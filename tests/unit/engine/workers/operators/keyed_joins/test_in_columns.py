@@ -35,6 +35,7 @@ from millwheel.engine.workers.sources.frames import ReadSize
 from millwheel.engine.workers.tracing.table import Arrived
 from millwheel.engine.workers.tracing.traced import TracedBundle
 from millwheel.testing import PipelineHarness, assert_survives_crashes
+from tests.unit.engine.workers.operators.column_runs import in_bundles
 from tests.unit.engine.workers.tracing.fakes import KeptSpans, tracing
 
 Row = dict[str, Any]
@@ -242,15 +243,6 @@ def test_a_read_with_an_odd_record_is_kept_one_by_one(
     assert found == read_of(path, True, monkeypatch)[0]
 
 
-def both_in_bundles(harness: PipelineHarness) -> None:
-    """Records of both streams by turns, so few at a time that later ones meet what is stored."""
-    shown, clicked = records(15, 3), records(15, 4)
-    for start in range(0, 15, 5):
-        harness.push("shown", shown[start : start + 5])
-        harness.push("clicked", clicked[start : start + 5])
-    harness.finish()
-
-
 @pytest.mark.parametrize("within", [NEAR, ALL])
 @pytest.mark.parametrize("most", [32 << 20, 2_000], ids=["in memory", "too large"])
 def test_a_crash_at_any_place_changes_nothing(
@@ -260,7 +252,8 @@ def test_a_crash_at_any_place_changes_nothing(
     monkeypatch.setattr(columns_to_rows, "PART_RECORDS", 5)
     monkeypatch.setattr(in_columns, "_FAN", 2)
     path = written(folder / f"crash-{most}-{len(within)}", within)
-    assert assert_survives_crashes(path, both_in_bundles, every=19) > 8
+    story = in_bundles({"shown": records(15, 3), "clicked": records(15, 4)}, 5)
+    assert assert_survives_crashes(path, story, every=19) > 8
 
 
 def test_nothing_is_kept_once_no_partner_can_come(folder: Path) -> None:

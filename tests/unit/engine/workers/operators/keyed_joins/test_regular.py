@@ -98,7 +98,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.usefixtures("room")
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(pushes, st.integers(0, 9))
 def test_what_stands_is_the_join_of_all_records(
     folder: Path, kind: str, given_pushes: list[tuple[str, Row]], crash: int

@@ -15,6 +15,7 @@ from millwheel.engine.workers.operators.ranked import over
 from millwheel.engine.workers.operators.ranked.over import _one_map
 from millwheel.errors import PipelineError
 from millwheel.testing import PipelineHarness, assert_survives_crashes
+from tests.unit.engine.workers.operators.column_runs import in_bundles
 
 Row = dict[str, Any]
 HEAD = """pipeline: p
@@ -343,7 +344,7 @@ def test_an_aggregate_takes_the_place_of_a_field_of_its_name(tmp_path: Path) -> 
 def test_crashes_change_nothing_of_results(tmp_path: Path, lookback: str) -> None:
     draw = random.Random(7)
     rows = [sale(draw.randrange(3), at + draw.randrange(4), draw.randrange(9)) for at in range(24)]
-    assert_survives_crashes(written(tmp_path, lookback), {"sales": rows}, every=7)
+    assert_survives_crashes(written(tmp_path, lookback), in_bundles({"sales": rows}, 4), every=7)
 
 
 @pytest.mark.parametrize(("one", "other"), [(0, 1), (9, 6), (10, 6), (300, 70_000), (3, 70_000)])

@@ -13,6 +13,7 @@ import pytest
 from millwheel import as_retraction
 from millwheel.errors import PipelineError
 from millwheel.testing import PipelineHarness, assert_survives_crashes
+from tests.unit.engine.workers.operators.column_runs import in_bundles
 
 HEAD = "pipeline: p\nstreams: {bids: {source: {injection: {}}, timestamp: at}}\ncomputations:\n"
 LAST = "  t: {input: {bids: {key: a}}, deduplicate: {keep: last}, output: rows}\n"
@@ -99,7 +100,7 @@ def test_a_record_without_a_place_is_a_dead_letter_alone(tmp_path: Path) -> None
 def test_crashes_change_nothing_of_the_rows(tmp_path: Path, computations: str) -> None:
     draw = random.Random(7)
     rows = [bid(draw.randrange(3), draw.randrange(50), draw.randrange(9)) for _ in range(20)]
-    assert_survives_crashes(written(tmp_path, computations), {"bids": rows}, every=7)
+    assert_survives_crashes(written(tmp_path, computations), in_bundles({"bids": rows}, 4), every=7)
 
 
 def test_by_time_nothing_can_be_chosen_of_a_change_log(tmp_path: Path) -> None:

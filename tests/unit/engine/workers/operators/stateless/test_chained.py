@@ -179,7 +179,7 @@ def unseen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rewiring, "streams_of", lambda spec: ends)
 
 
-@pytest.mark.parametrize("every", [7, 23, 45])
+@pytest.mark.parametrize("every", [7, 23])
 @pytest.mark.parametrize("text", [PIPELINE, READ], ids=["keyed", "read"])
 def test_a_chain_gives_the_same_where_workers_die(
     tmp_path: Path, every: int, text: str, request: pytest.FixtureRequest
@@ -366,10 +366,9 @@ def test_what_is_read_is_sent_to_nobody(tmp_path: Path, unseen: None) -> None:
         assert sum(shard.meta.next_seq - 1 for shard in sources) == ends
 
 
-@pytest.mark.parametrize("every", [40, 60])
 @pytest.mark.parametrize("before", ["chained", "sent"])
 def test_a_chain_behind_a_source_comes_or_goes_between_two_owners(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small_reads: None, before: str, every: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small_reads: None, before: str
 ) -> None:
     path = written(tmp_path, bids(600), READ)
     unusable(path)
@@ -390,8 +389,8 @@ def test_a_chain_behind_a_source_comes_or_goes_between_two_owners(
 
     monkeypatch.setattr(chained, "_links", links)
     monkeypatch.setattr(source, "pass_on", passed_on)
-    assert found(path, crash_every=every) == wanted
-    assert lives["source.bids"] > 6  # the first owner had time to read: see every
+    assert found(path, crash_every=40) == wanted
+    assert lives["source.bids"] > 6  # the first owner had time to read
     assert parts == ({True} if before == "chained" else set())
 
 
