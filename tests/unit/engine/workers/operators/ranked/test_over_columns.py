@@ -75,9 +75,7 @@ LOOK_BACKS = [
 @pytest.mark.parametrize(
     ("key", "over", "aggregates", "dirt"),
     [
-        pytest.param(
-            key, over, aggregates, [*DIRT.values()][(row + column) % 4], id=f"{over} {name}"
-        )
+        pytest.param(key, over, chosen, [*DIRT.values()][(row + column) % 4], id=f"{over} {name}")
         for row, (key, over) in enumerate(LOOK_BACKS)
         for column, (name, chosen) in enumerate(AGGREGATES.items())
     ],

@@ -109,4 +109,4 @@ def test_order_in_columns_survives_crashes(tmp_path: Path, monkeypatch: pytest.M
     small_reads(monkeypatch, 30_000, 300)
     never_few(monkeypatch)
     file = pipeline(tmp_path, "ad", WORK["map"], [])
-    assert assert_survives_crashes(str(file), idle, every=5, run_sources=True) > 1
+    assert assert_survives_crashes(str(file), idle, every=11, run_sources=True) > 1

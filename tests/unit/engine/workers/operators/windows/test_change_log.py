@@ -24,6 +24,7 @@ from millwheel.engine.workers.operators.windows.change_log import ChangeLogOpera
 from millwheel.engine.workers.operators.windows.grouped import GroupedOperator
 from millwheel.engine.workers.shard.bundle_sizes import ShardLimits
 from millwheel.testing import PipelineHarness, assert_survives_crashes
+from tests.unit.engine.workers.operators.column_runs import in_bundles
 
 Row = dict[str, Any]
 PIPELINE = """
@@ -235,9 +236,9 @@ def test_groups_are_forgotten_as_in_rows(
 @pytest.mark.usefixtures("whole_bundles")
 @pytest.mark.parametrize("growing", ["", GROWING])
 def test_versions_survive_crashes(tmp_path: Path, growing: str) -> None:
-    story = {"bids": bids(60, 4)}
     path = written(tmp_path, growing=growing)
-    assert assert_survives_crashes(path, story, every=17) > 3
+    story = in_bundles({"bids": bids(60, 4)}, 12)
+    assert assert_survives_crashes(path, story, every=11) > 8
 
 
 @pytest.mark.usefixtures("whole_bundles")
@@ -485,8 +486,8 @@ def test_whole_records_leave_the_columns_and_come_back(
 
 @pytest.mark.usefixtures("whole_bundles")
 def test_whole_records_survive_crashes(tmp_path: Path) -> None:
-    story = {"bids": bids(60, 4)}
-    assert assert_survives_crashes(keeping(tmp_path), story, every=17) > 3
+    story = in_bundles({"bids": bids(60, 4)}, 12)
+    assert assert_survives_crashes(keeping(tmp_path), story, every=11) > 8
 
 
 @pytest.mark.usefixtures("whole_bundles")
