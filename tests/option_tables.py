@@ -31,9 +31,9 @@ from millwheel.language.spec.parts.computation_fields import (
     WINDOWED,
 )
 from millwheel.language.spec.parts.joins import ENRICH, JOIN
+from millwheel.language.spec.parts.rows import OVER
 from millwheel.language.spec.parts.streams import STREAM, TIME_FIELD, WATERMARK
-from millwheel.language.spec.ranked.over import OVER
-from millwheel.language.spec.ranked.tables import TABLE_PART
+from millwheel.language.spec.parts.tables import TABLE_PART
 from millwheel.language.spec.reading.parts import Choice, Duration, Field, FilePart
 from tests import kinds
 

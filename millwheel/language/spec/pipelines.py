@@ -1,5 +1,5 @@
-"""Makes a pipeline from a YAML or Python file, or reports everything that is wrong with the
-file."""
+"""Makes a pipeline, or the named queries of one, from a YAML or Python file, or reports everything
+that is wrong with the file."""
 
 from __future__ import annotations
 
@@ -11,23 +11,31 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from millwheel.connect.own_functions import named_alone
 from millwheel.connect.python_objects import load_object
 from millwheel.core.pipeline.skew import planned
-from millwheel.core.pipeline.spec import ComputationSpec, PipelineSpec, SinkSpec, StreamSpec
+from millwheel.core.pipeline.spec import (
+    ComputationSpec,
+    PipelineSpec,
+    QuerySpec,
+    SinkSpec,
+    StreamSpec,
+)
 from millwheel.core.pipeline.visitors import numbered
 from millwheel.core.tables.copies import with_copies
 from millwheel.core.tables.planning import tabled
 from millwheel.core.windows.triggers import Default
-from millwheel.language.spec.change_logs.speaking import decided
+from millwheel.language.spec.change_logs import decided
 from millwheel.language.spec.checks.change_logs import check_change_logs, check_kept_versions
 from millwheel.language.spec.checks.code import CodeChecks
+from millwheel.language.spec.checks.expression_types import check_expression_types
 from millwheel.language.spec.checks.field_names import check_field_names
 from millwheel.language.spec.checks.field_types import check_field_types
 from millwheel.language.spec.checks.firing_again import check_firing_again, check_lateness
 from millwheel.language.spec.checks.plain_secrets import check_plain_secrets
 from millwheel.language.spec.checks.queries import check_queries
-from millwheel.language.spec.checks.time_types import check_time_types
 from millwheel.language.spec.checks.topology import (
     check_cycles,
     check_endless,
@@ -37,7 +45,6 @@ from millwheel.language.spec.checks.topology import (
     never_ends,
     uncertain_names,
 )
-from millwheel.language.spec.checks.value_types import check_value_types
 from millwheel.language.spec.functions import FUNCTIONS, NULLS, read_functions, read_nulls
 from millwheel.language.spec.limits import (
     BALANCED,
@@ -51,11 +58,11 @@ from millwheel.language.spec.limits import (
 from millwheel.language.spec.parameters import Parameters
 from millwheel.language.spec.parts.computation_fields import COMPUTATION
 from millwheel.language.spec.parts.computations import read_computation
-from millwheel.language.spec.parts.queries import QUERY, read_queries
 from millwheel.language.spec.parts.sinks import keyed, read_sink
+from millwheel.language.spec.parts.slices import QUERY, read_queries
 from millwheel.language.spec.parts.streams import STREAM, read_stream
+from millwheel.language.spec.parts.tables import check_tables
 from millwheel.language.spec.python_files import Document, PipelineFile, load_document
-from millwheel.language.spec.ranked.tables import check_tables
 from millwheel.language.spec.reading.document import parse, read_text
 from millwheel.language.spec.reading.kinds import Kind
 from millwheel.language.spec.reading.nodes import YamlNode
@@ -320,8 +327,7 @@ def _check(reader: NodeReader, top: YamlNode, parts: _Parts, check_code: bool) -
     check_tables(reader, spec, partial(find, top), never_ends)
     check_windows_of_input(reader, spec, top)
     check_field_types(reader, spec, top)
-    check_time_types(reader, spec, top)
-    check_value_types(reader, spec, top)
+    check_expression_types(reader, spec, top)
     check_queries(reader, spec, top)
     if not check_code:
         return
@@ -338,3 +344,36 @@ def _check(reader: NodeReader, top: YamlNode, parts: _Parts, check_code: bool) -
     check_lateness(reader, spec, top, load)
     check_kept_versions(reader, spec, top, checks.replacing)
     check_cycles(reader, spec, top, checks.has_timer)
+
+
+_EXAMPLE = "queries: {cpc: {formula: clicks.spend / clicks.n, window: 1h}}"
+
+
+def load_queries(path: str, spec: PipelineSpec) -> tuple[QuerySpec, ...]:
+    """The named queries of a YAML file, which may be a whole pipeline's, for the computations of
+    ``spec``. Raises PipelineError with a sentence for each problem."""
+    return _read_queries(read_text(path), path, spec)
+
+
+def one_query(name: str, formula: str, window: str, spec: PipelineSpec) -> tuple[QuerySpec, ...]:
+    """One query by its parts. Raises PipelineError."""
+    query = {"formula": formula, **({"window": window} if window else {})}
+    return _read_queries(
+        msgspec.json.encode({"queries": {name: query}}).decode(), "the query", spec
+    )
+
+
+def _read_queries(text: str, file: str, spec: PipelineSpec) -> tuple[QuerySpec, ...]:
+    problems = Problems(file)
+    top = parse(text, problems)
+    if top is None:
+        raise problems.error()
+    reader = NodeReader(problems, language=named_alone(spec.functions))
+    fields = reader.fields(top, [*PIPELINE.fields], _EXAMPLE)
+    if "queries" not in fields and top.is_map:
+        reader.missing(top, "queries", f"write for example {_EXAMPLE}")
+    queries = read_queries(reader, fields.get("queries"))
+    check_queries(reader, replace(spec, queries=queries), top)
+    if problems.found:
+        raise problems.error()
+    return queries

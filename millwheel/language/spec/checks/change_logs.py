@@ -15,7 +15,7 @@ from millwheel.core.pipeline.work import (
     TopSpec,
 )
 from millwheel.core.windows.panes import Accumulation
-from millwheel.language.spec.change_logs.speaking import consumers, undoes
+from millwheel.language.spec.change_logs import consumers, undoes
 from millwheel.language.spec.checks.topology import find
 from millwheel.language.spec.reading.nodes import YamlNode
 from millwheel.language.spec.reading.reader import NodeReader

@@ -1,19 +1,23 @@
-"""The fields of a computation, declared once: the reader and the JSON Schema follow."""
+"""The fields of a computation, declared once: the reader and the JSON Schema follow. Sources have
+``on_error``, too."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from millwheel.core.model.failures import DEAD_LETTER, SHARE, STOP, OnError
 from millwheel.core.pipeline.spec import ComputationSpec, Delivery, Productions
 from millwheel.core.pipeline.work import FiringSpec
 from millwheel.core.windows.panes import Accumulation, OutputTime
 from millwheel.language.spec.key_notation import KEY
 from millwheel.language.spec.parts.aggregates import AGGREGATE, RESULTS, SKEW
-from millwheel.language.spec.parts.branches import ORDER, SORTING
 from millwheel.language.spec.parts.joins import JOINS
-from millwheel.language.spec.parts.on_error import ON_ERROR
+from millwheel.language.spec.parts.rows import OVER
 from millwheel.language.spec.parts.slices import SLICES
-from millwheel.language.spec.parts.steps import STEPS
+from millwheel.language.spec.parts.steps import ORDER, SORTING, STEPS
+from millwheel.language.spec.parts.visitors import DICTIONARY, UV
 from millwheel.language.spec.parts.windows import LATE, TRIGGER, WINDOW
-from millwheel.language.spec.ranked.over import OVER
+from millwheel.language.spec.reading.nodes import YamlNode
 from millwheel.language.spec.reading.parts import (
     Anything,
     Choice,
@@ -27,10 +31,43 @@ from millwheel.language.spec.reading.parts import (
     Number,
     ObjectName,
     Own,
+    Percent,
 )
-from millwheel.language.spec.visitors.counts import UV
-from millwheel.language.spec.visitors.dictionaries import DICTIONARY
+from millwheel.language.spec.reading.reader import NodeReader
 
+_WORDS = {"dead_letter": DEAD_LETTER, "stop": STOP}
+_SHARE = FilePart(
+    "{stop_above: 10%, of_at_least: 100}",
+    {
+        "stop_above": Field(
+            "stop_above",
+            Percent("to continue whatever fails, write on_error: dead_letter"),
+            "the run stops when more than this share of the recent calls failed",
+        ),
+        "of_at_least": Field(
+            "of_at_least", Number(1, 1_000_000_000), "how many calls there must be for that"
+        ),
+    },
+    SHARE,
+)
+
+
+def _read(reader: NodeReader, node: YamlNode) -> OnError:
+    if node.is_map:
+        return replace(SHARE, **_SHARE.read(reader, node))
+    if node.is_scalar and node.text in _WORDS:
+        return _WORDS[node.text]
+    text = f"must be dead_letter, stop, or for example {_SHARE.example}, not {node.kind()}"
+    reader.bad(node, text)
+    return SHARE
+
+
+ON_ERROR = Field(
+    "on_error",
+    Own((Choice(tuple(_WORDS)), _SHARE), _read),
+    "[when failures stop the run](pipeline.md#on_error)",
+    default="more than 10% of at least 100",
+)
 FIRING = FilePart(
     "{accumulation: retracting}",
     {

@@ -26,7 +26,7 @@ from millwheel.core.pipeline.work import (
     Work,
 )
 from millwheel.core.windows.panes import Accumulation
-from millwheel.language.spec.change_logs.reading import change_log, check_change_log, is_change_log
+from millwheel.language.spec.change_logs import change_log, check_change_log, is_change_log
 from millwheel.language.spec.key_notation import key_names, read_input_key
 from millwheel.language.spec.parts.aggregates import (
     WINDOW_FIELDS,
@@ -34,12 +34,6 @@ from millwheel.language.spec.parts.aggregates import (
     read_aggregates,
     read_results,
     read_skew,
-)
-from millwheel.language.spec.parts.branches import (
-    ORDER,
-    SORTING,
-    check_sorting,
-    read_branches,
 )
 from millwheel.language.spec.parts.computation_fields import (
     CALLBACK,
@@ -53,23 +47,33 @@ from millwheel.language.spec.parts.computation_fields import (
 )
 from millwheel.language.spec.parts.joins import JOINS, join_in_windows, read_enrich, read_join
 from millwheel.language.spec.parts.lookups import read_lookup
-from millwheel.language.spec.parts.slices import ANSWER_FIELDS, check_slices, read_slices
-from millwheel.language.spec.parts.steps import STEPS, read_steps
-from millwheel.language.spec.parts.windows import read_trigger, read_window
-from millwheel.language.spec.ranked.over import check_over, read_over
-from millwheel.language.spec.ranked.reading import check_ranked, read_deduplicate, read_top
-from millwheel.language.spec.reading.nodes import YamlNode
-from millwheel.language.spec.reading.reader import NodeReader
-from millwheel.language.spec.visitors.counts import (
-    UniqueVisitors,
-    check_visitors,
-    read_visitors,
+from millwheel.language.spec.parts.rows import (
+    check_over,
+    check_ranked,
+    read_deduplicate,
+    read_over,
+    read_top,
 )
-from millwheel.language.spec.visitors.dictionaries import (
+from millwheel.language.spec.parts.slices import ANSWER_FIELDS, check_slices, read_slices
+from millwheel.language.spec.parts.steps import (
+    ORDER,
+    SORTING,
+    STEPS,
+    check_sorting,
+    read_branches,
+    read_steps,
+)
+from millwheel.language.spec.parts.visitors import (
+    UniqueVisitors,
     check_dictionary,
+    check_visitors,
     partitioned_inputs,
     read_dictionary,
+    read_visitors,
 )
+from millwheel.language.spec.parts.windows import read_trigger, read_window
+from millwheel.language.spec.reading.nodes import YamlNode
+from millwheel.language.spec.reading.reader import NodeReader
 
 _TWO_COMPUTATIONS = "make two computations of it, one that consumes the output of the other"
 

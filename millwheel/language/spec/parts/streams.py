@@ -13,8 +13,8 @@ from millwheel.connect.python_objects import OBJECT_NAME
 from millwheel.core.instants.decimals import decimal_form, is_decimal
 from millwheel.core.instants.declared import INSIDE, KIND, UNITS, TimeForm, is_time
 from millwheel.core.pipeline.spec import DEAD_LETTERS, SourceSpec, StreamSpec
-from millwheel.language.spec.parts.on_error import ON_ERROR
-from millwheel.language.spec.ranked.tables import TABLE, read_table
+from millwheel.language.spec.parts.computation_fields import ON_ERROR
+from millwheel.language.spec.parts.tables import TABLE, read_table
 from millwheel.language.spec.reading.kinds import Kind, Kinds, read_kind
 from millwheel.language.spec.reading.nodes import YamlNode
 from millwheel.language.spec.reading.parts import (

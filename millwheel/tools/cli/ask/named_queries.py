@@ -27,7 +27,7 @@ from millwheel.engine.queries.named_queries import merged
 from millwheel.engine.queries.names import query_document
 from millwheel.engine.queries.peers.link import LinkClosed, Links, json_of, packed, secured_links
 from millwheel.errors import SetupError
-from millwheel.language.spec.query_files import load_queries, one_query
+from millwheel.language.spec.pipelines import load_queries, one_query
 from millwheel.tools.cli.look.arguments import chosen_root
 from millwheel.tools.cli.look.status import write_json
 

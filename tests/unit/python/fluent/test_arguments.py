@@ -16,7 +16,7 @@ from millwheel.language.spec.key_notation import KEY
 from millwheel.language.spec.parts.computation_fields import COMPUTATION, DIALS
 from millwheel.language.spec.parts.joins import ENRICH, JOIN
 from millwheel.language.spec.parts.lookups import LOOKUP
-from millwheel.language.spec.parts.queries import QUERY
+from millwheel.language.spec.parts.slices import QUERY
 from millwheel.language.spec.parts.streams import STREAM, WATERMARK
 from millwheel.language.spec.pipelines import PIPELINE
 from millwheel.language.spec.reading.parts import Choice, Field, FilePart, Own, Short

@@ -14,7 +14,7 @@ from millwheel.language.spec.pipelines import load_pipeline
 from millwheel.tools.gateway import run_follower
 from millwheel.tools.gateway.run_follower import FollowedRun
 from tests.unit.engine.queries.test_named_queries import Changes
-from tests.unit.language.spec.test_query_files import PIPELINE
+from tests.unit.language.spec.test_pipelines import PIPELINE
 
 
 class Coordination:

@@ -10,7 +10,7 @@ import pytest
 
 from millwheel.errors import PipelineError
 from millwheel.language.spec import check_pipeline, load_pipeline
-from tests.unit.language.spec.parts.test_queries import read
+from tests.unit.language.spec.parts.test_slices import read_query_file
 from tests.unit.language.spec.test_pipelines import MINIMAL
 
 
@@ -191,4 +191,4 @@ def test_windows_of_results_do_not_follow_a_join_that_passes_these_on_later(
 )
 def test_mistakes_are_named(tmp_path: Path, queries: str, said: str) -> None:
     with pytest.raises(PipelineError, match=said):
-        read(tmp_path, queries)
+        read_query_file(tmp_path, queries)

@@ -1,4 +1,4 @@
-"""Slices as they are written: what they become, and what is said of mistakes."""
+"""Slices and named queries as they are written: what they become, and the messages of mistakes."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from millwheel.core.pipeline.spec import PipelineSpec, QuerySpec
 from millwheel.core.pipeline.work import SlicesSpec
 from millwheel.errors import PipelineError
 from millwheel.language.spec.pipelines import load_pipeline
@@ -84,3 +85,46 @@ def test_mistakes_are_named_with_what_to_write_instead(
 ) -> None:
     with pytest.raises(PipelineError, match=said):
         read(tmp_path, computation)
+
+
+def read_query_file(tmp_path: Path, queries: str) -> PipelineSpec:
+    path = tmp_path / "p.yaml"
+    path.write_text(
+        f"""
+pipeline: asked
+streams: {{events: {{source: {{injection: {{}}}}, timestamp: at}}}}
+computations:
+  clicks:
+    input: {{events: {{key: ad}}}}
+    slices: {{every: 1m, keep: 1d}}
+    aggregate: {{n: count, spend: {{sum: cost}}}}
+queries: {queries}
+"""
+    )
+    return load_pipeline(path, {}, {})
+
+
+def test_a_query_has_a_formula_a_window_and_keys(tmp_path: Path) -> None:
+    spec = read_query_file(
+        tmp_path,
+        "{cpc: {formula: clicks.spend / clicks.n, window: 1h, key: [ad], keys: {clicks: ad}}}",
+    )
+    (query,) = spec.queries
+    assert query == QuerySpec(
+        "cpc", "clicks.spend / clicks.n", 3_600_000_000, ("ad",), {"clicks": ("ad",)}, query.where
+    )
+
+
+@pytest.mark.parametrize(
+    ("queries", "said"),
+    [
+        ("{cpc: {window: 1h}}", "formula: is missing"),
+        ("{cpc: {formula: clicks.spend /}}", "queries.cpc.formula"),
+        ("{cpc: {formula: 1 + 1}}", "asks nothing"),
+        ("{c p: {formula: clicks.n}}", "cannot be the name of a query"),
+        ("{cpc: {formula: clicks.n, windw: 1h}}", "unknown field 'windw'"),
+    ],
+)
+def test_mistakes_are_named(tmp_path: Path, queries: str, said: str) -> None:
+    with pytest.raises(PipelineError, match=said):
+        read_query_file(tmp_path, queries)

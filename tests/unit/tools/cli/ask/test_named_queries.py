@@ -18,7 +18,7 @@ from millwheel.language.spec.pipelines import load_pipeline
 from millwheel.tools.cli.app import app
 from millwheel.tools.cli.ask import named_queries
 from millwheel.tools.testing.memory.disk import MemoryDisk
-from tests.unit.language.spec.test_query_files import PIPELINE
+from tests.unit.language.spec.test_pipelines import PIPELINE
 
 
 @pytest.fixture

@@ -1,31 +1,80 @@
-"""What a change log says when a group changes: the new version alone, which replaces the one
-before, or first a record that takes that one back.
+"""Change logs: an ``aggregate`` without a ``window``. Each key is one group without an end.
 
-It takes back where something behind it would count both (an aggregation or a table, also behind
-steps), where something may leave the new version out (a filter, a branch), and where a group can
-go, since nothing would replace its last version. Files may say it themselves (``accumulation``).
-"""
+totals: {input: {bids: {key: auction}}, aggregate: {bids: count}, output: totals}
+
+When a group changes, a change log emits the new version alone, which replaces the one before, or
+first a record that takes that one back. It takes back where something behind it would count both
+(an aggregation or a table, also behind steps), where something may leave the new version out (a
+filter, a branch), and where a group can go, since nothing would replace its last version. Files may
+state it themselves (``accumulation``)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from millwheel.core.pipeline.graph import takes_retractions
 from millwheel.core.pipeline.spec import ComputationSpec, PipelineSpec
 from millwheel.core.pipeline.work import (
+    FOREVER,
     AggregationSpec,
     BranchesSpec,
     CallbackSpec,
     DeduplicateSpec,
     DictionarySpec,
+    FiringSpec,
     LookupSpec,
     OverSpec,
     StepKind,
     StepsSpec,
     TopSpec,
+    WindowSpec,
 )
 from millwheel.core.windows.panes import Accumulation
+from millwheel.language.spec.reading.nodes import YamlNode
+from millwheel.language.spec.reading.reader import NodeReader
+
+_OTHERS = ("window", "callback", "slices", "uv", "dictionary", "over")
+"""With one of these an ``aggregate`` is of something else, or is refused there."""
+_EACH_BUNDLE = {"repeat": {"after_count": 1}}
+"""Fixed: the trigger that is ready after each bundle."""
+_NOT_HERE = {
+    "allowed_lateness": "takes late records at any time",
+    "late": "takes late records at any time",
+    "output_time": "gives each version the latest time of its group's records",
+}
+
+
+def is_change_log(fields: Mapping[str, YamlNode]) -> bool:
+    """Whether a computation with these fields is one."""
+    return "aggregate" in fields and not fields.keys() & set(_OTHERS)
+
+
+def check_change_log(reader: NodeReader, fields: Mapping[str, YamlNode]) -> None:
+    """Notes what belongs to windows."""
+    for name, why in _NOT_HERE.items():
+        if name in fields:
+            reader.bad(
+                fields[name],
+                f"a change log (an aggregate without a window) {why}; leave out {name}, or write"
+                " a window",
+            )
+
+
+def change_log(
+    trigger: Mapping[str, Any] | None, ttl_us: int | None, fields: Mapping[str, YamlNode]
+) -> AggregationSpec:
+    """The work of one, without its aggregates. Whether it takes back what it replaces is decided
+    later, unless it is written."""
+    accumulation = fields["accumulation"].text if "accumulation" in fields else UNDECIDED
+    return AggregationSpec(
+        window=WindowSpec(FOREVER, {} if ttl_us is None else {"ttl_us": ttl_us}),
+        firing=FiringSpec(
+            trigger=_EACH_BUNDLE if trigger is None else trigger, accumulation=accumulation
+        ),
+    )
+
 
 UNDECIDED = ""
 """The accumulation of a change log that does not say it itself."""

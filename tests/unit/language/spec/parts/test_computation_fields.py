@@ -6,7 +6,7 @@ import pytest
 
 from millwheel.core.model.failures import DEAD_LETTER, SHARE, STOP, OnError
 from millwheel.core.pipeline.spec import ComputationSpec, StreamSpec
-from millwheel.language.spec.parts.on_error import ON_ERROR
+from millwheel.language.spec.parts.computation_fields import ON_ERROR
 from millwheel.language.spec.reading.document import parse
 from millwheel.language.spec.reading.problems import Problems
 from millwheel.language.spec.reading.reader import NodeReader

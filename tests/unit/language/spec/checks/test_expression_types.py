@@ -1,4 +1,4 @@
-"""What expressions make of fields that are times."""
+"""Expressions over fields whose types no record can satisfy, and those that some record may."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 _HEAD = (
     "pipeline: p\nstreams:\n"
     "  a: {source: {injection: {}}, timestamp: at, fields: {at: timestamp, until: timestamp,"
-    " price: float, yes: bool, name: str, n: int}}\n"
+    " x: float, yes: bool, name: str, n: int}}\n"
     "  b: {source: {injection: {}}, timestamp: at, fields: {at: timestamp, name: int}}\n"
     "sinks: {out: {stdout: {}}}\ncomputations: {c: {COMPUTATION, output: out}}\n"
 )
@@ -23,13 +23,13 @@ def _of(text: str) -> str:
     ("text", "sentence"),
     [
         (
-            "year(price)",
-            "pipeline.yaml:6: computations.c.map.x: `year(price)`: price is a float, and year"
+            "year(x)",
+            "pipeline.yaml:6: computations.c.map.x: `year(x)`: x is a float, and year"
             " takes a time. Declare the field as timestamp, or write time_of(number, 's') for a"
             " number",
         ),
         ("hour(yes)", "yes is a bool, and hour takes a time"),
-        ("1 + hour(trunc(price, '1h'))", "price is a float, and trunc takes a time"),
+        ("1 + hour(trunc(x, '1h'))", "x is a float, and trunc takes a time"),
         ("lower(at)", "at is a timestamp, and lower takes a text. Write iso(at)"),
         (
             "lower(trunc(at, '1h'))",
@@ -48,7 +48,7 @@ def _of(text: str) -> str:
         ("(at + 5) - '2026-01-01'", "or parse_time(text) for a time"),
     ],
 )
-def test_what_cannot_be_meant_of_a_time(problems: Any, text: str, sentence: str) -> None:
+def test_mistakes_with_times(problems: Any, text: str, sentence: str) -> None:
     [found] = problems(_of(text))
     assert sentence in found
 
@@ -76,7 +76,7 @@ def test_what_cannot_be_meant_of_a_time(problems: Any, text: str, sentence: str)
         "coalesce(at, until)",
     ],
 )
-def test_what_may_be_computed_with_times(problems: Any, text: str) -> None:
+def test_computations_with_times(problems: Any, text: str) -> None:
     assert problems(_of(text)) == []
 
 
@@ -84,7 +84,7 @@ def test_what_may_be_computed_with_times(problems: Any, text: str) -> None:
     ("computation", "path"),
     [
         ("input: {a: {key: {x: 'lower(at)'}}}, map: {n: n}", "input.a.key.x"),
-        ("input: {a: {key: name}}, where: 'year(price) > 1', window: global, aggregate: {n: count}",
+        ("input: {a: {key: name}}, where: 'year(x) > 1', window: global, aggregate: {n: count}",
          "where"),
         ("input: {a: {key: name}}, window: global, aggregate: {x: {max: 'lower(at)'}}",
          "aggregate.x"),
@@ -112,3 +112,68 @@ def test_a_field_that_is_another_in_each_input_is_not_judged(problems: Any) -> N
     assert problems(text) == []
     [found] = problems(text.replace("lower(name)", "lower(at)"))
     assert "Write iso(at)" in found
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (
+            "n > 'x'",
+            "pipeline.yaml:6: computations.c.map.x: `n > 'x'` compares n, an int, with a text, of"
+            " which neither is greater. Write int(…), float(…) or cast(…, 'decimal(12, 2)')"
+            " around a text that is a number, str(…) around a number that is a text, or declare"
+            " the field as what it is",
+        ),
+        ("1 < name < 9", "compares an int with name, a text,"),
+        ("between(name, 1, 2)", "compares name, a text, with an int"),
+        ("x >= upper(name)", "compares x, a float, with upper(name), a text,"),
+        ("name + 1 > 2", "`name + 1` computes with a text, name. "),
+        ("n - name", "`n - name` computes with a text, name. "),
+        ("concat(name, 'a') / 2", "computes with a text, concat(name, 'a'). "),
+        ("upper(n)", "`upper(n)`: n, an int, and upper takes a text. Write str(n), or declare"),
+        ("like(yes, 'a%')", "yes, a bool, and like takes a text. Write str(yes)"),
+        ("abs(name)", "name, a text, and abs takes a number. "),
+        ("substr(name, name)", "name, a text, and substr takes a number. "),
+    ],
+)
+def test_mistakes_with_texts_and_numbers(problems: Any, text: str, sentence: str) -> None:
+    [found] = problems(_of(text))
+    assert sentence in found
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "n == 'x' or n in ('x', 1) or n != name",
+        "n > x or yes > n or name > 'a'",
+        "int(name) > n and float(name) - 1 > x and str(n) < name",
+        "unknown > 'x' and unknown + 1 > 2 and upper(unknown) == 'A'",
+        "coalesce(name, n) == 1 or get(n, 'x') > 'a' or (name if yes else n) > 1",
+        "at > '2026-01-31' and name + 'b' > 'a' and substr(name, n, 2) == 'a'",
+        "name > null or len(name) > n or len(n) > 1",
+    ],
+)
+def test_computations_with_texts_and_numbers(problems: Any, text: str) -> None:
+    assert problems(_of(text)) == []
+
+
+def test_every_expression_over_records_is_judged(problems: Any) -> None:
+    aggregates = "{s: {sum: abs(name)}, t: {count: {where: n > 'a'}}}"
+    text = f"input: {{a: {{key: {{k: name - 1}}}}}}, aggregate: {aggregates}"
+    found = problems(_HEAD.replace("COMPUTATION", text))
+    assert [each.split(": ")[1] for each in found] == [
+        "computations.c.input.a.key.k",
+        "computations.c.aggregate.s",
+        "computations.c.aggregate.t",
+    ]
+
+
+def test_a_bound_of_an_interval_is_not_a_text(problems: Any) -> None:
+    join = (
+        "input: {a: {key: n}, b: {key: name}},"
+        " join: {kind: inner, within: {from: b.name, until: BOUND}}"
+    )
+    [found] = problems(_HEAD.replace("COMPUTATION", join.replace("BOUND", "a.name")))
+    assert "join.within.until: a.name is a text, and a bound is a time in whole µs. " in found
+    for bound in ("parse_time(a.name)", "a.at", "a.n", "a.unknown"):
+        assert problems(_HEAD.replace("COMPUTATION", join.replace("BOUND", bound))) == []

@@ -1,1 +1,0 @@
-"""Change logs: an aggregation without a window, from its fields in a file to how it speaks."""

@@ -1,1 +1,0 @@
-"""How rows in order are written: ``top:``, ``deduplicate:`` with ``keep``, and ``table:``."""
