@@ -39,8 +39,8 @@ from millwheel.adapters.grpc.watermark_client import fetch_status
 from millwheel.control.roots.root import read_run
 from millwheel.core.model.range_table import RangeTable
 from millwheel.errors import MillwheelError
+from millwheel.launch.members import JoinedWorker, read_members
 from millwheel.launch.progress.status_watch import addresses
-from millwheel.launch.stragglers import JoinedWorker, read_members
 from millwheel.tools.chaos.plan import Target
 from millwheel.tools.chaos.processes import processes_of
 

@@ -76,7 +76,7 @@ class RunEnd(Enum):
 
 class Driver:
     """Runs one pipeline on one root. ``console`` (standard error) gets progress and messages.
-    ``children``: see :func:`millwheel.launch.early.children_for`."""
+    ``children``: see :func:`millwheel.launch.head_start.children_for`."""
 
     def __init__(self, settings: RunSettings, console: Console, children: Children | None) -> None:
         self._settings = settings

@@ -42,25 +42,24 @@ from millwheel.errors import SetupError, UnavailableError
 from millwheel.launch.auto_spares import AutoSpares
 from millwheel.launch.coordinator import Keeper, coordinator_for
 from millwheel.launch.launchers.base import Launcher, WorkerTemplate
-from millwheel.launch.launchers.deaths import Deaths
 from millwheel.launch.launchers.processes import ProcessLauncher
 from millwheel.launch.launchers.spark.launcher import SparkLauncher
 from millwheel.launch.launchers.spark.settings import SparkSettings
 from millwheel.launch.launchers.warm_children import Children, executed
+from millwheel.launch.members import StopRequest, on_stop
 from millwheel.launch.metrics import GatheredMetrics
 from millwheel.launch.progress.catching_up import CatchingUp
 from millwheel.launch.progress.failures import Failures
 from millwheel.launch.progress.input_size import Estimate
 from millwheel.launch.progress.line import ProgressLine
-from millwheel.launch.progress.progress_file import Noting
+from millwheel.launch.progress.report import Noting
+from millwheel.launch.progress.standstill import ReasonsOfStandstill
 from millwheel.launch.progress.status_watch import StatusWatcher
 from millwheel.launch.progress.summary import Summary, summarize
 from millwheel.launch.scale import Scaling, forget
 from millwheel.launch.services import Services, ServiceTemplate
 from millwheel.launch.settings import RunSettings
-from millwheel.launch.standing.reasons import ReasonsOfStandstill
-from millwheel.launch.stop_requests import StopRequest, on_stop
-from millwheel.launch.watch import Watch
+from millwheel.launch.watch import Deaths, Watch
 
 _WORKER_GRACE_S = 12.0  # for workers to end in order, a last snapshot included
 _SERVICE_GRACE_S = 5.0  # for master and injector to end in order

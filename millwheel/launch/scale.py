@@ -21,7 +21,7 @@ from millwheel.control.roots.root import write_atomically
 from millwheel.core.model.damage import DAMAGE
 from millwheel.launch.auto_spares import AutoSpares
 from millwheel.launch.launchers.base import Launcher
-from millwheel.launch.stragglers import JoinedWorker
+from millwheel.launch.members import JoinedWorker
 
 _ASKED, _ANSWERED = "scale.json", "scaled.json"
 _LOOK_S = 0.2  # between looks whether another number of workers is wanted

@@ -1,4 +1,9 @@
-"""The driver's loop during a run: deaths, progress, workers' output, the end."""
+"""The driver's loop during a run: deaths, progress, workers' output, the end.
+
+The driver learns how each worker has ended, wherever it ran, and what it was doing. It notes in the
+root when a worker has ended of itself, for the next owners of its shards. A kill from outside, a
+lost host or a lost lease is not noted, so it never costs a record.
+"""
 
 from __future__ import annotations
 
@@ -6,19 +11,26 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from millwheel.adapters.processes.exits import crash_line
 from millwheel.adapters.processes.output import OutputPump
+from millwheel.adapters.processes.restarts import ended_of_itself, exit_words
 from millwheel.adapters.processes.supervisor import ProcessEnded, Supervisor
+from millwheel.adapters.spaces.hang_notes import HangNotes
 from millwheel.core.pipeline.cluster_view import ClusterView
 from millwheel.core.pipeline.graph import Graph
+from millwheel.engine.workers.bundle.hangs import Hang, encode_hang
+from millwheel.engine.workers.bundle.work_note import running
+from millwheel.errors import MillwheelError
 from millwheel.launch.launchers.base import Launcher, WorkerExit
+from millwheel.launch.members import JoinedWorker
 from millwheel.launch.progress.failures import Failures
 from millwheel.launch.progress.input_size import Estimate
 from millwheel.launch.progress.line import ProgressLine, Speed
 from millwheel.launch.progress.status_watch import StatusWatcher
 from millwheel.launch.services import Services
-from millwheel.launch.stragglers import Stragglers
 
 _STEP_S = 0.02  # between steps of the driver: an ended process is started again after it
 _SHOW_INTERVAL_S = 0.25  # between updates of the line of progress
@@ -115,3 +127,70 @@ class Watch:
                     f"The worker {member.slot} (process {member.pid}) has been declared dead, but"
                     " it still runs: it is killed."
                 )
+
+
+class Deaths:
+    """Writes the notes. ``say`` gets a sentence about each record that was alone in progress."""
+
+    def __init__(self, notes: HangNotes, say: Callable[[str], None]) -> None:
+        self._notes = notes
+        self._say = say
+
+    def ended(self, exit: WorkerExit) -> bool:
+        """A worker has ended. True if a single record is known to have ended it: the next one gets
+        further."""
+        doing = running(exit.remains.doing)
+        if doing is None or not ended_of_itself(exit.code, exit.remains.lacked_memory):
+            return False
+        words, where = exit_words(exit.code), crash_line(exit.last_words)
+        # Not the note's own shard alone: it may be split or merged before the note is read.
+        hang = Hang(
+            doing.node, doing.shard, doing.token, doing.what, doing.key, doing.mark, where,
+            ended=words,
+            records=doing.records, lo=doing.lo, hi=doing.hi,
+        )  # fmt: skip
+        try:
+            self._notes.write(doing.node, encode_hang(hang))
+        except MillwheelError as ex:  # the next death is noted
+            self._say(f"The death of worker {exit.slot} could not be noted: {ex}")
+            return False
+        if doing.mark:
+            self._say(
+                f"The worker {exit.slot} {words} on a {doing.what} of key {doing.key} of"
+                f" {doing.node}."
+            )
+        return bool(doing.mark)
+
+
+GRACE_S = 10.0
+"""The time that a worker gets to end by itself once it is no longer a member."""
+
+
+@dataclass(slots=True)
+class Stragglers:
+    """How long each worker has been gone. Pure: the time is an argument."""
+
+    present: frozenset[JoinedWorker] = frozenset()
+    over: set[JoinedWorker] = field(default_factory=set)
+    gone_since_s: dict[JoinedWorker, float] = field(default_factory=dict)
+
+    def ended(self, slot: int) -> None:
+        """The process of a slot has ended: stop watching for workers of this slot."""
+        self.over.update(member for member in self.present if member.slot == slot)
+        self.gone_since_s = {
+            member: since for member, since in self.gone_since_s.items() if member.slot != slot
+        }
+
+    def step(self, members: frozenset[JoinedWorker], now_s: float) -> list[JoinedWorker]:
+        """Take the present members. Returns, once each, the processes that should have ended by
+        now."""
+        gone = self.present - members
+        self.gone_since_s.update(dict.fromkeys(gone - self.over, now_s))
+        self.over -= gone
+        self.present = members
+        due = [
+            member for member, since_s in self.gone_since_s.items() if now_s - since_s >= GRACE_S
+        ]
+        for member in due:
+            del self.gone_since_s[member]
+        return due

@@ -10,7 +10,7 @@ import greenlet
 from millwheel.adapters.processes.child import Remains
 from millwheel.engine.workers.bundle.work_note import DoingNote
 from millwheel.launch.launchers.base import WorkerExit
-from millwheel.launch.launchers.deaths import Deaths
+from millwheel.launch.watch import Deaths
 from tests.sim.hanging import never_return
 from tests.sim.process import Process, Task
 
@@ -51,7 +51,7 @@ class SimDoingNote(DoingNote):
 
 class SimDriver(Process):
     """Notes deaths of workers in the root, some time after them (see
-    :mod:`millwheel.launch.launchers.deaths`)."""
+    :mod:`millwheel.launch.watch`)."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world.sim, "driver")

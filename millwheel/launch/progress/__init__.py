@@ -1,1 +1,1 @@
-"""Progress and result of a run, for its user."""
+"""Progress, state and result of a run, for its user."""

@@ -18,9 +18,8 @@ from millwheel.core.model.failures import firsts_in, of_nodes, plain_counters, t
 from millwheel.core.model.range_table import RangeTable
 from millwheel.core.pipeline.cluster_view import ClusterView, NodeView
 from millwheel.errors import MillwheelError
+from millwheel.launch.members import STOP, JoinedWorker, read_members
 from millwheel.launch.progress.late_hour import LateHour
-from millwheel.launch.stop_requests import STOP
-from millwheel.launch.stragglers import JoinedWorker, read_members
 
 _INTERVAL_S = 0.2  # between questions about progress
 _YOUNG_INTERVAL_S = 0.02  # the same when the run begins

@@ -22,7 +22,7 @@ from millwheel.adapters.processes.interpreter import begin_process
 from millwheel.adapters.secret_values import masking
 from millwheel.adapters.terminal import Terminal
 from millwheel.errors import BrokenError, MillwheelError, PipelineError
-from millwheel.launch.early import children_for
+from millwheel.launch.head_start import children_for
 from millwheel.launch.progress.summary import Summary
 from millwheel.launch.settings import RunSettings
 

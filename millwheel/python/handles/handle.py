@@ -26,7 +26,7 @@ from millwheel.adapters.terminal import plain
 from millwheel.control.roots.root import root_path
 from millwheel.core.model.damage import DAMAGE
 from millwheel.errors import MillwheelError, PipelineError, SetupError
-from millwheel.launch.progress.progress_file import read_progress
+from millwheel.launch.progress.report import read_progress
 from millwheel.launch.progress.summary import Summary
 from millwheel.launch.settings import RunSettings
 from millwheel.python.handles.attended import RunOutcome, RunState

@@ -14,7 +14,7 @@ from millwheel.adapters.terminal import Terminal
 from millwheel.errors import PipelineError, SetupError
 from millwheel.launch.coordinator import ZooKeeperKeeper
 from millwheel.launch.driver import Driver
-from millwheel.launch.early import children_for
+from millwheel.launch.head_start import children_for
 from millwheel.launch.settings import (
     LauncherKind,
     RunSettings,

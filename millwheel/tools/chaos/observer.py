@@ -14,7 +14,7 @@ import psutil
 from millwheel.adapters.ports import Coordination
 from millwheel.core.model.range_table import RangeTable
 from millwheel.errors import MillwheelError
-from millwheel.launch.stragglers import JoinedWorker, read_members
+from millwheel.launch.members import JoinedWorker, read_members
 from millwheel.tools.chaos.journal_tail import JournalTail
 from millwheel.tools.chaos.plan import Fault, Target
 from millwheel.tools.chaos.recoveries import Recoveries, Recovery

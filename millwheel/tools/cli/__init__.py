@@ -8,7 +8,7 @@ import sys
 
 from millwheel.adapters.processes.interpreter import begin_process
 from millwheel.adapters.processes.libraries import no_idle_threads
-from millwheel.launch.launchers.head_start import head_start
+from millwheel.launch.head_start import head_start
 
 
 def main() -> None:

@@ -12,7 +12,7 @@ import typer
 from millwheel.adapters.processes.address import LOOPBACK
 from millwheel.adapters.processes.logs import LogFormat
 from millwheel.adapters.terminal import Terminal
-from millwheel.launch.early import children_for, loading
+from millwheel.launch.head_start import children_for, loading
 from millwheel.launch.settings import (
     LauncherKind,
     RunSettings,

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from millwheel.adapters.processes.logs import LogFormat
-from millwheel.launch.launchers.head_start import SECRETS_VARIABLE
+from millwheel.launch.head_start import SECRETS_VARIABLE
 
 Workers = Annotated[int, typer.Option(min=1, help="worker processes; each costs about 150 MB")]
 Spares = Annotated[

@@ -64,7 +64,7 @@ def _run(
 ) -> None:
     """Run a pipeline in the executors of this Spark application, one long task per worker."""
     from millwheel.launch.driver import Driver
-    from millwheel.launch.early import children_for
+    from millwheel.launch.head_start import children_for
 
     settings = RunSettings(
         pipeline=pipeline,

@@ -11,8 +11,8 @@ from millwheel.core.model.names import NodeName
 from millwheel.core.model.range_table import RangeTable
 from millwheel.core.model.times import IDLE_TIME, MIN_TIME, SECOND
 from millwheel.core.pipeline.spec import DEAD_LETTERS
-from millwheel.launch.standing.divided_nodes import DividedStanding
-from millwheel.launch.standing.run_standing import HeldBy, NodeStanding, RunStanding, WorkerStanding
+from millwheel.launch.progress.divided_nodes import DividedStanding
+from millwheel.launch.progress.run_standing import HeldBy, NodeStanding, RunStanding, WorkerStanding
 from millwheel.tools.ui.layout import Drawing
 from millwheel.tools.ui.readings import ShardRate, ShardReading
 

@@ -25,10 +25,10 @@ from millwheel.core.model.range_table import RangeTable
 from millwheel.core.pipeline.graph import Graph, build_graph
 from millwheel.core.pipeline.spec import PipelineSpec
 from millwheel.errors import MillwheelError
-from millwheel.launch.progress.progress_file import read_progress
+from millwheel.launch.members import read_members
+from millwheel.launch.progress.collector import KnownCluster, ask
+from millwheel.launch.progress.report import read_progress
 from millwheel.launch.progress.status_watch import LEADER_ROLE, MASTER_ROLE
-from millwheel.launch.standing.collector import KnownCluster, ask
-from millwheel.launch.stragglers import read_members
 from millwheel.tools.ui.documents import LiveRun, live_run
 from millwheel.tools.ui.page_state import Shown
 from millwheel.tools.ui.readings import Rates, readings_in

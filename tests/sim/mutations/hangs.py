@@ -9,7 +9,7 @@ from millwheel.engine.workers.bundle.hangs import Avoided, Hangs
 from millwheel.engine.workers.operators import callbacks
 from millwheel.engine.workers.operators.batch_callbacks import BatchOperator
 from millwheel.engine.workers.operators.callbacks import CallbackOperator
-from millwheel.launch.launchers import deaths
+from millwheel.launch import watch
 from tests.sim.mistakes import Context, mistake, replaced
 
 
@@ -63,7 +63,7 @@ def note_about_a_hang_met_by_any_record() -> Context:
 @mistake(within=30, faults="kill kill-again", workload="dying", first=8)
 def kills_from_outside_count_as_deaths() -> Context:
     """Whatever ended a worker, what it was doing has done it."""
-    return replaced(deaths, "ended_of_itself", lambda code, lacked_memory: True)
+    return replaced(watch, "ended_of_itself", lambda code, lacked_memory: True)
 
 
 @mistake(within=3, faults="none", workload="dying")

@@ -12,8 +12,8 @@ import pytest
 from millwheel.adapters.metrics.client import fetched
 from millwheel.adapters.metrics.endpoint import Endpoint
 from millwheel.core.pipeline.cluster_view import ClusterView, NodeView
+from millwheel.launch.members import JoinedWorker
 from millwheel.launch.metrics import METRICS_FILE, GatheredMetrics
-from millwheel.launch.stragglers import JoinedWorker
 
 
 @pytest.fixture

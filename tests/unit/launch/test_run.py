@@ -26,10 +26,10 @@ from millwheel.errors import SetupError
 from millwheel.language.spec import load_pipeline
 from millwheel.launch import run as module
 from millwheel.launch.launchers.warm_children import Birth
+from millwheel.launch.members import StopRequest
 from millwheel.launch.progress.summary import Summary
 from millwheel.launch.run import Running
 from millwheel.launch.settings import LauncherKind, RunSettings
-from millwheel.launch.stop_requests import StopRequest, on_stop
 from tests.fakes.coordination import FakeZooKeeper
 
 PIPELINE = """
@@ -256,31 +256,3 @@ def test_restarts_of_the_coordination_are_counted(world: World) -> None:
     summary = world.run()
     assert summary is not None
     assert json.loads(json.dumps(summary.to_json()))["restarts"] == {"zookeeper": 2}
-
-
-# stop_requests.py
-
-MINE = StopRequest("instance", 7)
-
-
-def asked(*members: object) -> int:
-    calls: list[int] = []
-    changed = on_stop(MINE, lambda: calls.append(1))
-    changed(
-        {
-            f"m{n}": each if isinstance(each, bytes) else msgspec.json.encode(each)
-            for n, each in enumerate(members)
-        }
-    )
-    return len(calls)
-
-
-def test_only_who_means_this_life_of_this_driver_stops_it() -> None:
-    assert asked(MINE) == 1
-    assert asked(StopRequest("instance", 8), StopRequest("other", 7)) == 0
-    assert asked() == 0
-
-
-def test_what_is_no_request_stops_nobody_and_hides_none() -> None:
-    assert asked(b"\xff", b"{}", b"5") == 0
-    assert asked(b"\xff", MINE) == 1

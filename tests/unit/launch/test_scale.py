@@ -7,8 +7,8 @@ import pytest
 
 from millwheel.adapters.processes.supervisor import ProcessEnded, Supervisor
 from millwheel.launch.auto_spares import AutoSpares
+from millwheel.launch.members import JoinedWorker
 from millwheel.launch.scale import Scale, Scaling, answer, ask, forget
-from millwheel.launch.stragglers import JoinedWorker
 
 
 class World:

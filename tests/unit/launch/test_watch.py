@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import signal
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -12,14 +13,20 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from millwheel.adapters.durable_store import open_space
+from millwheel.adapters.processes.child import DOING, Remains
+from millwheel.adapters.processes.exits import Exit
 from millwheel.adapters.processes.supervisor import ProcessEnded, Supervisor
+from millwheel.adapters.spaces.hang_notes import HangNotes
 from millwheel.core.pipeline.cluster_view import ClusterView
+from millwheel.engine.workers.bundle.hangs import decode_hang
+from millwheel.engine.workers.bundle.work_note import DoingNote, InProgress
 from millwheel.errors import BrokenError, SetupError
 from millwheel.launch import watch as module
 from millwheel.launch.launchers.base import WorkerExit
+from millwheel.launch.members import JoinedWorker
 from millwheel.launch.progress.line import ProgressLine
-from millwheel.launch.stragglers import GRACE_S, JoinedWorker
-from millwheel.launch.watch import Watch
+from millwheel.launch.watch import GRACE_S, Deaths, Stragglers, Watch
 from tests.unit.launch.progress.test_summary import graph, view
 
 RUNNING = ClusterView({name: replace(node, watermark_us=5) for name, node in view().nodes.items()})
@@ -163,3 +170,102 @@ def test_what_workers_print_reaches_standard_output(
 ) -> None:
     driver.until_drained(lambda: (tmp_path / "worker-0.out").write_bytes(b"1\n2\nhal"))
     assert capfdbinary.readouterr().out == b"1\n2\n"
+
+
+CRASH = (
+    'Fatal Python error: Aborted\n\nThread 0x1 (most recent call first):\n  File "/p/bad.py", line'
+    " 7 in f\n"
+)
+
+
+@pytest.fixture
+def notes(tmp_path: Path) -> HangNotes:
+    return HangNotes(open_space(str(tmp_path)))
+
+
+def remains(folder: Path, mark: bytes, lacked_memory: bool = False) -> Remains:
+    folder.mkdir()
+    DoingNote(str(folder)).put(
+        InProgress("work", "work-0", 7, "0", "ff", 500, mark, "record", "'ann'")
+    )  # type: ignore[arg-type]
+    return Remains((folder / DOING).read_bytes(), lacked_memory)
+
+
+@pytest.mark.parametrize(
+    ("code", "lacked_memory", "of_itself"),
+    [
+        (-signal.SIGSEGV, False, True),
+        (-signal.SIGABRT, False, True),
+        (-signal.SIGBUS, False, True),
+        (0, False, True),
+        (1, False, True),
+        (3, False, True),
+        (-signal.SIGKILL, True, True),
+        (-signal.SIGKILL, False, False),
+        (-signal.SIGTERM, True, False),
+        (Exit.FENCED, False, False),
+        (Exit.HUNG, False, False),
+        (Exit.BAD_CONFIG, False, False),
+    ],
+)
+def test_only_what_ended_of_itself_is_noted(
+    notes: HangNotes, tmp_path: Path, code: int, lacked_memory: bool, of_itself: bool
+) -> None:
+    said: list[str] = []
+    gone = WorkerExit(0, code, 1.0, CRASH, remains(tmp_path / "scratch", b"mark", lacked_memory))
+    assert Deaths(notes, said.append).ended(gone) == of_itself
+    found = list(map(decode_hang, notes.read("work").values()))
+    assert [(hang.mark, hang.where, hang.records) for hang in found] == [
+        (b"mark", "bad.py:7 in f", 500)
+    ] * of_itself
+    assert len(said) == of_itself
+
+
+def test_a_death_between_two_bundles_is_no_news_and_one_of_many_records_gets_no_further(
+    notes: HangNotes, tmp_path: Path
+) -> None:
+    said: list[str] = []
+    deaths = Deaths(notes, said.append)
+    assert not deaths.ended(WorkerExit(0, -signal.SIGSEGV, 1.0))
+    assert not notes.read("work")
+    assert not deaths.ended(
+        WorkerExit(0, -signal.SIGSEGV, 1.0, CRASH, remains(tmp_path / "scratch", b""))
+    )
+    assert len(notes.read("work")) == 1
+    assert said == []
+
+
+A, B, A2 = JoinedWorker(0, 100), JoinedWorker(1, 200), JoinedWorker(0, 101)
+
+
+def test_a_member_that_is_gone_has_time_to_end_and_is_then_named_once() -> None:
+    stragglers = Stragglers()
+    assert stragglers.step(frozenset({A, B}), 0.0) == []
+    assert stragglers.step(frozenset({B}), 1.0) == []
+    assert stragglers.step(frozenset({B}), 1.0 + GRACE_S - 0.1) == []
+    assert stragglers.step(frozenset({B}), 1.0 + GRACE_S) == [A]
+    assert stragglers.step(frozenset({B}), 100.0) == []
+
+
+def test_one_whose_process_ended_after_it_left_is_not_named() -> None:
+    stragglers = Stragglers()
+    stragglers.step(frozenset({A, B}), 0.0)
+    stragglers.step(frozenset({B}), 1.0)
+    stragglers.ended(0)
+    assert stragglers.step(frozenset({B, A2}), 100.0) == []
+
+
+def test_one_whose_process_ended_before_it_left_is_not_named_but_its_successor_may_be() -> None:
+    stragglers = Stragglers()
+    stragglers.step(frozenset({A, B}), 0.0)
+    stragglers.ended(0)
+    stragglers.step(frozenset({A, B, A2}), 1.0)
+    stragglers.step(frozenset({B, A2}), 2.0)
+    assert stragglers.step(frozenset({B}), 50.0) == []
+    assert stragglers.step(frozenset({B}), 50.0 + GRACE_S) == [A2]
+
+
+def test_an_outage_in_which_nobody_is_seen_to_leave_names_nobody() -> None:
+    stragglers = Stragglers()
+    for second in range(0, 1000, 10):
+        assert stragglers.step(frozenset({A, B}), float(second)) == []

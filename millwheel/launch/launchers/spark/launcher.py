@@ -3,7 +3,7 @@
 The job of a slot is submitted by a thread of its own, which waits for the job's end. Spark is
 configured to give up a failed task at once (``spark.task.maxFailures=1``), and the supervisor
 submits a new job. So one place detects, counts and handles deaths, and Spark never runs two
-attempts of a slot.
+attempts of a slot. A worker waits until Spark has given its job a core.
 """
 
 from __future__ import annotations
@@ -14,14 +14,18 @@ import signal
 import threading
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from millwheel.adapters.processes.child import Remains
 from millwheel.launch.launchers.base import WorkerExit, WorkerTemplate
 from millwheel.launch.launchers.executor_orders import orders_at
 from millwheel.launch.launchers.spark.context import connected, end_gateway
-from millwheel.launch.launchers.spark.cores import Cores
 from millwheel.launch.launchers.spark.settings import SparkSettings, most_workers
 from millwheel.launch.launchers.spark.task import SlotTask
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
 
 _PYTHON_ERROR = re.compile(r"\w+Error: ")
 _LOST = re.compile(
@@ -111,3 +115,55 @@ def failure(text: str) -> tuple[int, str]:
     return (-signal.SIGKILL if _LOST.search(text) else 1), telling[-1] if telling else text.strip()[
         -500:
     ]
+
+
+class Cores:
+    """The tasks of one application, which are its workers. Asked now and then, on any thread."""
+
+    def __init__(self, context: SparkContext, master: str) -> None:
+        self._context = context
+        self._master = master
+
+    def missing(self, workers: int) -> str:
+        """The workers that have no core yet, and why, of so many that have been started; "" when
+        all have one."""
+        try:
+            running, executors = self._running(), self._executors()
+        except Exception:  # an application that is ending; its jobs report that
+            return ""
+        return (
+            waiting(running, workers, executors, self._master, self._demand())
+            if running < workers
+            else ""
+        )
+
+    def _running(self) -> int:
+        tracker = self._context.statusTracker()
+        stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+        return sum(stage.numActiveTasks for stage in stages if stage is not None)
+
+    def _executors(self) -> int:
+        """Those that are registered; Spark counts the driver among them."""
+        tracker: Any = self._context._jsc.sc().statusTracker()
+        return max(len(tracker.getExecutorInfos()) - 1, 0)
+
+    def _demand(self) -> str:
+        conf = self._context.getConf()
+        cores, memory = (
+            conf.get("spark.executor.cores", "1"),
+            conf.get("spark.executor.memory", "1g"),
+        )
+        return f"{cores} core{'s' if cores != '1' else ''} and {memory} of memory"
+
+
+def waiting(running: int, workers: int, executors: int, master: str, demand: str) -> str:
+    """The sentence for ``running`` of ``workers`` workers that have a core."""
+    sentence = f"Spark has given {running} of {workers} workers a core"
+    if executors >= workers:
+        return f"{sentence}: its {executors} executors have not begun their tasks yet"
+    if executors > running:
+        return f"{sentence}; it has started {executors} executors so far"
+    return (
+        f"{sentence}: no machine of {master} has {demand} free for another executor. Other"
+        " applications may hold them, or spark.cores.max may be less than the workers need"
+    )

@@ -25,9 +25,9 @@ from millwheel.control.savepoints.take import (
     taken,
 )
 from millwheel.errors import SetupError, UnavailableError
+from millwheel.launch.members import STOP, StopRequest
 from millwheel.launch.progress.report import summary_lines
 from millwheel.launch.progress.summary import Summary
-from millwheel.launch.stop_requests import STOP, StopRequest
 from millwheel.tools.cli.look.arguments import chosen_root
 from millwheel.tools.cli.look.status import write_json
 

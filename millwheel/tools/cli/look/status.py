@@ -18,11 +18,11 @@ from millwheel.control.roots.attach import attach
 from millwheel.control.roots.root import RunInfo, read_completed
 from millwheel.core.model.times import SECOND, duration_text
 from millwheel.errors import UnavailableError
+from millwheel.launch.progress.collector import asked
+from millwheel.launch.progress.divided_nodes import divided_lines
 from millwheel.launch.progress.report import summary_lines
+from millwheel.launch.progress.run_standing import NodeStanding, RunStanding
 from millwheel.launch.progress.summary import Summary
-from millwheel.launch.standing.collector import asked
-from millwheel.launch.standing.divided_nodes import divided_lines
-from millwheel.launch.standing.run_standing import NodeStanding, RunStanding
 from millwheel.tools.cli.look.arguments import chosen_root
 
 WATCH_S = 1.0

@@ -1,18 +1,13 @@
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from millwheel.adapters.pb import injector_pb2
-from millwheel.core.pipeline.cluster_view import ClusterView, NodeView
 from millwheel.errors import UnavailableError
 from millwheel.launch.progress import status_watch as watching
-from millwheel.launch.progress.progress_file import INTERVAL_S, Noting, read_progress
 from millwheel.launch.progress.status_watch import StatusWatcher, addresses, cluster_view, pause_s
 from tests.fakes.coordination import FakeCoordination, FakeZooKeeper
 from tests.unit.launch.helpers import eventually
-from tests.unit.launch.progress.test_summary import graph
 
 
 def test_the_injectors_answer_in_our_own_words() -> None:
@@ -135,28 +130,3 @@ def test_one_line_serves_until_the_injector_answers_no_more_or_another_leads(
 
 def test_a_young_run_is_asked_more_often_so_that_its_end_is_seen_soon() -> None:
     assert [pause_s(age_s) for age_s in (0.0, 0.1, 1.0, 2.0, 3600.0)] == [0.02, 0.02, 0.1, 0.2, 0.2]
-
-
-# progress_file.py
-
-
-def test_the_summary_so_far_is_noted_now_and_then(tmp_path: Path) -> None:
-    noting = Noting(tmp_path, "visits", graph(), lambda: {"worker 1": 2}, 5.0)
-    noting.step(None, 1.0)
-    assert read_progress(tmp_path) is None
-    for count, at_s in ((3, 10.0), (4, 10.0 + INTERVAL_S / 2)):
-        noting.step(
-            ClusterView(
-                {"source.hits": NodeView("source.hits", 0, True, "", {"records_in": count})}
-            ),
-            at_s,
-        )
-    found = read_progress(tmp_path)
-    assert found is not None
-    assert (found.summary.records_in, found.summary.restarts) == (3, {"worker 1": 2})
-    assert found.text.startswith("visits: 3 records")
-
-
-def test_a_damaged_note_is_none(tmp_path: Path) -> None:
-    (tmp_path / "progress.json").write_bytes(b"{")
-    assert read_progress(tmp_path) is None

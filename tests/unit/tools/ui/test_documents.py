@@ -6,7 +6,7 @@ from millwheel.core.model.names import NodeName, ShardName, Token, WorkerName
 from millwheel.core.model.range_table import RangeTable, ShardEntry
 from millwheel.core.model.ranges import tile
 from millwheel.core.model.times import MIN_TIME, SECOND
-from millwheel.launch.standing.run_standing import HeldBy, NodeStanding, RunStanding, WorkerStanding
+from millwheel.launch.progress.run_standing import HeldBy, NodeStanding, RunStanding, WorkerStanding
 from millwheel.tools.ui.documents import LiveRun, live_run
 from millwheel.tools.ui.readings import ShardRate, ShardReading
 from tests.unit.tools.ui.test_layout import drawn

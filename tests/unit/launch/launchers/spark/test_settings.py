@@ -3,7 +3,6 @@ from __future__ import annotations
 import pytest
 
 from millwheel.errors import SetupError
-from millwheel.launch.launchers.spark.cores import waiting
 from millwheel.launch.launchers.spark.settings import (
     SparkSettings,
     check_conf,
@@ -138,23 +137,3 @@ def test_each_worker_gets_an_executor_and_the_application_no_more_cores_than_it_
 def test_spares_that_come_later_have_room() -> None:
     given = SparkSettings("spark://h:1", 3, "app", "/s", "/l", room=4)
     assert given.placement({}.get, given.url)["spark.cores.max"] == "4"
-
-
-# cores.py
-
-
-@pytest.mark.parametrize(
-    ("running", "executors", "told"),
-    [
-        (0, 0, "no machine of spark://h:1 has 1 core and 512m of memory free for another executor"),
-        (1, 1, "Other applications may hold them"),
-        (0, 1, "it has started 1 executors so far"),
-        (1, 2, "its 2 executors have not begun their tasks yet"),
-    ],
-)
-def test_what_spark_has_not_given_is_told_with_what_it_lacks(
-    running: int, executors: int, told: str
-) -> None:
-    said = waiting(running, 2, executors, "spark://h:1", "1 core and 512m of memory")
-    assert said.startswith(f"Spark has given {running} of 2 workers a core")
-    assert told in said

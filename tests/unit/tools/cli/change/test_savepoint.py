@@ -11,8 +11,8 @@ import pytest
 from rich.console import Console
 
 from millwheel.errors import SetupError, UnavailableError
+from millwheel.launch.members import STOP, StopRequest
 from millwheel.launch.progress.summary import Summary
-from millwheel.launch.stop_requests import STOP, StopRequest
 from millwheel.tools.cli.change import savepoint as module
 
 

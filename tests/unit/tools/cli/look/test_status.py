@@ -8,8 +8,8 @@ import pytest
 from rich.console import Console
 
 from millwheel.control.roots.root import Root
+from millwheel.launch.progress.run_standing import HeldBy, NodeStanding, RunStanding, WorkerStanding
 from millwheel.launch.progress.summary import Summary
-from millwheel.launch.standing.run_standing import HeldBy, NodeStanding, RunStanding, WorkerStanding
 from millwheel.tools.cli.look.status import shown, status
 
 

@@ -1,21 +1,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
-
-import pytest
 
 from millwheel.core.model.failures import CallKind, Tally
 from millwheel.core.model.names import NodeName
 from millwheel.core.model.times import IDLE_TIME, MAX_TIME, MIN_TIME, SECOND
-from millwheel.core.pipeline.cluster_view import ClusterView, NodeView
-from millwheel.core.pipeline.graph import build_graph
-from millwheel.language.spec.pipelines import load_pipeline
-from millwheel.launch.standing import collector
-from millwheel.launch.standing.reasons import ReasonsOfStandstill
-from millwheel.launch.standing.run_standing import (
+from millwheel.core.pipeline.cluster_view import ClusterView
+from millwheel.launch.progress.run_standing import (
     ExposedHost,
     HeldBy,
     NodeStanding,
@@ -32,7 +23,6 @@ from millwheel.launch.standing.run_standing import (
 from tests.rooms import HOUSE
 from tests.unit.engine.workers.loop.stand import table
 from tests.unit.launch.progress.test_summary import graph, view
-from tests.unit.tools.ui.test_layout import TEXT
 
 WORKER = WorkerStanding("w0-1", 0, "h:1", 8, True)
 
@@ -204,25 +194,3 @@ def test_a_host_that_may_not_die_is_named_with_the_spares_that_would_cover_it() 
     assert list(exposed(exposures, [here])) == [], (
         "the driver has said that one host is all there is"
     )
-
-
-# reasons.py
-
-
-def test_the_driver_knows_what_its_processes_wait_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    said = '{"waits": [{"what": "sink out", "why": "no space left", "for_s": 11}]}'
-    monkeypatch.setattr(
-        collector, "fetched", lambda addresses, path, security: dict.fromkeys(addresses, said)
-    )
-    (tmp_path / "p.yaml").write_text(TEXT)
-    entries = {"w0-a": b'{"slot": 0, "pid": 1, "address": "h:1", "metrics": "h:11"}'}
-    watcher: Any = SimpleNamespace(latest=None, tables={}, entries=entries)
-    graph = build_graph(load_pipeline(tmp_path / "p.yaml"))
-    reasons = ReasonsOfStandstill(graph, "drawn", tmp_path, watcher, None)
-    reasons.look(0.0)
-    assert reasons.reasons == (), "no injector has answered yet"
-    watcher.latest = ClusterView({"source.words": NodeView("source.words", 0, True, "", {})})
-    reasons.look(1.0)
-    assert reasons.reasons == ("sink out: no space left (for 11 s)",)

@@ -27,12 +27,11 @@ from millwheel.core.model.range_table import RangeTable
 from millwheel.core.pipeline.cluster_view import ClusterView
 from millwheel.core.pipeline.graph import Graph, NodeKind, build_graph
 from millwheel.errors import SetupError, UnavailableError
+from millwheel.launch.members import JoinedWorker, read_members
 from millwheel.launch.metrics import DRIVER, driver_address
+from millwheel.launch.progress.divided_nodes import DividedStanding, divided_standings
 from millwheel.launch.progress.late_hour import LateStream, too_late
-from millwheel.launch.progress.status_watch import LEADER_ROLE, MASTER_ROLE, addresses, cluster_view
-from millwheel.launch.progress.summary import total
-from millwheel.launch.standing.divided_nodes import DividedStanding, divided_standings
-from millwheel.launch.standing.run_standing import (
+from millwheel.launch.progress.run_standing import (
     ExposedHost,
     NodeStanding,
     RunStanding,
@@ -43,7 +42,8 @@ from millwheel.launch.standing.run_standing import (
     together,
     troubles_of,
 )
-from millwheel.launch.stragglers import JoinedWorker, read_members
+from millwheel.launch.progress.status_watch import LEADER_ROLE, MASTER_ROLE, addresses, cluster_view
+from millwheel.launch.progress.summary import total
 
 
 @dataclass(slots=True)

@@ -19,7 +19,7 @@ from millwheel.core.pipeline.spec import (
     StreamSpec,
 )
 from millwheel.core.pipeline.work import AggregateSpec, WindowSpec
-from millwheel.launch.standing.divided_nodes import (
+from millwheel.launch.progress.divided_nodes import (
     DividedStanding,
     divided_lines,
     divided_standings,

@@ -23,9 +23,9 @@ from millwheel.core.pipeline.graph import build_graph
 from millwheel.errors import UnavailableError
 from millwheel.language.spec.pipelines import load_pipeline
 from millwheel.launch.certificates import make_set, renew_set
-from millwheel.launch.standing import collector
-from millwheel.launch.standing.collector import KnownCluster, ask, ending, standing_now
-from millwheel.launch.standing.run_standing import ExposedHost
+from millwheel.launch.progress import collector
+from millwheel.launch.progress.collector import KnownCluster, ask, ending, standing_now
+from millwheel.launch.progress.run_standing import ExposedHost
 from tests.unit.tools.ui.test_layout import TEXT
 
 WORKERS = {

@@ -16,8 +16,8 @@ from millwheel.core.model.range_table import RangeTable
 from millwheel.core.model.times import IDLE_TIME, MAX_TIME, MIN_TIME, SECOND, duration_text
 from millwheel.core.pipeline.cluster_view import ClusterView, NodeView
 from millwheel.core.pipeline.graph import Graph, NodeKind
+from millwheel.launch.progress.divided_nodes import DividedStanding
 from millwheel.launch.progress.late_hour import LateStream
-from millwheel.launch.standing.divided_nodes import DividedStanding
 
 STEP_S = 1.0
 """A step of a worker that takes longer gets a line: normal steps take milliseconds."""

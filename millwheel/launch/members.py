@@ -1,5 +1,5 @@
-"""Requests to stop a driver: each is a member of a role, present as long as the requesting process
-lives."""
+"""What the members of a run state: its workers when they join, and a process that asks its driver
+to stop. A member is present as long as its process lives."""
 
 from __future__ import annotations
 
@@ -33,3 +33,21 @@ def on_stop(
                     stop()
 
     return changed
+
+
+class JoinedWorker(msgspec.Struct, frozen=True):
+    """A worker's data from joining: its slot, its process id on its machine, the address of its
+    ``/metrics``, and what its machine states (see
+    :class:`millwheel.engine.workers.machine.MachineFacts`)."""
+
+    slot: int
+    pid: int
+    metrics: str = ""
+    weight: int = 1
+    host: str = ""
+    rack: str = ""
+
+
+def read_members(datas: Mapping[str, bytes]) -> dict[str, JoinedWorker]:
+    """The members by incarnation, from their data in ZooKeeper."""
+    return {name: msgspec.json.decode(data, type=JoinedWorker) for name, data in datas.items()}
