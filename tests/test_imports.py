@@ -134,7 +134,7 @@ def test_public_modules_hold_names_and_no_code() -> None:
         ("fastavro", r"millwheel/connect/formats/avro/\w+\.py"),
         ("kazoo", r"millwheel/adapters/zookeeper/\w+\.py"),
         ("rocksdict", r"millwheel/adapters/stores/rocksdb\.py"),
-        ("pyspark", r"millwheel/launch/launchers/spark/(context|cores|daemon)\.py"),
+        ("pyspark", r"millwheel/launch/launchers/spark/(context|launcher|daemon)\.py"),
         ("obstore", r"millwheel/adapters/objects/\w+\.py"),
         ("typer", r"millwheel/tools/(cli/.*|http_source)\.py|millwheel/.*__main__\.py"),
     ],
