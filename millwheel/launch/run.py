@@ -47,11 +47,11 @@ from millwheel.launch.launchers.spark.launcher import SparkLauncher
 from millwheel.launch.launchers.spark.settings import SparkSettings
 from millwheel.launch.launchers.warm_children import Children, executed
 from millwheel.launch.members import StopRequest, on_stop
-from millwheel.launch.metrics import GatheredMetrics
 from millwheel.launch.progress.catching_up import CatchingUp
 from millwheel.launch.progress.failures import Failures
 from millwheel.launch.progress.input_size import Estimate
 from millwheel.launch.progress.line import ProgressLine
+from millwheel.launch.progress.metrics import GatheredMetrics
 from millwheel.launch.progress.report import Noting
 from millwheel.launch.progress.standstill import ReasonsOfStandstill
 from millwheel.launch.progress.status_watch import StatusWatcher

@@ -1,1 +1,1 @@
-"""Progress, state and result of a run, for its user."""
+"""Progress, metrics, state and result of a run, for its user."""

@@ -28,9 +28,9 @@ from millwheel.core.pipeline.cluster_view import ClusterView
 from millwheel.core.pipeline.graph import Graph, NodeKind, build_graph
 from millwheel.errors import SetupError, UnavailableError
 from millwheel.launch.members import JoinedWorker, read_members
-from millwheel.launch.metrics import DRIVER, driver_address
 from millwheel.launch.progress.divided_nodes import DividedStanding, divided_standings
 from millwheel.launch.progress.late_hour import LateStream, too_late
+from millwheel.launch.progress.metrics import DRIVER, driver_address
 from millwheel.launch.progress.run_standing import (
     ExposedHost,
     NodeStanding,

@@ -14,7 +14,7 @@ from millwheel.adapters.metrics.client import METRICS, fetched
 from millwheel.control.roots.attach import attach, is_driven
 from millwheel.control.roots.root import read_completed, read_run
 from millwheel.errors import SetupError, UnavailableError
-from millwheel.launch.metrics import DRIVER, driver_address
+from millwheel.launch.progress.metrics import DRIVER, driver_address
 from millwheel.launch.progress.report import read_progress, summary_lines
 from millwheel.launch.progress.summary import Summary
 from millwheel.tools.cli.look.arguments import chosen_root

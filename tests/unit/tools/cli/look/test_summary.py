@@ -11,7 +11,7 @@ from rich.console import Console
 from millwheel.adapters.metrics.endpoint import Endpoint
 from millwheel.control.roots.root import Root, RunInfo
 from millwheel.errors import SetupError, UnavailableError
-from millwheel.launch.metrics import METRICS_FILE
+from millwheel.launch.progress.metrics import METRICS_FILE
 from millwheel.launch.progress.report import note_progress
 from millwheel.launch.progress.summary import Summary
 from millwheel.tools.cli.look import summary as command

@@ -13,7 +13,7 @@ from millwheel.adapters.metrics.client import fetched
 from millwheel.adapters.metrics.endpoint import Endpoint
 from millwheel.core.pipeline.cluster_view import ClusterView, NodeView
 from millwheel.launch.members import JoinedWorker
-from millwheel.launch.metrics import METRICS_FILE, GatheredMetrics
+from millwheel.launch.progress.metrics import METRICS_FILE, GatheredMetrics
 
 
 @pytest.fixture
@@ -101,7 +101,7 @@ def test_a_driver_whose_loop_stands_still_is_not_healthy(
 ) -> None:
     assert gathered.healthy() == ""
     later_s = time.monotonic() + 200
-    monkeypatch.setattr("millwheel.launch.metrics.time.monotonic", lambda: later_s)
+    monkeypatch.setattr("millwheel.launch.progress.metrics.time.monotonic", lambda: later_s)
     assert gathered.healthy() == "the driver's loop has stood still for 200 s"
     gathered.step()
     assert gathered.healthy() == ""
