@@ -45,7 +45,7 @@ from millwheel.engine.workers.delivery.routing import TableRouter
 from millwheel.engine.workers.host.assembly import Assembly, Factories
 from millwheel.engine.workers.process import GC_THRESHOLDS
 from millwheel.engine.workers.recovery.recovery import recover
-from millwheel.engine.workers.shard.pending_commit import PendingCommit
+from millwheel.engine.workers.shard.in_flight import PendingCommit
 from millwheel.engine.workers.shard.shard import Shard
 
 BUNDLE = 10_000

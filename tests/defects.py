@@ -23,7 +23,7 @@ MODULES = {
     "millwheel.core.table": "millwheel.core.model.range_table",
     "millwheel.testing.memory_cluster": "millwheel.tools.testing.memory.cluster",
     "millwheel.workers.background": "millwheel.workers.threads.journal",
-    "millwheel.workers.bundles": "millwheel.workers.shard.bundle_sizes",
+    "millwheel.workers.bundles": "millwheel.workers.shard.admission",
     "millwheel.workers.inbox": "millwheel.workers.delivery.inbox",
     "millwheel.workers.journal_reads": "millwheel.workers.recovery.journal_reads",
     "millwheel.workers.outbox": "millwheel.workers.delivery.outbox",

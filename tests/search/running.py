@@ -28,7 +28,7 @@ from millwheel.engine.workers.operators.ranked import columns as ranked_columns
 from millwheel.engine.workers.operators.ranked import over_columns
 from millwheel.engine.workers.operators.waiting import in_columns as waiting_columns
 from millwheel.engine.workers.operators.windows import change_log
-from millwheel.engine.workers.shard.bundle_sizes import ShardLimits
+from millwheel.engine.workers.shard.admission import ShardLimits
 from millwheel.engine.workers.state import archive
 from millwheel.language.spec.key_extractors import load_extractor
 from millwheel.testing import PipelineHarness

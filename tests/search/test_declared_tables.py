@@ -24,7 +24,7 @@ from millwheel.engine.workers.delivery import consumer_keys
 from millwheel.engine.workers.operators import record_joins
 from millwheel.engine.workers.operators.broadcast import copies, enrichment
 from millwheel.engine.workers.operators.broadcast.table import HeldTable
-from millwheel.engine.workers.shard.bundle_sizes import ShardLimits
+from millwheel.engine.workers.shard.admission import ShardLimits
 from millwheel.testing import PipelineHarness
 from tests.search.mistakes import replaced
 

@@ -23,7 +23,7 @@ from millwheel.engine.workers.delivery.high_water_marks import (
     decode_high_water_marks,
 )
 from millwheel.engine.workers.delivery.outbox import Send, split_epoch
-from millwheel.engine.workers.shard.bundle_sizes import ShardLimits
+from millwheel.engine.workers.shard.admission import ShardLimits
 from millwheel.engine.workers.shard.shard import Shard
 from millwheel.errors import InvariantError, MillwheelError
 from tests.sim.asking import AnswersAreOfTheirCommit

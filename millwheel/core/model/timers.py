@@ -42,7 +42,10 @@ class TimerQueue:
         self._at: dict[_Id, int] = {}
         self._heap: list[tuple[int, str, int, _Id]] = []
         self._order = 0
-        self._undo: list[tuple[_Id, int | None, bytes]] = []
+        self.earliest = MAX_TIME
+        """The time of the next timer (MAX_TIME: there is none)."""
+        self.uncommitted: list[tuple[_Id, int | None, bytes]] = []
+        """The changes since :meth:`take_changes`, each with what was there before."""
         self._causes: dict[_Id, bytes] = {}
         self._counts: Counter[Key] | None = None
         self._count_predicate: Callable[[str], bool] = bool
@@ -87,12 +90,16 @@ class TimerQueue:
         """Set or move a timer."""
         timer_id = (key, tag)
         before = self._at.get(timer_id)
-        self._undo.append((timer_id, before, self._recall(timer_id, cause)))
+        self.uncommitted.append((timer_id, before, self._recall(timer_id, cause)))
         if before != at:
             if before is None:
                 self._count(timer_id, 1)
             self._at[timer_id] = at
             self._push(at, timer_id)
+            if at < self.earliest:
+                self.earliest = at
+            elif before == self.earliest:
+                self._find_earliest()
 
     def cancel(self, key: Key, tag: str) -> bool:
         """Forget a timer; False when there was none."""
@@ -100,7 +107,9 @@ class TimerQueue:
         if before is None:
             return False
         self._count((key, tag), -1)
-        self._undo.append(((key, tag), before, self._recall((key, tag), b"")))
+        self.uncommitted.append(((key, tag), before, self._recall((key, tag), b"")))
+        if before == self.earliest:
+            self._find_earliest()
         return True
 
     def cause_of(self, key: Key, tag: str) -> bytes:
@@ -115,20 +124,12 @@ class TimerQueue:
             self._causes[timer_id] = cause
         return before
 
-    def earliest(self) -> int:
-        """The time of the next timer (MAX_TIME: there is none)."""
-        heap = self._heap
-        while heap and self._at.get(heap[0][3]) != heap[0][0]:
-            heapq.heappop(heap)
-        return heap[0][0] if heap else MAX_TIME
-
     def first(self) -> Due | None:
         """The next timer, whether due or not."""
-        at = self.earliest()
         if not self._heap:
             return None
         key, tag = self._heap[0][3]
-        return Due(key, tag, at, self.domain, self.cause_of(key, tag))
+        return Due(key, tag, self.earliest, self.domain, self.cause_of(key, tag))
 
     def more_due_than(self, many: int, clock_us: int) -> bool:
         """Whether ``clock`` has passed more timers than so many."""
@@ -146,7 +147,7 @@ class TimerQueue:
 
     def pop_due(self, clock_us: int) -> Due | None:
         """The next timer that ``clock`` has passed, removed."""
-        if self.earliest() >= clock_us or not self._heap:
+        if self.earliest >= clock_us or not self._heap:
             return None
         at, _, _, (key, tag) = heapq.heappop(self._heap)
         # The heap also has the former times of timers that were moved: none of these may fire.
@@ -154,7 +155,8 @@ class TimerQueue:
             raise InvariantError(f"timer {tag!r} of {key!r} fires at {at}, where it was before")
         self._count((key, tag), -1)
         cause = self._recall((key, tag), b"")
-        self._undo.append(((key, tag), at, cause))
+        self.uncommitted.append(((key, tag), at, cause))
+        self._find_earliest()
         return Due(key, tag, at, self.domain, cause)
 
     def items(self) -> Iterator[tuple[Key, str, int]]:
@@ -164,15 +166,15 @@ class TimerQueue:
 
     def savepoint(self) -> int:
         """A point to which :meth:`undo_to` can return; it discards nothing."""
-        return len(self._undo)
+        return len(self.uncommitted)
 
     def undo_to(self, savepoint: int) -> None:
         """Take back every change since the savepoint, newest first."""
         # The changes were taken for a commit in between: a failed call's timers would stay.
-        if savepoint > len(self._undo):
+        if savepoint > len(self.uncommitted):
             raise InvariantError("the timers since this savepoint are not known any more")
-        while len(self._undo) > savepoint:
-            timer_id, before, cause = self._undo.pop()
+        while len(self.uncommitted) > savepoint:
+            timer_id, before, cause = self.uncommitted.pop()
             self._recall(timer_id, cause)
             if before is None:
                 if self._at.pop(timer_id, None) is not None:
@@ -182,6 +184,7 @@ class TimerQueue:
                     self._count(timer_id, 1)
                 self._at[timer_id] = before
                 self._push(before, timer_id)
+        self._find_earliest()
 
     def validate(self) -> None:
         """Raise InvariantError unless each timer will come due, and is counted. For tests: it looks
@@ -192,6 +195,11 @@ class TimerQueue:
                 (timer_id, at) in queued,
                 f"timer {timer_id} at {at} is not in the heap: it never comes due",
             )
+        earliest = min(self._at.values(), default=MAX_TIME)
+        invariant(
+            self.earliest == earliest,
+            f"the next timer is at {earliest}, but it is looked for at {self.earliest}",
+        )
         invariant(self._causes.keys() <= self._at.keys(), "a timer that is not set has a cause")
         if self._counts is not None:
             counts = Counter(key for key, tag in self._at if self._count_predicate(tag))
@@ -208,6 +216,15 @@ class TimerQueue:
                 invariant(
                     is_queued, f"timer {tag} of {owner} at {at} is not in the queue of its key"
                 )
+
+    def _find_earliest(self) -> None:
+        # Each change that may end the first one must come here: a shard looks at `earliest` alone,
+        # and one that is too late fires no timer and lets the watermark pass it (mutation
+        # moved_timers_are_looked_for_at_their_former_time).
+        heap = self._heap
+        while heap and self._at.get(heap[0][3]) != heap[0][0]:
+            heapq.heappop(heap)
+        self.earliest = heap[0][0] if heap else MAX_TIME
 
     def _push(self, at: int, timer_id: _Id) -> None:
         self._order += 1
@@ -229,8 +246,6 @@ class TimerQueue:
     def take_changes(self) -> dict[_Id, int | None]:
         """The changes since the last call, as the present time of each touched timer (None:
         removed)."""
-        if not self._undo:
-            return {}
-        changed = {timer_id: self._at.get(timer_id) for timer_id, *_ in self._undo}
-        self._undo.clear()
+        changed = {timer_id: self._at.get(timer_id) for timer_id, *_ in self.uncommitted}
+        self.uncommitted.clear()
         return changed

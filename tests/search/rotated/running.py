@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from millwheel.connect.sources.files import rotation
-from millwheel.engine.workers.shard.bundle_sizes import ShardLimits
+from millwheel.engine.workers.shard.admission import ShardLimits
 from tests.search.rotated.folder import FewFiles
 from tests.search.rotated.stories import Step, play
 from tests.search.rotated.world import World

@@ -19,7 +19,7 @@ from millwheel.core.pipeline.spec import InputSpec, PipelineSpec, SinkSpec, Sour
 from millwheel.engine.workers.delivery.inbox import Inbox
 from millwheel.engine.workers.delivery.routing import TableRouter
 from millwheel.engine.workers.host.assembly import Assembly, Factories
-from millwheel.engine.workers.shard.bundle_sizes import ShardLimits
+from millwheel.engine.workers.shard.admission import ShardLimits
 from millwheel.engine.workers.shard.shard import Shard
 from tests.computations import computation_spec
 from tests.fakes.plain_storage import SimStore
@@ -135,7 +135,7 @@ class World:
 
     def on_its_way(self) -> set[int]:
         """Numbers that the living source has read, and that no consumer has applied."""
-        chunks = [] if self.shard is None else list(self.shard.outbox._open.values())
+        chunks = [] if self.shard is None else list(self.shard.outbox.open.values())
         return {
             number for chunk in chunks for _, batch in chunk.batches for number in numbers_of(batch)
         }

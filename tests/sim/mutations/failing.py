@@ -12,7 +12,7 @@ from millwheel.engine.workers.loop.replaying import Replaying
 from millwheel.engine.workers.loop.shard_handle import Served
 from millwheel.engine.workers.operators.lookups import LookupOperator
 from millwheel.engine.workers.shard.admission import Admission
-from millwheel.engine.workers.shard.pending_commit import Step
+from millwheel.engine.workers.shard.in_flight import Step
 from tests.sim.mistakes import Context, mistake, replaced
 
 

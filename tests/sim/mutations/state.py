@@ -34,6 +34,18 @@ def timers_not_stored() -> Context:
     return replaced(CommitBuilding, "_write_timers", wrong)
 
 
+@mistake(within=10, workload="hot")
+def moved_timers_are_looked_for_at_their_former_time() -> Context:
+    """Where the next timer is moved or cancelled, its former time stays that of the next one."""
+    right = TimerQueue._find_earliest
+
+    def wrong(self: TimerQueue) -> None:
+        if not self._heap or self._at.get(self._heap[0][3]) == self._heap[0][0]:
+            right(self)
+
+    return replaced(TimerQueue, "_find_earliest", wrong)
+
+
 @mistake(within=20, workload="windows")
 def timers_fire_early() -> Context:
     """A timer fires a moment before the watermark has passed it."""

@@ -29,7 +29,7 @@ def watermark_reported_before_commit() -> Context:
 
     def of_the_sent(self: Outbox) -> int:
         return min(
-            (chunk.min_timestamp for chunk in self._open.values() if chunk.open_parts),
+            (chunk.min_timestamp for chunk in self.open.values() if chunk.open_parts),
             default=MAX_TIME,
         )
 

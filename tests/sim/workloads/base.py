@@ -24,7 +24,7 @@ from millwheel.core.pipeline.keys import KeyKind, KeySpec
 from millwheel.core.pipeline.replays import ReplayOrder
 from millwheel.core.pipeline.spec import Delivery, PipelineSpec, Productions, SinkSpec, StreamSpec
 from millwheel.engine.workers.host.assembly import Assembly, Factories
-from millwheel.engine.workers.shard.bundle_sizes import ShardLimits
+from millwheel.engine.workers.shard.admission import ShardLimits
 from tests.sim.days import Days, FollowedSource
 from tests.sim.kernel import SECOND, START_US, Failure
 from tests.sim.outside import MemorySinks, MemorySource

@@ -249,7 +249,7 @@ class Positions:
             return True
         if self.follows and label > bundle.clock:
             bundle.clock = label
-        if queue.earliest() >= label:
+        if queue.earliest >= label:
             return True
         if self.follows:
             fire()

@@ -143,8 +143,10 @@ class Outbox:
         self._lanes: dict[tuple[ChannelName, ShardName], _Lane] = {}
         self._channels: set[ChannelName] = set()
         self._nodes: set[NodeName] = set()
-        self._open: dict[tuple[ChannelName, int], OutputChunk] = {}
-        self._done: list[OutputChunk] = []
+        self.open: dict[tuple[ChannelName, int], OutputChunk] = {}
+        """What some consumer has not applied yet."""
+        self.done: list[OutputChunk] = []
+        """What all consumers have applied, but no commit has the end of."""
         self.unsettled: list[OutputChunk] = []
         """Productions that keep :meth:`min_timestamp` until a bundle takes them as done."""
         self.ready: dict[tuple[ChannelName, ShardName], None] = {}
@@ -157,9 +159,9 @@ class Outbox:
         """Hold a chunk (and the watermark) until :meth:`release` routes it and the consumers ack
         it."""
         # The former one would hold the watermark no more, although its consumers have not got it.
-        if (chunk.channel, chunk.number) in self._open:
+        if (chunk.channel, chunk.number) in self.open:
             raise InvariantError(f"{chunk.channel}#{chunk.number} is on its way already")
-        self._open[chunk.channel, chunk.number] = chunk
+        self.open[chunk.channel, chunk.number] = chunk
         self.pending_weight += chunk.weight
 
     def release(self, chunk: OutputChunk, route: Route) -> None:
@@ -172,7 +174,7 @@ class Outbox:
             for piece in deliveries(share)
         ]
         # Its parts would be on the lanes twice, and the acks of the first half would end it.
-        if chunk.open_parts or (chunk.channel, chunk.number) not in self._open:
+        if chunk.open_parts or (chunk.channel, chunk.number) not in self.open:
             raise InvariantError(f"{chunk.channel}#{chunk.number} is routed already, or is done")
         chunk.open_parts = len(parts)
         for node, target, part in parts:
@@ -339,7 +341,7 @@ class Outbox:
 
     def take_done(self) -> list[OutputChunk]:
         """Chunks that every consumer has applied since the last call."""
-        done, self._done = self._done, []
+        done, self.done = self.done, []
         self.unsettled.clear()
         return done
 
@@ -348,16 +350,16 @@ class Outbox:
         unnumbered, checkpointed and not yet taken as done: it would be sent again after a crash,
         and consumers know the ids of such a production only while the watermark is not far behind
         it."""
-        stamps = [chunk.min_timestamp for chunk in self._open.values()]
+        stamps = [chunk.min_timestamp for chunk in self.open.values()]
         if self.unsettled:
             stamps += [chunk.min_timestamp for chunk in self.unsettled]
         return min(stamps, default=MAX_TIME)
 
     def holder(self) -> str:
         """Which lane keeps the earliest production, in words."""
-        if not self._open:
+        if not self.open:
             return "production whose end is not committed yet" if self.unsettled else ""
-        oldest = min(self._open.values(), key=lambda chunk: chunk.min_timestamp)
+        oldest = min(self.open.values(), key=lambda chunk: chunk.min_timestamp)
         for lane in self._lanes.values():
             if any(part.chunk is oldest for _, part in lane.unacked) or any(
                 p.chunk is oldest for p in lane.waiting
@@ -368,24 +370,15 @@ class Outbox:
         return f"production {oldest.channel}#{oldest.number}, not yet durable"
 
     @property
-    def has_done(self) -> bool:
-        """True while the end of something that all consumers have applied is not with a commit."""
-        return bool(self._done)
-
-    @property
     def unfinished(self) -> int:
         """The number of chunks that are in flight, or done but not yet deleted by a commit."""
-        return len(self._open) + len(self._done)
-
-    def busy(self) -> bool:
-        """True while anything waits for an ack."""
-        return bool(self._open)
+        return len(self.open) + len(self.done)
 
     @property
     def stored_numbers(self) -> set[int]:
         """The numbers of the chunks that the store has to hold: in flight, or with an end that no
         commit has yet."""
-        chunks = (*self._open.values(), *self._done)
+        chunks = (*self.open.values(), *self.done)
         return {chunk.number for chunk in chunks if chunk.stored and not chunk.read}
 
     def validate(self) -> None:
@@ -411,7 +404,7 @@ class Outbox:
             for part in (*(part for _, part in lane.unacked), *lane.waiting):
                 chunk = part.chunk
                 is_open = (
-                    self._open.get((chunk.channel, chunk.number)) is chunk
+                    self.open.get((chunk.channel, chunk.number)) is chunk
                     and chunk.channel == lane.channel
                 )
                 invariant(
@@ -420,7 +413,7 @@ class Outbox:
                     " done",
                 )
                 parts[id(chunk)] += 1
-        for chunk in self._open.values():
+        for chunk in self.open.values():
             name = f"{chunk.channel}#{chunk.number}"
             on_way = parts[id(chunk)]
             invariant(
@@ -428,13 +421,13 @@ class Outbox:
                 f"{name} waits for {chunk.open_parts} acks, {on_way} parts are open",
             )
             invariant(not chunk.finished, f"{name} is done, but holds the watermark")
-        weight = sum(chunk.weight for chunk in self._open.values())
+        weight = sum(chunk.weight for chunk in self.open.values())
         invariant(
             self.pending_weight == weight,
             f"{weight} is in flight, but counted as {self.pending_weight}",
         )
         invariant(
-            all(chunk.finished for chunk in self._done), "a chunk that is not done counts as done"
+            all(chunk.finished for chunk in self.done), "a chunk that is not done counts as done"
         )
 
     def _lane(self, channel: ChannelName, node: NodeName, target: ShardName) -> _Lane:
@@ -446,15 +439,15 @@ class Outbox:
         return lane
 
     def _finish(self, chunk: OutputChunk) -> None:
-        del self._open[chunk.channel, chunk.number]
+        del self.open[chunk.channel, chunk.number]
         self.pending_weight -= chunk.weight
         # What stays counted is never acked: in the end the shard would take nothing more.
-        if not self._open and self.pending_weight:
+        if not self.open and self.pending_weight:
             raise InvariantError(
                 f"nothing is in flight on {chunk.channel}, but {self.pending_weight} is counted"
             )
         chunk.finished = True
-        self._done.append(chunk)
+        self.done.append(chunk)
         if (
             chunk.stored
             and not chunk.read

@@ -68,7 +68,7 @@ from millwheel.engine.workers.operators.stateless.chained import chain_behind, c
 from millwheel.engine.workers.operators.windows.columns import warm_up
 from millwheel.engine.workers.ports import BackgroundTask
 from millwheel.engine.workers.recovery.write_behind import WriteBehindStore
-from millwheel.engine.workers.shard.bundle_sizes import ShardLimits
+from millwheel.engine.workers.shard.admission import ShardLimits
 from millwheel.engine.workers.shard.productions import ShardIdentity
 from millwheel.engine.workers.shard.shard import Shard
 from millwheel.engine.workers.shard.verdicts import Policies

@@ -73,7 +73,7 @@ from millwheel.engine.workers.operators.windows.window_callback import WindowCal
 from millwheel.engine.workers.operators.windows.window_join import WindowJoinOperator
 from millwheel.engine.workers.operators.windows.windowed import WindowedOperator
 from millwheel.engine.workers.ports import BackgroundTask
-from millwheel.engine.workers.shard.bundle_sizes import ShardLimits
+from millwheel.engine.workers.shard.admission import ShardLimits
 from millwheel.engine.workers.shard.shard import Shard
 from millwheel.engine.workers.state.column_segments import ColumnShard
 from millwheel.engine.workers.state.overlay import Overlay

@@ -86,7 +86,7 @@ def _standing(served: Served, now_us: int) -> Iterator[_Row]:
     yield c.INBOX_RECORDS, shard.admission.inbox.records
     yield c.CREDIT_USED, shard.outbox.credit_used()
     yield c.CONGESTED, float(shard.admission.congested())
-    yield c.COMMITS_IN_FLIGHT, len(shard.commits)
+    yield c.COMMITS_IN_FLIGHT, len(shard.commits.pending)
     yield c.STATE_BYTES, shard.store.size_bytes()
     for domain, timers in shard.admission.timers.items():
         yield c.TIMERS, len(timers), domain.name.lower()

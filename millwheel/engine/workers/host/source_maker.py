@@ -34,7 +34,7 @@ from millwheel.engine.workers.operators.broadcast.rows import (
 )
 from millwheel.engine.workers.operators.broadcast.table import HeldTable, TableRows
 from millwheel.engine.workers.operators.stateless.chained import ReadChain
-from millwheel.engine.workers.shard.bundle_sizes import ShardLimits
+from millwheel.engine.workers.shard.admission import ShardLimits
 from millwheel.engine.workers.shard.shard import Shard
 from millwheel.engine.workers.sinks.chain_end import ChainEnd
 from millwheel.engine.workers.sinks.source_with_sink import SourceWithSink

@@ -11,7 +11,7 @@ from millwheel.core.model.names import ShardName
 from millwheel.core.model.times import MAX_TIME
 from millwheel.engine.workers.effects import CommitGroup
 from millwheel.engine.workers.loop.snapshots import SnapshotPolicy
-from millwheel.engine.workers.shard.pending_commit import PendingCommit
+from millwheel.engine.workers.shard.in_flight import PendingCommit
 from millwheel.engine.workers.shard.shard import Shard
 from millwheel.errors import InvariantError
 

@@ -215,7 +215,7 @@ class Ranges:
             # another one.
             if (
                 served.life is Life.LEAVING
-                and not len(shard.commits)
+                and not shard.commits.pending
                 and self._snapshots.covers(shard)
             ):
                 served.change(LifeChange.IS_RELEASED)

@@ -47,7 +47,7 @@ from millwheel.engine.workers.loop.traffic import Traffic
 from millwheel.engine.workers.performing import Performing
 from millwheel.engine.workers.ports import WorkerPorts
 from millwheel.engine.workers.queries.answering import Answering
-from millwheel.engine.workers.shard.pending_commit import PendingCommit
+from millwheel.engine.workers.shard.in_flight import PendingCommit
 from millwheel.engine.workers.shard.shard import Shard
 from millwheel.engine.workers.store_read import StoreRead
 from millwheel.errors import FencedError, SetupError, unreachable

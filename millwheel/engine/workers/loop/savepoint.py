@@ -73,7 +73,7 @@ class SavepointPart:
         if self._doing is None or self._doing.order.phase in (Phase.SAVE, Phase.SETTLE):
             return shard.admission.runs_at(now_us, patient)
         at, unfinished = shard.admission.runs_at(now_us), shard.unfinished() > 0
-        if unfinished and shard.outbox.has_done:
+        if unfinished and shard.outbox.done:
             return now_us
         return at if unfinished or at > now_us else MAX_TIME
 
@@ -151,10 +151,10 @@ class SavepointPart:
             # What a sink collects, and what was acked but is forgotten by a next commit only, comes
             # to an end at rest.
             is_unfinished = (
-                shard.unfinished() > 0 and not shard.operator.collects and not shard.outbox.has_done
+                shard.unfinished() > 0 and not shard.operator.collects and not shard.outbox.done
             )
             return served.works and not shard.admission.runnable(now_us) and not is_unfinished
-        return shard.unfinished() == 0 if order.phase is Phase.REST else not len(shard.commits)
+        return shard.unfinished() == 0 if order.phase is Phase.REST else not shard.commits.pending
 
     def _copy(self, doing: _Doing, name: str, shard: Shard) -> None:
         cut = doing.order.cut.get(name)
@@ -162,7 +162,7 @@ class SavepointPart:
             return
         doing.copied[name] = cut
         as_it_stood = shard.identity.lease.admits(cut.token) and shard.commits.made == cut.commit
-        if not as_it_stood or len(shard.commits):
+        if not as_it_stood or shard.commits.pending:
             self._say({}, f"shard {name} moved on before it was copied")
             return
         path = self._port.checkpoint_path(doing.order, ShardName(name))

@@ -15,7 +15,7 @@ from millwheel.core.model.names import ShardName, Token
 from millwheel.core.model.range_table import Ancestor
 from millwheel.core.model.times import SECOND
 from millwheel.engine.workers.ports import Segments, SnapshotQueue
-from millwheel.engine.workers.shard.pending_commit import PendingCommit
+from millwheel.engine.workers.shard.in_flight import PendingCommit
 from millwheel.engine.workers.shard.shard import Shard
 from millwheel.errors import InvariantError, invariant
 

@@ -80,7 +80,7 @@ class CallOrder:
         """The rows of a table without times; and other records, once all of it is there and those
         before them have come."""
         assert self.buffer is not None
-        if bundle.timers[Domain.EVENT].earliest() > BEGINNING and is_behind(
+        if bundle.timers[Domain.EVENT].earliest > BEGINNING and is_behind(
             BEGINNING, max(bundle.watermark, bundle.clock)
         ):
             return bundle.arrivals

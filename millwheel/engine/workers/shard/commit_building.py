@@ -25,9 +25,8 @@ from millwheel.engine.workers.bundle.bundle import Bundle, Hold
 from millwheel.engine.workers.delivery.high_water_marks import AppliedHighWaterMarks
 from millwheel.engine.workers.delivery.inbox import Arrival
 from millwheel.engine.workers.delivery.outbox import Outbox, OutputChunk
-from millwheel.engine.workers.shard.bundle_sizes import ShardLimits
-from millwheel.engine.workers.shard.in_flight import InFlight
-from millwheel.engine.workers.shard.pending_commit import PendingCommit, Step
+from millwheel.engine.workers.shard.admission import ShardLimits
+from millwheel.engine.workers.shard.in_flight import InFlight, PendingCommit, Step
 from millwheel.engine.workers.shard.productions import ShardIdentity
 from millwheel.engine.workers.shard.watermark import ShardWatermark
 from millwheel.engine.workers.state.overlay import Overlay
@@ -149,6 +148,8 @@ class CommitBuilding:
 
     def _write_timers(self) -> None:
         for domain, queue in self.timers.items():
+            if not queue.uncommitted:
+                continue
             for (key, tag), at in queue.take_changes().items():
                 if tag.startswith(ORDER_TAG):
                     continue  # the segments of waiting records tell it

@@ -5,20 +5,99 @@ from __future__ import annotations
 
 import operator
 from collections import deque
-from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from millwheel.core.formats.codec import encode_commit
-from millwheel.core.formats.store_layout import Meta
-from millwheel.core.model.times import MAX_TIME
-from millwheel.engine.workers.bundle.bundle import Hold
-from millwheel.engine.workers.shard.pending_commit import PendingCommit, Step
+from millwheel.core.formats.codec import Commit, encode_commit
+from millwheel.core.formats.store_layout import PENDING, Meta, number8
+from millwheel.core.model.times import MAX_TIME, MIN_TIME
+from millwheel.engine.workers.bundle.bundle import Bundle, Hold
+from millwheel.engine.workers.delivery.inbox import Arrival
+from millwheel.engine.workers.delivery.outbox import OutputChunk
 from millwheel.errors import InvariantError, invariant
+
+if TYPE_CHECKING:
+    from millwheel.engine.workers.shard.shard import Shard
+
+
+_VERDICT = "a step with too many failures, which waits for a verdict"
+
+
+@dataclass(slots=True)
+class Step:
+    """A bundle with its arrivals. ``hold`` kept the watermark before it, and ``work_us`` is what
+    was to be done then. While it ``asks``, it has not run yet: it may wait for ``asks_for``, from
+    outside. ``chunk`` holds what it produced.
+
+    It is not frozen: the shard makes one for each bundle, and setting fields of a frozen one takes
+    three times as long."""
+
+    bundle: Bundle
+    arrivals: list[Arrival]
+    hold: Hold
+    work_us: int
+    chunk: OutputChunk | None = None
+    asks: bool = True
+    asks_for: str = ""
+
+    def kept(self) -> Hold:
+        """The hold on the watermark while the step is not committed: none of its productions was
+        sent yet."""
+        chunks = [*self.bundle.chunks, *((self.chunk,) if self.chunk is not None else ())]
+        at = min([self.hold.at, *(chunk.min_timestamp for chunk in chunks)])
+        waits = f"records that wait for {self.asks_for}" if self.asks else _VERDICT
+        return Hold(at, waits)
+
+
+@dataclass(slots=True)
+class PendingCommit:
+    """A commit that is applied locally and waits for the journal. ``commit`` is None when nothing
+    changed: then only the acks wait, for the commits before it. ``weak`` productions were sent
+    already, and the commit is not written before the consumers have them, or before they are late
+    enough to be checkpointed. ``write_by`` is the wall clock at which it must go to the journal,
+    unless another commit goes earlier (0: something waits for it)."""
+
+    shard: Shard
+    number: int
+    commit: Commit | None
+    arrivals: list[Arrival]
+    chunk: OutputChunk | None
+    hold: Hold
+    work_us: int = MIN_TIME
+    weak: bool = False
+    since_us: int = 0
+    write_by_us: int = 0
+    floor: int = MIN_TIME
+    reads: list[OutputChunk] = field(default_factory=list)
+
+    @property
+    def straggles(self) -> bool:
+        """True for weak productions that some consumer has not applied yet."""
+        return self.weak and self.chunk is not None and not self.chunk.finished
+
+    def checkpoint_chunk(self) -> None:
+        """Weak productions in flight become part of the commit, because a consumer takes too
+        long."""
+        chunk, commit = self.chunk, self.commit
+        invariant(chunk is not None and commit is not None, "a weak commit has productions")
+        assert chunk is not None
+        assert commit is not None
+        if chunk.stored:
+            return
+        store_key = PENDING + number8(chunk.number)
+        # Into the commit and the local store alike. In the store alone, a recovery would not send
+        # them again, although what made them is acked; in the commit alone, a snapshot that skips
+        # this commit would not hold them.
+        commit.puts.append((store_key, chunk.stored_form))
+        self.shard.store.apply([(store_key, chunk.stored_form)], [])
+        chunk.stored = True
 
 
 class InFlight:
     """``made`` numbers the last commit that is applied to the local store, ``durable`` the last one
-    that is known to be in the journal, and ``floor`` is the durable floor. Commits that are not
-    ``unsubmitted`` are with the journal; of the others, ``_urgent`` is the number that something
+    that is known to be in the journal, and ``floor`` is the durable floor. Of those that are
+    ``pending`` between these two, all that are not ``unsubmitted`` are with the journal; of the
+    others, ``_urgent`` is the number that something
     waits for. ``waiting`` is a step that must not be committed before there is a verdict, or not
     run before there are answers from outside."""
 
@@ -28,28 +107,18 @@ class InFlight:
         self.waiting: Step | None = None
         self._name = name
         self._straggler_us = straggler_us
-        self._commits: deque[PendingCommit] = deque()
+        self.pending: deque[PendingCommit] = deque()
         self.unsubmitted: deque[PendingCommit] = deque()
         self._urgent = 0
-
-    def __len__(self) -> int:
-        return len(self._commits)
-
-    def full(self, limit: int) -> bool:
-        """True if no more may be made."""
-        return len(self._commits) >= limit
-
-    def __iter__(self) -> Iterator[PendingCommit]:
-        return iter(self._commits)
 
     def enlist(self, pending: PendingCommit) -> PendingCommit:
         """A commit was made: it waits for the journal."""
         # Recovery replays them by their numbers, and stops at one that does not follow.
-        if self._commits and pending.number < self._commits[-1].number:
+        if self.pending and pending.number < self.pending[-1].number:
             raise InvariantError(
-                f"{self._name}: commit {pending.number} was made after {self._commits[-1].number}"
+                f"{self._name}: commit {pending.number} was made after {self.pending[-1].number}"
             )
-        self._commits.append(pending)
+        self.pending.append(pending)
         self.unsubmitted.append(pending)
         self._urgent += not pending.write_by_us
         return pending
@@ -97,11 +166,11 @@ class InFlight:
         """The journal has the oldest of them."""
         # Out of order, an ack would go out for records whose commit may still be lost: the sender
         # forgets them.
-        if not self._commits or self._commits[0] is not pending:
+        if not self.pending or self.pending[0] is not pending:
             raise InvariantError(f"{self._name}: commits became durable out of order")
         if self.unsubmitted and self.unsubmitted[0] is pending:
             raise InvariantError(f"{self._name}: the journal never got commit {pending.number}")
-        self._commits.popleft()
+        self.pending.popleft()
         if pending.number < self.durable:
             raise InvariantError(
                 f"{self._name}: commit {pending.number} became durable after {self.durable}"
@@ -113,7 +182,7 @@ class InFlight:
         """Raise InvariantError unless commits are in a row from the durable one to the last, which
         ``meta`` names."""
         name = self._name
-        numbers = [pending.number for pending in self._commits if pending.commit is not None]
+        numbers = [pending.number for pending in self.pending if pending.commit is not None]
         expected = list(range(self.made - len(numbers) + 1, self.made + 1))
         invariant(
             numbers == expected,
@@ -127,7 +196,7 @@ class InFlight:
             self.durable <= self.made - len(numbers),
             f"{name}: {self.durable} is durable, but in flight",
         )
-        tail = list(self._commits)[len(self._commits) - len(self.unsubmitted) :]
+        tail = list(self.pending)[len(self.pending) - len(self.unsubmitted) :]
         in_order = len(tail) == len(self.unsubmitted) and all(
             map(operator.is_, tail, self.unsubmitted)
         )
@@ -147,7 +216,7 @@ class InFlight:
     def lowest(self, hold: Hold) -> Hold:
         """The hold on the watermark; ``hold`` is that without undurable work, which may have to be
         repeated."""
-        for pending in self._commits:
+        for pending in self.pending:
             if pending.hold.at < hold.at:
                 hold = pending.hold
         if self.waiting is not None and (waiting_hold := self.waiting.kept()).at < hold.at:
@@ -156,7 +225,7 @@ class InFlight:
 
     def lowest_work(self, work_us: int) -> int:
         """The earliest work that is not durable, or ``work_us``."""
-        work_us = min([work_us, *(pending.work_us for pending in self._commits)])
+        work_us = min([work_us, *(pending.work_us for pending in self.pending)])
         return (
             work_us
             if self.waiting is None

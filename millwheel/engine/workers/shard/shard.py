@@ -37,10 +37,9 @@ from millwheel.engine.workers.delivery.high_water_marks import AppliedHighWaterM
 from millwheel.engine.workers.delivery.inbox import Arrival, DeliveryOutcome, Inbox
 from millwheel.engine.workers.delivery.instances import InstanceCounts
 from millwheel.engine.workers.delivery.outbox import Outbox, Route
-from millwheel.engine.workers.shard.admission import Admission
-from millwheel.engine.workers.shard.bundle_sizes import BundleSize, ShardLimits
+from millwheel.engine.workers.shard.admission import Admission, BundleSize, ShardLimits
 from millwheel.engine.workers.shard.commit_building import CommitBuilding
-from millwheel.engine.workers.shard.in_flight import InFlight
+from millwheel.engine.workers.shard.in_flight import InFlight, PendingCommit, Step
 from millwheel.engine.workers.shard.opening import (
     read_high_water_marks,
     read_meta,
@@ -49,7 +48,6 @@ from millwheel.engine.workers.shard.opening import (
     read_timers,
     validate_store,
 )
-from millwheel.engine.workers.shard.pending_commit import PendingCommit, Step
 from millwheel.engine.workers.shard.productions import ProductionBuilding, ShardIdentity
 from millwheel.engine.workers.shard.seen_ids import SeenIds
 from millwheel.engine.workers.shard.verdicts import Policies, Verdicts
@@ -183,8 +181,7 @@ class Shard:
         work = self.watermark.work(now_us)
         # Before arrivals are taken: from then on only the commit holds the watermark.
         hold = self.watermark.lowest(work)
-        take = self.admission.take_one if self.avoided.lone else self.admission.take
-        arrivals = take(now_us, congested := self.admission.congested())
+        arrivals, most_timers = self.admission.take(now_us, self.avoided.lone > 0)
         bundle = Bundle(
             self.commits.made + 1,
             now_us,
@@ -194,7 +191,7 @@ class Shard:
             self._timers,
         )
         bundle.floor = max(self.watermark.floor, 0)
-        bundle.most_timers = 0 if congested and not arrivals else self._limits.timers
+        bundle.most_timers = most_timers
         if arrivals:
             self._look_through(bundle)
         if self._tracing is not None:  # after copies were dropped: they are not worked on
@@ -212,7 +209,8 @@ class Shard:
     def _finish(self, step: Step) -> None:
         """Run the bundle."""
         bundle = step.bundle
-        self._building.forget_done()
+        if self.outbox.done:
+            self._building.forget_done()
         bundle.try_records()
         if self.instance_counts is not None:
             self.instance_counts.take(bundle.arrivals)
@@ -247,8 +245,7 @@ class Shard:
             pending.chunk.commit = 0 if pending.weak else pending.number
             self.outbox.release(pending.chunk, self._route)
         # those that came: an operator leaves in the bundle what it has not taken as a whole
-        weight = sum([arrival.batch.weight for arrival in step.arrivals])
-        self.admission.bundle.learn(weight, 0 if step_chunk is None else step_chunk.weight)
+        self.admission.bundle.learn(step.arrivals, 0 if step_chunk is None else step_chunk.weight)
         return pending
 
     # --- ack, send: after the journal -------------------------------------------------------------
@@ -277,8 +274,8 @@ class Shard:
         visible outside. A source at rest lets arrivals wait: nobody was told that they were
         taken."""
         waiting = 0 if self.operator.paused else len(self._inbox.waiting)
-        waiting += self.commits.waiting is not None
-        return waiting + len(self.commits) + self.outbox.unfinished + self.operator.unfinished()
+        commits = len(self.commits.pending) + (self.commits.waiting is not None)
+        return waiting + commits + self.outbox.unfinished + self.operator.unfinished()
 
     def forget_old_ids(self) -> None:
         """Drop duplicate marks that the watermark has left behind. A source has no watermark before

@@ -49,9 +49,11 @@ class ShardWatermark:
         at, holder = MAX_TIME, "records waiting in the inbox"
         if self._inbox.waiting:
             at = self._inbox.min_timestamp()
-        if (production := self._outbox.min_timestamp()) < at:
-            at, holder = production, "production"
-        if (timer := self._timers[Domain.EVENT].earliest()) < at:
+        if self._outbox.open or self._outbox.unsettled:
+            production = self._outbox.min_timestamp()
+            if production < at:
+                at, holder = production, "production"
+        if (timer := self._timers[Domain.EVENT].earliest) < at:
             at, holder = timer, "timer"
         hold = self._operator.hold(now_us)
         return hold if hold.at < at or at == MAX_TIME else Hold(held_at(at), holder)
@@ -70,7 +72,9 @@ class ShardWatermark:
 
     def held(self, now_us: int) -> Hold:
         """The same without its words: most looks are for the time alone."""
-        hold = self._commits.lowest(self.lowest(self.work(now_us)))
+        hold = self.lowest(self.work(now_us))
+        if self._commits.pending or self._commits.waiting is not None:
+            hold = self._commits.lowest(hold)
         if self._commits.floor < hold.at < IDLE_TIME and self.floor_matters():
             # Beyond the durable floor, the next owner's timers and late records would be emitted
             # behind a watermark that others have seen: late records of our own making

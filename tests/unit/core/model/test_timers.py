@@ -76,12 +76,12 @@ class TimersAgainstADict(RuleBasedStateMachine):
     def same(self) -> None:
         assert {(key, tag): at for key, tag, at in self.queue.items()} == self.model
         assert len(self.queue) == len(self.model)
-        assert self.queue.earliest() == min(self.model.values(), default=MAX_TIME)
+        assert self.queue.earliest == min(self.model.values(), default=MAX_TIME)
         first = self.queue.first()
         assert (first is None) is (not self.model)
         assert all(self.queue.get(*index) == at for index, at in self.model.items())
         if first is not None:
-            assert first.at == self.queue.earliest()
+            assert first.at == self.queue.earliest
 
     @rule(key=KEYS)
     def ask_for_the_first_of_a_key(self, key: Any) -> None:

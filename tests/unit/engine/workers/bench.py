@@ -36,8 +36,8 @@ from millwheel.engine.workers.delivery.inbox import Arrival, DeliveryOutcome
 from millwheel.engine.workers.delivery.outbox import Send
 from millwheel.engine.workers.delivery.routing import TableRouter
 from millwheel.engine.workers.host.assembly import Assembly, Factories
-from millwheel.engine.workers.shard.bundle_sizes import ShardLimits
-from millwheel.engine.workers.shard.pending_commit import PendingCommit
+from millwheel.engine.workers.shard.admission import ShardLimits
+from millwheel.engine.workers.shard.in_flight import PendingCommit
 from millwheel.engine.workers.shard.shard import Shard
 from tests.computations import computation_spec
 from tests.fakes.plain_storage import SimStore

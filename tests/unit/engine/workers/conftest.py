@@ -6,7 +6,7 @@ from functools import partialmethod
 
 import pytest
 
-from millwheel.engine.workers.shard.bundle_sizes import ShardLimits
+from millwheel.engine.workers.shard.admission import ShardLimits
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from millwheel.engine.workers.shard.bundle_sizes import BundleSize
 from millwheel.testing import PipelineHarness
 
 CODE = """
@@ -111,14 +110,3 @@ def test_a_key_under_the_limit_waits_with_others_that_have_many_timers(pipeline:
     )
     assert out == [0, 1]
     assert letters[0]["key"] == "bob"
-
-
-def test_bundles_that_make_much_take_less_and_recover() -> None:
-    size = BundleSize(1000)
-    size.learn(1000, 100_000)
-    assert size.most == 10
-    size.learn(1, 100_000)
-    assert size.most == 1
-    for _ in range(20):
-        size.learn(size.most, size.most)
-    assert size.most == 1000

@@ -22,7 +22,7 @@ from millwheel.core.formats.store_layout import CHANNEL, PENDING, TIMER
 from millwheel.core.model.names import NodeName, Token
 from millwheel.core.model.range_table import RangeTable, ShardEntry
 from millwheel.core.model.ranges import tile
-from millwheel.core.model.times import IDLE_TIME
+from millwheel.core.model.times import IDLE_TIME, MAX_TIME
 from millwheel.core.model.watermark import ShardReport
 from millwheel.engine.workers.state.column_segments import validate_segments, write_segments
 from millwheel.engine.workers.state.overlay import Overlay
@@ -66,7 +66,7 @@ def _lane(shard: Any) -> Any:
 
 
 def _chunk(shard: Any) -> Any:
-    return next(iter(shard.outbox._open.values()))
+    return next(iter(shard.outbox.open.values()))
 
 
 def _forget(family: bytes) -> Break:
@@ -89,6 +89,10 @@ SHARDS: dict[str, tuple[Break, str]] = {
     "a timer that no heap has": (
         lambda s: s._timers[Domain.EVENT]._heap.clear(),
         "never comes due",
+    ),
+    "a timer that is looked for too late": (
+        lambda s: setattr(s._timers[Domain.EVENT], "earliest", MAX_TIME),
+        "it is looked for at",
     ),
     "a mark that is not stored": (_forget(CHANNEL), "is applied up to 0"),
     "a production that is not stored": (_forget(PENDING), "are not done, stored are"),
@@ -119,7 +123,7 @@ SHARDS: dict[str, tuple[Break, str]] = {
         lambda s: setattr(_chunk(s), "finished", True),
         "holds the watermark",
     ),
-    "a part of a chunk that is done": (lambda s: s.outbox._open.clear(), "which is done"),
+    "a part of a chunk that is done": (lambda s: s.outbox.open.clear(), "which is done"),
     "weight in flight lost": (_count("outbox", "pending_weight"), "counted as"),
     "a commit left out": (_count("commits", "made"), "are in flight"),
     "a floor beyond the stored one": (_count("commits", "floor", 1 << 63), "the durable floor"),

@@ -247,7 +247,7 @@ class ShareTimers:
 
     def due(self) -> bool:
         """Whether :meth:`pop_due` would find something."""
-        return any(queue.earliest() < self._clock(share) for share, queue in self._queues.items())
+        return any(queue.earliest < self._clock(share) for share, queue in self._queues.items())
 
     def pop_due(self) -> Iterator[Due]:
         """The timers whose percentile watermark has passed their time, removed."""

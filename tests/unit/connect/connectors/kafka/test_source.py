@@ -18,7 +18,7 @@ from millwheel.connect.formats.avro.messages import AvroEncoder
 from millwheel.connect.sources.base import Partition
 from millwheel.connect.sources.changes import EACH, ChangesReader
 from millwheel.engine.workers.host.assembly import Assembly
-from millwheel.engine.workers.shard.bundle_sizes import ShardLimits
+from millwheel.engine.workers.shard.admission import ShardLimits
 from millwheel.engine.workers.sources.source import SourceOperator
 from millwheel.errors import ExhaustedError
 from millwheel.testing import PipelineHarness

@@ -16,7 +16,7 @@ from millwheel.core.model.names import NodeName
 from millwheel.core.model.records import Batch
 from millwheel.engine.workers.delivery.beside import BesideColumns
 from millwheel.engine.workers.host.assembly import Assembly, Factories
-from millwheel.engine.workers.shard.bundle_sizes import ShardLimits
+from millwheel.engine.workers.shard.admission import ShardLimits
 from millwheel.language.spec.pipelines import load_pipeline
 from millwheel.testing import PipelineHarness
 from millwheel.tools.testing import pipeline_harness as harness_module

@@ -15,7 +15,7 @@ from millwheel.core.columns.batch import AnyBatch
 from millwheel.core.model.names import NodeName
 from millwheel.core.model.records import Batch
 from millwheel.engine.workers.delivery.combining import CombineLimits, Combining, Worth, share
-from millwheel.engine.workers.shard.bundle_sizes import ShardLimits
+from millwheel.engine.workers.shard.admission import ShardLimits
 from millwheel.engine.workers.shard.productions import ProductionBuilding
 from millwheel.testing import PipelineHarness, assert_survives_crashes
 

@@ -7,7 +7,7 @@ from typing import Any, cast
 from millwheel.core.formats.codec import FULL_STOP, decode_commit
 from millwheel.core.model.times import MAX_TIME
 from millwheel.engine.workers.loop.commits import QUIET_US, CommitGroups
-from millwheel.engine.workers.shard.pending_commit import PendingCommit
+from millwheel.engine.workers.shard.in_flight import PendingCommit
 from tests.unit.engine.workers.bench import NOW, ShardBench, Silent
 
 

@@ -55,10 +55,12 @@ class Resting(Operator):
         pass
 
 
-class Commits(list[int]):
+@dataclass
+class Commits:
     """Those on their way to the journal."""
 
-    made = 4
+    pending: list[int]
+    made: int = 4
 
 
 @dataclass
@@ -88,7 +90,7 @@ class Shard:
 
     @property
     def outbox(self) -> Any:
-        return type("Outbox", (), {"has_done": False})
+        return type("Outbox", (), {"done": []})
 
     def unfinished(self) -> int:
         return self.restless

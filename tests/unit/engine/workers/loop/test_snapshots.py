@@ -11,7 +11,7 @@ from millwheel.core.formats.codec import Commit
 from millwheel.core.model.range_table import Ancestor
 from millwheel.engine.workers.bundle.bundle import Hold
 from millwheel.engine.workers.loop.snapshots import SnapshotPace, SnapshotPolicy
-from millwheel.engine.workers.shard.pending_commit import PendingCommit
+from millwheel.engine.workers.shard.in_flight import PendingCommit
 from millwheel.engine.workers.shard.productions import ShardIdentity
 
 PACE = SnapshotPace()

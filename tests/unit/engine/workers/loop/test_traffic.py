@@ -152,7 +152,7 @@ def test_an_ack_of_the_consumer_ends_what_was_on_its_way() -> None:
     served.stirred = False
     traffic.acked(ev.AckCame("work-0", "sink.out-0", send.epoch, send.index), 9)
     assert served.stirred
-    assert not bench.shard.outbox.busy()
+    assert not bench.shard.outbox.open
 
 
 def test_for_each_lane_one_ack_names_the_last_delivery_and_the_commit_it_rests_on() -> None:
@@ -184,4 +184,4 @@ def test_a_shard_of_our_own_is_answered_without_a_wire() -> None:
     reply = Arrival("work-0", send.epoch, send.index, batch, LocalReply("work-0"), 5)
     traffic.answer([("sink.out-0", 1, reply)], 9)
     assert out.acks == []
-    assert not bench.shard.outbox.busy()
+    assert not bench.shard.outbox.open

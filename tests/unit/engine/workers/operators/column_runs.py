@@ -20,7 +20,7 @@ from millwheel.engine.workers.bundle.operator import Operator
 from millwheel.engine.workers.host.assembly import Assembly
 from millwheel.engine.workers.operators.windows.columns import ColumnOperator
 from millwheel.engine.workers.operators.windows.windowed import WindowedOperator
-from millwheel.engine.workers.shard.bundle_sizes import ShardLimits
+from millwheel.engine.workers.shard.admission import ShardLimits
 from millwheel.testing import PipelineHarness
 
 PIPELINE = """

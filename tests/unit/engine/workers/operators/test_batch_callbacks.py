@@ -14,7 +14,7 @@ from millwheel.core.model.records import Domain
 from millwheel.core.pipeline.spec import Productions
 from millwheel.engine.workers.bundle.hangs import TOGETHER_MARK, Avoided, Doing, Hang
 from millwheel.engine.workers.operators.batch_callbacks import BatchOperator
-from millwheel.engine.workers.shard.bundle_sizes import ShardLimits
+from millwheel.engine.workers.shard.admission import ShardLimits
 from tests.unit.engine.workers.bench import NOW, Dial, ShardBench, computation, pipeline
 
 

@@ -22,7 +22,7 @@ from millwheel.engine.workers.operators.callback_context import (
     timer_domain,
     timer_tag,
 )
-from millwheel.engine.workers.shard.bundle_sizes import ShardLimits
+from millwheel.engine.workers.shard.admission import ShardLimits
 from millwheel.engine.workers.state.keyed_state import KeyedState
 from millwheel.engine.workers.state.overlay import Overlay
 from millwheel.errors import EndlessTimerError, RecordError

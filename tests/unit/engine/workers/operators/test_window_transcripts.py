@@ -110,7 +110,7 @@ class OneOperator:
 
     def _due(self) -> bool:
         clocks = {Domain.EVENT: self.watermark, Domain.PROCESSING: self.now_us}
-        timers = any(queue.earliest() < clocks[domain] for domain, queue in self.timers.items())
+        timers = any(queue.earliest < clocks[domain] for domain, queue in self.timers.items())
         return timers or bool(self.operator.due_at() < self.watermark)
 
     def _formed(self, records: list[Row]) -> Any:

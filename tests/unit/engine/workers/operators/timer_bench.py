@@ -8,7 +8,7 @@ import pytest
 
 from millwheel import Computation, ValueState
 from millwheel.core.model.records import Domain
-from millwheel.engine.workers.shard.bundle_sizes import ShardLimits
+from millwheel.engine.workers.shard.admission import ShardLimits
 from tests.unit.engine.workers.bench import NOW, Dial, ShardBench, computation, pipeline
 
 CLOCK, EVENT = Domain.PROCESSING, Domain.EVENT

@@ -12,7 +12,7 @@ from millwheel.core.formats.store_layout import CHANNEL, META, PENDING, TIMER
 from millwheel.core.model.times import MAX_TIME, MIN_TIME
 from millwheel.core.pipeline.spec import Delivery, Productions
 from millwheel.engine.workers.delivery.outbox import Send, split_epoch
-from millwheel.engine.workers.shard.bundle_sizes import ShardLimits
+from millwheel.engine.workers.shard.admission import ShardLimits
 from tests.unit.engine.workers.bench import NOW, Counting, Dial, ShardBench, Silent
 
 _FAMILIES = {META: "meta", CHANNEL: "marks", PENDING: "productions", TIMER: "timers", b"s": "state"}

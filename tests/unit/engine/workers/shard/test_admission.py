@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
+
+from hypothesis import given
+from hypothesis import strategies as st
 
 from millwheel.core.model.times import MAX_TIME
 from millwheel.core.pipeline.spec import Productions
 from millwheel.core.pipeline.work import AggregateSpec, WindowSpec
-from millwheel.engine.workers.shard.bundle_sizes import ShardLimits
+from millwheel.engine.workers.delivery.inbox import Arrival
+from millwheel.engine.workers.shard.admission import BundleSize, ShardLimits
 from tests.unit.engine.workers.bench import (
     NOW,
     Counting,
@@ -75,17 +81,20 @@ def test_in_a_circle_what_follows_from_our_own_productions_is_taken_however_much
     assert not circle.runnable(NOW, False)
     bench.deliver(("a", 3, 6), channel="back-0")
     assert circle.runnable(NOW, False)
-    assert [arrival.channel for arrival in circle.take(NOW, True)] == ["back-0"]
-    assert [arrival.channel for arrival in circle.take(NOW, False)] == ["other-0"]
+    arrivals, most_timers = circle.take(NOW)
+    assert ([arrival.channel for arrival in arrivals], most_timers > 0) == (["back-0"], True)
+    assert circle.take(NOW) == ([], 0), "no timer fires, either"
+    arrivals, _ = replace(circle, limits=ShardLimits()).take(NOW)
+    assert [arrival.channel for arrival in arrivals] == ["other-0"]
 
 
 def test_a_bundle_takes_no_more_than_its_size_and_at_least_one_delivery() -> None:
     bench = ShardBench(Silent, limits=ShardLimits(bundle=3))
     for number in range(3):
         bench.deliver(("a", 1, 5), ("a", 2, 5), channel=f"c{number}")
-    assert [len(bench.shard.admission.take(NOW, False)) for _ in range(4)] == [1, 1, 1, 0]
+    assert [len(bench.shard.admission.take(NOW)[0]) for _ in range(4)] == [1, 1, 1, 0]
     bench.deliver(*[("a", n, 5) for n in range(9)], channel="large")
-    assert len(bench.shard.admission.take(NOW, False)) == 1
+    assert len(bench.shard.admission.take(NOW)[0]) == 1
 
 
 def test_very_many_due_windows_fire_in_several_bundles_before_records_are_taken() -> None:
@@ -99,7 +108,7 @@ def test_very_many_due_windows_fire_in_several_bundles_before_records_are_taken(
     bench.deliver(("k0", {}, 115), channel="later")
     pending = [bench.shard.run(NOW), bench.shard.run(NOW)]
     assert [len(each.arrivals) if each else None for each in pending] == [0, 0]
-    assert len(bench.shard.commits) == 3
+    assert len(bench.shard.commits.pending) == 3
     first = bench.shard.outbox.unfinished
     while bench.shard.admission.runnable(NOW):
         bench.shard.run(NOW)
@@ -109,3 +118,45 @@ def test_very_many_due_windows_fire_in_several_bundles_before_records_are_taken(
     assert first
     assert len(made) == 400 * 11
     assert {value["n"] for value in made} == {1}
+
+
+WEIGHTS = st.integers(0, 10**7)
+
+
+def weighing(weight: int) -> list[Arrival]:
+    """Arrivals of one batch of this weight; none for 0."""
+    batch = cast("Any", SimpleNamespace(weight=weight))
+    return [Arrival("c", 1, 0, batch, None, 0)] if weight else []
+
+
+@given(st.integers(1, 50_000), st.lists(st.tuples(WEIGHTS, WEIGHTS), max_size=20))
+def test_a_bundle_takes_at_least_one_and_never_more_than_the_limit(
+    limit: int, bundles: list[tuple[int, int]]
+) -> None:
+    size = BundleSize(limit)
+    for taken, made in bundles:
+        size.learn(weighing(taken), made)
+        assert 1 <= size.most <= limit
+
+
+def test_what_makes_much_of_little_is_taken_in_small_bundles_until_it_does_not() -> None:
+    size = BundleSize(1_000)
+    size.learn(weighing(100), 100_000)
+    assert size.most == 1, "a thousand for each: one makes a full bundle"
+    for expected in (2, 4, 8):
+        size.learn(weighing(1), 10)
+        assert size.most == expected
+
+
+def test_a_bundle_of_timers_alone_says_nothing_of_how_much_records_make() -> None:
+    size = BundleSize(1_000)
+    size.learn(weighing(10), 2_000)
+    before = size.most
+    size.learn(weighing(0), 0)
+    assert size.most == before == 5
+
+
+def test_many_records_that_make_as_many_are_no_reason_to_take_less() -> None:
+    size = BundleSize(1_000)
+    size.learn(weighing(5_000), 5_000)
+    assert size.most == 1_000

@@ -9,7 +9,7 @@ from millwheel.core.formats.codec import decode_commit
 from millwheel.core.formats.store_layout import CHANNEL, META, PENDING, TIMER, decode_meta
 from millwheel.core.pipeline.spec import Productions
 from millwheel.engine.workers.delivery.high_water_marks import decode_high_water_marks
-from millwheel.engine.workers.shard.bundle_sizes import ShardLimits
+from millwheel.engine.workers.shard.admission import ShardLimits
 from tests.unit.engine.workers.bench import NOW, Counting, Dial, ShardBench, Silent
 
 

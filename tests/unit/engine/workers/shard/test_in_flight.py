@@ -9,13 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millwheel.core.formats.codec import Commit
-from millwheel.core.formats.store_layout import Meta
-from millwheel.core.model.records import Batch
+from millwheel.core.formats.store_layout import PENDING, Meta, number8
+from millwheel.core.model.records import Batch, Domain
+from millwheel.core.model.timers import TimerQueue
 from millwheel.core.model.times import MAX_TIME, MIN_TIME
-from millwheel.engine.workers.bundle.bundle import Hold
+from millwheel.engine.workers.bundle.bundle import Bundle, Hold
 from millwheel.engine.workers.delivery.outbox import OutputChunk
-from millwheel.engine.workers.shard.in_flight import InFlight
-from millwheel.engine.workers.shard.pending_commit import PendingCommit
+from millwheel.engine.workers.shard.in_flight import InFlight, PendingCommit, Step
+from millwheel.engine.workers.state.overlay import Overlay
 from millwheel.errors import InvariantError
 from tests.fakes.plain_storage import SimStore
 
@@ -56,7 +57,7 @@ def test_commits_are_submitted_once_in_the_order_in_which_they_were_made() -> No
     flight = in_flight(pending(1), pending(2))
     assert numbers(flight) == [1, 2]
     assert numbers(flight) == []
-    assert [each.number for each in flight] == [1, 2], "the journal has not answered"
+    assert [each.number for each in flight.pending] == [1, 2], "the journal has not answered"
 
 
 def test_commits_that_become_durable_out_of_order_are_a_mistake() -> None:
@@ -69,7 +70,7 @@ def test_commits_that_become_durable_out_of_order_are_a_mistake() -> None:
     numbers(flight)
     flight.settle(first)
     flight.settle(second)
-    assert (flight.durable, len(flight)) == (2, 0)
+    assert (flight.durable, len(flight.pending)) == (2, 0)
 
 
 def test_an_unapplied_production_keeps_later_ones_from_the_journal_until_it_is_late() -> None:
@@ -130,3 +131,64 @@ def test_a_copy_of_the_store_holds_what_is_still_on_its_way() -> None:
     straggler = weak(1)
     in_flight(straggler).checkpoint_stragglers()
     assert [*cast("Any", straggler.shard).store.data.values()] == [b"form"]
+
+
+def weak_commit() -> PendingCommit:
+    chunk = OutputChunk(
+        7, "c", [("t", Batch("s", [], [1], ["a"], [1]))], 1, stored=False, stored_form=b"form"
+    )
+    return PendingCommit(
+        cast("Any", Shard()), 1, Commit("s", 1, 1, [], []), [], chunk, Hold(), weak=True
+    )
+
+
+def test_weak_productions_straggle_until_every_consumer_has_them() -> None:
+    commit = weak_commit()
+    assert commit.straggles
+    assert commit.chunk is not None
+    commit.chunk.finished = True
+    assert not commit.straggles
+
+
+def test_strong_productions_never_straggle() -> None:
+    commit = weak_commit()
+    commit.weak = False
+    assert not commit.straggles
+
+
+def test_stragglers_go_into_the_commit_and_into_the_store_once() -> None:
+    """In one of them alone, a recovery or a snapshot would lack them."""
+    commit = weak_commit()
+    commit.checkpoint_chunk()
+    commit.checkpoint_chunk()
+    store_key = PENDING + number8(7)
+    assert commit.commit is not None
+    assert commit.commit.puts == [(store_key, b"form")]
+    assert cast("Any", commit.shard).store.data == {store_key: b"form"}
+
+
+def test_a_weak_commit_without_productions_is_a_mistake() -> None:
+    commit = weak_commit()
+    commit.chunk = None
+    with pytest.raises(InvariantError):
+        commit.checkpoint_chunk()
+
+
+def chunk(at: int) -> OutputChunk:
+    return OutputChunk(1, "c", [("t", Batch("s", [1], [at], ["a"], [1]))], at)
+
+
+def step(hold: int, made: OutputChunk | None, *reads: OutputChunk) -> Step:
+    queues = {domain: TimerQueue(domain) for domain in Domain}
+    bundle = Bundle(1, 0, 0, [], Overlay(SimStore({})), queues)
+    bundle.chunks += reads
+    return Step(bundle, [], Hold(hold, "input"), 0, made, asks=False)
+
+
+def test_a_step_that_waits_keeps_the_watermark_at_the_earliest_of_all_that_it_has_made() -> None:
+    """Nothing of it is on its way yet, so nothing else holds it."""
+    assert step(50, None).kept().at == 50
+    assert step(50, chunk(40)).kept().at == 40
+    assert step(50, chunk(60), chunk(30)).kept().at == 30
+    assert step(MAX_TIME, chunk(60)).kept().at == 60
+    assert "verdict" in step(50, None).kept().holder

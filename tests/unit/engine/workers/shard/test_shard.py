@@ -12,7 +12,7 @@ from millwheel.core.model.ranges import tile
 from millwheel.core.model.times import MAX_TIME, MIN_TIME
 from millwheel.core.pipeline.spec import Delivery, Productions
 from millwheel.engine.workers.delivery.inbox import DeliveryOutcome
-from millwheel.engine.workers.shard.bundle_sizes import ShardLimits
+from millwheel.engine.workers.shard.admission import ShardLimits
 from millwheel.errors import InvariantError
 from tests.transcripts.spoken import Story, check, rewrite, stories
 from tests.unit.engine.workers.bench import (

@@ -23,7 +23,7 @@ from millwheel.engine.workers.delivery import combining
 from millwheel.engine.workers.delivery.combining import CombineLimits, Combining, ConsumerGroups
 from millwheel.engine.workers.delivery.row_groups import bytes_of_lists, cost
 from millwheel.engine.workers.operators.windows.columns import ColumnOperator
-from millwheel.engine.workers.shard.bundle_sizes import ShardLimits
+from millwheel.engine.workers.shard.admission import ShardLimits
 from millwheel.engine.workers.sources.combining import Combine
 from millwheel.engine.workers.sources.frames import ReadSize
 from millwheel.engine.workers.sources.source import SourceOperator

@@ -30,7 +30,7 @@ from millwheel.engine.workers.operators import form_choice
 from millwheel.engine.workers.operators.keyed_joins import in_columns
 from millwheel.engine.workers.operators.keyed_joins.in_columns import ColumnJoinOperator
 from millwheel.engine.workers.operators.keyed_joins.lasting import LastingJoinOperator
-from millwheel.engine.workers.shard.bundle_sizes import ShardLimits
+from millwheel.engine.workers.shard.admission import ShardLimits
 from millwheel.engine.workers.sources.frames import ReadSize
 from millwheel.engine.workers.tracing.table import Arrived
 from millwheel.engine.workers.tracing.traced import TracedBundle

@@ -19,7 +19,7 @@ from millwheel.engine.workers.bundle import bundle
 from millwheel.engine.workers.operators import form_choice, suspension
 from millwheel.engine.workers.operators.keyed_joins import in_columns, lasting, regular
 from millwheel.engine.workers.operators.keyed_joins.lasting import LastingJoinOperator
-from millwheel.engine.workers.shard.bundle_sizes import ShardLimits
+from millwheel.engine.workers.shard.admission import ShardLimits
 from millwheel.engine.workers.sources.frames import ReadSize
 from millwheel.testing import PipelineHarness, assert_survives_crashes
 from tests.unit.engine.workers.operators.column_runs import in_bundles

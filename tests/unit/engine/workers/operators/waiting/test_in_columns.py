@@ -11,7 +11,7 @@ import pytest
 from millwheel.engine.workers.operators.waiting.enriched import EnrichOperator
 from millwheel.engine.workers.operators.waiting.in_columns import WaitingOperator
 from millwheel.engine.workers.operators.waiting.ordered import OrderedOperator
-from millwheel.engine.workers.shard.bundle_sizes import ShardLimits
+from millwheel.engine.workers.shard.admission import ShardLimits
 from millwheel.testing import PipelineHarness
 
 PIPELINE = """

@@ -22,7 +22,7 @@ from millwheel.engine.workers.operators import form_choice
 from millwheel.engine.workers.operators.windows import change_log
 from millwheel.engine.workers.operators.windows.change_log import ChangeLogOperator
 from millwheel.engine.workers.operators.windows.grouped import GroupedOperator
-from millwheel.engine.workers.shard.bundle_sizes import ShardLimits
+from millwheel.engine.workers.shard.admission import ShardLimits
 from millwheel.testing import PipelineHarness, assert_survives_crashes
 from tests.unit.engine.workers.operators.column_runs import in_bundles
 
