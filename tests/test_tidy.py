@@ -52,9 +52,6 @@ LARGE_CLASSES = {
     "MasterState": "the machine where all of the master's parts meet: one attribute for each",
     "MemoryDisk": "a file system: one method per system call",
     "Part": "a value: how far one partition of a source has been read",
-    "WindowedOperator": (
-        "the row form of windows, to which columns, groups, timers and late records come"
-    ),
     "WorkerRuntime": "one attribute per part of the loop, and hardly any state besides",
 }
 """Classes beyond the limits, and why they are not divided."""

@@ -40,7 +40,7 @@ from millwheel.engine.letters.replays import Binding
 from millwheel.engine.queries.model import Answer
 from millwheel.engine.workers.host.assembly import Assembly, Factories
 from millwheel.engine.workers.operators.windows.columns import ColumnOperator
-from millwheel.engine.workers.operators.windows.windowed import WindowedOperator
+from millwheel.engine.workers.operators.windows.rows import WindowedOperator
 from millwheel.engine.workers.shard.admission import ShardLimits
 from millwheel.engine.workers.shard.shard import Shard
 from millwheel.engine.workers.state.keyed_state import callback_state

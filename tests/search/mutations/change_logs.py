@@ -22,8 +22,8 @@ from millwheel.core.windows.panes import RETRACTION_FIELD
 from millwheel.core.windows.state import WindowState, as_state
 from millwheel.core.windows.windows import GLOBAL_WINDOW, Window
 from millwheel.engine.workers.operators.windows.change_log import ChangeLogOperator
+from millwheel.engine.workers.operators.windows.outputs import WindowOutputs
 from millwheel.engine.workers.operators.windows.window_state import WindowCells
-from millwheel.engine.workers.operators.windows.windowed import WindowedOperator
 from tests.search.mistakes import Context, mistake, replaced
 
 
@@ -54,13 +54,13 @@ def groups_of_nothing_stay() -> Context:
 def what_is_left_out_is_taken_back() -> Context:
     """A record that takes back a result is shown although the result was not."""
 
-    def wrong(self: WindowedOperator, row: dict[str, Any], *others: Any) -> Any:
+    def wrong(self: WindowOutputs, row: dict[str, Any], *others: Any) -> Any:
         if RETRACTION_FIELD in row:
             return row
         return right(self, row, *others)
 
-    right = WindowedOperator.show
-    return replaced(WindowedOperator, "show", wrong)
+    right = WindowOutputs.shown
+    return replaced(WindowOutputs, "shown", wrong)
 
 
 @mistake(within=4, features="top change_log", variants="reference")

@@ -69,9 +69,9 @@ from millwheel.engine.workers.operators.waiting.ordered import OrderedOperator
 from millwheel.engine.workers.operators.windows.change_log import ChangeLogOperator
 from millwheel.engine.workers.operators.windows.columns import ColumnOperator
 from millwheel.engine.workers.operators.windows.grouped import GroupedOperator
+from millwheel.engine.workers.operators.windows.rows import WindowedOperator
 from millwheel.engine.workers.operators.windows.window_callback import WindowCallbackOperator
 from millwheel.engine.workers.operators.windows.window_join import WindowJoinOperator
-from millwheel.engine.workers.operators.windows.windowed import WindowedOperator
 from millwheel.engine.workers.ports import BackgroundTask
 from millwheel.engine.workers.shard.admission import ShardLimits
 from millwheel.engine.workers.shard.shard import Shard

@@ -108,7 +108,7 @@ class ChangeLogOperator(GroupedOperator):
             stage=spec.stage,
             takes_retractions=plan.takes_back,
         )
-        self._records = RecordGroups(self._aggregation, self.refuse, decode, True, 0)
+        self._records = RecordGroups(self._aggregation, self.outputs.refuse, decode, True, 0)
         self._shown_columns = ResultColumns(spec, language.compile)
         self._groups = _groups_of(plan)
         self._watermark = MIN_TIME
@@ -143,7 +143,7 @@ class ChangeLogOperator(GroupedOperator):
         return kept
 
     def _encoded_result(self, acc: Any) -> bytes:
-        return pack(self.finish_row(dict(self._aggregation.result(acc))))
+        return pack(self.outputs.finish_row(dict(self._aggregation.result(acc))))
 
     def open_windows(self, key: Key) -> list[Window]:
         held = [GLOBAL_WINDOW] if self._held_of(key, self._watermark) else []
@@ -326,7 +326,7 @@ class ChangeLogOperator(GroupedOperator):
                 if passes(ex):
                     raise
                 if not back:
-                    self.could_not_fire(bundle, key, tag_of(GLOBAL_WINDOW), at, ex)
+                    self.outputs.could_not_fire(bundle, key, tag_of(GLOBAL_WINDOW), at, ex)
                 continue
             said = (key, GLOBAL_WINDOW, result, Timing.EARLY)
             self._emit(pane_of(*said, last=False, at=at, retraction=back), None, bundle)

@@ -60,7 +60,7 @@ from millwheel.engine.workers.operators.windows.held_columns import (
     odd_groups,
     odd_keys,
 )
-from millwheel.engine.workers.operators.windows.windowed import WindowedOperator
+from millwheel.engine.workers.operators.windows.rows import WindowedOperator
 from millwheel.engine.workers.state.column_segments import ColumnShard
 
 MOST_BYTES = 32 << 20
@@ -99,10 +99,10 @@ class ColumnOperator(Operator, Validated):
             spec.aggregates, language.compile, None, spec.condition, spec.stage
         )
         self._records = RecordGroups(
-            self._aggregation, rows.refuse, decode, spec.late == "drop", few
+            self._aggregation, rows.outputs.refuse, decode, spec.late == "drop", few
         )
         if isinstance(plan, ColumnPlan):
-            rows.finish_row = plan.typed
+            rows.outputs.finish_row = plan.typed
         self._results = ResultColumns(spec, language.compile)
         self._boundary = ColumnBoundary(spec.name)
         # Rows may have windows, too: of some keys, or after a merge of a shard in columns with one
@@ -465,11 +465,11 @@ class ColumnOperator(Operator, Validated):
             try:
                 row.update(self._aggregation.result(group.acc))
             except Exception as ex:  # as in rows: this window cannot fire, the others can
-                self._rows.could_not_fire(bundle, key, tag_of(group.window), end - 1, ex)
+                self._rows.outputs.could_not_fire(bundle, key, tag_of(group.window), end - 1, ex)
                 continue
-            shown = self._rows.show(plan.typed(row), key, end - 1, None, bundle)
+            shown = self._rows.outputs.shown(plan.typed(row), key, end - 1, None, bundle)
             if shown is not None:
-                self._rows.produce_row(shown, key, end - 1, None, bundle)
+                self._rows.outputs.row(shown, key, end - 1, None, bundle)
 
 
 def _bundled(bundle: Bundle, needs: Callable[[], Sequence[str]]) -> list[AnyBatch]:

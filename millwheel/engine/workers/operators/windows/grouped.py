@@ -30,7 +30,7 @@ from millwheel.core.windows.windows import Count, Forever
 from millwheel.engine.workers.boundaries import ColumnBoundary
 from millwheel.engine.workers.bundle.bundle import Bundle
 from millwheel.engine.workers.operators.callbacks import Decode
-from millwheel.engine.workers.operators.windows.windowed import WindowedOperator
+from millwheel.engine.workers.operators.windows.rows import WindowedOperator
 from millwheel.engine.workers.state.overlay import Overlay
 
 
@@ -51,7 +51,7 @@ class GroupedOperator(WindowedOperator):
         self._few = few
         self._plan_of = plan.of if isinstance(plan, PlansByType) else lambda batch: plan
         if isinstance(plan, ColumnPlan):
-            self.finish_row = plan.typed
+            self.outputs.finish_row = plan.typed
         self.bundles_grouped = 0
         self._boundary = ColumnBoundary(spec.name)
 

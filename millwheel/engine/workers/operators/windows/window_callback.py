@@ -29,7 +29,7 @@ from millwheel.engine.workers.bundle.bundle import WINDOW, Bundle
 from millwheel.engine.workers.bundle.hangs import Avoided, Doing, Watched, timer_mark
 from millwheel.engine.workers.operators.callback_context import CallbackContext
 from millwheel.engine.workers.operators.callbacks import Decode
-from millwheel.engine.workers.operators.windows.windowed import WindowedOperator
+from millwheel.engine.workers.operators.windows.rows import WindowedOperator
 from millwheel.engine.workers.state.cells import TTL_TAG
 from millwheel.engine.workers.state.keyed_state import KeyedState
 from millwheel.engine.workers.state.overlay import Overlay

@@ -14,7 +14,7 @@ from millwheel.core.model.ranges import KeyRange
 from millwheel.core.pipeline.spec import PipelineSpec, StreamSpec
 from millwheel.core.pipeline.work import WindowSpec
 from millwheel.engine.workers.operators.windows.columns import ColumnOperator
-from millwheel.engine.workers.operators.windows.windowed import WindowedOperator
+from millwheel.engine.workers.operators.windows.rows import WindowedOperator
 from millwheel.engine.workers.state.column_segments import (
     ColumnShard,
     segment_entry,
@@ -157,7 +157,7 @@ def again(operator: ColumnOperator, closed: int) -> ColumnOperator:
     rows = WindowedOperator(
         before._spec, _pipeline_of(before), before._overlay, before._decode, 100
     )
-    rows.finish_row = operator._held.plan.typed
+    rows.outputs.finish_row = operator._held.plan.typed
     store: Any = before._overlay
     return ColumnOperator(
         before._spec, operator._held.plan, ColumnShard("s", store, closed), rows, before._decode

@@ -19,7 +19,7 @@ from millwheel.core.columns.declared_fields import frame_of
 from millwheel.engine.workers.bundle.operator import Operator
 from millwheel.engine.workers.host.assembly import Assembly
 from millwheel.engine.workers.operators.windows.columns import ColumnOperator
-from millwheel.engine.workers.operators.windows.windowed import WindowedOperator
+from millwheel.engine.workers.operators.windows.rows import WindowedOperator
 from millwheel.engine.workers.shard.admission import ShardLimits
 from millwheel.testing import PipelineHarness
 

@@ -24,7 +24,7 @@ from millwheel.engine.workers.bundle.bundle import Bundle
 from millwheel.engine.workers.delivery.inbox import Arrival
 from millwheel.engine.workers.operators.windows.columns import ColumnOperator
 from millwheel.engine.workers.operators.windows.grouped import GroupedOperator
-from millwheel.engine.workers.operators.windows.windowed import WindowedOperator
+from millwheel.engine.workers.operators.windows.rows import WindowedOperator
 from millwheel.engine.workers.state.column_segments import ColumnShard
 from millwheel.engine.workers.state.overlay import Overlay
 from tests.fakes.plain_storage import SimStore
@@ -75,7 +75,7 @@ class OneOperator:
         parts, plan = (overlay, _as_they_are, 100), self.plan
         rows = WindowedOperator(self.spec, self.pipeline, *parts)
         if isinstance(plan, ColumnPlan):
-            rows.finish_row = plan.typed
+            rows.outputs.finish_row = plan.typed
         elif plan is not None:
             rows = GroupedOperator(self.spec, self.pipeline, plan, *parts)
         self.operator: Any = rows

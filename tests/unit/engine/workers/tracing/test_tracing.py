@@ -16,7 +16,7 @@ from millwheel.core.model.records import Batch
 from millwheel.core.tracing.contexts import TraceContext
 from millwheel.engine.workers import events as ev
 from millwheel.engine.workers.operators.windows.grouped import GroupedOperator
-from millwheel.engine.workers.operators.windows.windowed import WindowedOperator
+from millwheel.engine.workers.operators.windows.rows import WindowedOperator
 from millwheel.engine.workers.ports import WorkerPorts
 from millwheel.engine.workers.tracing import traced
 from millwheel.engine.workers.tracing import tracing as module

@@ -25,7 +25,7 @@ from millwheel.engine.workers.bundle.bundle import Bundle
 from millwheel.engine.workers.delivery.inbox import Arrival
 from millwheel.engine.workers.operators.windows.columns import ColumnOperator
 from millwheel.engine.workers.operators.windows.grouped import GroupedOperator
-from millwheel.engine.workers.operators.windows.windowed import WindowedOperator
+from millwheel.engine.workers.operators.windows.rows import WindowedOperator
 from millwheel.engine.workers.state.column_segments import ColumnShard
 from millwheel.engine.workers.state.overlay import Overlay
 from millwheel.testing import PipelineHarness, assert_survives_crashes
@@ -290,7 +290,7 @@ def in_rows(spec: ComputationSpec, pipeline: PipelineSpec, plan: ColumnPlan) -> 
     operator = WindowedOperator(
         spec, pipeline, Overlay(SimStore({})), lambda stream, values: values, 100
     )
-    operator.finish_row = plan.typed
+    operator.outputs.finish_row = plan.typed
     return operator
 
 

@@ -7,7 +7,7 @@ pane becomes a record on every output of the computation.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import groupby, repeat
 from operator import itemgetter
 from typing import Any
@@ -15,8 +15,6 @@ from typing import Any
 from millwheel.adapters.ports import StoreView
 from millwheel.connect.own_functions import language_of
 from millwheel.connect.python_objects import load_object
-from millwheel.core.aggregates.results import shown_by, shows_each
-from millwheel.core.columns.from_spec import float_sums
 from millwheel.core.formats.store_layout import WINDOW, key_prefix, unpack
 from millwheel.core.machines.counted import CountMachine
 from millwheel.core.machines.cumulative import CumulativeMachine
@@ -26,7 +24,7 @@ from millwheel.core.machines.specs import machine_from_spec, window_from_spec
 from millwheel.core.model.failures import in_words
 from millwheel.core.model.keys import Key
 from millwheel.core.model.names import groups_of
-from millwheel.core.model.records import DeadLetter, Domain
+from millwheel.core.model.records import Domain
 from millwheel.core.model.timers import Due
 from millwheel.core.model.times import MAX_TIME
 from millwheel.core.pipeline.graph import takes_retractions
@@ -34,24 +32,23 @@ from millwheel.core.pipeline.production_ids import (
     Cause,
     aside_cause,
     pane_cause,
-    production_id,
     record_causes,
     window_timer_cause,
 )
-from millwheel.core.pipeline.skew import given_of, hash_of_keys
-from millwheel.core.pipeline.spec import AggregationStage, ComputationSpec, PipelineSpec
+from millwheel.core.pipeline.skew import hash_of_keys
+from millwheel.core.pipeline.spec import ComputationSpec, PipelineSpec
 from millwheel.core.pipeline.work import WindowedSpec
 from millwheel.core.windows.calls import Group, TakesGroups
-from millwheel.core.windows.contract import Effects, LateRecord, RejectedRecord, Times
-from millwheel.core.windows.panes import RETRACTION_FIELD, Pane, pane_row
-from millwheel.core.windows.tags import tag_of
+from millwheel.core.windows.contract import Effects, Times
+from millwheel.core.windows.panes import Pane
 from millwheel.core.windows.windows import Window
 from millwheel.engine.queries.model import Finding, Query
 from millwheel.engine.workers.boundaries import passes
-from millwheel.engine.workers.bundle.bundle import RECORD, TIMER, UNCARRIABLE, Bundle, Hold
+from millwheel.engine.workers.bundle.bundle import RECORD, Bundle, Hold
 from millwheel.engine.workers.bundle.operator import Operator, Validated
 from millwheel.engine.workers.delivery.row_groups import are_groups, received
 from millwheel.engine.workers.operators.callbacks import Decode
+from millwheel.engine.workers.operators.windows.outputs import WindowOutputs
 from millwheel.engine.workers.operators.windows.window_state import (
     KeyRecords,
     ShareTimers,
@@ -60,7 +57,7 @@ from millwheel.engine.workers.operators.windows.window_state import (
 )
 from millwheel.engine.workers.state.overlay import Overlay
 from millwheel.engine.workers.state.window_results import WindowAnswers, WindowResults
-from millwheel.errors import InvariantError, RecordError
+from millwheel.errors import InvariantError
 
 _OF_A_PERIOD = 4
 """A cumulative window that fires counts as so many timers: it may add up large sets."""
@@ -81,24 +78,17 @@ class WindowedOperator(Operator, Validated):
         self.share_timers = ShareTimers(overlay, {}, hashed)
         self._identified = spec.identified
         self._spec = spec
-        self._pipeline = pipeline.name
         self._decode = decode
         self._overlay = overlay
         self._cells = WindowCells(overlay, cache_entries, pipeline.limits.state, hashed)
-        self._head = spec.inputs[0].key.naming()
-        self._bounded = not spec.is_change_log
-        self.shown = shown_by(spec, language_of(pipeline).compile)
-        self.shows_each = shows_each(spec)
-        self.finish_row: Callable[[dict[str, Any]], dict[str, Any]] = finisher(spec, pipeline)
         self._machine = machine_from_spec(
             spec,
             language_of(pipeline).compile,
             lambda name: load_object(name, pipeline.folder),
             takes_retractions(spec, pipeline),
         )
-        self._results = (
-            WindowResults(overlay, pipeline.limits.state, hashed) if spec.queryable else None
-        )
+        results = WindowResults(overlay, pipeline.limits.state, hashed) if spec.queryable else None
+        self.outputs = WindowOutputs(spec, pipeline, results)
         self._holds = WindowHolds(overlay, hashed)
 
     @property
@@ -141,7 +131,7 @@ class WindowedOperator(Operator, Validated):
         if not arrivals:
             return []
         window = window_from_spec(self._spec.work_as(WindowedSpec).window)
-        result = received(arrivals, self._only_stream(), window, bundle.watermark)
+        result = received(arrivals, self.outputs.only_stream(), window, bundle.watermark)
         others = [arrival for arrival in bundle.arrivals if not are_groups(arrival.batch, name)]
         bundle.arrivals = [*others, *result.records]
         bundle.try_(RECORD, result.beyond_one)
@@ -162,7 +152,8 @@ class WindowedOperator(Operator, Validated):
             except BaseException as ex:
                 if passes(ex):
                     raise
-                self._lose_groups(bundle, key, several, ex)
+                self._cells.drop(key)  # it may have half of the call's changes
+                self.outputs.lose(key, several, ex, bundle)
             else:
                 _join(shared, effects)
         self._perform(shared, None, bundle)
@@ -187,7 +178,8 @@ class WindowedOperator(Operator, Validated):
             except BaseException as ex:
                 if passes(ex):
                     raise
-                self._lose_groups(bundle, key, own_groups, ex)
+                self._cells.drop(key)  # it may have half of the call's changes
+                self.outputs.lose(key, own_groups, ex, bundle)
             else:
                 _join(effects, own_effects)
         self._perform(effects, None, bundle)
@@ -209,17 +201,6 @@ class WindowedOperator(Operator, Validated):
             machine.on_fired(self._cells.of(key), key, groups, times, effects)
         else:
             machine.on_groups(self._cells.of(key), key, groups, times, effects)
-
-    def _lose_groups(
-        self, bundle: Bundle, key: Key, groups: Sequence[Group], ex: BaseException
-    ) -> None:
-        """The aggregator cannot merge the groups of a key. They are a dead letter together."""
-        # The cells may have half of the failed call's changes: the state is read again from the
-        # store.
-        self._cells.drop(key)
-        together = sum(group.count for group in groups)
-        reason = f"aggregation of {together} records together failed: {in_words(ex)}"
-        self.letter(bundle, key, None, groups[0].window.end - 1, reason)
 
     def hold(self, now_us: int) -> Hold:
         return self._holds.lowest()
@@ -244,7 +225,7 @@ class WindowedOperator(Operator, Validated):
         self, query: Query, more: Sequence[tuple[Window, Any]], state: StoreView, watermark_us: int
     ) -> Finding:
         """The same with ``more`` open windows, and their results."""
-        return WindowAnswers(self._spec, self._machine, self.finish_row).answer(
+        return WindowAnswers(self._spec, self._machine, self.outputs.finish_row).answer(
             query, more, state, watermark_us
         )
 
@@ -266,7 +247,7 @@ class WindowedOperator(Operator, Validated):
                     raise
                 self._cells.drop(timer.key)
                 failed = aside_cause(cause, "failed", timer.at)
-                self.could_not_fire(bundle, timer.key, timer.tag, timer.at, ex, failed)
+                self.outputs.could_not_fire(bundle, timer.key, timer.tag, timer.at, ex, failed)
             else:
                 if isinstance(self._machine, CumulativeMachine):
                     bundle.fired_more += _OF_A_PERIOD * len(effects.panes)
@@ -352,7 +333,7 @@ class WindowedOperator(Operator, Validated):
                     raise
                 self._cells.drop(key)
                 reason = f"aggregation failed: {in_words(ex)}"
-                self.letter(
+                self.outputs.letter(
                     bundle,
                     key,
                     value,
@@ -392,115 +373,21 @@ class WindowedOperator(Operator, Validated):
                 bundle,
             )
         for number, late in enumerate(effects.late):
-            self._late(late, aside_cause(cause, "late", number), bundle)
+            self.outputs.late(late, aside_cause(cause, "late", number), bundle)
         for number, bad in enumerate(effects.rejected):
-            self.refuse(bad, aside_cause(cause, "bad", number), bundle)
+            self.outputs.refuse(bad, aside_cause(cause, "bad", number), bundle)
 
     def _flush(self, cause: Cause, bundle: Bundle) -> None:
         """Write the state of the windows. State that cannot be written is reported and dropped."""
         self._cells.flush()
         for number, (key, slot, why) in enumerate(self._cells.unstorable):
-            reason = (
-                f"what window {tag_of(slot)} remembers cannot be stored, so its newest records are"
-                f" lost: {why}; aggregators and triggers must keep plain data"
-            )
-            self.letter(
-                bundle,
-                key,
-                None,
-                bundle.floor,
-                reason,
-                aside_cause(cause, "unstorable", number),
-                TIMER,
-            )
+            aside = aside_cause(cause, "unstorable", number)
+            self.outputs.unstorable(key, slot, why, aside, bundle)
         self._cells.unstorable.clear()
 
     def _emit(self, pane: Pane, cause: Cause, bundle: Bundle) -> None:
-        row = self.finish_row(pane_row(pane, self._head(pane.key), self._bounded))
-        if self.shows_each:
-            shown = self.show(row, pane.key, pane.timestamp, cause, bundle)
-            if shown is None:
-                return
-            row = shown
-        try:
-            if self._results is not None:
-                self._results.fired(pane, self.finish_row(dict(pane.result)))
-        except UNCARRIABLE as ex:
-            self._not_carried(row, pane.key, pane.timestamp, cause, bundle, ex)
-        else:
-            self.produce_row(row, pane.key, pane.timestamp, cause, bundle)
-
-    def produce_row(
-        self, row: dict[str, Any], key: Key, at: int, cause: Cause, bundle: Bundle
-    ) -> None:
-        """Emit the row of a result, or a dead letter where it cannot be carried."""
-        try:
-            for number, stream in enumerate(self._spec.outputs):
-                bundle.outputs.produce(stream, key, row, at, production_id(cause, number))
-        except UNCARRIABLE as ex:  # an aggregator of the user's made it, or what then says
-            self._not_carried(row, key, at, cause, bundle, ex)
-
-    def _not_carried(
-        self, row: dict[str, Any], key: Key, at: int, cause: Cause, bundle: Bundle, ex: Exception
-    ) -> None:
-        reason = f"the result of a window cannot be carried: {ex}"
-        self.letter(bundle, key, row, at, reason, cause, TIMER)
-
-    def show(
-        self, row: dict[str, Any], key: Key, at: int, cause: Cause, bundle: Bundle
-    ) -> dict[str, Any] | None:
-        """The row of a result as it is emitted; None for one that is left out, or of which nothing
-        can be made. That is a dead letter."""
-        try:
-            return self.shown(row)
-        except RecordError as ex:
-            if RETRACTION_FIELD not in row:  # that of a result of which this was told already
-                reason = f"what then or having says cannot be made of a result: {ex}"
-                self.letter(bundle, key, row, max(at, bundle.floor), reason, cause, TIMER)
-            return None
-
-    def _late(self, late: LateRecord, cause: Cause, bundle: Bundle) -> None:
-        bundle.count("late")
-        if side := self._spec.late_side:
-            # Earlier than the floor, consumers would get the record behind what a predecessor has
-            # published, late once more (emits_late makes the floor durable before it is published).
-            at = max(late.timestamp, bundle.passed)
-            bundle.outputs.produce(side, late.key, late.value, at, production_id(cause, 0))
-
-    def refuse(self, bad: RejectedRecord, cause: Cause, bundle: Bundle) -> None:
-        """Send a record that the aggregation cannot use to the dead letters."""
-        stream = bad.stream or self._only_stream()
-        who = f" (aggregate {bad.aggregate!r} of stream {stream!r})" if bad.aggregate else ""
-        self.letter(
-            bundle, bad.key, bad.value, bad.timestamp, bad.reason + who, cause, stream=stream
-        )
-
-    def _only_stream(self) -> str:
-        return self._spec.inputs[0].stream if len(self._spec.inputs) == 1 else ""
-
-    def letter(
-        self,
-        bundle: Bundle,
-        key: Key,
-        value: Any,
-        timestamp: int,
-        reason: str,
-        cause: Cause = None,
-        what: str = RECORD,
-        stream: str = "",
-    ) -> None:
-        """Send what could not be used to the dead letters: a call about ``what`` failed. ``cause``
-        is what their ids are made of."""
-        stream = stream or self._only_stream()
-        letter = DeadLetter(self._pipeline, self._spec.name, stream, reason, key, value, timestamp)
-        bundle.dead_letter(letter, max(timestamp, bundle.floor), cause, what)
-
-    def could_not_fire(
-        self, bundle: Bundle, key: Key, tag: str, at: int, ex: BaseException, cause: Cause = None
-    ) -> None:
-        """The aggregator of a window has no result for what it holds."""
-        reason = f"window {tag} could not fire: {in_words(ex)}"
-        self.letter(bundle, key, None, max(at, bundle.floor), reason, cause, TIMER)
+        """A window has fired. For a callback this is where it is called."""
+        self.outputs.pane(pane, cause, bundle)
 
     def _write_holds(self) -> None:
         self.share_timers.write()
@@ -513,23 +400,3 @@ def _join(into: Effects, more: Effects) -> None:
     into.holds += more.holds
     into.late += more.late
     into.rejected += more.rejected
-
-
-def finisher(
-    spec: ComputationSpec, pipeline: PipelineSpec
-) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    """The function that makes the row of a result final. Accumulators do not tell which fields were
-    declared as floats: their sums are floats as those of an aggregation in columns, also where
-    nothing was summed."""
-    floats: tuple[str, ...] = ()
-    if spec.stage is AggregationStage.FINAL:
-        floats = float_sums(spec, given_of(spec, pipeline).fields, language_of(pipeline).compile)
-    elif spec.stage is AggregationStage.WHOLE and len(spec.inputs) == 1:
-        floats = float_sums(
-            spec, pipeline.stream(spec.inputs[0].stream).fields, language_of(pipeline).compile
-        )
-
-    def finish(row: dict[str, Any]) -> dict[str, Any]:
-        return {**row, **{name: float(row[name]) for name in floats}}
-
-    return finish if floats else dict

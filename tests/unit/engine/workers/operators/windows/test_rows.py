@@ -155,6 +155,9 @@ def test_every_function_is_in_the_table() -> None:
     assert set(REFUSED) == set(FUNCTIONS) - {"first_row", "last_row"}
 
 
+# outputs.py
+
+
 @pytest.mark.parametrize("function", sorted(REFUSED))
 def test_a_value_that_a_function_cannot_use_is_a_dead_letter_with_its_record(
     run: Run, function: str

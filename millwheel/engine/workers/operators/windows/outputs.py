@@ -1,0 +1,162 @@
+"""What leaves the windows of a shard: results, late records, and dead letters for what has none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from millwheel.connect.own_functions import language_of
+from millwheel.core.aggregates.results import shown_by, shows_each
+from millwheel.core.columns.from_spec import float_sums
+from millwheel.core.model.failures import in_words
+from millwheel.core.model.keys import Key
+from millwheel.core.model.records import DeadLetter
+from millwheel.core.pipeline.production_ids import Cause, production_id
+from millwheel.core.pipeline.skew import given_of
+from millwheel.core.pipeline.spec import AggregationStage, ComputationSpec, PipelineSpec
+from millwheel.core.windows.calls import Group
+from millwheel.core.windows.contract import LateRecord, RejectedRecord
+from millwheel.core.windows.panes import RETRACTION_FIELD, Pane, pane_row
+from millwheel.core.windows.tags import tag_of
+from millwheel.engine.workers.bundle.bundle import RECORD, TIMER, UNCARRIABLE, Bundle
+from millwheel.engine.workers.state.window_results import WindowResults
+from millwheel.errors import RecordError
+
+
+class WindowOutputs:
+    """What windows of a computation emit in a bundle. ``results`` keeps the newest result of each
+    key for queries (None: it is not kept). ``finish_row`` makes the row of a result final."""
+
+    def __init__(
+        self, spec: ComputationSpec, pipeline: PipelineSpec, results: WindowResults | None
+    ) -> None:
+        self._spec = spec
+        self._pipeline = pipeline.name
+        self._head = spec.inputs[0].key.naming()
+        self._bounded = not spec.is_change_log
+        self._then = shown_by(spec, language_of(pipeline).compile)
+        self._shows_each = shows_each(spec)
+        self.finish_row: Callable[[dict[str, Any]], dict[str, Any]] = finisher(spec, pipeline)
+        self._results = results
+
+    def pane(self, pane: Pane, cause: Cause, bundle: Bundle) -> None:
+        """Emit the result of a window that has fired."""
+        row = self.finish_row(pane_row(pane, self._head(pane.key), self._bounded))
+        if self._shows_each:
+            shown = self.shown(row, pane.key, pane.timestamp, cause, bundle)
+            if shown is None:
+                return
+            row = shown
+        try:
+            if self._results is not None:
+                self._results.fired(pane, self.finish_row(dict(pane.result)))
+        except UNCARRIABLE as ex:
+            self._not_carried(row, pane.key, pane.timestamp, cause, bundle, ex)
+        else:
+            self.row(row, pane.key, pane.timestamp, cause, bundle)
+
+    def row(self, row: dict[str, Any], key: Key, at: int, cause: Cause, bundle: Bundle) -> None:
+        """Emit the row of a result, or a dead letter where it cannot be carried."""
+        try:
+            for number, stream in enumerate(self._spec.outputs):
+                bundle.outputs.produce(stream, key, row, at, production_id(cause, number))
+        except UNCARRIABLE as ex:  # an aggregator of the user's made it, or what then says
+            self._not_carried(row, key, at, cause, bundle, ex)
+
+    def _not_carried(
+        self, row: dict[str, Any], key: Key, at: int, cause: Cause, bundle: Bundle, ex: Exception
+    ) -> None:
+        reason = f"the result of a window cannot be carried: {ex}"
+        self.letter(bundle, key, row, at, reason, cause, TIMER)
+
+    def shown(
+        self, row: dict[str, Any], key: Key, at: int, cause: Cause, bundle: Bundle
+    ) -> dict[str, Any] | None:
+        """The row of a result as it is emitted; None for one that is left out, or of which nothing
+        can be made. That is a dead letter."""
+        try:
+            return self._then(row)
+        except RecordError as ex:
+            if RETRACTION_FIELD not in row:  # that of a result of which this was told already
+                reason = f"what then or having says cannot be made of a result: {ex}"
+                self.letter(bundle, key, row, max(at, bundle.floor), reason, cause, TIMER)
+            return None
+
+    def late(self, late: LateRecord, cause: Cause, bundle: Bundle) -> None:
+        """Count a late record, and send it where late ones go."""
+        bundle.count("late")
+        if side := self._spec.late_side:
+            # Earlier than the floor, consumers would get the record behind what a predecessor has
+            # published, late once more (emits_late makes the floor durable before it is published).
+            at = max(late.timestamp, bundle.passed)
+            bundle.outputs.produce(side, late.key, late.value, at, production_id(cause, 0))
+
+    def refuse(self, bad: RejectedRecord, cause: Cause, bundle: Bundle) -> None:
+        """Send a record that the aggregation cannot use to the dead letters."""
+        stream = bad.stream or self.only_stream()
+        who = f" (aggregate {bad.aggregate!r} of stream {stream!r})" if bad.aggregate else ""
+        self.letter(
+            bundle, bad.key, bad.value, bad.timestamp, bad.reason + who, cause, stream=stream
+        )
+
+    def only_stream(self) -> str:
+        """The one input; none of several."""
+        return self._spec.inputs[0].stream if len(self._spec.inputs) == 1 else ""
+
+    def letter(
+        self,
+        bundle: Bundle,
+        key: Key,
+        value: Any,
+        timestamp: int,
+        reason: str,
+        cause: Cause = None,
+        what: str = RECORD,
+        stream: str = "",
+    ) -> None:
+        """Send what could not be used to the dead letters: a call about ``what`` failed. ``cause``
+        is what their ids are made of."""
+        stream = stream or self.only_stream()
+        letter = DeadLetter(self._pipeline, self._spec.name, stream, reason, key, value, timestamp)
+        bundle.dead_letter(letter, max(timestamp, bundle.floor), cause, what)
+
+    def lose(self, key: Key, groups: Sequence[Group], ex: BaseException, bundle: Bundle) -> None:
+        """The aggregator cannot merge the groups of a key. They are a dead letter together."""
+        together = sum(group.count for group in groups)
+        reason = f"aggregation of {together} records together failed: {in_words(ex)}"
+        self.letter(bundle, key, None, groups[0].window.end - 1, reason)
+
+    def unstorable(self, key: Key, slot: Any, why: str, cause: Cause, bundle: Bundle) -> None:
+        """What a window remembers of its newest records cannot be written."""
+        reason = (
+            f"what window {tag_of(slot)} remembers cannot be stored, so its newest records are"
+            f" lost: {why}; aggregators and triggers must keep plain data"
+        )
+        self.letter(bundle, key, None, bundle.floor, reason, cause, TIMER)
+
+    def could_not_fire(
+        self, bundle: Bundle, key: Key, tag: str, at: int, ex: BaseException, cause: Cause = None
+    ) -> None:
+        """The aggregator of a window has no result for what it holds."""
+        reason = f"window {tag} could not fire: {in_words(ex)}"
+        self.letter(bundle, key, None, max(at, bundle.floor), reason, cause, TIMER)
+
+
+def finisher(
+    spec: ComputationSpec, pipeline: PipelineSpec
+) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    """The function that makes the row of a result final. Accumulators do not tell which fields were
+    declared as floats: their sums are floats as those of an aggregation in columns, also where
+    nothing was summed."""
+    floats: tuple[str, ...] = ()
+    if spec.stage is AggregationStage.FINAL:
+        floats = float_sums(spec, given_of(spec, pipeline).fields, language_of(pipeline).compile)
+    elif spec.stage is AggregationStage.WHOLE and len(spec.inputs) == 1:
+        floats = float_sums(
+            spec, pipeline.stream(spec.inputs[0].stream).fields, language_of(pipeline).compile
+        )
+
+    def finish(row: dict[str, Any]) -> dict[str, Any]:
+        return {**row, **{name: float(row[name]) for name in floats}}
+
+    return finish if floats else dict
