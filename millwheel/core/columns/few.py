@@ -17,8 +17,8 @@ import numpy.typing as npt
 from millwheel.core.aggregates.aggregation import Aggregation
 from millwheel.core.aggregates.columns import Unfit
 from millwheel.core.columns.batch import fits_key
+from millwheel.core.columns.groups import GroupsPlan
 from millwheel.core.columns.groups_frame import END, KEY, START
-from millwheel.core.columns.plan import ColumnPlan
 from millwheel.core.lazy_polars import pl
 from millwheel.core.model.keys import Key
 from millwheel.core.windows.calls import Group
@@ -48,7 +48,7 @@ class FewRow(NamedTuple):
 class RowForm:
     """How groups of a plan are held in rows."""
 
-    def __init__(self, plan: ColumnPlan, aggregation: Aggregation) -> None:
+    def __init__(self, plan: GroupsPlan, aggregation: Aggregation) -> None:
         self.plan = plan
         self._aggregation = aggregation
         names = [name for each in plan.aggregates for name in each.dtypes]

@@ -88,14 +88,14 @@ def _plan(
     if {*key_kinds, "window_start", "window_end"} & set(names):
         raise NoColumns("an aggregate has the name of a field of the key, or of the window")
     return ColumnPlan(
-        _grouped_by(window),
-        names,
-        tuple(aggregates),
-        condition,
-        tuple((name, fields.get(name, "")) for name in sorted(used)),
-        tuple(key_kinds),
-        dtype_of_key(key_kinds),
-        floats,
+        window=_grouped_by(window),
+        names=names,
+        aggregates=tuple(aggregates),
+        condition=condition,
+        kinds=tuple((name, fields.get(name, "")) for name in sorted(used)),
+        key_names=tuple(key_kinds),
+        key_dtype=dtype_of_key(key_kinds),
+        floats=floats,
         steps=window if isinstance(window, Sliding) and window.changes else None,
         lateness_us=spec.firing.allowed_lateness_us,
         drops=spec.late == "drop",

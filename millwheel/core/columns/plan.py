@@ -1,18 +1,18 @@
-"""How a computation's windows and aggregates run on columns, if they can."""
+"""How the records of an aggregation become groups in columns: the plan of a computation that can
+run on them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from millwheel.core.aggregates.candidates import RowCandidates, numbered
+from millwheel.core.aggregates.candidates import numbered
 from millwheel.core.aggregates.columns import ColumnAggregate, Unfit
 from millwheel.core.aggregates.families.adding import Unadded, cells
-from millwheel.core.aggregates.families.distinct import LastingDistincts
 from millwheel.core.aggregates.families.numeric import Additive
 from millwheel.core.columns.arrays import (
     Assigned,
@@ -29,12 +29,11 @@ from millwheel.core.columns.batch import (
     AnyBatch,
     ColumnBatch,
     Int64s,
-    fits_key,
     key_column,
-    key_list,
 )
 from millwheel.core.columns.changes import are_retractions
 from millwheel.core.columns.clean import clean_rows, is_clean
+from millwheel.core.columns.groups import GroupsPlan
 from millwheel.core.columns.groups_frame import (
     COUNT,
     END,
@@ -61,54 +60,32 @@ from millwheel.core.windows.windows import (
     Sessions,
     Sliding,
     Tumbling,
-    Window,
-    WindowFunction,
 )
 from millwheel.errors import RecordError
 
 
-@dataclass(frozen=True, slots=True)
-class ColumnPlan:
-    """The parts of an aggregation that are known before the first record arrives.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnPlan(GroupsPlan):
+    """The parts of an aggregation that are known before the first record arrives: how records
+    become groups.
 
-    Its groups frames have, beside ``key``, ``start``, ``end`` and ``count``, the columns of the
-    ``aggregates``, named after their index: ``a0``, ``a0f``,
-    ``a1``, … ``needs`` are the fields that must hold neither nulls (but for ``takes_nulls``) nor
-    NaN nor infinities.
-    ``fires_once``: a window fires once, as the watermark passes its end (a key window: once at each
-    of its steps), and columns hold its state. Otherwise the state is in rows, and the columns only
-    group the records. ``versions``: its groups have no end, columns hold them, and each bundle
-    emits those that it has changed. ``takes_back``: some of its records take others back.
+    Records of which the ``condition`` is true count. ``kinds`` are the types of the fields that
+    must hold neither nulls (but for ``takes_nulls``) nor NaN nor infinities; ``key_fields`` are the
+    fields that the key is read from. ``takes_back``: some of the records take others back.
     ``steps`` are key windows; their records are grouped by ``window``, the steps of the slide.
-    ``inferred`` are the types of the fields that nobody declared, by name. Windows stay for
-    ``lateness_us`` after they have fired. ``drops``: late records are counted, and nothing else;
-    ``empties``: a window that has fired is empty.
-    ``follows``: the types of the fields are those of the expressions that have made them.
-    ``most`` are the most bytes that an accumulator with whole records may take in rows.
-    ``key_names`` are the parts of a key, of which results have those ``shown``; ``key_fields`` are
-    the fields that it is read from.
+    Windows stay for ``lateness_us`` after they have fired. ``drops``: late records are counted, and
+    nothing else. ``most`` are the most bytes that an accumulator with whole records may take in
+    rows.
     """
 
-    window: WindowFunction
-    names: tuple[str, ...]
-    aggregates: tuple[ColumnAggregate, ...]
     condition: pl.Expr | None
     kinds: tuple[tuple[str, str], ...]
-    key_names: tuple[str, ...]
-    key_dtype: Any
-    floats: tuple[str, ...]
-    fires_once: bool = True
+    key_fields: tuple[str, ...] = ()
+    takes_nulls: bool = False
+    takes_back: bool = False
     steps: Sliding | None = None
-    inferred: tuple[tuple[str, str], ...] = ()
     lateness_us: int = 0
     drops: bool = True
-    empties: bool = True
-    follows: bool = False
-    key_fields: tuple[str, ...] = ()
-    shown: tuple[str, ...] = ()
-    takes_nulls: bool = False
-    versions: bool = False
-    takes_back: bool = False
     most: int = 0
 
     @property
@@ -127,36 +104,6 @@ class ColumnPlan:
         return self.key_names[-1] == INSTANCE
 
     @property
-    def held(self) -> bool:
-        """Whether columns hold its state."""
-        return self.fires_once or self.versions
-
-    @property
-    def grows(self) -> bool:
-        """Whether its state takes more, the more records there are."""
-        return any(aggregate.grows for aggregate in self.aggregates)
-
-    @property
-    def counting(self) -> tuple[LastingDistincts, ...]:
-        """The aggregates of which a segment has only the values that are new in it."""
-        return tuple(each for each in self.aggregates if isinstance(each, LastingDistincts))
-
-    @property
-    def whole(self) -> bool:
-        """Whether it keeps records with all of their fields."""
-        return bool(self.of_rows)
-
-    @property
-    def of_rows(self) -> tuple[RowCandidates, ...]:
-        """The aggregates that keep whole records."""
-        return tuple(each for each in self.aggregates if isinstance(each, RowCandidates))
-
-    def alike(self, groups: Sequence[pl.DataFrame]) -> bool:
-        """Whether all whole records that groups have are of one type."""
-        kept = [name for each in self.of_rows for name in each.dtypes]
-        return all(each[name].dtype == groups[0][name].dtype for each in groups for name in kept)
-
-    @property
     def combines(self) -> bool:
         """Whether a source may group records before it sends them: a record has one window, its key
         is in it, and it is not looked at again."""
@@ -166,25 +113,6 @@ class ColumnPlan:
     def of_any(self, batch: AnyBatch) -> ColumnPlan | None:
         """The plan for a batch, None when it is in rows."""
         return self if isinstance(batch, ColumnBatch) else None
-
-    @property
-    def key_types(self) -> dict[str, Any]:
-        """The type of each part of a key."""
-        types = [field.dtype for field in self.key_dtype.fields] if len(self.key_names) > 1 else []
-        return dict(zip(self.key_names, types or [self.key_dtype], strict=True))
-
-    @property
-    def schema(self) -> dict[str, Any]:
-        """The types of a groups frame."""
-        columns: dict[str, Any] = {
-            KEY: self.key_dtype,
-            START: pl.Int64,
-            END: pl.Int64,
-            COUNT: pl.Int64,
-        }
-        for aggregate in self.aggregates:
-            columns.update(aggregate.dtypes)
-        return columns
 
     def group(self, batch: ColumnBatch, filled: Filled = none_filled) -> pl.DataFrame:
         """The groups of a bundle. Raises Unfit when the columns cannot hold its numbers. ``filled``
@@ -230,11 +158,6 @@ class ColumnPlan:
         """Groups of which columns hold the whole records that they keep."""
         for each in self.of_rows if self.held else ():
             groups = each.chosen(groups, batch, self.most)
-        return groups
-
-    def _together(self, groups: pl.DataFrame) -> pl.DataFrame:
-        for each in self.of_rows:
-            groups = each.together(groups)
         return groups
 
     def _by_count(
@@ -337,33 +260,12 @@ class ColumnPlan:
         late = np.logical_not(still_open(ends, watermark))
         return late if late.any() else None
 
-    def merge(self, groups: Sequence[pl.DataFrame]) -> pl.DataFrame:
-        """Several groups frames as one, with one row per (key, window). Raises Unfit where they
-        have whole records of different types."""
-        if not self.alike(groups):
-            raise Unfit
-        whole, count = pl.concat(groups), pl.col(COUNT).sum()
-        if isinstance(self.window, Forever):
-            columns = whole.drop(KEY).get_columns()
-            merged = by_key(whole[KEY], columns, [count, *self._merged()], self.schema)
-        else:
-            merged = by_window(whole, [count, *self._merged()], self.schema)
-        return self._together(merged)
-
-    def merge_numbered(self, groups: pl.DataFrame, numbers: Int64s) -> pl.DataFrame:
-        """One row for each of the ``numbers``: groups of one key, whose windows become the one that
-        spans them."""
-        return by_number(groups, numbers, [pl.col(COUNT).sum(), *self._merged()], self.schema)
-
     def _grouped(self) -> list[pl.Expr]:
         return [column for aggregate in self.aggregates for column in aggregate.grouped()]
 
     def _negated(self) -> list[pl.Expr]:
         negated = [column for aggregate in self.aggregates for column in aggregate.negated()]
         return [-pl.col(COUNT), *negated]
-
-    def _merged(self) -> list[pl.Expr]:
-        return [column for aggregate in self.aggregates for column in aggregate.merged()]
 
     def check(self, batch: ColumnBatch) -> None:
         """Raises Unfit unless all records have what the plan reads: nothing may be computed over
@@ -405,98 +307,15 @@ class ColumnPlan:
         if not all(held.row(0)):
             raise Unfit
 
-    def results(self, groups: pl.DataFrame) -> pl.DataFrame:
-        """The records that the panes of closed windows become, see ``panes.pane_row``. Raises
-        Unfit."""
-        undeclared = self.follows or bool(self.inferred)
-        if undeclared and any(each.of_no_floats(groups) for each in self.aggregates):
-            # the sum of no floats is a whole 0 there, as nobody has declared that they are floats
-            raise Unfit
-        results = {aggregate: aggregate.result(groups) for aggregate in self.aggregates}
-        columns = dict(zip(self.shown, key_parts(groups[KEY]), strict=False))
-        if not isinstance(self.window, Forever):
-            columns |= {"window_start": groups[START], "window_end": groups[END]}
-        for name, aggregate in zip(self.names, self.aggregates, strict=True):
-            columns[name] = results[aggregate]
-        return pl.DataFrame([column.alias(name) for name, column in columns.items()])
-
-    def row_groups(
-        self, groups: pl.DataFrame, batch: ColumnBatch | None = None
+    def row_groups_of(
+        self, groups: pl.DataFrame, batch: ColumnBatch
     ) -> Iterator[tuple[Key, Group]]:
-        """Groups with the accumulators of the row form. Where it keeps whole records that columns
-        do not hold, ``batch`` has them."""
-        chosen: dict[ColumnAggregate, Iterator[Any]] = {}
-        if self.whole and not self.held:
-            assert batch is not None
-            opened = self._opened(batch)
-            chosen = {each: iter(each.accumulators(groups, opened)) for each in self.of_rows}
-            groups = groups.drop([name for each in self.of_rows for name in each.dtypes])
-        spans = isinstance(self.window, Forever)
-        begins = spans or isinstance(self.window, Sessions)  # with their first record
-        for key, row in zip(key_list(groups[KEY]), groups.iter_rows(named=True), strict=True):
-            acc = [
-                next(chosen[each]) if each in chosen else each.to_acc(row)
-                for each in self.aggregates
-            ]
-            yield (
-                key,
-                Group(
-                    Window(row[START], row[END]),
-                    acc,
-                    row[COUNT],
-                    row[START] if begins else None,
-                    row[END] - 1 if spans else None,
-                ),
-            )
-
-    def from_row_groups(
-        self, groups: Sequence[tuple[Key, Group]], like: pl.DataFrame | None = None
-    ) -> pl.DataFrame:
-        """The inverse of :meth:`row_groups`. Whole records get the types that they have in the
-        groups ``like`` these, if there are any. Raises Unfit."""
-        if not groups:
-            return pl.DataFrame(schema=self.schema)
-        rows, of_rows = [], self.of_rows
-        kinds = [*self.key_types.values()]
-        for key, group in groups:
-            own = key if len(kinds) > 1 and type(key) is tuple else (key,)
-            # Polars makes a null of some values that do not fit into a part of a key.
-            if len(own) != len(kinds) or not all(map(fits_key, own, kinds)):
-                raise Unfit
-            named = dict(zip(self.key_names, key, strict=True)) if len(self.key_names) > 1 else key
-            parts: list[Any] = [named, group.window.start, group.window.end, group.count]
-            for aggregate, acc in zip(self.aggregates, group.acc, strict=True):
-                parts += [] if aggregate in of_rows else aggregate.from_acc(acc)
-            rows.append(parts)
-        kept = {name for each in of_rows for name in each.dtypes}
-        schema = {name: kind for name, kind in self.schema.items() if name not in kept}
-        try:
-            frame = pl.DataFrame(rows, schema, orient="row", strict=True)
-        except (TypeError, OverflowError, pl.exceptions.PolarsError):
-            raise Unfit from None
-        accs = zip(*(group.acc for _, group in groups), strict=True)
-        pairs = zip(self.aggregates, accs, strict=True)
-        added = [
-            each.from_accs(own, like) for each, own in pairs if isinstance(each, RowCandidates)
-        ]
-        return frame.with_columns(added).select(list(self.schema))
-
-    def of_key(self, key: Key) -> pl.Expr:
-        """Whether a group is one of ``key``. No group is one of a key of other types."""
-        fields = self.key_dtype.fields if len(self.key_names) > 1 else ()
-        parts = key if type(key) is tuple and fields else (key,)
-        kinds = [field.dtype for field in fields] or [self.key_dtype]
-        if len(parts) != len(kinds) or not all(map(fits_key, parts, kinds)):
-            return pl.lit(False)
-        if not fields:
-            return pl.col(KEY).eq(key)
-        named = zip(fields, parts, strict=True)
-        return pl.all_horizontal(
-            pl.col(KEY).struct.field(field.name) == part for field, part in named
-        )
-
-    def typed(self, row: dict[str, Any]) -> dict[str, Any]:
-        """A row of the row form with the types that columns have: the sum of no floats is 0.0."""
-        for name in self.floats:
-            row[name] = float(row[name])
-        return row
+        """:meth:`row_groups`, with whole records that the columns of groups do not hold: ``batch``
+        has them."""
+        if not self.whole or self.held:
+            return self.row_groups(groups)
+        opened = self._opened(batch)
+        chosen: dict[ColumnAggregate, Iterator[Any]] = {
+            each: iter(each.accumulators(groups, opened)) for each in self.of_rows
+        }
+        return self.row_groups(groups, chosen)

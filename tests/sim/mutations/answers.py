@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from millwheel.core.columns.slices import SlicePlan
+from millwheel.core.columns.forms.slices import SlicePlan
 from millwheel.core.slices.merge_cache import MergedSpans
 from millwheel.engine.queries.slices import SliceAnswers
 from millwheel.engine.workers.operators.slices.sliced import SlicesOperator

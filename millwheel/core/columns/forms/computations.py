@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from millwheel.core.columns.forms.joins import near_pairing, window_of_join
+from millwheel.core.columns.forms.slices import slice_plan_or_why
 from millwheel.core.columns.forms.windows import (
     WEAK_IN_ROWS,
     plan_or_why,
@@ -14,7 +15,6 @@ from millwheel.core.columns.forms.windows import (
     why_state_in_rows,
 )
 from millwheel.core.columns.plan import ColumnPlan
-from millwheel.core.columns.slices import slice_plan_or_why
 from millwheel.core.columns.state.inferred import PlansByType
 from millwheel.core.columns.stateless.flow import types_of, types_through
 from millwheel.core.columns.stateless.plans import StatelessPlans, why_no_plan

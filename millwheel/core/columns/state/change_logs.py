@@ -15,8 +15,8 @@ import numpy.typing as npt
 
 from millwheel.core.columns.batch import Int64s, key_list
 from millwheel.core.columns.few import Groups, frame_of
+from millwheel.core.columns.groups import GroupsPlan
 from millwheel.core.columns.groups_frame import COUNT, END, KEY, START
-from millwheel.core.columns.plan import ColumnPlan
 from millwheel.core.columns.segments import LastingSegments
 from millwheel.core.columns.state.newest import NewestOfKey
 from millwheel.core.lazy_polars import pl
@@ -191,7 +191,7 @@ def there(groups: pl.DataFrame) -> pl.DataFrame:
 
 
 def accumulators_of(
-    plan: ColumnPlan, segments: Sequence[pl.DataFrame], key: Key, watermark: int
+    plan: GroupsPlan, segments: Sequence[pl.DataFrame], key: Key, watermark: int
 ) -> list[Any]:
     """The accumulator of the group of a key, in a list; none for no group."""
     frames = [frame.filter(plan.of_key(key)) for frame in segments]

@@ -18,8 +18,8 @@ import numpy.typing as npt
 
 from millwheel.core.aggregates.families.first_seen import SeenPairs
 from millwheel.core.columns.batch import key_list
+from millwheel.core.columns.groups import GroupsPlan
 from millwheel.core.columns.groups_frame import KEY
-from millwheel.core.columns.plan import ColumnPlan
 from millwheel.core.columns.segments import ColumnarSegment
 from millwheel.core.columns.state.change_logs import LastingGroups, newest_and_all
 from millwheel.core.formats.number_runs import known_by_column
@@ -37,7 +37,7 @@ _Int64s = npt.NDArray[np.int64]
 class GrowingGroups(LastingGroups):
     """Groups without an end that have lists of values."""
 
-    def __init__(self, plan: ColumnPlan) -> None:
+    def __init__(self, plan: GroupsPlan) -> None:
         super().__init__()
         self._counting = plan.counting
         self._listed = [each.listed for each in plan.counting]

@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from millwheel.core.columns.few import Groups, ending_after, ending_by, ends_of, frame_of
+from millwheel.core.columns.groups import GroupsPlan
 from millwheel.core.columns.groups_frame import END, KEY, START, in_order_of_time
-from millwheel.core.columns.plan import ColumnPlan
 from millwheel.core.columns.segments import GroupsKind, MergesGroups, Types
 from millwheel.core.columns.state.windows import ColumnWindows
 from millwheel.core.lazy_polars import pl
@@ -110,7 +110,7 @@ class KeptColumns(ColumnWindows):
         behind = groups.filter(~ahead & still_open(pl.col(END), self.late_until(self.closed)))
         return groups.filter(ahead), behind if behind.height else None
 
-    def of_key(self, plan: ColumnPlan, key: Key) -> list[tuple[Window, Any]]:
+    def of_key(self, plan: GroupsPlan, key: Key) -> list[tuple[Window, Any]]:
         until = self.late_until(self.closed)
         windows = super().of_key(plan, key)
         return [(window, acc) for window, acc in windows if window.end > until]

@@ -20,8 +20,8 @@ import numpy as np
 import numpy.typing as npt
 
 from millwheel.core.columns.few import FewGroups, FewRow, Groups, frame_of
+from millwheel.core.columns.groups import GroupsPlan
 from millwheel.core.columns.groups_frame import END, KEY, START, key_parts
-from millwheel.core.columns.plan import ColumnPlan
 from millwheel.core.columns.segments import GroupsKind
 from millwheel.core.columns.state.windows import ColumnWindows
 from millwheel.core.lazy_polars import pl
@@ -39,7 +39,7 @@ class SessionColumns(ColumnWindows):
     kind = GroupsKind.SESSIONS
     apart = 1
 
-    def __init__(self, plan: ColumnPlan) -> None:
+    def __init__(self, plan: GroupsPlan) -> None:
         super().__init__(plan)
         self._sessions = plan
 

@@ -22,8 +22,8 @@ import numpy.typing as npt
 
 from millwheel.core.aggregates.columns import ColumnAggregate, OverRanges, Unfit
 from millwheel.core.columns.few import FewGroups, Groups, ends_of, starts_of
+from millwheel.core.columns.groups import GroupsPlan
 from millwheel.core.columns.groups_frame import COUNT, END, KEY, START, in_order_of_time
-from millwheel.core.columns.plan import ColumnPlan
 from millwheel.core.columns.segments import GroupsKind
 from millwheel.core.columns.state.windows import ColumnWindows
 from millwheel.core.lazy_polars import pl
@@ -43,7 +43,7 @@ class StepColumns(ColumnWindows):
     kind = GroupsKind.STEPS
     apart = 1
 
-    def __init__(self, plan: ColumnPlan, window: Sliding, closed: int) -> None:
+    def __init__(self, plan: GroupsPlan, window: Sliding, closed: int) -> None:
         super().__init__(plan)
         self._aggregation = plan
         self._window = window
@@ -117,7 +117,7 @@ class _Ranges:
 
 
 def steps_between(
-    plan: ColumnPlan, window: Sliding, groups: pl.DataFrame, closed: int, watermark: int
+    plan: GroupsPlan, window: Sliding, groups: pl.DataFrame, closed: int, watermark: int
 ) -> pl.DataFrame | None:
     """The results after ``closed``, up to ``watermark``, that differ from those before them; None
     for no point at which one could. Raises Unfit."""

@@ -9,8 +9,8 @@ from typing import Any
 
 from millwheel.core.aggregates.aggregation import Aggregation
 from millwheel.core.columns.few import Groups, ending_after, ending_by, frame_of
+from millwheel.core.columns.groups import GroupsPlan
 from millwheel.core.columns.groups_frame import END, START, in_order_of_time
-from millwheel.core.columns.plan import ColumnPlan
 from millwheel.core.columns.segments import ColumnarSegment, ColumnarSegments
 from millwheel.core.lazy_polars import pl
 from millwheel.core.model.keys import Key
@@ -59,7 +59,7 @@ class ColumnWindows(ColumnarSegments):
             for bounds in self.all_groups().filter(of_key).select(START, END).unique().iter_rows()
         ]
 
-    def of_key(self, plan: ColumnPlan, key: Key) -> list[tuple[Window, Any]]:
+    def of_key(self, plan: GroupsPlan, key: Key) -> list[tuple[Window, Any]]:
         """The open windows of a key, ordered by end, each with its accumulator of the row form."""
         return windows_of_key(plan, [segment.groups for segment in self._segments], key)
 
@@ -96,7 +96,7 @@ class ColumnWindows(ColumnarSegments):
 
 
 def windows_of_key(
-    plan: ColumnPlan, groups: Sequence[pl.DataFrame], key: Key
+    plan: GroupsPlan, groups: Sequence[pl.DataFrame], key: Key
 ) -> list[tuple[Window, Any]]:
     """The windows of a key in several groups frames, ordered by end, each with its accumulator of
     the row form."""
@@ -111,7 +111,7 @@ def windows_of_key(
 
 
 def results_of(
-    plan: ColumnPlan, windows: Sequence[tuple[Window, Any]], aggregation: Aggregation, closed: int
+    plan: GroupsPlan, windows: Sequence[tuple[Window, Any]], aggregation: Aggregation, closed: int
 ) -> list[tuple[Window, Any]]:
     """The results of windows with these accumulators. Those up to ``closed`` have fired."""
     return [

@@ -81,7 +81,7 @@ class RowGrouping:
                 try:
                     with self.boundary.inside():
                         whole = replace(plan, window=self.window)
-                        return list(whole.row_groups(whole.group(batch), batch)), []
+                        return list(whole.row_groups_of(whole.group(batch), batch)), []
                 except Unfit:
                     pass
             batch = batch.rows()

@@ -59,7 +59,7 @@ def batch_of(records: Sequence[tuple[dict[str, Any], int]]) -> ColumnBatch:
 
 def in_columns(own: ColumnPlan, records: Sequence[tuple[dict[str, Any], int]]) -> Any:
     batch = batch_of(records)
-    groups = own.row_groups(own.group(batch), batch)
+    groups = own.row_groups_of(own.group(batch), batch)
     return {(key, group.window.start): group.acc for key, group in groups}
 
 

@@ -38,19 +38,6 @@ def test_only_records_that_count_are_checked_and_there_may_be_none() -> None:
         every.group(batch_of([none, one]))
 
 
-@pytest.mark.parametrize("fields", [("ad",), ("ad", "kind")])
-def test_a_key_that_no_column_has_is_not_made_a_null(fields: tuple[str, ...]) -> None:
-    plan = plan_of(inputs=(InputSpec("events", KeySpec(KeyKind.FIELDS, fields)),))
-    assert plan is not None
-    batch = batch_of([Row(1, "click", 0.5, 1, 3)])
-    batch = replace(batch, keys=key_column([batch.frame[name] for name in fields]))
-    [(key, group)] = plan.row_groups(plan.group(batch))
-    assert plan.from_row_groups([(key, group)]).height == 1
-    for other in (NULL, "click", (1, NULL), (1, "click", 2)):
-        with pytest.raises(Unfit):
-            plan.from_row_groups([(key, group), (other, group)])
-
-
 OF_INPUT = WindowSpec("of", {"start": "size", "end": "ad"})
 
 
@@ -76,3 +63,19 @@ def test_a_batch_with_a_record_that_names_no_window_goes_by_rows(end: int) -> No
     assert plan is not None
     with pytest.raises(Unfit):
         plan.group(batch_of([Row(9, "", 1.0, 3, 5), Row(end, "", 1.0, 3, 5)]))
+
+
+# groups.py
+
+
+@pytest.mark.parametrize("fields", [("ad",), ("ad", "kind")])
+def test_a_key_that_no_column_has_is_not_made_a_null(fields: tuple[str, ...]) -> None:
+    plan = plan_of(inputs=(InputSpec("events", KeySpec(KeyKind.FIELDS, fields)),))
+    assert plan is not None
+    batch = batch_of([Row(1, "click", 0.5, 1, 3)])
+    batch = replace(batch, keys=key_column([batch.frame[name] for name in fields]))
+    [(key, group)] = plan.row_groups(plan.group(batch))
+    assert plan.from_row_groups([(key, group)]).height == 1
+    for other in (NULL, "click", (1, NULL), (1, "click", 2)):
+        with pytest.raises(Unfit):
+            plan.from_row_groups([(key, group), (other, group)])

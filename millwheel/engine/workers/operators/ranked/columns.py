@@ -201,7 +201,7 @@ class FirstRowsOperator(KeptOperator):
             return None
         try:
             with self._boundary.inside(bundle.count):
-                return list(self._plan.row_groups(self._plan.group(batch), batch))
+                return list(self._plan.row_groups_of(self._plan.group(batch), batch))
         except Unfit:
             return None
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from millwheel.core.aggregates.columns import Unfit
 from millwheel.core.columns.batch import ColumnBatch, joined
-from millwheel.core.columns.slices import SlicePlan
+from millwheel.core.columns.forms.slices import SlicePlan
 from millwheel.core.formats.store_layout import slice_prefix
 from millwheel.core.model.keys import Key
 from millwheel.engine.queries.slices import SliceAnswers, StoredSlice

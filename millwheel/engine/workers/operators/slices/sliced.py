@@ -18,8 +18,8 @@ from millwheel.connect.own_functions import language_of
 from millwheel.connect.python_objects import load_object
 from millwheel.core.aggregates.aggregation import FILTERED, Aggregation
 from millwheel.core.aggregates.specs import compile_aggregation
+from millwheel.core.columns.forms.slices import SlicePlan
 from millwheel.core.columns.plan import ColumnPlan
-from millwheel.core.columns.slices import SlicePlan
 from millwheel.core.formats.store_layout import EXPIRED, SLICE, number8, slice_prefix
 from millwheel.core.model.failures import in_words
 from millwheel.core.model.keys import Key

@@ -92,7 +92,7 @@ class GroupedOperator(WindowedOperator):
             and is_complete(groups.select(pl.col(END).min()).item(), watermark)
         ):
             return None
-        row_groups = list(plan.row_groups(groups, batch))
+        row_groups = list(plan.row_groups_of(groups, batch))
         machine = self._machine
         if isinstance(machine, ChangeLogMachine):
             apart = any(

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 
 from millwheel.core.columns.batch import AnyBatch, ColumnBatch
-from millwheel.core.columns.slices import slice_plan
+from millwheel.core.columns.forms.slices import slice_plan
 from millwheel.core.expressions.language import compile_expression
 from millwheel.core.formats.store_layout import SLICE
 from millwheel.core.model.names import ChannelName

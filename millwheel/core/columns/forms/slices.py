@@ -8,7 +8,7 @@ bundle in a slice, and the store of slices merges it into the accumulator that i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -51,11 +51,11 @@ class SliceGroup:
     acc: Any
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SlicePlan(ColumnPlan):
     """A plan whose windows are the slices of one level."""
 
-    level: SliceLevel = field(kw_only=True)
+    level: SliceLevel
 
     def group(self, batch: ColumnBatch, filled: Filled = none_filled) -> pl.DataFrame:
         """The groups of a bundle. Raises Unfit when the columns cannot hold its numbers."""
@@ -153,14 +153,14 @@ def slice_plan_or_why(
         return "whole records are kept in rows"
     newest = Extremal(_NEWEST, Argument(pl.col(_TIME), "int", None), largest=True)
     return SlicePlan(
-        plan.window,
-        plan.names,
-        (*plan.aggregates, newest),
-        plan.condition,
-        plan.kinds,
-        plan.key_names,
-        plan.key_dtype,
-        plan.floats,
+        window=plan.window,
+        names=plan.names,
+        aggregates=(*plan.aggregates, newest),
+        condition=plan.condition,
+        kinds=plan.kinds,
+        key_names=plan.key_names,
+        key_dtype=plan.key_dtype,
+        floats=plan.floats,
         fires_once=False,
         key_fields=plan.key_fields,
         shown=plan.shown,

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millwheel.core.columns.slices import SlicePlan, slice_plan, slice_plan_or_why
+from millwheel.core.columns.forms.slices import SlicePlan, slice_plan, slice_plan_or_why
 from millwheel.core.expressions.language import compile_expression
 from millwheel.core.model.times import MAX_TIME, MIN_TIME
 from millwheel.core.pipeline.spec import ComputationSpec
