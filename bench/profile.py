@@ -42,7 +42,7 @@ STAGES = (
     ("times, lateness, keys at the source", ("timestamps.py", "workers/sources/")),
     ("routing to shards", ("routing.py", "core/model/records.py", "core/model/keys.py", "where")),
     ("encoding and decoding between shards", ("codec.py", "core/columns/batch")),
-    ("windows and aggregates", ("core/", "operators/windows/columns.py", "windowed", "grouped")),
+    ("windows and aggregates", ("core/", "operators/windows/")),
     ("sinks", ("sinks/", "prepare")),
     ("productions until they are applied", ("productions.py", "outbox.py", "inbox.py")),
     ("gRPC", ("grpc/", "server.py")),

@@ -13,10 +13,10 @@ from millwheel.core.aggregates.families.distinct import Distincts
 from millwheel.core.aggregates.families.rows import ChosenRows
 from millwheel.core.columns import from_spec as column_plans
 from millwheel.core.columns import pairs as column_pairs
-from millwheel.core.columns import windows as column_windows
 from millwheel.core.columns.few import RowForm
 from millwheel.core.columns.segments import ColumnarSegments
 from millwheel.core.columns.state import sessions as column_sessions
+from millwheel.core.columns.state import windows as column_windows
 from millwheel.core.columns.state.late_windows import KeptColumns
 from millwheel.core.columns.state.sessions import SessionColumns
 from millwheel.core.lazy_polars import pl
@@ -52,7 +52,7 @@ from millwheel.engine.workers.bundle.bundle import Bundle
 from millwheel.engine.workers.delivery.beside import BesideColumns
 from millwheel.engine.workers.operators import callbacks, joins
 from millwheel.engine.workers.operators.joins import JoinOperator
-from millwheel.engine.workers.operators.windows import windowed
+from millwheel.engine.workers.operators.windows import rows
 from millwheel.engine.workers.sources.partition import Part
 from millwheel.engine.workers.sources.source_parts import SourceParts
 from millwheel.language.spec.parts import computations
@@ -78,14 +78,14 @@ def panes_named_by_window_and_number() -> Context:
     def wrong(call: Cause, pane: Pane, complete_once: bool) -> Cause:
         return (pane.key, *pane.window, pane.index, pane.retraction)
 
-    return replaced(windowed, "pane_cause", wrong)
+    return replaced(rows, "pane_cause", wrong)
 
 
 @mistake(within=60, features="weak side late", variants="crash crash-bundles crashes", first=13)
 def late_records_sent_aside_without_an_id() -> Context:
     """What a window with weak productions sends aside has no id. (``late: side:STREAM``, weak, and
     a crash.)"""
-    return replaced(windowed, "aside_cause", lambda call, what, number: None)
+    return replaced(rows, "aside_cause", lambda call, what, number: None)
 
 
 @mistake(within=10, features="behind_global", variants="reference")
