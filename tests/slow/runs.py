@@ -77,7 +77,7 @@ class Run:
         return {"authorization": f"Bearer {self.token}"}
 
     @property
-    def summary(self) -> dict[str, int]:
+    def summary(self) -> dict[str, Any]:
         return json.loads((self.folder / "summary.json").read_text())
 
     def start(self) -> Run:

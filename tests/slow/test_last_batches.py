@@ -1,4 +1,5 @@
-"""Sinks write their last batches once the sources have been read, whatever their ``flush``."""
+"""Sinks write their last batches once the sources have been read, whatever their ``flush``, and a
+sink for which nothing is left writes no file."""
 
 from __future__ import annotations
 
@@ -18,19 +19,29 @@ streams:
   numbers:
     source: {{files: {{path: "${{input}}/*.jsonl", format: jsonl}}}}
     timestamp: n
+  again:
+    source: {{files: {{path: "${{input}}/*.jsonl", format: jsonl}}}}
+    timestamp: n
 computations:
   divided:
     input: numbers
     branch:
       even: "n % 2 == 0"
       rest: otherwise
+  dropped:
+    input: again
+    filter: "n < 0"
+    output: nothing
 sinks:
+  nothing: {{files: {{path: "${{output}}/nothing", flush: {FLUSH_S}s}}}}
   even: {{files: {{path: "${{output}}/even", flush: {FLUSH_S}s}}}}
   rest: {{files: {{path: "${{output}}/rest", flush: {FLUSH_S}s}}}}
 """
 
 
-def test_sinks_behind_a_chained_source_do_not_wait_for_their_flush(tmp_path: Path) -> None:
+def test_sinks_behind_a_chained_source_end_with_it_whatever_is_left_for_them(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "in").mkdir()
     lines = [json.dumps({"n": number}) + "\n" for number in range(RECORDS)]
     (tmp_path / "in" / "numbers.jsonl").write_text("".join(lines))
@@ -41,3 +52,8 @@ def test_sinks_behind_a_chained_source_do_not_wait_for_their_flush(tmp_path: Pat
     assert run.code == 0, run.said
     found = [row["n"] for name in ("even", "rest") for row in rows_of(tmp_path / "out" / name)]
     assert sorted(found) == list(range(RECORDS))
+    assert list((tmp_path / "out" / "nothing").glob("*.jsonl")) == []
+    counted = run.summary["nodes"]
+    assert counted["source.again"]["records_in"] == RECORDS
+    assert "records_out" not in counted["sink.nothing"], "the filter before it drops all of them"
+    assert run.summary["records_out"] == RECORDS
