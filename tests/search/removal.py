@@ -10,7 +10,7 @@ import msgspec
 from millwheel.core.formats.store_layout import STATE
 from millwheel.engine.workers.operators.callbacks import CallbackOperator
 from millwheel.engine.workers.operators.keyed_joins.regular import Side
-from millwheel.engine.workers.operators.windows.window_callback import WindowCallbackOperator
+from millwheel.engine.workers.operators.windows.callback import WindowCallbackOperator
 from millwheel.engine.workers.shard.shard import Shard
 from millwheel.engine.workers.state.cells import TIME_BYTES, Typed, written_at
 from millwheel.engine.workers.state.handles import ListCells, MapCells

@@ -21,13 +21,13 @@ from millwheel.engine.queries.model import QueryError
 from millwheel.engine.workers.delivery.combining import CombineLimits
 from millwheel.engine.workers.host import computation_maker
 from millwheel.engine.workers.host.assembly import Assembly, Factories
-from millwheel.engine.workers.operators import joins, record_joins, suspension
+from millwheel.engine.workers.operators import record_joins, suspension, waiting
 from millwheel.engine.workers.operators.callbacks import CallbackOperator
-from millwheel.engine.workers.operators.keyed_joins import in_columns, interval, lasting, regular
+from millwheel.engine.workers.operators.keyed_joins import columns as keyed_columns
+from millwheel.engine.workers.operators.keyed_joins import interval, regular, regular_columns
 from millwheel.engine.workers.operators.ranked import columns as ranked_columns
 from millwheel.engine.workers.operators.ranked import over_columns
-from millwheel.engine.workers.operators.waiting import in_columns as waiting_columns
-from millwheel.engine.workers.operators.windows import change_log
+from millwheel.engine.workers.operators.windows import change_log, join_columns
 from millwheel.engine.workers.shard.admission import ShardLimits
 from millwheel.engine.workers.state import archive
 from millwheel.language.spec.key_extractors import load_extractor
@@ -433,10 +433,10 @@ def _paths(way: Way) -> Iterator[None]:
             stack.enter_context(replaced(computation_maker, "_CACHE_ENTRIES", 0))
         if way.large:
             ranked = ranked_columns, over_columns
-            for module in (joins, in_columns, change_log, *ranked, waiting_columns):
+            for module in (join_columns, keyed_columns, change_log, *ranked, waiting):
                 stack.enter_context(replaced(module, "_MOST_BYTES", _LARGE_BYTES))
             stack.enter_context(replaced(distinct, "_MOST_LISTED", 4))
-            for module in (over_columns, waiting_columns):
+            for module in (over_columns, waiting):
                 stack.enter_context(replaced(module, "_FAN", 2))
             stack.enter_context(replaced(columns_to_rows, "PART_RECORDS", _PART))
             stack.enter_context(replaced(archive, "_BLOCK_BYTES", _LARGE_BYTES))
@@ -451,10 +451,10 @@ def _paths(way: Way) -> Iterator[None]:
             stack.enter_context(replaced(interval, "LEAST_BYTES", 1))
             stack.enter_context(replaced(interval, "_AT_ONCE", 1))
             stack.enter_context(replaced(interval, "_FEW", 1))
-            stack.enter_context(replaced(lasting, "_MANY", 3))
-            stack.enter_context(replaced(lasting, "_HOT", 2))
-            stack.enter_context(replaced(joins, "LEAST_BYTES", 1))
-            stack.enter_context(replaced(joins, "_MOST_PAIR_BYTES", 1))
+            stack.enter_context(replaced(regular_columns, "_MANY", 3))
+            stack.enter_context(replaced(regular_columns, "_HOT", 2))
+            stack.enter_context(replaced(join_columns, "LEAST_BYTES", 1))
+            stack.enter_context(replaced(join_columns, "_MOST_PAIR_BYTES", 1))
             stack.enter_context(replaced(record_joins, "_PART_BYTES", 1))
         yield
 

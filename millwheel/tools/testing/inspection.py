@@ -22,11 +22,11 @@ from millwheel.core.model.keys import Key, KeyHash, key_hash
 from millwheel.core.model.records import Domain
 from millwheel.core.model.timers import TimerQueue
 from millwheel.engine.workers.bundle.record_order import ASIDE_TAG
-from millwheel.engine.workers.operators.keyed_joins.in_columns import ColumnJoinOperator
+from millwheel.engine.workers.operators.keyed_joins.columns import ColumnJoinOperator
 from millwheel.engine.workers.operators.ranked.columns import FirstRowsOperator
 from millwheel.engine.workers.operators.ranked.over_columns import OverOperator
+from millwheel.engine.workers.operators.windows.callback import CALLBACK_TAG
 from millwheel.engine.workers.operators.windows.change_log import ChangeLogOperator
-from millwheel.engine.workers.operators.windows.window_callback import CALLBACK_TAG
 from millwheel.engine.workers.shard.opening import read_timers
 from millwheel.engine.workers.shard.shard import Shard
 from millwheel.engine.workers.state.cells import TTL_TAG

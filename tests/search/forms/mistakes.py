@@ -26,7 +26,7 @@ from millwheel.core.ranked.kept_records import AT
 from millwheel.core.ranked.lookback_columns import LookbackColumns
 from millwheel.core.ranked.ranking import Ranking
 from millwheel.engine.workers.delivery import beside
-from millwheel.engine.workers.operators.windows.held_columns import KeysInRows
+from millwheel.engine.workers.operators.windows.segment_table import KeysInRows
 from tests.search.mistakes import Context, SeededMistakes, replaced
 
 MISTAKES = SeededMistakes()

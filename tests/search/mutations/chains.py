@@ -8,8 +8,8 @@ from typing import Any
 from millwheel.engine.workers.bundle.bundle import Bundle
 from millwheel.engine.workers.delivery import fanout
 from millwheel.engine.workers.delivery.combining import whole
-from millwheel.engine.workers.operators.stateless import chained
-from millwheel.engine.workers.operators.stateless.chained import ChainLink
+from millwheel.engine.workers.operators import chains
+from millwheel.engine.workers.operators.chains import ChainLink
 from millwheel.engine.workers.shard import opening, shard
 from tests.search.mistakes import Context, mistake, replaced
 
@@ -39,31 +39,31 @@ def productions_in_flight_come_to_those_that_had_them() -> Context:
 @mistake(within=4, features="chained_results", variants="reference")
 def a_chain_takes_the_timers_of_its_first() -> Context:
     """What stands behind a computation with state fires the timers that are due in its shard."""
-    right = chained._run_link
+    right = chains._run_link
 
     def wrong(link: ChainLink, batches: Any, bundle: Bundle) -> None:
-        with replaced(chained, "TimerQueue", bundle.timers.__getitem__):
+        with replaced(chains, "TimerQueue", bundle.timers.__getitem__):
             right(link, batches, bundle)
 
-    return replaced(chained, "_run_link", wrong)
+    return replaced(chains, "_run_link", wrong)
 
 
 @mistake(within=4, features="chained_results", variants="reference")
 def what_a_timer_emits_is_no_part_of_a_chain() -> Context:
     """What a computation with state makes of a bundle without records is forgotten."""
-    right = chained._pass_on_results
+    right = chains._pass_on_results
 
     def wrong(node: str, links: Sequence[ChainLink], bundle: Bundle) -> None:
         if not bundle.arrivals:
             for stream in {link.stream for link in links}:
-                chained.taken(stream, "", bundle)
+                chains.taken(stream, "", bundle)
         right(node, links, bundle)
 
-    return replaced(chained, "_pass_on_results", wrong)
+    return replaced(chains, "_pass_on_results", wrong)
 
 
 @mistake(within=4, features="chained", variants="reference")
 def what_a_chain_takes_is_kept_from_others() -> Context:
     """A stream does not leave the shards in which a computation has taken it."""
-    right = chained.taken
-    return replaced(chained, "taken", lambda stream, for_others, made: right(stream, "", made))
+    right = chains.taken
+    return replaced(chains, "taken", lambda stream, for_others, made: right(stream, "", made))

@@ -23,7 +23,7 @@ from millwheel.core.windows.state import WindowState, as_state
 from millwheel.core.windows.windows import GLOBAL_WINDOW, Window
 from millwheel.engine.workers.operators.windows.change_log import ChangeLogOperator
 from millwheel.engine.workers.operators.windows.outputs import WindowOutputs
-from millwheel.engine.workers.operators.windows.window_state import WindowCells
+from millwheel.engine.workers.operators.windows.table import WindowCells
 from tests.search.mistakes import Context, mistake, replaced
 
 

@@ -27,7 +27,6 @@ from millwheel.core.windows.state import WindowState
 from millwheel.core.windows.windows import Sessions, Window
 from millwheel.engine.workers.host import grouping
 from millwheel.engine.workers.operators import record_joins
-from millwheel.engine.workers.operators.keyed_joins import firing_again
 from millwheel.engine.workers.operators.keyed_joins.interval import (
     IntervalJoined,
     NearRow,
@@ -36,6 +35,7 @@ from millwheel.engine.workers.operators.keyed_joins.interval import (
 from millwheel.engine.workers.operators.keyed_joins.regular import RegularJoined
 from millwheel.engine.workers.operators.keyed_joins.several import SeveralJoined
 from millwheel.engine.workers.operators.record_computations import Deduplicated
+from millwheel.engine.workers.operators.windows import join
 from millwheel.language.spec import key_extractors
 from millwheel.tools.testing import questions
 from tests.search.mistakes import Context, mistake, replaced
@@ -153,7 +153,7 @@ def a_session_takes_back_the_first_records_of_what_it_has_become() -> Context:
         count = before.result
         return structs.replace(before, result=now.result[:count]) if type(count) is int else before
 
-    return replaced(firing_again, "_whole", wrong)
+    return replaced(join, "_whole", wrong)
 
 
 @mistake(within=10, features="enrich_of_changes", variants="reference", first=59)

@@ -11,10 +11,10 @@ from millwheel.core.columns.state.near_pairs import NearPairing, NearRows
 from millwheel.core.lazy_polars import pl
 from millwheel.core.model.keys import Key
 from millwheel.core.model.times import MAX_TIME, MIN_TIME
-from millwheel.engine.workers.operators.keyed_joins import lasting
+from millwheel.engine.workers.operators.keyed_joins import regular_columns
 from millwheel.engine.workers.operators.keyed_joins.interval import NearRow
-from millwheel.engine.workers.operators.keyed_joins.lasting import LastingJoinOperator
 from millwheel.engine.workers.operators.keyed_joins.regular import RegularJoined
+from millwheel.engine.workers.operators.keyed_joins.regular_columns import LastingJoinOperator
 from millwheel.engine.workers.state import archive
 from millwheel.engine.workers.state.archive import Archive
 from millwheel.engine.workers.state.keyed_state import KeyedState
@@ -161,8 +161,8 @@ def a_join_keeps_an_entry_for_a_stream_without_rows() -> Context:
 
 def _told(change: Callable[[list[AloneRows]], list[AloneRows]]) -> Context:
     """What stands alone is told otherwise."""
-    right = lasting.alone_changes
-    return replaced(lasting, "alone_changes", lambda *given: change(right(*given)))
+    right = regular_columns.alone_changes
+    return replaced(regular_columns, "alone_changes", lambda *given: change(right(*given)))
 
 
 @mistake(within=4, features="alone_in_columns", variants="reference", first=9)
@@ -180,7 +180,7 @@ def nothing_stands_alone_in_columns() -> Context:
 @mistake(within=4, features="alone_in_columns", variants="reference")
 def each_partner_takes_back_what_stands_alone_in_columns() -> Context:
     """Nobody asks whether there was a partner before."""
-    right = lasting.alone_changes
+    right = regular_columns.alone_changes
 
     def wrong(kind: Any, new: Any, kept: Sequence[pl.DataFrame]) -> list[AloneRows]:
         found: list[AloneRows] = []
@@ -189,7 +189,7 @@ def each_partner_takes_back_what_stands_alone_in_columns() -> Context:
             found += [each for each in right(kind, new, own) if each.side == side]
         return found
 
-    return replaced(lasting, "alone_changes", wrong)
+    return replaced(regular_columns, "alone_changes", wrong)
 
 
 @mistake(within=8, features="alone_in_columns", variants="large-little", first=5)

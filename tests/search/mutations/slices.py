@@ -11,7 +11,7 @@ from millwheel.engine.queries import slices as slices_module
 from millwheel.engine.queries.slices import StoredSlice
 from millwheel.engine.queries.span import SlicePiece, SliceSpan, pieces
 from millwheel.engine.workers.delivery.inbox import Arrival
-from millwheel.engine.workers.operators.slices import sliced as expiry_module
+from millwheel.engine.workers.operators.slices import computation as expiry_module
 from millwheel.engine.workers.operators.slices.cells import SliceCells
 from millwheel.engine.workers.shard.commit_building import CommitBuilding
 from tests.search.generate.sliced import NAME

@@ -11,11 +11,11 @@ from msgspec import structs
 from millwheel.core.pipeline.joins import WindowSide
 from millwheel.engine.workers.delivery.inbox import Inbox, parted
 from millwheel.engine.workers.operators import suspension
-from millwheel.engine.workers.operators.joins import JoinOperator
 from millwheel.engine.workers.operators.keyed_joins.interval import IntervalJoined
 from millwheel.engine.workers.operators.keyed_joins.regular import RegularJoined
 from millwheel.engine.workers.operators.record_joins import Joined, Told
 from millwheel.engine.workers.operators.suspension import Suspending, Suspension
+from millwheel.engine.workers.operators.windows.join_columns import JoinOperator
 from tests.search.mistakes import Context, mistake, replaced
 
 

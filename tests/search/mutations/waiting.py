@@ -10,15 +10,15 @@ from millwheel.core.model.times import MAX_TIME
 from millwheel.core.waiting import segments, versions
 from millwheel.core.waiting.segments import WaitingSegments
 from millwheel.core.waiting.versions import EnrichPlan
-from millwheel.engine.workers.operators.waiting import ordered
-from millwheel.engine.workers.operators.waiting.in_columns import WaitingOperator
+from millwheel.engine.workers.operators import waiting
+from millwheel.engine.workers.operators.waiting import WaitingOperator
 from tests.search.mistakes import Context, mistake, replaced
 
 
 @mistake(within=10, features="order_in_columns", variants="together pairs")
 def records_in_columns_come_as_they_have_arrived() -> Context:
     """What has come due is not sorted."""
-    return replaced(ordered, "indexes_in_order", lambda records: np.arange(records.height))
+    return replaced(waiting, "indexes_in_order", lambda records: np.arange(records.height))
 
 
 @mistake(within=10, features="order_in_columns", variants="crashes")

@@ -50,9 +50,9 @@ from millwheel.core.windows.windows import (
 )
 from millwheel.engine.workers.bundle.bundle import Bundle
 from millwheel.engine.workers.delivery.beside import BesideColumns
-from millwheel.engine.workers.operators import callbacks, joins
-from millwheel.engine.workers.operators.joins import JoinOperator
-from millwheel.engine.workers.operators.windows import rows
+from millwheel.engine.workers.operators import callbacks
+from millwheel.engine.workers.operators.windows import join_columns, rows
+from millwheel.engine.workers.operators.windows.join_columns import JoinOperator
 from millwheel.engine.workers.sources.partition import Part
 from millwheel.engine.workers.sources.source_parts import SourceParts
 from millwheel.language.spec.parts import computations
@@ -230,8 +230,8 @@ def sessions_in_columns_that_never_grow() -> Context:
 def joins_that_say_nothing_of_what_is_alone() -> Context:
     """In whole bundles, every join is an inner one. (``join: left`` or ``outer`` in tumbling
     windows.)"""
-    right = joins._speaks
-    return replaced(joins, "_speaks", lambda kind: right(JoinKind.INNER))
+    right = join_columns._speaks
+    return replaced(join_columns, "_speaks", lambda kind: right(JoinKind.INNER))
 
 
 @mistake(within=20, features="columns join", variants="together pairs")
@@ -244,9 +244,11 @@ def joins_in_columns_that_say_nothing_of_what_is_alone() -> Context:
 @mistake(within=4, features="other_join tumbling_window", variants="reference together", first=10)
 def right_joins_that_say_nothing_of_what_is_alone() -> Context:
     """In whole bundles, a right join is an inner one."""
-    right = joins._speaks
+    right = join_columns._speaks
     inner = JoinKind.INNER
-    return replaced(joins, "_speaks", lambda kind: right(inner if kind is JoinKind.RIGHT else kind))
+    return replaced(
+        join_columns, "_speaks", lambda kind: right(inner if kind is JoinKind.RIGHT else kind)
+    )
 
 
 @mistake(within=20, features="columns join", variants="together pairs", first=5)

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from millwheel.core.columns.forms.slices import SlicePlan
 from millwheel.core.slices.merge_cache import MergedSpans
 from millwheel.engine.queries.slices import SliceAnswers
-from millwheel.engine.workers.operators.slices.sliced import SlicesOperator
+from millwheel.engine.workers.operators.slices.computation import SlicesOperator
 from millwheel.engine.workers.operators.windows.columns import ColumnOperator
 from millwheel.engine.workers.queries.answering import Answering, ShardView
 from millwheel.engine.workers.queries.copies import FollowedCopies

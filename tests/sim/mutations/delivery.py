@@ -21,9 +21,8 @@ from millwheel.engine.workers.loop.commits import CommitGroups
 from millwheel.engine.workers.loop.runtime import WorkerRuntime
 from millwheel.engine.workers.loop.shard_handle import Served
 from millwheel.engine.workers.loop.traffic import Traffic
-from millwheel.engine.workers.operators import callbacks
-from millwheel.engine.workers.operators.stateless import chained
-from millwheel.engine.workers.operators.stateless.chained import ChainLink
+from millwheel.engine.workers.operators import callbacks, chains
+from millwheel.engine.workers.operators.chains import ChainLink
 from millwheel.engine.workers.shard import shard
 from millwheel.engine.workers.shard.admission import Admission
 from millwheel.engine.workers.shard.productions import ProductionBuilding
@@ -206,7 +205,7 @@ def back_pressure_stops_circles() -> Context:
 def what_a_chain_makes_is_in_the_next_commit() -> Context:
     """Input is acked with a commit in which what a chained computation made of it is missing: a new
     owner has neither."""
-    right = chained._run_link
+    right = chains._run_link
     waiting: dict[int, Outputs] = {}
 
     def wrong(link: ChainLink, arrivals: list[Arrival], bundle: Bundle) -> None:
@@ -216,20 +215,20 @@ def what_a_chain_makes_is_in_the_next_commit() -> Context:
             waiting[id(link)] = made
             add(node, taken, part, bundle)
 
-        add = chained.add_part
-        with replaced(chained, "add_part", later):
+        add = chains.add_part
+        with replaced(chains, "add_part", later):
             right(link, arrivals, bundle)
 
-    return replaced(chained, "_run_link", wrong)
+    return replaced(chains, "_run_link", wrong)
 
 
 @mistake(within=1, workload="chains", faults="none")
 def letters_of_chained_computations_are_dropped() -> Context:
     """What the second computation of a chain could not use is counted, and not told."""
-    right = chained.add_part
+    right = chains.add_part
 
     def wrong(node: str, taken: str, part: Bundle, bundle: Bundle) -> None:
         part.outputs.streams.pop(DEAD_LETTERS, None)
         right(node, taken, part, bundle)
 
-    return replaced(chained, "add_part", wrong)
+    return replaced(chains, "add_part", wrong)

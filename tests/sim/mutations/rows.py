@@ -20,7 +20,7 @@ from millwheel.core.windows.windows import SessionPieces, Sessions
 from millwheel.engine.workers.delivery.instances import StoredInstances
 from millwheel.engine.workers.loop.traffic import Traffic
 from millwheel.engine.workers.operators.callbacks import CallbackOperator
-from millwheel.engine.workers.operators.waiting.in_columns import WaitingOperator
+from millwheel.engine.workers.operators.waiting import WaitingOperator
 from millwheel.engine.workers.sinks.upsert import Table, UpsertOperator
 from millwheel.engine.workers.sources import key_epochs
 from millwheel.engine.workers.sources.partition import Part

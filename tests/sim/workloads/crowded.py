@@ -10,7 +10,7 @@ from typing import Any
 
 from millwheel.core.columns.state import columns_to_rows
 from millwheel.core.pipeline.spec import PipelineSpec
-from millwheel.engine.workers.operators.windows import columns, held_columns
+from millwheel.engine.workers.operators.windows import columns, segment_table
 from tests.sim.replacing import replaced
 from tests.sim.workloads.base import SECOND, START_US, equal
 from tests.sim.workloads.windows import FIELDS, Windows
@@ -39,7 +39,7 @@ class Crowded(Windows):
         with (
             replaced(columns_to_rows, "PART_RECORDS", _PART),
             replaced(columns, "MOST_KEYS", _MOST_KEYS),
-            replaced(held_columns, "MOST_KEYS", _MOST_KEYS),
+            replaced(segment_table, "MOST_KEYS", _MOST_KEYS),
         ):
             yield
 

@@ -31,7 +31,8 @@ from millwheel.core.pipeline.work import (
     WindowSpec,
 )
 from millwheel.core.windows.panes import RETRACTION_FIELD
-from millwheel.engine.workers.operators import joins, record_joins, suspension
+from millwheel.engine.workers.operators import record_joins, suspension
+from millwheel.engine.workers.operators.windows import join_columns
 from tests.sim.replacing import replaced
 from tests.sim.workloads.base import SECOND, START_US, Workload, by, equal
 
@@ -172,9 +173,9 @@ class PairedWindows(Paired):
     def tight(self) -> Iterator[None]:
         with ExitStack() as limits:
             limits.enter_context(replaced(suspension, "ROOM_BYTES", self.room))
-            for module in (suspension, joins):
+            for module in (suspension, join_columns):
                 limits.enter_context(replaced(module, "LEAST_BYTES", 1))
-            limits.enter_context(replaced(joins, "_MOST_PAIR_BYTES", self.room))
+            limits.enter_context(replaced(join_columns, "_MOST_PAIR_BYTES", self.room))
             limits.enter_context(replaced(record_joins, "_PART_BYTES", 100))
             yield
 

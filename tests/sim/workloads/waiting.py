@@ -19,7 +19,7 @@ from millwheel.core.pipeline.spec import (
     StreamSpec,
 )
 from millwheel.core.pipeline.work import EnrichSpec, Missing, StepKind, StepSpec, StepsSpec
-from millwheel.engine.workers.operators.waiting import in_columns
+from millwheel.engine.workers.operators import waiting
 from tests.sim.replacing import replaced
 from tests.sim.workloads.base import SECOND, START_US, Workload, by, equal
 
@@ -57,8 +57,8 @@ class Waiting(Workload):
     @contextmanager
     def tight(self) -> Iterator[None]:
         with (
-            replaced(in_columns, "_FAN", 2),
-            replaced(in_columns, "_MOST_BYTES", self.most_bytes),
+            replaced(waiting, "_FAN", 2),
+            replaced(waiting, "_MOST_BYTES", self.most_bytes),
         ):
             yield
 

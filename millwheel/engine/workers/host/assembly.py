@@ -64,7 +64,7 @@ from millwheel.engine.workers.delivery.routing import TableRouter
 from millwheel.engine.workers.host.computation_maker import ComputationMaker, ShardParts
 from millwheel.engine.workers.host.grouping import groupings_of
 from millwheel.engine.workers.host.source_maker import SourceFactories, SourceMaker
-from millwheel.engine.workers.operators.stateless.chained import chain_behind, chain_of
+from millwheel.engine.workers.operators.chains import chain_behind, chain_of
 from millwheel.engine.workers.operators.windows.columns import warm_up
 from millwheel.engine.workers.ports import BackgroundTask
 from millwheel.engine.workers.recovery.write_behind import WriteBehindStore

@@ -51,9 +51,10 @@ from millwheel.engine.workers.operators.broadcast.copies import Copied, CopiesOp
 from millwheel.engine.workers.operators.broadcast.enrichment import BroadcastOperator, EnrichedWhole
 from millwheel.engine.workers.operators.broadcast.table import HeldTable, key_bytes_of
 from millwheel.engine.workers.operators.callbacks import CallbackOperator, Decode
-from millwheel.engine.workers.operators.joins import JoinOperator
-from millwheel.engine.workers.operators.keyed_joins.firing_again import FiringAgainOperator
-from millwheel.engine.workers.operators.keyed_joins.lasting import column_join, has_column_form
+from millwheel.engine.workers.operators.keyed_joins.regular_columns import (
+    column_join,
+    has_column_form,
+)
 from millwheel.engine.workers.operators.lookups import (
     NO_ANSWER,
     LookupLine,
@@ -62,16 +63,16 @@ from millwheel.engine.workers.operators.lookups import (
 )
 from millwheel.engine.workers.operators.ranked.columns import FirstRowsOperator
 from millwheel.engine.workers.operators.ranked.over_columns import OverOperator
-from millwheel.engine.workers.operators.slices.sliced import SlicesOperator
-from millwheel.engine.workers.operators.stateless.columns import StatelessOperator
-from millwheel.engine.workers.operators.waiting.enriched import EnrichOperator
-from millwheel.engine.workers.operators.waiting.ordered import OrderedOperator
+from millwheel.engine.workers.operators.slices.computation import SlicesOperator
+from millwheel.engine.workers.operators.stateless import StatelessOperator
+from millwheel.engine.workers.operators.waiting import EnrichOperator, OrderedOperator
+from millwheel.engine.workers.operators.windows.callback import WindowCallbackOperator
 from millwheel.engine.workers.operators.windows.change_log import ChangeLogOperator
 from millwheel.engine.workers.operators.windows.columns import ColumnOperator
-from millwheel.engine.workers.operators.windows.grouped import GroupedOperator
+from millwheel.engine.workers.operators.windows.grouping import GroupedOperator
+from millwheel.engine.workers.operators.windows.join import FiringAgainOperator, WindowJoinOperator
+from millwheel.engine.workers.operators.windows.join_columns import JoinOperator
 from millwheel.engine.workers.operators.windows.rows import WindowedOperator
-from millwheel.engine.workers.operators.windows.window_callback import WindowCallbackOperator
-from millwheel.engine.workers.operators.windows.window_join import WindowJoinOperator
 from millwheel.engine.workers.ports import BackgroundTask
 from millwheel.engine.workers.shard.admission import ShardLimits
 from millwheel.engine.workers.shard.shard import Shard

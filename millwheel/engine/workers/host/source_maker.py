@@ -33,7 +33,7 @@ from millwheel.engine.workers.operators.broadcast.rows import (
     table_source,
 )
 from millwheel.engine.workers.operators.broadcast.table import HeldTable, TableRows
-from millwheel.engine.workers.operators.stateless.chained import ReadChain
+from millwheel.engine.workers.operators.chains import ReadChain
 from millwheel.engine.workers.shard.admission import ShardLimits
 from millwheel.engine.workers.shard.shard import Shard
 from millwheel.engine.workers.sinks.chain_end import ChainEnd

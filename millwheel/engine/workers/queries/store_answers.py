@@ -22,7 +22,7 @@ from millwheel.core.waiting.versions import EnrichPlan
 from millwheel.core.windows.windows import GLOBAL_WINDOW, Window
 from millwheel.engine.queries.model import Finding, Query, QueryError
 from millwheel.engine.queries.slices import SliceAnswers
-from millwheel.engine.workers.operators.slices.sliced import aggregation_of
+from millwheel.engine.workers.operators.slices.computation import aggregation_of
 from millwheel.engine.workers.operators.windows.outputs import finisher
 from millwheel.engine.workers.state.column_segments import open_groups
 from millwheel.engine.workers.state.keyed_state import callback_state

@@ -17,7 +17,7 @@ from millwheel.core.model.failures import CHAINED_IN
 from millwheel.core.model.times import MAX_TIME, held_at
 from millwheel.engine.workers.bundle.bundle import Bundle, Hold, records_of
 from millwheel.engine.workers.delivery.inbox import Arrival
-from millwheel.engine.workers.operators.stateless.chained import (
+from millwheel.engine.workers.operators.chains import (
     add_part,
     arrived,
     part_of,

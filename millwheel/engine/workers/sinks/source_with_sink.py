@@ -12,7 +12,7 @@ from millwheel.adapters.ports import StateStore
 from millwheel.core.columns.batch import AnyBatch, ColumnBatch
 from millwheel.core.metrics.figures import Figure
 from millwheel.engine.workers.bundle.bundle import Bundle, Hold
-from millwheel.engine.workers.operators.stateless.chained import part_of
+from millwheel.engine.workers.operators.chains import part_of
 from millwheel.engine.workers.sinks.chain_end import ChainEnd
 from millwheel.engine.workers.sources.partition import Outstanding, Part, as_unsent
 from millwheel.engine.workers.sources.sorting import Sorted

@@ -13,10 +13,10 @@ from millwheel.core.columns.batch import ColumnBatch
 from millwheel.core.pipeline.graph import build_graph
 from millwheel.core.pipeline.work import BranchesSpec, StepsSpec
 from millwheel.engine.workers.host.assembly import Assembly
-from millwheel.engine.workers.operators.slices.sliced import SlicesOperator
-from millwheel.engine.workers.operators.stateless.columns import StatelessOperator
+from millwheel.engine.workers.operators.slices.computation import SlicesOperator
+from millwheel.engine.workers.operators.stateless import StatelessOperator
 from millwheel.engine.workers.operators.windows.columns import ColumnOperator
-from millwheel.engine.workers.operators.windows.grouped import GroupedOperator
+from millwheel.engine.workers.operators.windows.grouping import GroupedOperator
 from millwheel.errors import PipelineError
 from millwheel.language.spec import load_pipeline
 from millwheel.tools.explain.forms import forms_of

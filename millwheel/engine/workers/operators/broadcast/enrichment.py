@@ -19,7 +19,7 @@ from millwheel.core.windows.panes import as_retraction, retracted
 from millwheel.engine.workers.bundle.bundle import Bundle
 from millwheel.engine.workers.operators.broadcast.table import HeldTable, KeyBytes
 from millwheel.engine.workers.operators.record_joins import UNMATCHED, plain
-from millwheel.engine.workers.operators.stateless.columns import StatelessOperator
+from millwheel.engine.workers.operators.stateless import StatelessOperator
 from millwheel.errors import RecordError
 
 

@@ -1,7 +1,7 @@
 """Runs ``top`` and ``deduplicate`` with ``keep`` on whole bundles: what is kept of the keys of a
 shard is in columnar segments, a bundle meets it in one operation, and what changes leaves as
 columns (:mod:`millwheel.core.ranked.segments`). Which keys are in columns,
-operators/keys_in_columns.py says.
+key_forms.py says.
 
 For keys in rows, columns choose the records of a bundle that may be among the first.
 """
@@ -33,9 +33,9 @@ from millwheel.core.windows.calls import Group
 from millwheel.core.windows.lateness import is_behind
 from millwheel.engine.workers.bundle.bundle import Bundle
 from millwheel.engine.workers.operators.callbacks import Together
-from millwheel.engine.workers.operators.keys_in_columns import KeptOperator, Offer, without_keys
+from millwheel.engine.workers.operators.key_forms import KeptOperator, Offer, without_keys
 from millwheel.engine.workers.operators.ranked.top import FirstRows
-from millwheel.engine.workers.operators.windows.grouped import columns_of
+from millwheel.engine.workers.operators.windows.grouping import columns_of
 from millwheel.engine.workers.state.column_segments import (
     ColumnShard,
 )

@@ -1,7 +1,7 @@
 """Runs ``over`` with rows or a range on whole bundles: the records of the keys of a shard lie in
 columnar segments, and all that the watermark has passed gets its aggregates in one operation, and
 leaves as columns (:mod:`millwheel.core.ranked.lookback_columns`). Which keys are in columns,
-operators/keys_in_columns.py says.
+operators/key_forms.py says.
 
 Records that come behind the watermark have their place behind those that were there: their keys go
 on in rows.
@@ -26,7 +26,7 @@ from millwheel.core.ranked.kept_records import AT, ROW, Mask
 from millwheel.core.ranked.lookback_columns import LookbackColumns, LookbackForm, LookbackSegments
 from millwheel.core.windows.lateness import is_behind
 from millwheel.engine.workers.bundle.bundle import Bundle, Hold
-from millwheel.engine.workers.operators.keys_in_columns import KeptBundleOperator, Offer
+from millwheel.engine.workers.operators.key_forms import KeptBundleOperator, Offer
 from millwheel.engine.workers.operators.ranked.over import Over
 from millwheel.engine.workers.state.column_segments import ColumnShard
 from millwheel.errors import invariant

@@ -68,9 +68,9 @@ from millwheel.engine.workers.boundaries import passes
 from millwheel.engine.workers.bundle.bundle import Bundle
 from millwheel.engine.workers.bundle.record_groups import RecordGroups, Told
 from millwheel.engine.workers.delivery.inbox import Arrival
-from millwheel.engine.workers.operators.form_choice import FormChoice
-from millwheel.engine.workers.operators.windows.grouped import GroupedOperator
-from millwheel.engine.workers.operators.windows.held_columns import MOST_KEYS, odd_groups, odd_keys
+from millwheel.engine.workers.operators.key_forms import FormChoice
+from millwheel.engine.workers.operators.windows.grouping import GroupedOperator
+from millwheel.engine.workers.operators.windows.segment_table import MOST_KEYS, odd_groups, odd_keys
 from millwheel.engine.workers.state.column_segments import (
     ColumnShard,
     restore_segments,

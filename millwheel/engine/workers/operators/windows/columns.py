@@ -54,13 +54,13 @@ from millwheel.engine.workers.bundle.bundle import RECORD, Bundle, Hold
 from millwheel.engine.workers.bundle.operator import Operator, Validated
 from millwheel.engine.workers.bundle.record_groups import RecordGroups, Told
 from millwheel.engine.workers.operators.callbacks import Decode
-from millwheel.engine.workers.operators.windows.held_columns import (
+from millwheel.engine.workers.operators.windows.rows import WindowedOperator
+from millwheel.engine.workers.operators.windows.segment_table import (
     MOST_KEYS,
     HeldColumns,
     odd_groups,
     odd_keys,
 )
-from millwheel.engine.workers.operators.windows.rows import WindowedOperator
 from millwheel.engine.workers.state.column_segments import ColumnShard
 
 MOST_BYTES = 32 << 20

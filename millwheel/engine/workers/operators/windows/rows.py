@@ -49,7 +49,7 @@ from millwheel.engine.workers.bundle.operator import Operator, Validated
 from millwheel.engine.workers.delivery.row_groups import are_groups, received
 from millwheel.engine.workers.operators.callbacks import Decode
 from millwheel.engine.workers.operators.windows.outputs import WindowOutputs
-from millwheel.engine.workers.operators.windows.window_state import (
+from millwheel.engine.workers.operators.windows.table import (
     KeyRecords,
     ShareTimers,
     WindowCells,

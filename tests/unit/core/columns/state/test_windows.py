@@ -29,7 +29,7 @@ from millwheel.core.pipeline.work import AggregateSpec, WindowSpec
 from millwheel.core.windows.contract import Effects, Times
 from millwheel.core.windows.lateness import late_mask
 from millwheel.core.windows.panes import pane_row
-from millwheel.engine.workers.operators.windows.held_columns import windows_of
+from millwheel.engine.workers.operators.windows.segment_table import windows_of
 from tests.computations import computation_spec
 
 FIELDS = {"ad": "int", "kind": "str", "cost": "float", "size": "int"}

@@ -6,7 +6,7 @@ from millwheel.core.model.times import MAX_TIME
 from millwheel.engine.workers.bundle.bundle import Bundle
 from millwheel.engine.workers.bundle.operator import Operator
 from millwheel.engine.workers.operators.callbacks import CallbackOperator
-from millwheel.engine.workers.operators.windows.window_callback import WindowCallbackOperator
+from millwheel.engine.workers.operators.windows.callback import WindowCallbackOperator
 
 
 class Plain(Operator):

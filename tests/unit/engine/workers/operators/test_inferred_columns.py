@@ -24,7 +24,7 @@ from millwheel.engine.workers.bundle.bundle import Bundle
 from millwheel.engine.workers.delivery.combining import ConsumerGroups
 from millwheel.engine.workers.delivery.inbox import Arrival
 from millwheel.engine.workers.operators.windows.columns import ColumnOperator
-from millwheel.engine.workers.operators.windows.grouped import GroupedOperator
+from millwheel.engine.workers.operators.windows.grouping import GroupedOperator
 from millwheel.engine.workers.state.column_segments import (
     ColumnShard,
     segment_entry,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from millwheel.engine.workers.operators.keys_in_columns import KeptOperator
+from millwheel.engine.workers.operators.key_forms import KeptOperator
 from millwheel.engine.workers.operators.ranked import columns, over_columns
 from millwheel.testing import PipelineHarness
 from tests.unit.engine.workers.operators.column_runs import of_events, small_bundles

@@ -5,7 +5,7 @@ import pytest
 from millwheel.core.aggregates.families.distinct_values import Distinct
 from millwheel.core.formats.store_layout import WINDOW, WINDOW_SET, key_prefix, pack
 from millwheel.core.model.keys import key_hash
-from millwheel.engine.workers.operators.windows.window_state import WindowCells
+from millwheel.engine.workers.operators.windows.table import WindowCells
 from millwheel.engine.workers.state.overlay import Overlay
 from millwheel.engine.workers.state.window_sets import ReadSets, WindowSets, read_window
 from millwheel.errors import CorruptionError, InvariantError

@@ -15,7 +15,7 @@ from millwheel.core.model.keys import key_hash
 from millwheel.core.model.records import Batch
 from millwheel.core.tracing.contexts import TraceContext
 from millwheel.engine.workers import events as ev
-from millwheel.engine.workers.operators.windows.grouped import GroupedOperator
+from millwheel.engine.workers.operators.windows.grouping import GroupedOperator
 from millwheel.engine.workers.operators.windows.rows import WindowedOperator
 from millwheel.engine.workers.ports import WorkerPorts
 from millwheel.engine.workers.tracing import traced

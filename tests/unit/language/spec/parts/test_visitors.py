@@ -14,7 +14,7 @@ import pytest
 from millwheel.core.pipeline.keys import KeyKind, KeySpec
 from millwheel.core.pipeline.work import DictionarySpec
 from millwheel.engine.workers.dictionaries.dictionary import DictionaryOperator
-from millwheel.engine.workers.operators.windows.grouped import GroupedOperator
+from millwheel.engine.workers.operators.windows.grouping import GroupedOperator
 from millwheel.errors import PipelineError
 from millwheel.language.spec import load_pipeline
 from millwheel.testing import PipelineHarness, assert_survives_crashes

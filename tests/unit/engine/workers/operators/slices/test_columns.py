@@ -23,7 +23,7 @@ from millwheel.core.pipeline.work import AggregateSpec, SlicesSpec
 from millwheel.engine.queries.slices import decode_slice
 from millwheel.engine.workers.bundle.bundle import Bundle
 from millwheel.engine.workers.delivery.inbox import Arrival
-from millwheel.engine.workers.operators.slices.sliced import SlicesOperator
+from millwheel.engine.workers.operators.slices.computation import SlicesOperator
 from millwheel.engine.workers.state.overlay import Overlay
 from millwheel.testing import PipelineHarness
 from tests.computations import changed

@@ -18,10 +18,10 @@ from millwheel.core.columns.state import columns_to_rows
 from millwheel.core.lazy_polars import pl
 from millwheel.core.model.times import MIN_TIME
 from millwheel.core.windows.panes import RETRACTION_FIELD
-from millwheel.engine.workers.operators import form_choice
+from millwheel.engine.workers.operators import key_forms
 from millwheel.engine.workers.operators.windows import change_log
 from millwheel.engine.workers.operators.windows.change_log import ChangeLogOperator
-from millwheel.engine.workers.operators.windows.grouped import GroupedOperator
+from millwheel.engine.workers.operators.windows.grouping import GroupedOperator
 from millwheel.engine.workers.shard.admission import ShardLimits
 from millwheel.testing import PipelineHarness, assert_survives_crashes
 from tests.unit.engine.workers.operators.column_runs import in_bundles
@@ -169,7 +169,7 @@ def test_groups_leave_the_columns_and_come_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int, growing: str
 ) -> None:
     """Small bundles send all of them to rows, and too many bytes the oldest."""
-    monkeypatch.setattr(form_choice, "_SMALL_BUNDLES", 2)
+    monkeypatch.setattr(key_forms, "_SMALL_BUNDLES", 2)
     monkeypatch.setattr(columns_to_rows, "PART_RECORDS", 5)
     monkeypatch.setattr(ShardLimits, "__init__", partialmethod(ShardLimits.__init__, rows_below=20))
     sizes = [40, 40, *[3] * 6, 40, 3, 40, *[2] * 9, 30]
@@ -211,7 +211,7 @@ def test_groups_are_forgotten_as_in_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int, ttl: str
 ) -> None:
     monkeypatch.setattr(change_log, "_MOST_BYTES", most)
-    monkeypatch.setattr(form_choice, "_SMALL_BUNDLES", 2)
+    monkeypatch.setattr(key_forms, "_SMALL_BUNDLES", 2)
     monkeypatch.setattr(columns_to_rows, "PART_RECORDS", 5)
     monkeypatch.setattr(ShardLimits, "__init__", partialmethod(ShardLimits.__init__, rows_below=20))
     bundles = in_order([40, 40, *[3] * 6, 40, 3, 40, *[2] * 9, 30], 40)
@@ -395,7 +395,7 @@ def test_groups_that_are_taken_back_leave_the_columns_and_come_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
     monkeypatch.setattr(change_log, "_MOST_BYTES", most)
-    monkeypatch.setattr(form_choice, "_SMALL_BUNDLES", 2)
+    monkeypatch.setattr(key_forms, "_SMALL_BUNDLES", 2)
     monkeypatch.setattr(columns_to_rows, "PART_RECORDS", 5)
     monkeypatch.setattr(ShardLimits, "__init__", partialmethod(ShardLimits.__init__, rows_below=9))
     sizes = [40, 40, *[3] * 6, 40, 3, 40, *[2] * 9, 30]
@@ -466,7 +466,7 @@ def test_whole_records_leave_the_columns_and_come_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
     monkeypatch.setattr(change_log, "_MOST_BYTES", most)
-    monkeypatch.setattr(form_choice, "_SMALL_BUNDLES", 2)
+    monkeypatch.setattr(key_forms, "_SMALL_BUNDLES", 2)
     monkeypatch.setattr(columns_to_rows, "PART_RECORDS", 5)
     monkeypatch.setattr(ShardLimits, "__init__", partialmethod(ShardLimits.__init__, rows_below=20))
     sizes = [40, 40, *[3] * 6, 40, 3, 40, *[2] * 9, 30]

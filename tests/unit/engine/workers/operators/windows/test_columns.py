@@ -12,7 +12,7 @@ import pytest
 
 from millwheel.engine.workers.operators.windows import columns
 from millwheel.engine.workers.operators.windows.columns import ColumnOperator
-from millwheel.engine.workers.operators.windows.grouped import GroupedOperator
+from millwheel.engine.workers.operators.windows.grouping import GroupedOperator
 from millwheel.engine.workers.operators.windows.rows import WindowedOperator
 from millwheel.engine.workers.sources.frames import ReadSize
 from millwheel.engine.workers.sources.source import SourceOperator

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from millwheel.engine.workers.operators.waiting import in_columns
-from millwheel.engine.workers.operators.waiting.enriched import EnrichOperator
+from millwheel.engine.workers.operators import waiting
+from millwheel.engine.workers.operators.waiting import EnrichOperator
 from millwheel.testing import PipelineHarness, assert_survives_crashes
 from tests.unit.engine.workers.operators.column_runs import (
     EVENTS,
@@ -136,7 +136,7 @@ def test_keys_in_columns_go_on_in_rows(tmp_path: Path, monkeypatch: pytest.Monke
     small_bundles(monkeypatch, 300)
     file = pipeline(tmp_path)
     said, _ = read(file, columns=False)
-    monkeypatch.setattr(in_columns, "_MOST_BYTES", 40_000)
+    monkeypatch.setattr(waiting, "_MOST_BYTES", 40_000)
     assert read(file, columns=True) == (said, True)
 
 

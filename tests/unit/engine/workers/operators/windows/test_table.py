@@ -12,7 +12,7 @@ from millwheel.core.model.keys import key_hash
 from millwheel.core.model.ranges import tile
 from millwheel.core.windows.contract import Effects, HoldEffect, RejectedRecord
 from millwheel.core.windows.panes import Retraction
-from millwheel.engine.workers.operators.windows.window_state import (
+from millwheel.engine.workers.operators.windows.table import (
     KeyRecords,
     WindowCells,
     WindowHolds,

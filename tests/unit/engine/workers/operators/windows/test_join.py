@@ -14,13 +14,14 @@ from hypothesis import strategies as st
 
 from millwheel.core.model.records import Domain
 from millwheel.core.pipeline.work import JoinKind
-from millwheel.engine.workers.operators import joins, record_joins, suspension
-from millwheel.engine.workers.operators.windows.window_join import WindowJoinOperator
+from millwheel.engine.workers.operators import record_joins, suspension
+from millwheel.engine.workers.operators.windows import join_columns
+from millwheel.engine.workers.operators.windows.join import WindowJoinOperator
 from millwheel.engine.workers.sources.frames import ReadSize
 from millwheel.errors import RecordError
 from millwheel.testing import PipelineHarness, assert_survives_crashes
-from tests.unit.engine.workers.operators import test_joins
 from tests.unit.engine.workers.operators.keyed_joins import test_firing_again as again
+from tests.unit.engine.workers.operators.windows import test_join_columns
 
 NO_ROOM = 1
 """Bytes: one result for each part of a bundle."""
@@ -35,8 +36,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def little_room(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(suspension, "ROOM_BYTES", NO_ROOM)
     monkeypatch.setattr(suspension, "LEAST_BYTES", NO_ROOM)
-    monkeypatch.setattr(joins, "LEAST_BYTES", NO_ROOM)
-    monkeypatch.setattr(joins, "_MOST_PAIR_BYTES", NO_ROOM)
+    monkeypatch.setattr(join_columns, "LEAST_BYTES", NO_ROOM)
+    monkeypatch.setattr(join_columns, "_MOST_PAIR_BYTES", NO_ROOM)
     monkeypatch.setattr(record_joins, "_PART_BYTES", NO_ROOM)
 
 
@@ -68,7 +69,7 @@ def test_what_windows_say_is_the_join_of_what_they_have(
     waiting = found()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(suspension, "ROOM_BYTES", 1 << 20)
-        patch.setattr(joins, "_MOST_PAIR_BYTES", 1 << 20)
+        patch.setattr(join_columns, "_MOST_PAIR_BYTES", 1 << 20)
         assert waiting == found()
 
 
@@ -101,7 +102,7 @@ def test_a_window_that_waits_behind_another_has_the_same_letter(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: str
 ) -> None:
     """With its records, which are nowhere any more once it has waited."""
-    for module in (record_joins, joins):
+    for module in (record_joins, join_columns):
         monkeypatch.setattr(module, "MOST_NESTING", 10)
     nested: Any = "x"
     for _ in range(9):
@@ -207,10 +208,10 @@ def test_what_a_key_says_in_columns_comes_behind_what_waits(
             ReadSize, kind, lambda self, was_full=False: setattr(self, "bytes", 2048)
         )
     monkeypatch.setattr(suspension, "ROOM_BYTES", 10_000)
-    monkeypatch.setattr(joins, "_MOST_PAIR_BYTES", 30_000)
-    path = test_joins.in_files(tmp_path, how="inner")
+    monkeypatch.setattr(join_columns, "_MOST_PAIR_BYTES", 30_000)
+    path = test_join_columns.in_files(tmp_path, how="inner")
     times = (*[5] * 20, *range(60, 900, 20))
-    rows = [{**test_joins.of_file(0, 0), "ad": 1, "at": at} for at in times]
+    rows = [{**test_join_columns.of_file(0, 0), "ad": 1, "at": at} for at in times]
     for name, left_out in (("shown", ""), ("clicked", "odd")):
         lines = [json.dumps({each: row[each] for each in row if each != left_out}) for row in rows]
         (tmp_path / f"{name}.jsonl").write_text("\n".join([*lines, ""]))

@@ -16,7 +16,7 @@ from millwheel.core.columns.stateless.stages import Passed, StatelessPlan
 from millwheel.engine.workers.bundle.bundle import Bundle
 from millwheel.engine.workers.bundle.hangs import Avoided
 from millwheel.engine.workers.operators.callbacks import CallbackOperator
-from millwheel.engine.workers.operators.stateless.columns import StatelessOperator
+from millwheel.engine.workers.operators.stateless import StatelessOperator
 from millwheel.engine.workers.shard.admission import ShardLimits
 from millwheel.testing import PipelineHarness
 from tests.unit.engine.workers.operators.column_runs import in_rows

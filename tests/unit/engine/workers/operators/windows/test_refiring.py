@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millwheel.core.pipeline.work import JoinKind
-from millwheel.engine.workers.operators.keyed_joins.firing_again import told_apart
+from millwheel.engine.workers.operators.windows.join import told_apart
 from millwheel.testing import PipelineHarness, assert_survives_crashes
 
 PIPELINE = """

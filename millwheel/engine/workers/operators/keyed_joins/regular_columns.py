@@ -53,7 +53,7 @@ from millwheel.core.pipeline.spec import ComputationSpec
 from millwheel.core.pipeline.work import IntervalJoinSpec, JoinKind, RegularJoinSpec
 from millwheel.core.windows.panes import as_retraction
 from millwheel.engine.workers.bundle.bundle import Bundle
-from millwheel.engine.workers.operators.keyed_joins.in_columns import (
+from millwheel.engine.workers.operators.keyed_joins.columns import (
     ColumnJoinOfBatches,
     ColumnJoinOperator,
     Mask,

@@ -18,9 +18,9 @@ from millwheel.core.order.chains import Chains
 from millwheel.engine.workers.bundle.bundle import Bundle
 from millwheel.engine.workers.bundle.hangs import TOGETHER_MARK, Avoided, Doing, Hang
 from millwheel.engine.workers.host import assembly
+from millwheel.engine.workers.operators import chains as chain_links
+from millwheel.engine.workers.operators.chains import ChainOperator, ReadChain
 from millwheel.engine.workers.operators.record_computations import Branched, Stepped
-from millwheel.engine.workers.operators.stateless import chained
-from millwheel.engine.workers.operators.stateless.chained import ChainOperator, ReadChain
 from millwheel.engine.workers.sources import source
 from millwheel.engine.workers.sources.frames import ReadSize
 from millwheel.engine.workers.sources.partition import Part
@@ -198,14 +198,14 @@ def test_what_is_in_flight_counts_once_where_chains_come_and_go(
     path = written(tmp_path, bids(600))
     with apart():
         wanted = found(path)
-    right, lives, chains = chained._links, Counter[str](), Counter[bool]()
+    right, lives, chains = chain_links._links, Counter[str](), Counter[bool]()
 
     def sometimes(name: str, graph: Any, make: Any) -> Any:
         lives[name] += 1
         chains[odd := lives["made"] // 2 % 2 == 1] += 1
         return right(name, graph, make) if odd else []
 
-    monkeypatch.setattr(chained, "_links", sometimes)
+    monkeypatch.setattr(chain_links, "_links", sometimes)
     assert found(path, crash_every=9) == wanted
     assert min(chains[True], chains[False]) > 10
 
@@ -374,7 +374,7 @@ def test_a_chain_behind_a_source_comes_or_goes_between_two_owners(
     unusable(path)
     with apart():
         wanted = found(path)
-    right, lives = chained._links, Counter[str]()
+    right, lives = chain_links._links, Counter[str]()
     parts: set[bool] = set()
     pass_on = source.pass_on
 
@@ -387,7 +387,7 @@ def test_a_chain_behind_a_source_comes_or_goes_between_two_owners(
         parts.add(part.chained)
         pass_on(given, part, *more)
 
-    monkeypatch.setattr(chained, "_links", links)
+    monkeypatch.setattr(chain_links, "_links", links)
     monkeypatch.setattr(source, "pass_on", passed_on)
     assert found(path, crash_every=40) == wanted
     assert lives["source.bids"] > 6  # the first owner had time to read

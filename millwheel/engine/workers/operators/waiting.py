@@ -1,6 +1,5 @@
-"""What computations share whose records wait for the watermark in columns: a bundle is a segment,
-and all that the watermark has passed comes in one operation. Which keys are in columns,
-operators/keys_in_columns.py says.
+"""Computations whose records wait for the watermark in columns: a bundle is a segment, and all that
+the watermark has passed comes in one operation. Which keys are in columns, key_forms.py says.
 
 In rows each record has a timer of its own. A record that comes behind the watermark comes at once
 there, so its key goes on in rows; as does one whose record is no result, which rows tell.
@@ -12,23 +11,37 @@ from abc import abstractmethod
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
+import numpy as np
+
 from millwheel.core.aggregates.columns import Unfit
 from millwheel.core.columns.batch import AnyBatch, ColumnBatch, key_list
 from millwheel.core.columns.groups_frame import KEY
 from millwheel.core.columns.state.columns_to_rows import Left
+from millwheel.core.columns.stateless.plans import StatelessPlans
 from millwheel.core.formats.store_layout import WAITING
 from millwheel.core.lazy_polars import pl
 from millwheel.core.model.keys import Key
+from millwheel.core.model.limits import Limits
 from millwheel.core.model.names import ChannelName
 from millwheel.core.model.records import Batch, Domain
 from millwheel.core.model.timers import TimerQueue
 from millwheel.core.model.times import held_at
-from millwheel.core.ranked.kept_records import AT, Mask
-from millwheel.core.waiting.records import WaitingColumns, numbers_of
-from millwheel.core.waiting.segments import CHANNEL, NUMBER, WaitingSegments
+from millwheel.core.ranked.kept_records import AT, ROW, Mask
+from millwheel.core.waiting.records import AnyWaitingColumns, KeyTypes, WaitingColumns, numbers_of
+from millwheel.core.waiting.segments import CHANNEL, NUMBER, WaitingSegments, indexes_in_order
+from millwheel.core.waiting.versions import (
+    VERSION,
+    EnrichPlan,
+    VersionSegments,
+    last_versions,
+    versions_of,
+)
 from millwheel.core.windows.lateness import is_behind
 from millwheel.engine.workers.bundle.bundle import Bundle, Hold
-from millwheel.engine.workers.operators.keys_in_columns import KeptBundleOperator, Offer
+from millwheel.engine.workers.operators.callbacks import Together
+from millwheel.engine.workers.operators.key_forms import KeptBundleOperator, Offer
+from millwheel.engine.workers.operators.record_computations import UNMATCHED
+from millwheel.engine.workers.operators.record_joins import Enriched
 from millwheel.engine.workers.state.column_segments import ColumnShard
 
 _MOST_BYTES = 64 << 20
@@ -37,8 +50,12 @@ _FAN = 16
 """Segments of one size that are merged into one: a step of the watermark looks at all of them."""
 
 
+KeptVersion = tuple[Any, int]
+"""A value and its time."""
+
+
 class WaitingOperator(KeptBundleOperator):
-    """See the head of this file."""
+    """What they share. ``_waiting`` are the segments of records."""
 
     def __init__(
         self, kind: type[WaitingSegments], shard: ColumnShard, few: int, *arguments: Any
@@ -163,3 +180,136 @@ class WaitingOperator(KeptBundleOperator):
 
     def _rows_in(self, rows: Any) -> Any:
         return ()
+
+
+class OrderedOperator(WaitingOperator):
+    """Steps and branches with ``order_by``: records wait in columns, and pass as columns in their
+    order (:mod:`millwheel.core.waiting.segments`)."""
+
+    def __init__(
+        self,
+        plans: StatelessPlans | None,
+        limits: Limits,
+        shard: ColumnShard,
+        few: int,
+        *arguments: Any,
+    ) -> None:
+        """Without ``plans`` all keys are in rows, also those that another version of the pipeline
+        had in columns."""
+        self._plans = plans
+        self.in_columns = plans is not None
+        self._columns = AnyWaitingColumns(KeyTypes((), None), {}, limits.state, ROW)
+        super().__init__(WaitingSegments, shard, few, *arguments)
+
+    def _row_type(self, stream: str) -> Any:
+        return self._waiting.row_type()
+
+    def _holds(self, rows: Any, keys: Any) -> bool:
+        return self._plans is not None and self._columns.holds(rows, keys)
+
+    def _columns_for(self, stream: str) -> WaitingColumns | None:
+        return None if self._plans is None else self._columns
+
+    def _streams(self) -> Sequence[tuple[str, str]]:
+        return [(self._spec.inputs[0].stream, ROW)]
+
+    def _release(self, watermark: int, bundle: Bundle) -> pl.Series:
+        avoided = self._attempts.avoided
+        if avoided.lone or avoided.hangs or avoided.apart:
+            raise Unfit  # each record is looked at
+        whole = pl.concat(self._waiting.due(watermark), rechunk=True)
+        whole = whole[indexes_in_order(whole)]
+        frame, none = whole[ROW].struct.unnest(), np.array([], np.int64)
+        stream = self._spec.inputs[0].stream
+        batch = ColumnBatch(stream, none, whole[AT].to_numpy(), whole[KEY], frame)
+        plan = None if self._plans is None else self._plans.of(batch)
+        if plan is None:
+            raise Unfit
+        # An expression may take for ever on a text. Then the next owner looks at each record.
+        self._at = Together()
+        self._context.calls += len(batch)
+        try:
+            passed = plan.passed(batch)
+        finally:
+            self._at = None
+        if not len(passed.unfit):
+            for part in passed.parts:
+                bundle.outputs.produce_columns(part)
+            if passed.unmatched:
+                bundle.outputs.counted.append((UNMATCHED, passed.unmatched))
+        return whole[KEY][passed.unfit].unique()
+
+
+class EnrichOperator(WaitingOperator):
+    """``enrich`` as of event time: records and versions wait in columns, and all records that have
+    come due get their versions in one operation (:mod:`millwheel.core.waiting.versions`)."""
+
+    def __init__(
+        self, plan: EnrichPlan | None, shard: ColumnShard, few: int, *arguments: Any
+    ) -> None:
+        """Without a ``plan`` all keys are in rows, also those that another version of the pipeline
+        had in columns."""
+        self._plan = plan
+        self.in_columns = plan is not None
+        super().__init__(VersionSegments, shard, few, *arguments)
+        assert isinstance(self._instance, Enriched)
+        self._enriched: Enriched = self._instance
+
+    def _has_others(self) -> bool:
+        """Rows and keys of another type than those of the plan, or than each other."""
+        for stream, column in self._streams():
+            segments = [each.groups.schema for each in self._segments()]
+            types = [(each[column], each[KEY]) for each in segments if column in each]
+            columns = self._columns_for(stream)
+            alike = all(each == types[0] for each in types)
+            if not alike or (types and (columns is None or not columns.holds(*types[0]))):
+                return True
+        return False
+
+    def _row_type(self, stream: str) -> Any:
+        return self._waiting.row_type(dict(self._streams())[stream])
+
+    def _holds(self, rows: Any, keys: Any) -> bool:
+        return self._plan is not None
+
+    def _columns_for(self, stream: str) -> WaitingColumns | None:
+        return None if self._plan is None else self._plan.columns[stream]
+
+    def _streams(self) -> Sequence[tuple[str, str]]:
+        versions = self._spec.work.stream
+        return [
+            (each.stream, VERSION if each.stream == versions else ROW) for each in self._spec.inputs
+        ]
+
+    def _release(self, watermark: int, bundle: Bundle) -> pl.Series:
+        assert self._plan is not None
+        made = self._plan.results(self._segments(), watermark)
+        if made is None:
+            return pl.Series(KEY, [])
+        if not len(made.apart):
+            for stream in self._outputs:
+                bundle.outputs.produce_columns(made.batch.named(stream))
+            if made.unmatched:
+                bundle.outputs.counted.append((UNMATCHED, made.unmatched))
+        return made.apart
+
+    # --- keys in rows -----------------------------------------------------------------------------
+
+    def _rows_of(self, segments: Sequence[Left]) -> dict[Key, KeptVersion]:
+        taken = [
+            versions_of(each.groups.filter(pl.col(AT) < each.fired)).drop(ROW, strict=False)
+            for each in segments
+        ]
+        taken = [each for each in taken if each.height]
+        if not taken:
+            return {}
+        last = last_versions(pl.concat(taken, how="diagonal"))
+        values = last[VERSION].struct.unnest().to_dicts()
+        pairs = zip(values, last[AT].to_list(), strict=True)
+        return dict(zip(key_list(last[KEY]), pairs, strict=True))
+
+    def _keep_in_rows(self, key: Key, rows: KeptVersion) -> None:
+        self._enriched.go_on(*rows)
+
+    def _rows_in(self, rows: KeptVersion) -> list[KeptVersion]:
+        return [rows]

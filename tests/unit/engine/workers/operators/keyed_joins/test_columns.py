@@ -26,10 +26,10 @@ from millwheel.core.tracing.contexts import TraceContext
 from millwheel.engine.workers.bundle import bundle
 from millwheel.engine.workers.bundle.replayed import ReplayReply
 from millwheel.engine.workers.host import assembly
-from millwheel.engine.workers.operators import form_choice
-from millwheel.engine.workers.operators.keyed_joins import in_columns
-from millwheel.engine.workers.operators.keyed_joins.in_columns import ColumnJoinOperator
-from millwheel.engine.workers.operators.keyed_joins.lasting import LastingJoinOperator
+from millwheel.engine.workers.operators import key_forms
+from millwheel.engine.workers.operators.keyed_joins import columns
+from millwheel.engine.workers.operators.keyed_joins.columns import ColumnJoinOperator
+from millwheel.engine.workers.operators.keyed_joins.regular_columns import LastingJoinOperator
 from millwheel.engine.workers.shard.admission import ShardLimits
 from millwheel.engine.workers.sources.frames import ReadSize
 from millwheel.engine.workers.tracing.table import Arrived
@@ -142,8 +142,8 @@ def test_whole_bundles_give_the_pairs_of_records_one_by_one(
 ) -> None:
     path = written(folder / f"{len(within)}-{len(key)}-{most}", within, key)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(in_columns, "_MOST_BYTES", most)
-        patch.setattr(in_columns, "_FAN", 2)
+        patch.setattr(columns, "_MOST_BYTES", most)
+        patch.setattr(columns, "_FAN", 2)
         patch.setattr(columns_to_rows, "PART_RECORDS", 2)
         found = said(path, story, False)
     assert found == said(path, story, True)
@@ -174,7 +174,7 @@ ODD = {
 def test_odd_records_are_joined_as_in_rows_and_nothing_is_lost(
     folder: Path, odd: Row, within: str, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(in_columns, "_MOST_BYTES", most)
+    monkeypatch.setattr(columns, "_MOST_BYTES", most)
     monkeypatch.setattr(columns_to_rows, "PART_RECORDS", 2)
     path = written(folder / f"odd{len(within)}", within)
     first, second = records(30, 1), records(30, 2)
@@ -248,9 +248,9 @@ def test_a_read_with_an_odd_record_is_kept_one_by_one(
 def test_a_crash_at_any_place_changes_nothing(
     folder: Path, monkeypatch: pytest.MonkeyPatch, most: int, within: str
 ) -> None:
-    monkeypatch.setattr(in_columns, "_MOST_BYTES", most)
+    monkeypatch.setattr(columns, "_MOST_BYTES", most)
     monkeypatch.setattr(columns_to_rows, "PART_RECORDS", 5)
-    monkeypatch.setattr(in_columns, "_FAN", 2)
+    monkeypatch.setattr(columns, "_FAN", 2)
     path = written(folder / f"crash-{most}-{len(within)}", within)
     story = in_bundles({"shown": records(15, 3), "clicked": records(15, 4)}, 5)
     assert assert_survives_crashes(path, story, every=19) > 8
@@ -281,7 +281,7 @@ def test_no_bundle_hands_over_more_than_a_part_of_what_is_too_large(
         right(self, segments, bundle)
 
     right = ColumnJoinOperator._hand_over
-    monkeypatch.setattr(in_columns, "_MOST_BYTES", 10_000)
+    monkeypatch.setattr(columns, "_MOST_BYTES", 10_000)
     monkeypatch.setattr(columns_to_rows, "PART_RECORDS", 40)
     monkeypatch.setattr(ColumnJoinOperator, "_hand_over", counted)
     path = written(folder / "too large", "{before: 1s, after: 1s}")
@@ -309,8 +309,8 @@ def test_a_key_is_in_rows_or_in_columns_whatever_the_size_of_bundles(
     with pytest.MonkeyPatch.context() as patch:
         limits = partialmethod(ShardLimits.__init__, rows_below=4)
         patch.setattr(ShardLimits, "__init__", limits)
-        patch.setattr(form_choice, "_SMALL_BUNDLES", 1)
-        patch.setattr(form_choice, "_LOOKS", 1)
+        patch.setattr(key_forms, "_SMALL_BUNDLES", 1)
+        patch.setattr(key_forms, "_LOOKS", 1)
         patch.setattr(columns_to_rows, "PART_RECORDS", 2)
         found = said(path, story, False)
     assert found == said(path, story, True)
@@ -337,7 +337,7 @@ def test_of_what_is_too_large_the_keys_leave_that_have_waited_longest(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Those with new records stay, and what has left meets what comes for it."""
-    monkeypatch.setattr(in_columns, "_MOST_BYTES", 20_000)
+    monkeypatch.setattr(columns, "_MOST_BYTES", 20_000)
     story = [
         (
             stream,
@@ -516,7 +516,7 @@ def test_what_columns_hold_goes_on_in_rows_where_they_are_not_taken_any_more(
 def test_what_rows_cannot_keep_is_a_dead_letter_as_it_leaves_the_columns(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(in_columns, "_MOST_BYTES", 100)
+    monkeypatch.setattr(columns, "_MOST_BYTES", 100)
     path = Path(written(folder / "large rows"))
     path.write_text(path.read_text() + "limits: {state: 1KiB}\n")
     with PipelineHarness(str(path), shards=1) as harness:

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from millwheel.core.columns.state import columns_to_rows
 from millwheel.core.formats.nesting import MOST_NESTING
 from millwheel.engine.workers.host.assembly import Assembly
-from millwheel.engine.workers.operators import joins
-from millwheel.engine.workers.operators.joins import JoinOperator
-from millwheel.engine.workers.operators.windows.window_join import WindowJoinOperator
+from millwheel.engine.workers.operators.windows import join_columns
+from millwheel.engine.workers.operators.windows.join import WindowJoinOperator
+from millwheel.engine.workers.operators.windows.join_columns import JoinOperator
 from millwheel.engine.workers.sources.frames import ReadSize
 from millwheel.testing import PipelineHarness, assert_survives_crashes
 from tests.unit.engine.workers.operators.column_runs import in_bundles
@@ -114,7 +114,7 @@ def test_whole_bundles_give_the_pairs_of_records_one_by_one(
 ) -> None:
     path = written(folder / f"{how}-{len(key)}-{most}", how, key, more)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(joins, "_MOST_BYTES", most)
+        patch.setattr(join_columns, "_MOST_BYTES", most)
         patch.setattr(columns_to_rows, "PART_RECORDS", 2)
         found = said(path, story, False, JoinOperator)
     assert found == said(path, story, True, WindowJoinOperator)
@@ -163,9 +163,9 @@ def test_pairs_come_in_the_order_of_arrival(folder: Path) -> None:
 def test_a_crash_at_any_place_changes_nothing(
     folder: Path, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
-    monkeypatch.setattr(joins, "_MOST_BYTES", most)
+    monkeypatch.setattr(join_columns, "_MOST_BYTES", most)
     monkeypatch.setattr(columns_to_rows, "PART_RECORDS", 5)
-    monkeypatch.setattr(joins, "_FAN", 2)
+    monkeypatch.setattr(join_columns, "_FAN", 2)
     path = written(folder / f"crash-{most}")
     story = in_bundles({"shown": records(15, 3), "clicked": records(15, 4)}, 5)
     assert assert_survives_crashes(path, story, every=13) > 3
@@ -182,7 +182,7 @@ def test_no_bundle_hands_over_more_than_a_part_of_what_is_too_large(
         right(self, groups, bundle)
 
     right = JoinOperator.take_groups
-    monkeypatch.setattr(joins, "_MOST_BYTES", 10_000)
+    monkeypatch.setattr(join_columns, "_MOST_BYTES", 10_000)
     monkeypatch.setattr(columns_to_rows, "PART_RECORDS", 40)
     monkeypatch.setattr(JoinOperator, "take_groups", counted)
     path = written(folder / "large", window="{tumbling: 1s}")
@@ -201,7 +201,7 @@ def test_no_bundle_hands_over_more_than_a_part_of_what_is_too_large(
 def test_a_window_that_closes_while_its_keys_leave_has_each_key_in_one_form(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(joins, "_MOST_BYTES", 1_000)
+    monkeypatch.setattr(join_columns, "_MOST_BYTES", 1_000)
     monkeypatch.setattr(columns_to_rows, "PART_RECORDS", 40)
     path = written(folder / "closing", how="inner", window="{tumbling: 1s}")
     story = [
@@ -367,7 +367,7 @@ def test_a_crash_at_any_place_changes_nothing_in_columns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ReadSize, "told", lambda self, was_full: setattr(self, "bytes", 4096))
-    monkeypatch.setattr(joins, "_FAN", 2)
+    monkeypatch.setattr(join_columns, "_FAN", 2)
     path = in_files(tmp_path, {"what": None})
 
     def story(harness: PipelineHarness) -> None:

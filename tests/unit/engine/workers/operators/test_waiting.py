@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
-from millwheel.engine.workers.operators.waiting.enriched import EnrichOperator
-from millwheel.engine.workers.operators.waiting.in_columns import WaitingOperator
-from millwheel.engine.workers.operators.waiting.ordered import OrderedOperator
+from millwheel.engine.workers.operators.waiting import (
+    EnrichOperator,
+    OrderedOperator,
+    WaitingOperator,
+)
 from millwheel.engine.workers.shard.admission import ShardLimits
 from millwheel.testing import PipelineHarness
 

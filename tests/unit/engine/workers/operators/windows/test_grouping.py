@@ -24,7 +24,7 @@ from millwheel.core.pipeline.work import WindowSpec
 from millwheel.engine.workers.bundle.bundle import Bundle
 from millwheel.engine.workers.delivery.inbox import Arrival
 from millwheel.engine.workers.operators.windows.columns import ColumnOperator
-from millwheel.engine.workers.operators.windows.grouped import GroupedOperator
+from millwheel.engine.workers.operators.windows.grouping import GroupedOperator
 from millwheel.engine.workers.operators.windows.rows import WindowedOperator
 from millwheel.engine.workers.state.column_segments import ColumnShard
 from millwheel.engine.workers.state.overlay import Overlay

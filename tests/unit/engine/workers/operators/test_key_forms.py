@@ -9,8 +9,8 @@ import pytest
 from millwheel.core.columns.groups_frame import KEY
 from millwheel.core.columns.state import columns_to_rows
 from millwheel.core.columns.state.change_logs import LastingGroups
-from millwheel.engine.workers.operators import form_choice
-from millwheel.engine.workers.operators.form_choice import FormChoice
+from millwheel.engine.workers.operators import key_forms
+from millwheel.engine.workers.operators.key_forms import FormChoice
 from tests.unit.core.columns.state.test_change_logs import forever
 from tests.unit.core.columns.state.test_windows import Row, batch_of
 
@@ -39,7 +39,7 @@ def test_the_first_large_bundle_brings_columns_and_many_small_ones_end_them() ->
     choice.choose(20)
     assert not choice.in_rows
     groups.add(held([1]).segments()[0].groups)
-    for _ in range(form_choice._SMALL_BUNDLES):
+    for _ in range(key_forms._SMALL_BUNDLES):
         choice.choose(0)  # nobody has sent anything
         choice.choose(5)
         assert not choice.in_rows
@@ -79,7 +79,7 @@ def test_what_has_been_still_for_longest_leaves_and_no_more_than_has_come(
 def test_the_store_is_asked_now_and_then_whether_rows_have_any_key(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(form_choice, "_LOOKS", 2)
+    monkeypatch.setattr(key_forms, "_LOOKS", 2)
     answers = [True, False]
     choice = FormChoice(held([1]), 0, 1 << 20, lambda: answers.pop(0))
     assert choice.some_in_rows

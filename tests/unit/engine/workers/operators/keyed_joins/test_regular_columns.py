@@ -10,19 +10,6 @@ from typing import Any
 
 import pytest
 from hypothesis import given, settings
-
-from millwheel.core.columns.state import columns_to_rows, near_pairs
-from millwheel.core.formats import nesting
-from millwheel.core.formats.store_layout import ARCHIVE, ARCHIVE_BLOCK, STATE, key_in
-from millwheel.core.windows.panes import RETRACTION_FIELD
-from millwheel.engine.workers.bundle import bundle
-from millwheel.engine.workers.operators import form_choice, suspension
-from millwheel.engine.workers.operators.keyed_joins import in_columns, lasting, regular
-from millwheel.engine.workers.operators.keyed_joins.lasting import LastingJoinOperator
-from millwheel.engine.workers.shard.admission import ShardLimits
-from millwheel.engine.workers.sources.frames import ReadSize
-from millwheel.testing import PipelineHarness, assert_survives_crashes
-from tests.unit.engine.workers.operators.column_runs import in_bundles
 from tests.unit.engine.workers.operators.keyed_joins.test_in_columns import (
     ALL,
     Row,
@@ -37,6 +24,19 @@ from tests.unit.engine.workers.operators.keyed_joins.test_in_columns import (
     written,
 )
 
+from millwheel.core.columns.state import columns_to_rows, near_pairs
+from millwheel.core.formats import nesting
+from millwheel.core.formats.store_layout import ARCHIVE, ARCHIVE_BLOCK, STATE, key_in
+from millwheel.core.windows.panes import RETRACTION_FIELD
+from millwheel.engine.workers.bundle import bundle
+from millwheel.engine.workers.operators import key_forms, suspension
+from millwheel.engine.workers.operators.keyed_joins import columns, regular, regular_columns
+from millwheel.engine.workers.operators.keyed_joins.regular_columns import LastingJoinOperator
+from millwheel.engine.workers.shard.admission import ShardLimits
+from millwheel.engine.workers.sources.frames import ReadSize
+from millwheel.testing import PipelineHarness, assert_survives_crashes
+from tests.unit.engine.workers.operators.column_runs import in_bundles
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -46,7 +46,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_new_records_meet_the_archive_in_columns(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(in_columns, "_MOST_BYTES", 1)
+    monkeypatch.setattr(columns, "_MOST_BYTES", 1)
     path = in_files(folder / "recalled", within=ALL)
     found, in_whole, one_by_one = read_of(path, False, monkeypatch)
     assert in_whole > 0
@@ -93,7 +93,7 @@ def test_few_records_find_in_rows_what_the_archive_had(
     """Key by key, as records come: nothing else of it is touched."""
     limits = partialmethod(ShardLimits.__init__, rows_below=2)
     monkeypatch.setattr(ShardLimits, "__init__", limits)
-    monkeypatch.setattr(in_columns, "_MOST_BYTES", 1)
+    monkeypatch.setattr(columns, "_MOST_BYTES", 1)
     with PipelineHarness(written(folder / "few", ALL), shards=1) as harness:
         [shard] = harness._cluster.shards_of("matched")
         harness.push("shown", [row(number, ad=number % 5) for number in range(40)])
@@ -112,8 +112,8 @@ def test_a_hot_key_goes_on_in_rows_part_by_part(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So that its first partner neither waits for all of it, nor makes all pairs at once."""
-    monkeypatch.setattr(lasting, "_HOT", 10)
-    monkeypatch.setattr(in_columns, "_MOST_BYTES", 1)
+    monkeypatch.setattr(regular_columns, "_HOT", 10)
+    monkeypatch.setattr(columns, "_MOST_BYTES", 1)
     with PipelineHarness(written(folder / "hot", ALL), shards=1) as harness:
         [shard] = harness._cluster.shards_of("matched")
         for start in range(0, 60, 20):
@@ -143,7 +143,7 @@ def test_a_retraction_that_waits_in_rows_goes_with_its_record(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Which came in columns."""
-    monkeypatch.setattr(in_columns, "_MOST_BYTES", 1)
+    monkeypatch.setattr(columns, "_MOST_BYTES", 1)
     path = written(folder / "owed", ALL)
     story = [
         ("shown", [{**row(5), RETRACTION_FIELD: True}, row(4, ad=2)]),
@@ -252,8 +252,8 @@ def test_the_same_stands_alone_as_record_by_record(
 ) -> None:
     path = of_kind(folder / f"{kind}-{len(key)}-{most}", kind, key)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(in_columns, "_MOST_BYTES", most)
-        patch.setattr(in_columns, "_FAN", 2)
+        patch.setattr(columns, "_MOST_BYTES", most)
+        patch.setattr(columns, "_FAN", 2)
         patch.setattr(columns_to_rows, "PART_RECORDS", 2)
         found = stands(path, story, False)
     assert found == stands(path, story, True)
@@ -269,8 +269,8 @@ def test_the_same_stands_alone_whatever_the_size_of_bundles(
     with pytest.MonkeyPatch.context() as patch:
         limits = partialmethod(ShardLimits.__init__, rows_below=4)
         patch.setattr(ShardLimits, "__init__", limits)
-        patch.setattr(form_choice, "_SMALL_BUNDLES", 1)
-        patch.setattr(form_choice, "_LOOKS", 1)
+        patch.setattr(key_forms, "_SMALL_BUNDLES", 1)
+        patch.setattr(key_forms, "_LOOKS", 1)
         patch.setattr(columns_to_rows, "PART_RECORDS", 2)
         found = stands(path, story, False)
     assert found == stands(path, story, True)
@@ -284,7 +284,7 @@ def test_the_same_stands_alone_whatever_the_size_of_bundles(
 def test_odd_records_stand_alone_as_in_rows(
     folder: Path, odd: Row, kind: str, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(in_columns, "_MOST_BYTES", most)
+    monkeypatch.setattr(columns, "_MOST_BYTES", most)
     monkeypatch.setattr(columns_to_rows, "PART_RECORDS", 2)
     path = of_kind(folder / f"odd-{kind}", kind)
     first, second = records(30, 1), records(30, 2)
@@ -326,9 +326,9 @@ def test_a_record_too_deep_for_a_pair_is_the_same_letter(
 def test_a_crash_changes_nothing_of_what_stands_alone(
     folder: Path, monkeypatch: pytest.MonkeyPatch, most: int, kind: str
 ) -> None:
-    monkeypatch.setattr(in_columns, "_MOST_BYTES", most)
+    monkeypatch.setattr(columns, "_MOST_BYTES", most)
     monkeypatch.setattr(columns_to_rows, "PART_RECORDS", 5)
-    monkeypatch.setattr(in_columns, "_FAN", 2)
+    monkeypatch.setattr(columns, "_FAN", 2)
     path = of_kind(folder / f"crash-{most}-{kind}", kind)
     story = in_bundles({"shown": records(15, 3), "clicked": records(15, 4)}, 5)
     assert assert_survives_crashes(path, story, every=19) > 8

@@ -49,7 +49,7 @@ from millwheel.engine.workers.bundle.bundle import Bundle
 from millwheel.engine.workers.bundle.operator import Validated
 from millwheel.engine.workers.operators.batch_callbacks import BatchOperator
 from millwheel.engine.workers.operators.callbacks import CallbackOperator
-from millwheel.engine.workers.operators.form_choice import FormChoice, left_in
+from millwheel.engine.workers.operators.key_forms import FormChoice, left_in
 from millwheel.engine.workers.operators.keyed_joins.interval import NearRow
 from millwheel.engine.workers.state.column_segments import (
     ColumnShard,

@@ -20,7 +20,7 @@ from millwheel.core.pipeline.work import AggregateSpec
 from millwheel.core.windows.calls import Group
 from millwheel.core.windows.windows import Window
 from millwheel.engine.workers.delivery.inbox import Arrival
-from millwheel.engine.workers.operators.windows.held_columns import (
+from millwheel.engine.workers.operators.windows.segment_table import (
     HeldColumns,
     KeysInRows,
     odd_groups,

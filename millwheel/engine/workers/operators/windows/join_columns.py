@@ -58,7 +58,7 @@ from millwheel.engine.workers.bundle.bundle import Bundle, Hold
 from millwheel.engine.workers.operators.callbacks import Decode
 from millwheel.engine.workers.operators.record_joins import Told
 from millwheel.engine.workers.operators.suspension import LEAST_BYTES, RESULT_BYTES
-from millwheel.engine.workers.operators.windows.window_join import WindowJoinOperator
+from millwheel.engine.workers.operators.windows.join import WindowJoinOperator
 from millwheel.engine.workers.state.column_segments import (
     ColumnShard,
     restore_segments,

@@ -1,1 +1,0 @@
-"""Steps and branches that take whole bundles in columns."""

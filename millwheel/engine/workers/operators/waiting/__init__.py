@@ -1,1 +1,0 @@
-"""Records that wait for the watermark in columns, and what is made of them then."""
