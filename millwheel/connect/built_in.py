@@ -56,7 +56,7 @@ SOURCES: Mapping[str, Connector] = {
         "sources.generator:GeneratorOptions", "sources.generator:build_generator"
     ),
     "http": Connector(
-        "sources.http_options:HttpOptions",
+        "connectors.http.options:HttpOptions",
         extra="http",
         library="starlette",
         schemes=("https",),
@@ -68,7 +68,7 @@ SOURCES: Mapping[str, Connector] = {
         **_KAFKA,
     ),
     "postgres": Connector(
-        "connectors.postgres.source_options:PostgresSourceOptions",
+        "connectors.postgres.pages:PostgresSourceOptions",
         "connectors.postgres.source:build_postgres_source",
         **_POSTGRES,
     ),

@@ -22,7 +22,7 @@ from millwheel.adapters.grpc.security import Security, check_listen, load_securi
 from millwheel.adapters.processes.exits import Exit
 from millwheel.adapters.processes.interpreter import begin_process
 from millwheel.adapters.processes.lifeline import die_with_parent
-from millwheel.connect.sources.http_options import HttpOptions
+from millwheel.connect.connectors.http.options import HttpOptions
 from millwheel.control.roots.shipping import load_shipped
 from millwheel.errors import MillwheelError, SetupError
 from millwheel.tools.client.injector import Injector

@@ -112,7 +112,7 @@ def found(folder: Path, seed: int, way: str, patch: pytest.MonkeyPatch) -> Found
         Topics({share: Span(0, len(log.values)) for share, log in topics.items()}),
     )
     patch.setattr(module, "Listing", lambda options: spans)
-    for name in ("source", "consumer", "group_offsets"):
+    for name in ("source", "consumer"):
         patch.setattr(f"millwheel.connect.connectors.kafka.{name}.library", lambda: kafka)
     folder.mkdir()
     (folder / "p.yaml").write_text(

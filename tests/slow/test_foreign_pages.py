@@ -20,7 +20,7 @@ from millwheel.adapters.front.listener import listening
 from millwheel.adapters.grpc.injection_client import InjectionResult
 from millwheel.adapters.metrics.endpoint import Endpoint
 from millwheel.connect.connectors.http.endpoint import HttpEndpoint
-from millwheel.connect.sources.http_options import HttpOptions
+from millwheel.connect.connectors.http.options import HttpOptions
 from millwheel.engine.queries.peers.peer_client import Workers
 from millwheel.tools.gateway.app import Gateway, GatewaySettings
 from millwheel.tools.gateway.owners import Owners

@@ -25,8 +25,13 @@ from hypothesis import strategies as st
 from millwheel.adapters.exchange import frames
 from millwheel.adapters.exchange.frames import pb
 from millwheel.adapters.exchange.handshake import _GREETING, _heard
-from millwheel.connect.connectors.http.bodies import BodyError, read_body
-from millwheel.connect.connectors.http.compression import EncodingError, TooLargeError, unpacked
+from millwheel.connect.connectors.http.bodies import (
+    BodyError,
+    EncodingError,
+    TooLargeError,
+    read_body,
+    unpacked,
+)
 from millwheel.control.savepoints.record import RECORD_FILE, encode_record, read_record
 from millwheel.core.expressions.language import compile_foreign
 from millwheel.engine.queries.formulas import literal

@@ -11,10 +11,9 @@ import psycopg
 import pytest
 
 from millwheel import Retraction
-from millwheel.connect.connectors.postgres import client
+from millwheel.connect.connectors.postgres import client, statements
 from millwheel.connect.connectors.postgres.sink import build_postgres_sink
 from millwheel.connect.connectors.postgres.target import PostgresTarget
-from millwheel.connect.connectors.postgres.writing import statements
 from millwheel.connect.sinks.base import BatchRefusedError, Sink, SinkBatch, SinkRecord
 from millwheel.errors import SetupError, UnavailableError
 from millwheel.testing.contracts import ExternalSinkContract, Outside, SinkWorld, WatchedClient

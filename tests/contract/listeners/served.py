@@ -29,7 +29,7 @@ from millwheel.adapters.metrics.endpoint import Endpoint
 from millwheel.adapters.pb import worker_pb2 as pb
 from millwheel.adapters.pb.worker_pb2_grpc import WorkerStub
 from millwheel.connect.connectors.http.endpoint import HEALTH, HttpEndpoint
-from millwheel.connect.sources.http_options import HttpOptions
+from millwheel.connect.connectors.http.options import HttpOptions
 from millwheel.engine.queries.cluster import ClusterMap
 from millwheel.engine.queries.commands import QueryService
 from millwheel.engine.queries.names import Catalog

@@ -6,10 +6,10 @@ from collections import deque
 from dataclasses import replace
 from typing import Any
 
-from millwheel.connect.connectors.external import writer
+from millwheel.connect.connectors.external import sink as external
 from millwheel.connect.connectors.external.meanings import UnknownError
+from millwheel.connect.connectors.external.sink import ExternalWriter
 from millwheel.connect.connectors.external.target import Owner
-from millwheel.connect.connectors.external.writer import ExternalWriter
 from millwheel.connect.connectors.tables import committer
 from millwheel.connect.connectors.tables.table import TableMark
 from millwheel.core.formats.store_layout import COMMITTABLE, NEXT_BATCH, number8
@@ -164,7 +164,7 @@ def panic_of_a_client_taken_for_an_answer() -> Context:
 @mistake(within=10, faults="none", workload="lakes", first=9)
 def panic_of_a_client_ends_its_thread() -> Context:
     """Only an Exception counts as a failure of the client."""
-    return replaced(writer, "is_of_client", lambda error: isinstance(error, Exception))
+    return replaced(external, "is_of_client", lambda error: isinstance(error, Exception))
 
 
 @mistake(within=40, faults="zombie false-alarm pause move", workload="lakes", first=6)

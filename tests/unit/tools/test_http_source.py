@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from millwheel.adapters.grpc.security import load_security
-from millwheel.connect.sources.http_options import HttpOptions
+from millwheel.connect.connectors.http.options import HttpOptions
 from millwheel.errors import SetupError
 from millwheel.launch.certificates import make_set
 from millwheel.tools.http_source import _bound, _tls

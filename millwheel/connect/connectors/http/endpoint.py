@@ -17,14 +17,17 @@ from millwheel.adapters.front.browsers import BrowserRules, ForeignRequest, name
 from millwheel.adapters.front.guard import Guarded
 from millwheel.adapters.grpc.injection_client import InjectionResult
 from millwheel.adapters.grpc.security import is_loopback
-from millwheel.connect.connectors.http.bodies import BodyError, Posted, read_body, trace_in
-from millwheel.connect.connectors.http.compression import (
+from millwheel.connect.connectors.http.bodies import (
     ENCODINGS,
+    BodyError,
     EncodingError,
+    Posted,
     TooLargeError,
+    read_body,
+    trace_in,
     unpacked,
 )
-from millwheel.connect.sources.http_options import HttpOptions
+from millwheel.connect.connectors.http.options import HttpOptions
 from millwheel.errors import SetupError, UnavailableError
 
 Inject = Callable[[Sequence[bytes], Sequence[str], Sequence[str]], Awaitable[InjectionResult]]

@@ -17,8 +17,13 @@ from typing import Any
 
 import msgspec
 
-from millwheel.connect.connectors.kafka.client import ANSWER_S, Complaints, library, settings
-from millwheel.connect.connectors.kafka.errors import in_words
+from millwheel.connect.connectors.kafka.client import (
+    ANSWER_S,
+    Complaints,
+    in_words,
+    library,
+    settings,
+)
 from millwheel.connect.connectors.kafka.sink_options import KafkaSinkOptions
 from millwheel.errors import CorruptionError, UnavailableError
 

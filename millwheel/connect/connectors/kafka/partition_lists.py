@@ -15,7 +15,7 @@ from millwheel.connect.connectors.kafka.client import (
     library,
     settings,
 )
-from millwheel.connect.connectors.kafka.group_offsets import TopicShare
+from millwheel.connect.connectors.kafka.consumer import TopicShare
 from millwheel.connect.connectors.kafka.source_options import KafkaSourceOptions
 from millwheel.errors import MillwheelError, SetupError
 

@@ -11,8 +11,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from millwheel.connect.connectors.kafka.consumer import Consuming, Polled
-from millwheel.connect.connectors.kafka.group_offsets import TopicShare
+from millwheel.connect.connectors.kafka.consumer import Consuming, Polled, TopicShare
 from millwheel.connect.connectors.kafka.source_options import KafkaSourceOptions
 from millwheel.connect.formats.base import Decoding, MessageDecoder
 from millwheel.connect.sources.base import Chunk, FrameChunk, Reader, Reject

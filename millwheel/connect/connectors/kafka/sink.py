@@ -10,14 +10,15 @@ import msgspec
 
 from millwheel.connect.connectors.external.absence import absence_of
 from millwheel.connect.connectors.external.meanings import (
+    Next,
     RowToBlameError,
+    Tries,
     UnknownError,
     given_up,
     is_of_client,
 )
 from millwheel.connect.connectors.external.target import RowsRefusedError
-from millwheel.connect.connectors.external.tries import Next, Tries
-from millwheel.connect.connectors.kafka import errors
+from millwheel.connect.connectors.kafka import client
 from millwheel.connect.connectors.kafka.client import (
     ANSWER_S,
     Complaints,
@@ -26,7 +27,7 @@ from millwheel.connect.connectors.kafka.client import (
     settings,
 )
 from millwheel.connect.connectors.kafka.marks import MarksEnd, ends_of
-from millwheel.connect.connectors.kafka.rows import (
+from millwheel.connect.connectors.kafka.messages import (
     Committable,
     Rows,
     as_record,
@@ -257,7 +258,7 @@ class KafkaWriter(Writer):
         except BaseException as ex:
             if not is_of_client(ex):
                 raise
-            self._after(batch, sent, errors.in_words(ex, self._where))
+            self._after(batch, sent, client.in_words(ex, self._where))
         self._tries.worked(len(batch.messages))
 
     def renumbered(self, committable: bytes, number: int) -> bytes:

@@ -12,8 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from millwheel.connect.connectors.kafka.client import Complaints, library
-from millwheel.connect.connectors.kafka.consumer import Consuming
-from millwheel.connect.connectors.kafka.group_offsets import TopicShare
+from millwheel.connect.connectors.kafka.consumer import Consuming, TopicShare
 from millwheel.connect.connectors.kafka.partition_lists import Listing, ListingThread
 from millwheel.connect.connectors.kafka.reader import Extras, Forms, KafkaReader
 from millwheel.connect.connectors.kafka.source_options import KafkaSourceOptions

@@ -34,9 +34,18 @@ from typing import Any
 from millwheel.connect.connectors.external.absence import Absence
 from millwheel.connect.connectors.external.meanings import Meaning, UnknownError, told
 from millwheel.connect.connectors.external.target import RowsRefusedError
-from millwheel.connect.connectors.kafka import errors
-from millwheel.connect.connectors.kafka.client import ANSWER_S, Complaints, library, settings
-from millwheel.connect.connectors.kafka.errors import BESIDE, FENCED, PERHAPS, REFUSED, TOGETHER
+from millwheel.connect.connectors.kafka import client
+from millwheel.connect.connectors.kafka.client import (
+    ANSWER_S,
+    BESIDE,
+    FENCED,
+    PERHAPS,
+    REFUSED,
+    TOGETHER,
+    Complaints,
+    library,
+    settings,
+)
 from millwheel.connect.connectors.kafka.marks import (
     MARKS_PARTITION,
     Mark,
@@ -44,7 +53,7 @@ from millwheel.connect.connectors.kafka.marks import (
     ends_of,
     last_mark,
 )
-from millwheel.connect.connectors.kafka.rows import Committable, Message
+from millwheel.connect.connectors.kafka.messages import Committable, Message
 from millwheel.connect.connectors.kafka.sink_options import KafkaSinkOptions
 from millwheel.core.model.lease import Lease
 from millwheel.errors import FencedError, MillwheelError, UnavailableError
@@ -255,7 +264,7 @@ class Transactions:
         self._carefully = perhaps_refused
         if self._fenced:
             log.info("%s: another producer has taken over (%s)", self._name, error.name())
-        meaning = Meaning.ABSENT if perhaps_refused else errors.meaning_of(error)
+        meaning = Meaning.ABSENT if perhaps_refused else client.meaning_of(error)
         if meaning is Meaning.ABSENT and not perhaps_refused and not self._fenced:
             # "timed out" says little
             why = self._complaints.because() if error.name().startswith("_") else ""
@@ -320,7 +329,7 @@ class AtLeastOnce:
 
     def _failed(self, error: Any) -> MillwheelError:
         self._producer = None
-        meaning = errors.meaning_of(error)
+        meaning = client.meaning_of(error)
         if meaning is Meaning.ABSENT:
             self._absence.noted(error.str() + self._complaints.because())
         topics = ", ".join(self._options.topics())

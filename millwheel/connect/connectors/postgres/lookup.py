@@ -8,10 +8,10 @@ from typing import Annotated, Any, NamedTuple
 import msgspec
 
 from millwheel.connect.connectors.external.meanings import RowToBlameError
-from millwheel.connect.connectors.postgres import client, errors
+from millwheel.connect.connectors.postgres import client
 from millwheel.connect.connectors.postgres.client import one_query
 from millwheel.connect.connectors.postgres.table import escaped, quoted
-from millwheel.connect.connectors.postgres.writing.values import moment
+from millwheel.connect.connectors.postgres.values import moment
 from millwheel.connect.lookups.base import Lookup, LookupKey, LookupRefusedError, NoAnswer
 from millwheel.connect.options import Option, read_options
 from millwheel.errors import MillwheelError, SetupError
@@ -84,12 +84,12 @@ class PostgresRowLookup(Lookup):
         try:
             connection = client.connect(self._options.dsn)
         except self._psycopg.Error as ex:
-            raise errors.unreachable(ex, self.where) from None
+            raise client.unreachable(ex, self.where) from None
         try:
             connection.execute(self._made(connection), [[] for _ in self.by])
         except self._psycopg.Error as ex:
             raise SetupError(
-                f"{self.where}: {errors.says(ex)}. Check the options of the lookup"
+                f"{self.where}: {client.says(ex)}. Check the options of the lookup"
             ) from None
         finally:
             connection.close()
@@ -119,7 +119,7 @@ class PostgresRowLookup(Lookup):
             self._connection = None
 
     def _in_words(self, error: Any) -> MillwheelError:
-        failure = errors.in_words(error, self.where)
+        failure = client.in_words(error, self.where)
         if isinstance(failure, RowToBlameError):
             return LookupRefusedError(str(failure))
         self.close()

@@ -1,17 +1,84 @@
-"""Pages of a table or query, in the order of a column of whole numbers or times."""
+"""Pages of a table or query, in the order of a column of whole numbers or times; and the options of
+the source, which say what to read."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
+
+import msgspec
 
 from millwheel.connect.connectors.external.meanings import RowToBlameError, given_up
-from millwheel.connect.connectors.postgres import client, errors
-from millwheel.connect.connectors.postgres.client import one_query
-from millwheel.connect.connectors.postgres.source_options import PostgresSourceOptions
+from millwheel.connect.connectors.postgres import client
+from millwheel.connect.connectors.postgres.client import address_of, one_query
 from millwheel.connect.connectors.postgres.table import quoted, quoted_name
-from millwheel.connect.options import did_you_mean
+from millwheel.connect.options import Option, did_you_mean
 from millwheel.errors import MillwheelError, SetupError
+
+
+class PostgresSourceOptions(msgspec.Struct, frozen=True):
+    """Rows of a table or a query of PostgreSQL."""
+
+    dsn: Annotated[
+        str,
+        Option(
+            "postgresql://user:${secret:PG_PASSWORD}@db:5432/results",
+            text=(
+                "a connection string of libpq, as URL or as `host=… user=…`; write passwords"
+                " as `${secret:NAME}`"
+            ),
+        ),
+    ]
+    order_by: Annotated[
+        str,
+        Option(
+            "id",
+            text=(
+                "a column of whole numbers or times, unique and never null; an index on it"
+                " makes pages cheap"
+            ),
+        ),
+    ]
+    table: Annotated[
+        str | None, Option("orders", text="the table to read", default="this or `query`")
+    ] = None
+    query: Annotated[
+        str | None,
+        Option(
+            "select id, placed_at, amount from orders where amount > 0",
+            text="one `select` to read",
+            default="this or `table`",
+        ),
+    ] = None
+    partitions: Annotated[
+        int,
+        Option(
+            "4",
+            text=(
+                "the values of `order_by` are divided into this many partitions of equal"
+                " width, which are read in parallel"
+            ),
+        ),
+    ] = 1
+    page_rows: Annotated[
+        int, Option("5000", text="rows per page; a thread fetches two pages ahead")
+    ] = 5_000
+
+    def __post_init__(self) -> None:
+        address_of(self.dsn)
+        if (self.table is None) == (self.query is None):
+            raise ValueError("the source 'postgres' needs one of the options 'table' and 'query'")
+        if self.query is not None:
+            one_query(self.query)
+        if not 1 <= self.partitions <= 1_000:
+            raise ValueError(
+                f"option 'partitions' is {self.partitions}; write a number from 1 to 1000"
+            )
+        if not 1 <= self.page_rows <= 100_000:
+            raise ValueError(
+                f"option 'page_rows' is {self.page_rows}; write how many rows are asked for at once"
+            )
+
 
 _NUMBERS, _TIMES = ("int2", "int4", "int8"), ("timestamptz", "timestamp", "date")
 
@@ -51,12 +118,12 @@ class Pages:
         except self._psycopg.Error as ex:
             self.close()
             if ex.sqlstate is None or ex.sqlstate[:2] in ("28", "08", "3D"):
-                raise errors.unreachable(ex, self.where) from None
-            raise SetupError(f"{self.where}: {errors.says(ex)}") from None
+                raise client.unreachable(ex, self.where) from None
+            raise SetupError(f"{self.where}: {client.says(ex)}") from None
 
     def page(self, after: int, until: int) -> Page:
         """Rows with a key greater than ``after`` and at most ``until``. Raises the errors of
-        ``errors.in_words``."""
+        ``client.in_words``."""
         count = self._options.page_rows
         try:
             connection = self._connected()
@@ -129,5 +196,5 @@ class Pages:
 
     def _given_up(self, error: Any) -> MillwheelError:
         self.close()
-        failure = errors.in_words(error, self.where)
+        failure = client.in_words(error, self.where)
         return given_up(failure) if isinstance(failure, RowToBlameError) else failure

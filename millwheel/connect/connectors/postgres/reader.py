@@ -14,8 +14,7 @@ import msgspec
 
 from millwheel.connect.connectors.external import meanings
 from millwheel.connect.connectors.external.absence import BackOff, absence_of
-from millwheel.connect.connectors.external.meanings import UnknownError, given_up
-from millwheel.connect.connectors.external.tries import Next, Tries
+from millwheel.connect.connectors.external.meanings import Next, Tries, UnknownError, given_up
 from millwheel.connect.connectors.postgres.pages import Page, Pages
 from millwheel.connect.sources.base import Chunk, Reader, Reject
 from millwheel.core.columns.declared_fields import FieldTypes

@@ -7,7 +7,7 @@ from typing import Any
 
 from millwheel.connect.connectors.external.sink import ExternalSink
 from millwheel.connect.connectors.external.target import ExternalTarget, Owner
-from millwheel.connect.connectors.postgres import client, errors
+from millwheel.connect.connectors.postgres import client
 from millwheel.connect.connectors.postgres.sink_options import PostgresSinkOptions, identity_of
 from millwheel.connect.connectors.postgres.table import (
     DatabaseTable,
@@ -18,7 +18,7 @@ from millwheel.connect.connectors.postgres.table import (
     quoted,
 )
 from millwheel.connect.connectors.postgres.target import PostgresTarget
-from millwheel.connect.connectors.postgres.writing.rows import OF_WINDOWS
+from millwheel.connect.connectors.postgres.text_rows import OF_WINDOWS
 from millwheel.connect.options import did_you_mean, read_options
 from millwheel.connect.sinks.base import flush_us
 from millwheel.connect.sinks.changes import Mode
@@ -56,14 +56,14 @@ class PostgresTableSink(ExternalSink):
         try:
             connection = client.connect(self._options.dsn)
         except psycopg.Error as ex:
-            raise errors.unreachable(ex, self.where) from None
+            raise client.unreachable(ex, self.where) from None
         with connection:
             try:
                 self._database_table = self._table(connection)
                 self._check_table(self._database_table)
                 self._make_batches(connection)
             except psycopg.Error as ex:
-                raise SetupError(f"{self.where}: {errors.says(ex)}") from None
+                raise SetupError(f"{self.where}: {client.says(ex)}") from None
 
     def check_fields(self, fields: Sequence[str]) -> None:
         """Check that every field has a column, and every column without a default a field. Raises
@@ -173,5 +173,5 @@ class PostgresTableSink(ExternalSink):
         except client.library().Error as ex:
             raise SetupError(
                 f"{self.where} does not create the table {name}, in which the sink notes what it"
-                f" has written: {errors.says(ex)}. Create it: {statement}"
+                f" has written: {client.says(ex)}. Create it: {statement}"
             ) from None

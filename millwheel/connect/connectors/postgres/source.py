@@ -9,9 +9,8 @@ from functools import partial
 from itertools import pairwise
 from typing import Any
 
-from millwheel.connect.connectors.postgres.pages import Pages
+from millwheel.connect.connectors.postgres.pages import Pages, PostgresSourceOptions
 from millwheel.connect.connectors.postgres.reader import PostgresReader, RowDecoder
-from millwheel.connect.connectors.postgres.source_options import PostgresSourceOptions
 from millwheel.connect.options import read_options
 from millwheel.connect.sources.base import Partition, Reader, Source
 

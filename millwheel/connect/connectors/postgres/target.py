@@ -18,11 +18,11 @@ from millwheel.connect.connectors.external.target import (
     Owner,
     RowsRefusedError,
 )
-from millwheel.connect.connectors.postgres import client, errors
+from millwheel.connect.connectors.postgres import client
 from millwheel.connect.connectors.postgres.sink_options import PostgresSinkOptions, identity_of
+from millwheel.connect.connectors.postgres.statements import TableWriter
 from millwheel.connect.connectors.postgres.table import look_at, quoted
-from millwheel.connect.connectors.postgres.writing.rows import RowMaker, TextRow, evaluators
-from millwheel.connect.connectors.postgres.writing.statements import TableWriter
+from millwheel.connect.connectors.postgres.text_rows import RowMaker, TextRow, evaluators
 from millwheel.connect.sinks.base import SinkRecord
 from millwheel.core.model.lease import Lease
 from millwheel.errors import SetupError, UnavailableError
@@ -125,7 +125,7 @@ class PostgresTarget(ExternalTarget):
             with connection.transaction():
                 writer.write(connection, rows)
         except Exception as ex:
-            if errors.meaning_of(ex) is Meaning.ABSENT or connection.closed:
+            if client.meaning_of(ex) is Meaning.ABSENT or connection.closed:
                 raise
             self._one_by_one(connection, writer, rows, ex)
 
@@ -141,17 +141,17 @@ class PostgresTarget(ExternalTarget):
                 with connection.transaction():
                     writer.write(connection, [row])
             except Exception as ex:
-                if errors.meaning_of(ex) is Meaning.ABSENT or connection.closed:
+                if client.meaning_of(ex) is Meaning.ABSENT or connection.closed:
                     raise
                 wrong[row.index] = ex
         if not wrong:
             return
         # What no row escapes, and what is not said of values, is the fault of the table.
         if len(wrong) == len(rows) and any(
-            errors.meaning_of(ex) is not Meaning.ROWS for ex in wrong.values()
+            client.meaning_of(ex) is not Meaning.ROWS for ex in wrong.values()
         ):
             raise first
-        raise RowsRefusedError({index: errors.says(ex) for index, ex in wrong.items()})
+        raise RowsRefusedError({index: client.says(ex) for index, ex in wrong.items()})
 
     def _tools(self, connection: Any) -> tuple[RowMaker, TableWriter]:
         """The tools for the table as it was when the connection was opened."""
@@ -166,4 +166,4 @@ class PostgresTarget(ExternalTarget):
     def _given_up(self, error: BaseException) -> BaseException:
         """The error to raise. The connection is not used again, whatever it was."""
         self.close()
-        return errors.in_words(error, self._where) if is_of_client(error) else error
+        return client.in_words(error, self._where) if is_of_client(error) else error

@@ -1,14 +1,71 @@
-"""The client of Redis as sinks and lookups use it: connections, and its errors in our words."""
+"""The client of Redis as sinks and lookups use it: connections, and what its errors mean, by the
+word with which a reply begins, or by their class."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import MappingProxyType
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from millwheel.connect.connectors.external.meanings import is_of_client
-from millwheel.connect.connectors.redis.errors import in_words
-from millwheel.errors import SetupError
+from millwheel.connect.connectors.external.meanings import (
+    Meaning,
+    is_of_client,
+    named,
+    of_python,
+    told,
+)
+from millwheel.errors import MillwheelError, SetupError
+
+_BY_WORD = MappingProxyType(
+    {
+        Meaning.ABSENT: (
+            "LOADING BUSY READONLY MASTERDOWN MISCONF OOM TRYAGAIN CLUSTERDOWN NOREPLICAS NOSCRIPT"
+        ),
+        Meaning.MEND: "NOAUTH WRONGPASS NOPERM MOVED ASK CROSSSLOT DENIED NOPROTO EXECABORT",
+        Meaning.ROWS: "WRONGTYPE",
+    }
+)
+"""ABSENT: it starts, is busy or a replica, or has no memory or disk left. MEND: users, permissions,
+a cluster."""
+_WORDS = MappingProxyType(
+    {word: meaning for meaning, words in _BY_WORD.items() for word in words.split()}
+)
+_BY_CLASS = MappingProxyType(
+    {
+        "AuthenticationError": Meaning.MEND,
+        "AuthenticationWrongNumberOfArgsError": Meaning.MEND,
+        "NoPermissionError": Meaning.MEND,
+        "MaxConnectionsError": Meaning.ABSENT,
+        "BusyLoadingError": Meaning.ABSENT,
+        "ReadOnlyError": Meaning.ABSENT,
+        "OutOfMemoryError": Meaning.ABSENT,
+        "ConnectionError": Meaning.ABSENT,
+        "TimeoutError": Meaning.ABSENT,
+        "DataError": Meaning.ROWS,
+    }
+)
+
+
+def meaning_of(error: BaseException) -> Meaning:
+    """What an error of the client means; of other errors that of their Python class."""
+    word = str(error).partition(" ")[0]
+    if isinstance(error, Exception) and word in _WORDS:
+        return _WORDS[word]
+    for kind in type(error).__mro__:
+        if kind.__name__ in _BY_CLASS:
+            return _BY_CLASS[kind.__name__]
+        if kind.__name__ == "RedisError":
+            return Meaning.UNKNOWN
+    return of_python(error)
+
+
+def in_words(error: BaseException, where: str) -> MillwheelError:
+    """The error of ours; errors of ours stay as they are."""
+    if isinstance(error, MillwheelError):
+        return error
+    return told(meaning_of(error), where, str(error) or named(error))
+
 
 T = TypeVar("T")
 ANSWER_S = 10.0
@@ -62,7 +119,7 @@ def connect(url: str) -> Any:
 
 
 def answered(where: str, function: Callable[..., T], *words: Any, **named: Any) -> T:
-    """Call the client. Raises the errors of ``errors.in_words``; ``where`` names the server."""
+    """Call the client. Raises the errors of ``client.in_words``; ``where`` names the server."""
     try:
         return function(*words, **named)
     except BaseException as ex:

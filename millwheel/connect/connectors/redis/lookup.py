@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import msgspec
 
 from millwheel.connect.connectors.external.meanings import RowToBlameError
-from millwheel.connect.connectors.redis import client, errors
+from millwheel.connect.connectors.redis import client
 from millwheel.connect.connectors.redis.templates import template
 from millwheel.connect.lookups.base import Lookup, LookupKey, LookupRefusedError, NoAnswer
 from millwheel.connect.options import Option, read_options
@@ -132,7 +132,7 @@ class RedisKeyLookup(Lookup):
 
     def _no_answer(self, error: Exception) -> NoAnswer:
         """Whether it is about the key or about the server."""
-        failure = errors.in_words(error, self.where)
+        failure = client.in_words(error, self.where)
         if isinstance(failure, RowToBlameError):
             return NoAnswer(str(failure))
         raise failure

@@ -10,13 +10,14 @@ from typing import Any
 import pyarrow as pa
 
 from millwheel.connect.connectors.external.target import NOTHING_YET
-from millwheel.connect.connectors.tables.errors import failed, reason
 from millwheel.connect.connectors.tables.table import (
     LakeTable,
     TableChange,
     TableConflictError,
     TableMark,
     TableVersion,
+    failed,
+    reason,
 )
 from millwheel.errors import SetupError
 

@@ -16,13 +16,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millwheel.connect.connectors.tables.errors import failed, reason
 from millwheel.connect.connectors.tables.table import (
     LakeTable,
     TableChange,
     TableConflictError,
     TableMark,
     TableVersion,
+    failed,
+    reason,
 )
 from millwheel.errors import SetupError
 

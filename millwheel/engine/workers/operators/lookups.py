@@ -11,14 +11,15 @@ from typing import Any
 from millwheel.api import Computation, Context
 from millwheel.connect.connectors.external.absence import Absence, BackOff
 from millwheel.connect.connectors.external.meanings import (
+    Next,
     RowToBlameError,
+    Tries,
     UnknownError,
     given_up,
     in_words,
     is_of_client,
     named,
 )
-from millwheel.connect.connectors.external.tries import Next, Tries
 from millwheel.connect.lookups.base import Lookup, LookupKey, NoAnswer, answers_to
 from millwheel.connect.lookups.cache import UNKNOWN, AnswerCache
 from millwheel.core.expressions.language import BUILT_IN, Language

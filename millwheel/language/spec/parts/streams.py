@@ -339,7 +339,7 @@ def _source(reader: NodeReader, fields: Mapping[str, YamlNode], origin: str) -> 
 
 def _http(reader: NodeReader, kind: Kind) -> Kind:
     """A stream with this source is an injected one, with an HTTP endpoint in front of it."""
-    from millwheel.connect.sources.http_options import read_http_options
+    from millwheel.connect.connectors.http.options import read_http_options
 
     try:
         options = msgspec.to_builtins(read_http_options(kind.options))

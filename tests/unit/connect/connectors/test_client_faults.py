@@ -18,14 +18,14 @@ import pytest
 
 from millwheel.connect.connectors.external import absence
 from millwheel.connect.connectors.external.meanings import MOST_TRIES
+from millwheel.connect.connectors.external.sink import ExternalWriter
 from millwheel.connect.connectors.external.target import Owner
-from millwheel.connect.connectors.external.writer import ExternalWriter
 from millwheel.connect.connectors.kafka.client import Complaints
 from millwheel.connect.connectors.kafka.sink import KafkaWriter
 from millwheel.connect.connectors.kafka.sink_options import KafkaSinkOptions
-from millwheel.connect.connectors.redis.rows import RedisRows
+from millwheel.connect.connectors.redis.operations import RedisRows
+from millwheel.connect.connectors.redis.sink import _FENCE, RedisTarget
 from millwheel.connect.connectors.redis.sink_options import RedisSinkOptions
-from millwheel.connect.connectors.redis.target import _FENCE, RedisTarget
 from millwheel.connect.connectors.tables import delta
 from millwheel.connect.connectors.tables.committer import Committer
 from millwheel.connect.connectors.tables.sink import TableSink, TableSinkOptions

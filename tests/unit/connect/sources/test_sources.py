@@ -10,7 +10,6 @@ import pytest
 import millwheel.connect.plug_ins
 from millwheel.connect.sources import build_source, known_sources
 from millwheel.connect.sources.base import Partition, Source
-from millwheel.connect.sources.http_options import read_http_options
 from millwheel.core.pipeline.spec import SourceSpec
 from millwheel.errors import SetupError
 
@@ -87,13 +86,3 @@ def test_an_undeclarable_field_type_is_refused() -> None:
         build_source(
             SourceSpec("files", {"path": "x", "format": "jsonl"}), "/", None, {"n": "integer"}
         )
-
-
-# http_options.py
-
-
-def test_options_that_cannot_work_are_refused_with_a_sentence() -> None:
-    with pytest.raises(ValueError, match="needs the option 'port'; write for example port: 8080"):
-        read_http_options({})
-    with pytest.raises(ValueError, match="option 'port' is 70000; write a number from 1 to 65535"):
-        read_http_options({"port": 70_000})

@@ -14,7 +14,7 @@ import pytest
 
 from millwheel.adapters.grpc.injection_client import InjectionResult
 from millwheel.connect.connectors.http.endpoint import HttpEndpoint
-from millwheel.connect.sources.http_options import HttpOptions
+from millwheel.connect.connectors.http.options import HttpOptions
 from millwheel.errors import UnavailableError
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from millwheel.connect.connectors.kafka.rows import decode
+from millwheel.connect.connectors.kafka.messages import decode
 from millwheel.connect.connectors.kafka.sink import build_kafka_sink
 from millwheel.connect.connectors.kafka.sink_options import KafkaSinkOptions
 from millwheel.connect.options import read_options

@@ -55,7 +55,7 @@ def topics(monkeypatch: pytest.MonkeyPatch) -> Topics:
     kafka = FakeKafka({("clicks", 0): Log([b'{"n":%d}' % number for number in range(5)])})
     monkeypatch.setattr(module, "Listing", lambda options: made)
     monkeypatch.setattr(module, "ListingThread", lambda options: made)
-    for name in ("source", "consumer", "group_offsets"):
+    for name in ("source", "consumer"):
         monkeypatch.setattr(f"millwheel.connect.connectors.kafka.{name}.library", lambda: kafka)
     return made
 
@@ -180,7 +180,7 @@ def undeclared_costs(
     read: list[bool] = []
     with monkeypatch.context() as patch:
         patch.setattr(module, "Listing", lambda options: made)
-        for name in ("source", "consumer", "group_offsets"):
+        for name in ("source", "consumer"):
             patch.setattr(f"millwheel.connect.connectors.kafka.{name}.library", lambda: kafka)
         patch.setattr(ShardLimits, "__init__", partialmethod(ShardLimits.__init__, bundle=20))
         by_bytes, read_frame = KafkaReader.read_frame, SourceOperator._read_frame

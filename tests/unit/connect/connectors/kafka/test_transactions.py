@@ -11,7 +11,7 @@ from millwheel.adapters.waits import Wait
 from millwheel.connect.connectors.external.absence import Absence
 from millwheel.connect.connectors.external.target import RowsRefusedError
 from millwheel.connect.connectors.kafka.client import Complaints
-from millwheel.connect.connectors.kafka.rows import Committable, Message
+from millwheel.connect.connectors.kafka.messages import Committable, Message
 from millwheel.connect.connectors.kafka.sink_options import KafkaSinkOptions
 from millwheel.connect.connectors.kafka.transactions import AtLeastOnce, Transactions
 from millwheel.errors import FencedError, UnavailableError

@@ -8,9 +8,8 @@ import msgspec
 import pytest
 
 from millwheel.connect.connectors.postgres.client import one_query
-from millwheel.connect.connectors.postgres.pages import Page, Pages
+from millwheel.connect.connectors.postgres.pages import Page, Pages, PostgresSourceOptions
 from millwheel.connect.connectors.postgres.reader import PostgresReader, RowDecoder
-from millwheel.connect.connectors.postgres.source_options import PostgresSourceOptions
 from millwheel.connect.sources.base import Chunk
 from millwheel.errors import SetupError, UnavailableError
 

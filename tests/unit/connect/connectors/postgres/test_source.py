@@ -27,7 +27,7 @@ def test_a_position_fits_into_64_bits_whatever_the_keys_are(count: int) -> None:
     assert all(one[1] + 1 == other[0] for one, other in pairwise(found))
 
 
-# source_options.py
+# pages.py
 
 
 @pytest.mark.parametrize(

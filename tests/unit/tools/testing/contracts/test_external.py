@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from millwheel.connect.connectors.external.batches import decode_rows
+from millwheel.connect.connectors.external.sink import ExternalWriter, decode_rows
 from millwheel.connect.connectors.external.target import ExternalTarget, Owner, RowsRefusedError
-from millwheel.connect.connectors.external.writer import ExternalWriter
 from millwheel.connect.sinks.base import SinkBatch, SinkRecord
 from millwheel.errors import UnavailableError
 from millwheel.testing.contracts import ExternalSinkContract, SinkWorld

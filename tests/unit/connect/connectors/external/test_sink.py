@@ -6,10 +6,14 @@ from typing import Any
 
 import pytest
 
-from millwheel.connect.connectors.external.batches import decode_rows, encode_rows, encode_what_can
 from millwheel.connect.connectors.external.meanings import MOST_TRIES
+from millwheel.connect.connectors.external.sink import (
+    ExternalWriter,
+    decode_rows,
+    encode_rows,
+    encode_what_can,
+)
 from millwheel.connect.connectors.external.target import Owner, RowsRefusedError
-from millwheel.connect.connectors.external.writer import ExternalWriter
 from millwheel.connect.sinks.base import BatchRefusedError, BatchSplitError, SinkBatch, SinkRecord
 from millwheel.errors import (
     CorruptionError,
@@ -247,9 +251,6 @@ def published_in_parts(writer: ExternalWriter, waiting: list[bytes]) -> list[Any
         else:
             waiting.pop(0)
     return refused
-
-
-# batches.py
 
 
 def test_rows_survive_the_journal() -> None:

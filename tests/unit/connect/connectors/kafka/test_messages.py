@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from millwheel import Retraction
-from millwheel.connect.connectors.kafka.rows import (
+from millwheel.connect.connectors.kafka.messages import (
     Committable,
     Message,
     Rows,

@@ -13,7 +13,7 @@ from itertools import groupby
 from typing import Any
 
 from millwheel.connect.connectors.postgres.table import DatabaseTable, escaped, quoted, quoted_name
-from millwheel.connect.connectors.postgres.writing.rows import TextRow
+from millwheel.connect.connectors.postgres.text_rows import TextRow
 
 BULK_ROWS = 64
 """The number of rows from which on COPY is faster than statements in a pipeline."""

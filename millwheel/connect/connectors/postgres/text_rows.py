@@ -9,7 +9,7 @@ from typing import Any
 from millwheel.connect.connectors.external.changes import RowChange, changes_of
 from millwheel.connect.connectors.postgres.sink_options import PostgresSinkOptions, identity_of
 from millwheel.connect.connectors.postgres.table import DatabaseTable, TableColumn
-from millwheel.connect.connectors.postgres.writing.values import text_of
+from millwheel.connect.connectors.postgres.values import text_of
 from millwheel.connect.options import did_you_mean
 from millwheel.connect.own_functions import spoken
 from millwheel.connect.sinks.base import SinkRecord

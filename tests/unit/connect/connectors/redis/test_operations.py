@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 from millwheel import Retraction
-from millwheel.connect.connectors.redis.rows import RedisRows
+from millwheel.connect.connectors.redis.operations import RedisRows
 from millwheel.connect.connectors.redis.sink_options import RedisSinkOptions
 from millwheel.connect.sinks.base import SinkRecord
 

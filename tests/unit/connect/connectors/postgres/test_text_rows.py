@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from millwheel import Retraction
 from millwheel.connect.connectors.postgres.sink_options import PostgresSinkOptions
+from millwheel.connect.connectors.postgres.statements import waves
 from millwheel.connect.connectors.postgres.table import DatabaseTable, TableColumn
-from millwheel.connect.connectors.postgres.writing.rows import RowMaker, TextRow, evaluators
-from millwheel.connect.connectors.postgres.writing.statements import waves
+from millwheel.connect.connectors.postgres.text_rows import RowMaker, TextRow, evaluators
 from millwheel.connect.sinks.base import SinkRecord
 
 TABLE = DatabaseTable(

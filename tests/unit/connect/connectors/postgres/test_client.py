@@ -7,7 +7,7 @@ import psycopg
 import pytest
 
 from millwheel.connect.connectors.external.meanings import Meaning, RowToBlameError, UnknownError
-from millwheel.connect.connectors.postgres import client, errors
+from millwheel.connect.connectors.postgres import client
 from millwheel.errors import SetupError, UnavailableError
 
 TYPES = {
@@ -52,8 +52,8 @@ TYPES = {
 )
 def test_an_error_means_one_thing(error: Any, meaning: Meaning) -> None:
     made = error("words of\n  the server")
-    assert errors.meaning_of(made) is meaning
-    told = errors.in_words(made, "PostgreSQL at db")
+    assert client.meaning_of(made) is meaning
+    told = client.in_words(made, "PostgreSQL at db")
     assert type(told) is TYPES[meaning]
     assert str(told).startswith("PostgreSQL at db: ")
     assert "words of the server" in str(told)
@@ -62,7 +62,7 @@ def test_an_error_means_one_thing(error: Any, meaning: Meaning) -> None:
 def test_every_class_of_the_servers_errors_is_in_the_table_but_its_internal_one() -> None:
     codes = [getattr(kind, "sqlstate", None) for kind in vars(psycopg.errors).values()]
     classes = {code[:2] for code in codes if isinstance(code, str)}
-    known = {"00", "01", "02", *errors._CLASSES}
+    known = {"00", "01", "02", *client._CLASSES}
     assert classes - known == {"XX"}
 
 
@@ -75,7 +75,7 @@ def test_every_class_of_the_servers_errors_is_in_the_table_but_its_internal_one(
     ],
 )
 def test_a_server_that_lets_nobody_in_is_not_away(words: str) -> None:
-    assert errors.meaning_of(psycopg.OperationalError(words)) is Meaning.MEND
+    assert client.meaning_of(psycopg.OperationalError(words)) is Meaning.MEND
 
 
 # client.py

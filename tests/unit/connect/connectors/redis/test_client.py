@@ -6,7 +6,7 @@ import pytest
 from redis import exceptions
 
 from millwheel.connect.connectors.external.meanings import Meaning, RowToBlameError, UnknownError
-from millwheel.connect.connectors.redis import errors
+from millwheel.connect.connectors.redis import client
 from millwheel.connect.connectors.redis.client import check_url, library, where
 from millwheel.errors import SetupError, UnavailableError
 
@@ -22,7 +22,7 @@ from millwheel.errors import SetupError, UnavailableError
     ],
 )
 def test_a_reply_means_what_its_first_word_says(error: Exception, meaning: Meaning) -> None:
-    assert errors.meaning_of(error) is meaning
+    assert client.meaning_of(error) is meaning
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def test_a_reply_means_what_its_first_word_says(error: Exception, meaning: Meani
     ],
 )
 def test_without_such_a_word_the_nearest_class_decides(error: Exception, meaning: Meaning) -> None:
-    assert errors.meaning_of(error) is meaning
+    assert client.meaning_of(error) is meaning
 
 
 @pytest.mark.parametrize(
@@ -53,14 +53,14 @@ def test_without_such_a_word_the_nearest_class_decides(error: Exception, meaning
 def test_it_is_told_with_the_server_and_the_words_of_the_client(
     error: Exception, kind: type, words: str
 ) -> None:
-    told = errors.in_words(error, "Redis at h")
+    told = client.in_words(error, "Redis at h")
     assert type(told) is kind
     assert str(told).startswith(f"Redis at h: {words}")
 
 
 def test_an_error_of_ours_stays_as_it_is() -> None:
     ours = SetupError("LOADING is no option")
-    assert errors.in_words(ours, "Redis at h") is ours
+    assert client.in_words(ours, "Redis at h") is ours
 
 
 # client.py

@@ -1,1 +1,0 @@
-"""Rows as PostgreSQL reads them, and the statements that write them."""
