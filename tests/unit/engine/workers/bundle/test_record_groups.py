@@ -8,6 +8,13 @@ from typing import Any, cast
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.unit.engine.workers.operators.windows.test_grouped import (
+    columnar,
+    in_rows,
+    mixed,
+    produced,
+    same_state_in_columns,
+)
 
 from millwheel.core.formats.store_layout import COLUMNS
 from millwheel.core.model.ranges import KeyRange
@@ -28,13 +35,6 @@ from tests.unit.core.columns.state.test_windows import (
     plan_of,
     rows,
     spec_of,
-)
-from tests.unit.engine.workers.operators.windows.test_grouped import (
-    columnar,
-    in_rows,
-    mixed,
-    produced,
-    same_state_in_columns,
 )
 
 STAYING: dict[str, dict[str, Any]] = {
