@@ -29,6 +29,7 @@ from millwheel.core.model.names import ChannelName, NodeName, ShardName, Token
 from millwheel.core.model.range_table import ShardEntry
 from millwheel.core.model.records import Batch
 from millwheel.core.model.timers import Due
+from millwheel.engine.workers.bundle.bundle import RECORD, Bundle
 from millwheel.engine.workers.bundle.work_note import DoingNote, InProgress, cut
 from millwheel.errors import CorruptionError
 
@@ -210,6 +211,16 @@ class Avoided:
         return self.doing.put(
             msgspec.structs.replace(self.about, mark=mark, what=what, key=cut(key))
         )
+
+    def begin(self, bundle: Bundle) -> bytes:
+        """Note that a bundle is in progress. Returns what :meth:`over` needs."""
+        if self.doing is None:
+            return b""
+        arrivals = bundle.arrivals
+        if self.lone and len(arrivals) == 1 and len(arrivals[0].batch) == 1:
+            batch = arrivals[0].batch.rows()
+            return self.alone(record_mark(batch, arrivals[0].channel, 0), RECORD, batch.keys[0])
+        return self.together(sum([len(arrival.batch) for arrival in arrivals]))
 
     def together(self, records: int) -> bytes:
         """Note that a bundle of so many records is in progress. Returns what :meth:`over` needs."""

@@ -11,18 +11,9 @@ import msgspec
 from millwheel.connect.sources.base import Chunk, Reader
 from millwheel.core.formats.codec import encode_value
 from millwheel.core.model.records import DeadLetter
-from millwheel.engine.workers.bundle.bundle import LINE, RECORD, Bundle
+from millwheel.engine.workers.bundle.bundle import LINE, Bundle
 from millwheel.engine.workers.bundle.hangs import Avoided, Hang, record_mark
 from millwheel.engine.workers.delivery.inbox import Arrival
-
-
-def noted(bundle: Bundle, avoided: Avoided) -> bytes:
-    """Note what is in progress from now on. Returns what :meth:`.Avoided.over` needs."""
-    arrivals = bundle.arrivals
-    if avoided.lone and len(arrivals) == 1 and len(arrivals[0].batch) == 1:
-        batch = arrivals[0].batch.rows()
-        return avoided.alone(record_mark(batch, arrivals[0].channel, 0), RECORD, batch.keys[0])
-    return avoided.together(sum([len(arrival.batch) for arrival in arrivals]))
 
 
 def put_aside(bundle: Bundle, avoided: Avoided, pipeline: str) -> None:

@@ -35,6 +35,22 @@ from millwheel.engine.workers.bundle.bundle import Bundle, Hold
 from millwheel.engine.workers.bundle.hangs import Avoided, Watched
 
 
+class SinkNews:
+    """What the next report of a shard with a sink has besides its watermark. ``latencies_ms``:
+    those from end to end that were measured since the last one. ``changes`` counts how often
+    :meth:`Operator.hold` got other words for the same watermark, which people should read at
+    once."""
+
+    def __init__(self) -> None:
+        self.latencies_ms: list[float] = []
+        self.changes = 0
+
+    def take_latencies(self) -> list[float]:
+        """The latencies, which are reported once."""
+        latencies, self.latencies_ms = self.latencies_ms, []
+        return latencies
+
+
 class Operator(ABC):
     """The code of a shard: user code, a window aggregation, a source, a sink.
 
@@ -63,6 +79,8 @@ class Operator(ABC):
     *chained* behind it."""
     has_chain: bool = False
     """Whether computations take in its shards what a source reads."""
+    news: SinkNews | None = None
+    """Of a sink, or of a source with one behind it."""
     first: ReadFirst | None = None
     """The tables that are read before it goes on, which hear whether they have been."""
 
@@ -83,12 +101,6 @@ class Operator(ABC):
         """True while arrivals stay in the inbox and need not be processed before a savepoint,
         because they are not acked."""
         return False
-
-    @property
-    def told(self) -> int:
-        """Changes when :meth:`hold` has other words for the same watermark that people should read
-        at once."""
-        return 0
 
     # --- questions: they change nothing -----------------------------------------------------------
 
@@ -179,11 +191,6 @@ class Operator(ABC):
         """Commit ``number`` of this shard is durable, and with it all before it: effects outside
         may be released."""
         return
-
-    def take_latencies(self) -> list[float]:
-        """The end-to-end latencies (ms) measured since the last call, which are reported once.
-        Sinks have them."""
-        return []
 
     def figures(self) -> Sequence[Figure]:
         """Its figures for ``/metrics`` besides the counters of its bundles, without the labels of

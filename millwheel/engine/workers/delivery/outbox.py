@@ -77,6 +77,7 @@ class OutputChunk:
 class _Part:
     chunk: OutputChunk
     batch: AnyBatch
+    weight: int
 
 
 @dataclass(slots=True)
@@ -114,7 +115,7 @@ class _Lane:
         invariant(
             indices == expected, f"{where} waits for acks of {indices}, next is {self.next_index}"
         )
-        weights = [part.batch.weight for _, part in self.unacked]
+        weights = [part.weight for _, part in self.unacked]
         invariant(
             self.unacked_weight == sum(weights),
             f"{where} counts {self.unacked_weight}, sent is {sum(weights)}",
@@ -168,7 +169,7 @@ class Outbox:
         """Route a chunk, to be sent when it is not held. A chunk without consumers is done at
         once."""
         parts = [
-            (node, target, _Part(chunk, piece))
+            (node, target, _Part(chunk, piece, piece.weight))
             for node, batch in chunk.batches
             for target, share in route(node, batch)
             for piece in deliveries(share)
@@ -201,7 +202,7 @@ class Outbox:
                     break
                 part = lane.waiting.popleft()
                 lane.unacked.append((lane.next_index, part))
-                lane.unacked_weight += part.batch.weight
+                lane.unacked_weight += part.weight
                 if self.times is not None:
                     self.times.sent(
                         lane.channel,
@@ -239,7 +240,7 @@ class Outbox:
             self.times.acked(channel, target, epoch, index, now_us)
         while lane.unacked and lane.unacked[0][0] <= index:
             _, part = lane.unacked.popleft()
-            lane.unacked_weight -= part.batch.weight
+            lane.unacked_weight -= part.weight
             part.chunk.open_parts -= 1
             # It is done at 0: below that it never is, and holds the watermark for ever.
             if part.chunk.open_parts < 0:
@@ -311,7 +312,8 @@ class Outbox:
                     # number nor id would be applied there twice.
                     for piece in deliveries(share) if target in fresh else ():
                         chunk.open_parts += 1
-                        self._lane(chunk.channel, node, target).waiting.append(_Part(chunk, piece))
+                        part = _Part(chunk, piece, piece.weight)
+                        self._lane(chunk.channel, node, target).waiting.append(part)
                         self.ready[chunk.channel, target] = None
             # No ack would end it: it would hold the watermark for ever, and its records are lost.
             if not chunk.open_parts:

@@ -127,4 +127,5 @@ class CommitGroups:
 
 
 def _due_at(shards: Sequence[Shard]) -> int:
-    return min([shard.commits.submits_at() for shard in shards], default=MAX_TIME)
+    commits = [shard.commits for shard in shards if shard.commits.unsubmitted]
+    return min([each.submits_at() for each in commits], default=MAX_TIME)

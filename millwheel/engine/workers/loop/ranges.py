@@ -14,7 +14,6 @@ from millwheel.engine.workers import events as ev
 from millwheel.engine.workers.delivery.routing import TableRouter
 from millwheel.engine.workers.effects import Gathering, Recover
 from millwheel.engine.workers.loop.shard_handle import (
-    LEAVING,
     Life,
     LifeChange,
     Served,
@@ -204,12 +203,10 @@ class Ranges:
         for served in self.beginning.due(self._served.values(), bool(self._opening), now_us):
             served.begin()
 
-    def release_leaving(self) -> None:
+    def release(self, leaving: Iterable[Served]) -> None:
         """A planned move: once the last commit is durable and in a snapshot, the master may hand
         the shard on."""
-        for served in self._served.values():
-            if served.life not in LEAVING:
-                continue
+        for served in leaving:
             shard = served.shard
             # Released before, the next owner would open without that commit, and give its number to
             # another one.

@@ -97,16 +97,17 @@ def _report_of(served: Served, now_us: int, careful: bool) -> ShardReport | None
     if careful and not served.reads and served.heard_us < hold.at:
         hold = Hold(served.heard_us, "input, as heard in this run")
     shares = shard.watermark.of_shares(now_us) if shard.watermark.shares else {}
-    served.last.read = not served.roots and served.has_read(now_us)
+    served.last.read = shard.operator.has_chain and served.has_read(now_us)
     if served.last.read:
         shares[READ] = MAX_TIME
-    latencies = shard.operator.take_latencies()
+    news = shard.operator.news
+    latencies = [] if news is None else news.take_latencies()
     state = (
         hold.at,
         hold.idle_us,
         shard.commits.durable,
         shard.verdicts.version,
-        shard.operator.told,
+        0 if news is None else news.changes,
         *shares.values(),
     )
     if (
@@ -114,7 +115,9 @@ def _report_of(served: Served, now_us: int, careful: bool) -> ShardReport | None
     ):  # one that begins waits for an answer
         return None
     served.last.state = state
-    counters = {**shard.meta.counters, **shard.verdicts.counters()}
+    counters = dict(shard.meta.counters)
+    if shard.verdicts.version:
+        counters |= shard.verdicts.counters()
     identity = shard.identity
     name, token = identity.shard, identity.token
     holder = shard.watermark.in_words(hold)

@@ -131,21 +131,23 @@ class WorkerRuntime:
         self.stepped_at_us = now_us = self._clock.now_us()
         for event in events:
             self._apply(event, now_us)
-        unanswered = self._answering.step()
+        unanswered = bool(self._answering.waiting) and self._answering.step()
         if not self._stopping:
             self._traffic.retry_lanes(now_us)
             if now_us >= self._ranges.beginning.until_us:
                 self._go_live(now_us)
-            if not self._savepoints.holding:
+            if not self._holding:
                 self._work(now_us)
         if (group := self._commits.submit(self._unsubmitted(), now_us, self._stopping)) is not None:
             self._write(group, now_us, holds=bool(self._few) and not self._long)
         self._traffic.send_all(self._served, now_us)
         self._reporting.step(self._served.values(), now_us)
         self._snapshots.step(now_us, [(s.shard, s.life in LEAVING) for s in self._served.values()])
-        self._ranges.release_leaving()
+        if leaving := [each for each in self._served.values() if each.life in LEAVING]:
+            self._ranges.release(leaving)
         self._savepoints.step(self._served, now_us)
-        self._answering.release()
+        if self._answering.resting:
+            self._answering.release()
         self._perform()
         self._performing.flush()
         return now_us if unanswered else self._next_wake(now_us)
@@ -228,6 +230,10 @@ class WorkerRuntime:
         served.stirred = ordered or (patient and bool(admission.inbox.waiting))
         return False
 
+    @property
+    def _holding(self) -> bool:
+        return self._savepoints.ordered_now and self._savepoints.holding
+
     def _is_followed(self) -> bool:
         return not self._entries.followed.isdisjoint(self._served)
 
@@ -280,7 +286,7 @@ class WorkerRuntime:
             self._ranges.beginning.until_us,
             self._commits.due_at_us,
         ]
-        patient, idle = bool(self._commits.waiting), self._stopping or self._savepoints.holding
+        patient, idle = bool(self._commits.waiting), self._stopping or self._holding
         for served in self._served.values():
             wakes_us += served.stalled.values()
             if served.life is LIVE and not idle:
@@ -379,8 +385,13 @@ class WorkerRuntime:
         )
         if self._tracing is not None:
             shard.trace(self._tracing, self._graph.nodes[event.node].kind is NodeKind.SOURCE)
+        fellows = shard.operator.fellows
         return Served(
-            shard, event.node, self._graph.roots(event.node), self._graph.depths()[event.node]
+            shard,
+            event.node,
+            self._graph.roots(event.node),
+            self._graph.depths()[event.node],
+            fellows is not None and bool(fellows.names),
         )
 
     def _go_live(self, now_us: int) -> None:

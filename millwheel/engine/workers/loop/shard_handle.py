@@ -158,12 +158,14 @@ class Served:
     It is ``stirred`` when something happened to it since it had nothing to do; otherwise it need
     not be looked at before ``wakes_at`` (wall clock). ``heard`` is what was published of its
     feeders in the life of this worker. ``stalled`` are lanes that wait until they are tried
-    again, and when (wall clock)."""
+    again, and when (wall clock). A source ``goes_with_others`` if its silence goes as far as other
+    streams, and with the clock alone once these have ended."""
 
     shard: Shard
     node: NodeName
     roots: frozenset[str] = frozenset()
     depth: int = 0
+    goes_with_others: bool = False
     life: Life = Life.OPENED
     ended: bool = False
     stirred: bool = True
@@ -217,13 +219,6 @@ class Served:
     def reads(self) -> bool:
         """True for a source: it has no sources before it."""
         return not self.roots
-
-    @property
-    def goes_with_others(self) -> bool:
-        """True for a source whose silence goes as far as other streams, and with the clock alone
-        once these have ended."""
-        fellows = self.shard.operator.fellows
-        return fellows is not None and bool(fellows.names)
 
     def has_read(self, now_us: int) -> bool:
         """Whether a source with a chain has read all. What was made of it may be on its way, and

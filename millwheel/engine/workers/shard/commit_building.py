@@ -60,7 +60,7 @@ class CommitBuilding:
         bundle, chunk = step.bundle, step.chunk
         self._write_timers()
         self._write_high_water_marks(step.arrivals)
-        rises = self.watermark.commit_floor(step.hold.at)
+        rises = self.watermark.has_floor and self.watermark.commit_floor(step.hold.at)
         read_again = bundle.positions_only and not bundle.commit_before_sending
         write_by_us = (
             bundle.now_us + self.limits.company_us if self.identity.weak or read_again else 0

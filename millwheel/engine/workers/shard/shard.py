@@ -29,7 +29,7 @@ from millwheel.core.model.records import Batch
 from millwheel.core.model.times import MAX_TIME, MIN_TIME
 from millwheel.engine.workers.bundle.bundle import Bundle
 from millwheel.engine.workers.bundle.hangs import Avoided
-from millwheel.engine.workers.bundle.lone import count_of, noted, put_aside
+from millwheel.engine.workers.bundle.lone import count_of, put_aside
 from millwheel.engine.workers.bundle.operator import Operator, Validated
 from millwheel.engine.workers.bundle.replayed import take_replayed
 from millwheel.engine.workers.delivery.fanout import Fanout
@@ -164,7 +164,7 @@ class Shard:
         if step is None:
             step = self._begin(now_us)
         if step.asks:
-            before = noted(step.bundle, self.avoided)
+            before = self.avoided.begin(step.bundle)
             if self.operator.ask(step.bundle, now_us):
                 self.avoided.over(before)
                 self.commits.waiting = step

@@ -10,10 +10,19 @@ from time import monotonic
 
 from millwheel.connect.connectors.external.meanings import is_of_client, named
 from millwheel.connect.sinks.base import Refused, Writer
-from millwheel.core.metrics.figures import Histogram
+from millwheel.core.metrics.catalogue import (
+    EVENT_TIME_BOUNDS_S,
+    EVENT_TIME_LATENCY,
+    LATENCY,
+    LATENCY_BOUNDS_S,
+    PUBLISH_FAILURES,
+    PUBLISH_SECONDS,
+)
+from millwheel.core.metrics.figures import Figure, Histogram
 from millwheel.core.model.names import ShardName, Token
-from millwheel.core.model.times import MAX_TIME
+from millwheel.core.model.times import IDLE_TIME, MAX_TIME, MIN_TIME, SECOND
 from millwheel.engine.workers import events as ev
+from millwheel.engine.workers.bundle.operator import SinkNews
 from millwheel.engine.workers.tracing.traced import TracedBundle
 from millwheel.errors import InvariantError
 
@@ -102,3 +111,48 @@ def in_parts(batches: deque[PendingBatch], writer: Writer, commit: int) -> deque
     return deque(
         replace(each, number=first.number + at, commit=commit) for at, each in enumerate(parts)
     )
+
+
+_WHY_CHARS = 300  # of an error, in what holds the watermark
+
+
+class SinkFigures(SinkNews):
+    """The figures of a sink shard for ``/metrics``, updated per batch, never per record. ``why`` is
+    the last error of a target that is away, "" once it takes batches again; with it the words of
+    the hold change."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.publish_s = Histogram(LATENCY_BOUNDS_S)
+        self.latency_s = Histogram(LATENCY_BOUNDS_S)
+        self.event_time_s = Histogram(EVENT_TIME_BOUNDS_S)
+        self.failures = 0
+        self.why = ""
+
+    def away(self, why: str) -> None:
+        """The target did not take a batch; it is tried again."""
+        self.failures += 1
+        self._say(" ".join(why.split())[:_WHY_CHARS])
+
+    def visible(self, now_us: int, born_us: Sequence[int], earliest_us: int) -> None:
+        """A batch is visible: its deliveries were read at ``born_us``, its earliest timestamp is
+        ``earliest_us``."""
+        self._say("")
+        for born in born_us:
+            self.latency_s.add((now_us - born) / SECOND)
+            self.latencies_ms.append((now_us - born) / 1000)
+        if MIN_TIME < earliest_us < IDLE_TIME:
+            self.event_time_s.add(max(0, now_us - earliest_us) / SECOND)
+
+    def _say(self, why: str) -> None:
+        self.changes += why != self.why
+        self.why = why
+
+    def figures(self) -> Sequence[Figure]:
+        """For ``/metrics``, without the labels of the shard."""
+        return (
+            Figure(PUBLISH_SECONDS, self.publish_s),
+            Figure(PUBLISH_FAILURES, self.failures),
+            Figure(LATENCY, self.latency_s),
+            Figure(EVENT_TIME_LATENCY, self.event_time_s),
+        )

@@ -27,11 +27,11 @@ from millwheel.engine.workers.bundle.bundle import Bundle, Hold
 from millwheel.engine.workers.bundle.operator import Operator
 from millwheel.engine.workers.operators.callbacks import Decode
 from millwheel.engine.workers.ports import BackgroundTask
-from millwheel.engine.workers.sinks.figures import SinkFigures
 from millwheel.engine.workers.sinks.pending import (
     NO_COMMIT_YET,
     PendingBatch,
     Publication,
+    SinkFigures,
     in_parts,
     published,
 )
@@ -92,9 +92,8 @@ class SinkOperator(Operator):
         self._retry_at_us = MAX_TIME
         self._durable = 0
         self._resting = False
-        self._latencies_ms: list[float] = []
         self._unswept: list[bytes] | None = None
-        self._figures = SinkFigures()
+        self.news = self._figures = SinkFigures()
         self._refusals = False
         """The target has refused records, of which nobody has been told."""
         self._preparing = Preparing(
@@ -219,14 +218,6 @@ class SinkOperator(Operator):
             f"sink batch {first.number}, not yet published{f': {why}' if why else ''}",
         )
 
-    def take_latencies(self) -> list[float]:
-        latencies, self._latencies_ms = self._latencies_ms, []
-        return latencies
-
-    @property
-    def told(self) -> int:
-        return self._figures.changes
-
     def figures(self) -> Sequence[Figure]:
         return self._figures.figures()
 
@@ -335,7 +326,6 @@ class SinkOperator(Operator):
             pending.traced.published("" if error is None else str(error))
         if error is None:
             pending.visible = True
-            self._latencies_ms += [(now_us - born) / 1000 for born in pending.born]
             self._figures.visible(now_us, pending.born, pending.min_timestamp)
         elif isinstance(error, UnavailableError):
             self._figures.away(str(error))

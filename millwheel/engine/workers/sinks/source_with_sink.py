@@ -25,7 +25,7 @@ class SourceWithSink(SourceOperator):
     """The operator of a ``source.*`` shard with the sink ``end``."""
 
     def __init__(self, parts: SourceParts, store: StateStore, now_us: int, end: ChainEnd) -> None:
-        self._sink = end
+        self._sink, self.news = end, end.operator.news
         super().__init__(parts, store, now_us)
 
     def wakes_at(self, now_us: int) -> int:
@@ -53,13 +53,6 @@ class SourceWithSink(SourceOperator):
 
     def sources_ended(self) -> None:
         self._sink.operator.sources_ended()
-
-    def take_latencies(self) -> list[float]:
-        return self._sink.operator.take_latencies()
-
-    @property
-    def told(self) -> int:
-        return self._sink.operator.told
 
     def figures(self) -> Sequence[Figure]:
         return self._sink.operator.figures()

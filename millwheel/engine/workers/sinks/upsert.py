@@ -29,7 +29,7 @@ from millwheel.core.windows.panes import as_retraction
 from millwheel.engine.workers.bundle.bundle import Bundle, Hold
 from millwheel.engine.workers.bundle.operator import Operator
 from millwheel.engine.workers.operators.callbacks import Decode
-from millwheel.engine.workers.sinks.figures import SinkFigures
+from millwheel.engine.workers.sinks.pending import SinkFigures
 from millwheel.engine.workers.sinks.preparing import RETRY_US
 from millwheel.engine.workers.sinks.sink import LAST_FLUSH_US
 from millwheel.engine.workers.state.overlay import Overlay
@@ -130,8 +130,7 @@ class UpsertOperator(Operator):
         self._retry_at_us = MAX_TIME
         self._durable = 0
         self._resting = False
-        self._latencies_ms: list[float] = []
-        self._figures = SinkFigures()
+        self.news = self._figures = SinkFigures()
         self._writer.sweep([])
         stored = store.get(NEXT_BATCH)
         self._next_number = 0 if stored is None else int.from_bytes(stored, "big")
@@ -194,14 +193,6 @@ class UpsertOperator(Operator):
         return (
             Hold() if waiting == MAX_TIME else Hold(waiting, f"rows that are not visible yet{why}")
         )
-
-    def take_latencies(self) -> list[float]:
-        latencies, self._latencies_ms = self._latencies_ms, []
-        return latencies
-
-    @property
-    def told(self) -> int:
-        return self._figures.changes
 
     def figures(self) -> Sequence[Figure]:
         return self._figures.figures()
@@ -271,7 +262,6 @@ class UpsertOperator(Operator):
             self._pending = None
             self._figures.publish_s.add(monotonic() - began_s)
             self._figures.visible(now_us, pending.unseen.born or [], pending.unseen.min_timestamp)
-            self._latencies_ms += [(now_us - born) / 1000 for born in pending.unseen.born or []]
 
 
 def read_row(data: bytes) -> SinkRecord:

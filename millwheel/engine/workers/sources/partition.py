@@ -144,11 +144,11 @@ class Part:
         self.committed = msgspec.structs.replace(self.committed, unsent=self.chained)
         return self.chained and not stored
 
-    def watermark(self, max_delay_us: int) -> int:
-        """Nothing before this is expected."""
+    def standing(self, max_delay_us: int) -> tuple[int, bool]:
+        """Its watermark, before which nothing is expected, and whether it is :attr:`idle`."""
         if self.arrivals is not None:
-            return self.arrivals.reached_us(self.position)
-        return watermark_after(self.max_timestamp, max_delay_us)
+            return self.arrivals.reached_us(self.position), self.idle
+        return watermark_after(self.max_timestamp, max_delay_us), self.idle
 
     def notes(self) -> list[tuple[int, bytes]]:
         """The notes for a new reader, see :class:`millwheel.connect.sources.base.Reader`."""

@@ -279,7 +279,7 @@ class Partitions:
         ]
         if self._bounded and not unread:
             return Hold()
-        at = min((part.watermark(0) for part in unread), default=clock.at_us)
+        at = min((part.standing(0)[0] for part in unread), default=clock.at_us)
         return Hold(at, "nothing has arrived since")
 
     def _fellows_us(self, now_us: int) -> int:
@@ -299,8 +299,9 @@ class Partitions:
         for part in parts:
             if part.read_all and part.committed.finished:
                 continue
-            name, watermark = part.partition.name, part.watermark(self._parts.stream.max_delay_us)
-            if part.idle and not part.read_all:
+            name = part.partition.name
+            watermark, idle_now = part.standing(self._parts.stream.max_delay_us)
+            if idle_now and not part.read_all:
                 idle_us = watermark + part.silence.progress_us
                 if part.max_timestamp > MIN_TIME and (idle is None or idle_us > idle.idle_us):
                     idle = Hold(IDLE_TIME, f"partition {name}, {part.idle_in_words}", idle_us)

@@ -447,8 +447,10 @@ class SourceOperator(Operator):
             channel = letters_channel(self._parts.node, name, part.partition.name)
             shares, _ = self._parts.fanout.split(letters, letters.values)
             chunks.append(part.chunk(channel, shares))
-        records = sum(len(batch) for _, batch in outcome.batches)
-        waited = part.waiting + records if part.ahead is not None else 0
+        records = waited = 0
+        if part.ahead is not None:
+            records = sum(len(batch) for _, batch in outcome.batches)
+            waited = part.waiting + records
         part.outstanding.append(
             Outstanding(chunks, part.after(), outcome.counters, records, waited, bundle.now_us)
         )

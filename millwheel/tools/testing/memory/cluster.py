@@ -292,11 +292,12 @@ class MemoryCluster:
         shard = self.shards[entry.shard] = self._make_shard(node, entry, store, router, opened)
         return shard
 
-    def reported(self, connection: int, node: NodeName, reports: Sequence[ShardReport]) -> None:
+    def reported(self, connection: int, by_node: Mapping[NodeName, Sequence[ShardReport]]) -> None:
         """A worker reports the state of its shards to the watermark service."""
-        columns = iev.ReportColumns.of(reports)
-        self._inject(self._injector.handle(iev.ReportsArrived(connection, node, columns)))
-        self._inject(self._injector.handle(iev.PublishDue()))
+        for node, reports in by_node.items():
+            columns = iev.ReportColumns.of(reports)
+            self._inject(self._injector.handle(iev.ReportsArrived(connection, node, columns)))
+            self._inject(self._injector.handle(iev.PublishDue()))
 
     def _inject(self, effects: Sequence[ief.Effect]) -> None:
         for effect in effects:

@@ -7,6 +7,7 @@ one unit of work after the other, so that a crash may come between any two of th
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -105,7 +106,7 @@ class MemoryWorker:
         self._scheduled = False
         events, self._events = self._events, []
         self.wakes_at_us = self._runtime.step(events)
-        if self.wakes_at_us <= self._cluster.clock.now_us():
+        if self.wakes_at_us <= self._runtime.stepped_at_us:
             self.wake()
 
     # --- the journal ------------------------------------------------------------------------------
@@ -179,11 +180,7 @@ class MemoryWorker:
     # --- injector and master ----------------------------------------------------------------------
 
     def report(self, by_node: Mapping[NodeName, Sequence[ShardReport]]) -> None:
-        def arrive() -> None:
-            for node, reports in by_node.items():
-                self._cluster.reported(self.connection, node, reports)
-
-        self._cluster.do_later(arrive)
+        self._cluster.do_later(partial(self._cluster.reported, self.connection, by_node))
 
     def forget(self, shard: ShardName) -> None:
         pass

@@ -4,7 +4,7 @@ import pytest
 
 from millwheel.core.model.times import MAX_TIME
 from millwheel.engine.workers.bundle.bundle import Bundle
-from millwheel.engine.workers.bundle.operator import Operator
+from millwheel.engine.workers.bundle.operator import Operator, SinkNews
 from millwheel.engine.workers.operators.callbacks import CallbackOperator
 from millwheel.engine.workers.operators.windows.callback import WindowCallbackOperator
 
@@ -25,9 +25,11 @@ def test_an_operator_that_only_runs_takes_everything_and_waits_for_nothing() -> 
     assert operator.watched() is None
 
 
-def test_latencies_of_an_operator_that_measures_none_are_nobody_elses() -> None:
-    Plain().take_latencies().append(1.0)
-    assert Plain().take_latencies() == []
+def test_a_latency_is_reported_once() -> None:
+    news = SinkNews()
+    news.latencies_ms.append(1.0)
+    assert (news.take_latencies(), news.take_latencies()) == ([1.0], [])
+    assert SinkNews().latencies_ms == []
 
 
 def test_every_command_may_be_given_to_an_operator_that_heeds_none() -> None:

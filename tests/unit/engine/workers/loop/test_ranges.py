@@ -142,20 +142,20 @@ def test_a_leaving_shard_is_released_once_when_all_of_it_is_durable_and_in_a_sna
     bench.deliver(("a", 1, 5))
     bench.run()
     stand.snapshots.covered = True
-    stand.ranges.release_leaving()
+    stand.ranges.release(stand.served.values())
     assert stand.asked(Release) == [], "its commit is not durable"
     bench.settle()
     stand.snapshots.covered = False
-    stand.ranges.release_leaving()
+    stand.ranges.release(stand.served.values())
     assert stand.asked(Release) == [], "no snapshot has it"
     stand.snapshots.covered = True
-    stand.ranges.release_leaving()
-    stand.ranges.release_leaving()
+    stand.ranges.release(stand.served.values())
+    stand.ranges.release(stand.served.values())
     assert [
         (effect.shard, effect.token, effect.last_commit) for effect in stand.asked(Release)
     ] == [("work-0", 1, 1)]
     stand.ranges.master_attached()
-    stand.ranges.release_leaving()
+    stand.ranges.release(stand.served.values())
     assert len(stand.asked(Release)) == 2, "a new master was told nothing"
 
 

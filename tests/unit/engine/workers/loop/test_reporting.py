@@ -13,7 +13,6 @@ from millwheel.adapters.clock import SystemClock
 from millwheel.connect.sinks import build_sink
 from millwheel.connect.sources import build_source
 from millwheel.core.model.names import NodeName
-from millwheel.core.model.watermark import Fellows
 from millwheel.engine.workers.bundle.bundle import Hold
 from millwheel.engine.workers.host.assembly import Assembly, Factories
 from millwheel.engine.workers.loop.reporting import Reporting, ReportPace
@@ -82,7 +81,7 @@ def test_a_shard_is_only_asked_if_something_happened_to_it_since_its_last_report
     reporting = Reporting(port, Mock(), ReportPace())
     quiet, stirred, alone, source = map(_served, ("quiet", "stirred", "alone", "source"))
     alone.roots = frozenset()
-    source.shard.operator.fellows = Fellows("node", frozenset({"source.others"}))
+    source.goes_with_others = True
     every = [quiet, stirred, alone, source]
     reporting.step(every, 1_000)
     stirred.stir()
@@ -107,7 +106,7 @@ def _served(name: str) -> Served:
     )
     shard.commits.durable = 1
     shard.verdicts = Mock(version=0, counters=dict)
-    shard.operator = Mock(told=0, take_latencies=list, fellows=None)
+    shard.operator = Mock(news=None, has_chain=False, fellows=None)
     shard.meta.counters = {}
     shard.identity = Mock(shard=name, token=1)
     return Served(shard, NodeName("node"), frozenset({"a source"}), life=LIVE)

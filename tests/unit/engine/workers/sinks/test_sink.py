@@ -214,10 +214,11 @@ def test_the_hold_of_a_target_that_is_away_names_its_error_until_it_is_back() ->
     bench = Bench(aside=False)
     bench.writer.fail = UnavailableError("connection refused")
     bench.bundle(1)
-    told = bench.operator.told
+    told = bench.operator.news.changes
     bench.durable(1)
     assert bench.operator.hold(0).holder == "sink batch 0, not yet published: connection refused"
-    assert bench.operator.told != told  # a report goes out, although the watermark has not moved
+    # A report goes out, although the watermark has not moved.
+    assert bench.operator.news.changes != told
     bench.writer.fail = None
     bench.bundle(2, now_us=10**9)
     bench.durable(2)

@@ -25,7 +25,7 @@ def committed(store: SimStore, one: Part, position: int, finished: bool = False)
 def test_a_new_partition_begins_at_its_start_and_holds_everything() -> None:
     one = part(SimStore({}))
     assert (one.position, one.read_all, one.notes()) == (0, False, [(0, b"")])
-    assert one.watermark(10) == MIN_TIME
+    assert one.standing(10) == (MIN_TIME, False)
 
 
 def test_the_next_owner_goes_on_where_the_commit_was() -> None:
@@ -38,7 +38,7 @@ def test_the_next_owner_goes_on_where_the_commit_was() -> None:
         b"note",
         False,
     )
-    assert later.watermark(10) == 60
+    assert later.standing(10)[0] == 60
     assert part(store, "b").position == 0
 
 

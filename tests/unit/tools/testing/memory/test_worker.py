@@ -44,7 +44,7 @@ class Cluster:
             self.steps.append((name, events))
             return self.next_us
 
-        return SimpleNamespace(step=step)
+        return SimpleNamespace(step=step, stepped_at_us=self.clock.now_us())
 
     def make_shard(self) -> None: ...
 
@@ -54,8 +54,8 @@ class Cluster:
     def do_later(self, work: Work) -> None:
         self.work.append(work)
 
-    def reported(self, connection: int, node: str, reports: Any) -> None:
-        self.reports.append((connection, node, reports))
+    def reported(self, connection: int, by_node: Any) -> None:
+        self.reports.append((connection, by_node))
 
     def one(self) -> None:
         """Do one unit of work."""
@@ -140,4 +140,4 @@ def test_reports_come_by_the_connection_of_their_worker(cluster: Cluster) -> Non
     cluster.worker("w1").report({NodeName("work"): []})
     assert not cluster.reports
     cluster.all()
-    assert cluster.reports == [(1, "work", [])]
+    assert cluster.reports == [(1, {"work": []})]
