@@ -20,7 +20,7 @@ from millwheel import InjectionSource, Pipeline, StdoutSink
 from millwheel.adapters.durable_store import open_space
 from millwheel.adapters.metrics.text import text_of
 from millwheel.adapters.spaces.hang_notes import HangNotes
-from millwheel.core.metrics.figures import Figure
+from millwheel.core.metrics import Figure
 from millwheel.engine.workers import events as ev
 from millwheel.engine.workers.bundle.hangs import Hangs
 from millwheel.engine.workers.host.figures import figures_of

@@ -24,7 +24,7 @@ from contextlib import ExitStack, contextmanager
 from millwheel import GeneratorSource, Pipeline, StdoutSink
 from millwheel.adapters.metrics.spans import OtlpSpans
 from millwheel.core.pipeline.spec import TracingSpec
-from millwheel.core.tracing.spans import NoSpans
+from millwheel.core.tracing import NoSpans
 from millwheel.engine.workers.tracing.tracing import Tracing
 from millwheel.testing import PipelineHarness
 

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from millwheel.core.metrics.catalogue import OF_PROCESS
-from millwheel.core.metrics.figures import Metric
+from millwheel.core.metrics import OF_PROCESS, Metric
 from tests import rooms
 
 PAGE = rooms.HOUSE / "docs" / "metrics.md"

@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
+from millwheel.core.pipeline.dictionaries import NUMBER
 from millwheel.core.pipeline.spec import PipelineSpec
-from millwheel.core.pipeline.visitors import NUMBER
 from millwheel.core.pipeline.work import CallbackSpec, DictionarySpec, SlicesSpec
 from tests.search.facts import Facts, Level, Order
 from tests.search.freedoms import Promised

@@ -19,6 +19,7 @@ from millwheel.core.pipeline.spec import (
     PipelineSpec,
     Productions,
 )
+from millwheel.core.pipeline.tables import with_copies
 from millwheel.core.pipeline.work import (
     AggregationSpec,
     BroadcastSpec,
@@ -26,7 +27,6 @@ from millwheel.core.pipeline.work import (
     JoinSpec,
     SlicesSpec,
 )
-from millwheel.core.tables.copies import with_copies
 from tests.search.generate.pushes import LAST_CLOCK
 from tests.search.script import Action, Case, Clock, Finish, Outcome, Push, Watermark
 

@@ -16,7 +16,7 @@ import pytest
 from millwheel import as_retraction
 from millwheel.connect.connectors.kafka import source as module
 from millwheel.connect.connectors.kafka.partition_lists import Span
-from millwheel.core.tables import changes
+from millwheel.core.pipeline import table_changes as changes
 from millwheel.testing import PipelineHarness
 from tests.fakes.change_streams import ChangeStream, change_stream
 from tests.fakes.kafka_library import FakeKafka, Log

@@ -18,8 +18,8 @@ import pytest
 
 from millwheel import as_retraction
 from millwheel.core.model.watermark import ReadFirst
-from millwheel.core.ranked import latest
-from millwheel.core.waiting.records import WaitingColumns
+from millwheel.core.rows import latest
+from millwheel.core.rows.waiting import WaitingColumns
 from millwheel.engine.workers.delivery import consumer_keys
 from millwheel.engine.workers.operators import record_joins
 from millwheel.engine.workers.operators.broadcast import copies, enrichment

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from millwheel.core.model.keys import key_hash
-from millwheel.core.tracing.sampling import chosen_numbers
+from millwheel.core.tracing import chosen_numbers
 from tests.servers.kafka import Broker
 from tests.servers.otlp import ReceivedSpan, collector
 from tests.slow.kafka import committed_messages, produce

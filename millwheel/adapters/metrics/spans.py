@@ -9,8 +9,14 @@ import threading
 from collections import deque
 from typing import Any
 
-from millwheel.core.tracing.contexts import TRACEPARENT, TRACESTATE, TraceContext
-from millwheel.core.tracing.spans import Attributes, SpanKind, TraceSpan
+from millwheel.core.tracing import (
+    TRACEPARENT,
+    TRACESTATE,
+    Attributes,
+    SpanKind,
+    TraceContext,
+    TraceSpan,
+)
 from millwheel.errors import SetupError
 
 ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
@@ -29,7 +35,7 @@ def configured() -> bool:
 
 
 class OtlpSpans:
-    """See :class:`millwheel.core.tracing.spans.Spans`. Spans are sent on a thread of their own;
+    """See :class:`millwheel.core.tracing.Spans`. Spans are sent on a thread of their own;
     what does not fit into its queue is dropped and counted, and nobody waits. For one thread but
     for :meth:`counts`.
 
@@ -69,7 +75,7 @@ class OtlpSpans:
     def begin(
         self, name: str, kind: SpanKind, parent: TraceContext, at_us: int, attributes: Attributes
     ) -> TraceSpan:
-        """See :class:`millwheel.core.tracing.spans.Spans`."""
+        """See :class:`millwheel.core.tracing.Spans`."""
         from opentelemetry.context import Context
 
         context = Context()

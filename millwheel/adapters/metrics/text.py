@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from millwheel.core.metrics.figures import Figure, Histogram, MetricKind
+from millwheel.core.metrics import Figure, Histogram, MetricKind
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric as Family

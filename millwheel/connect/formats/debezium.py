@@ -19,7 +19,13 @@ from millwheel.connect.formats.json_rows import json_lines
 from millwheel.connect.formats.options import DebeziumOptions
 from millwheel.core.columns.declared_fields import FieldTypes
 from millwheel.core.instants.decimals import without_decimals
-from millwheel.core.tables.changes import CHANGE_FIELD, KEY_FIELD, ChangePart, Known, LogPosition
+from millwheel.core.pipeline.table_changes import (
+    CHANGE_FIELD,
+    KEY_FIELD,
+    ChangePart,
+    Known,
+    LogPosition,
+)
 from millwheel.core.windows.panes import RETRACTION_FIELD
 from millwheel.errors import RecordError
 

@@ -33,7 +33,7 @@ from typing import Any
 
 from millwheel.core.columns.batch import ColumnBatch
 from millwheel.core.model.times import duration_us
-from millwheel.core.tracing.contexts import TraceContext
+from millwheel.core.tracing import TraceContext
 from millwheel.errors import InvariantError, MillwheelError, UnavailableError
 
 

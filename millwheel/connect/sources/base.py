@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from millwheel.core.model.times import MAX_TIME
-from millwheel.core.tracing.contexts import TraceContext
+from millwheel.core.tracing import TraceContext
 
 if TYPE_CHECKING:
     import numpy as np

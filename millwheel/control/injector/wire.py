@@ -16,8 +16,8 @@ from millwheel.control.injector.events import (
     ReportsArrived,
 )
 from millwheel.control.injector.state import InjectorState, WatermarkView
-from millwheel.core.metrics import catalogue as c
-from millwheel.core.metrics.figures import Figure
+from millwheel.core import metrics as c
+from millwheel.core.metrics import Figure
 from millwheel.core.model.failures import CallKind, Tally
 from millwheel.core.model.names import NodeName, ShardName
 from millwheel.core.model.times import IDLE_TIME, MAX_TIME, MIN_TIME, SECOND

@@ -34,8 +34,8 @@ from millwheel.control.master.events import (
 from millwheel.control.master.runtime import MasterPace, MasterPorts, MasterRuntime, MasterView
 from millwheel.control.master.state import MasterConfig, MasterState
 from millwheel.control.master.tables.resharding import Merge, Resharding, Split
-from millwheel.core.metrics import catalogue as c
-from millwheel.core.metrics.figures import Figure
+from millwheel.core import metrics as c
+from millwheel.core.metrics import Figure
 from millwheel.core.model.names import NodeName, ShardName, Token, WorkerName
 from millwheel.errors import FencedError, InvariantError
 

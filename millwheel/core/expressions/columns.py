@@ -10,18 +10,19 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from millwheel.core.expressions.declared import NullLogic, Nulls
-from millwheel.core.expressions.functions import FUNCTIONS
-from millwheel.core.expressions.inner_fields import inner_path
-from millwheel.core.expressions.nodes import CONSTANTS
-from millwheel.core.expressions.own import (
+from millwheel.core.expressions.declared import (
     KNOWN,
     PLAIN,
     VALUE,
     Dialect,
+    NullLogic,
+    Nulls,
     OwnFunction,
     known_dtype,
 )
+from millwheel.core.expressions.functions import FUNCTIONS
+from millwheel.core.expressions.inner_fields import inner_path
+from millwheel.core.expressions.nodes import CONSTANTS
 from millwheel.core.expressions.scope import Scope
 from millwheel.core.expressions.terms import (
     EXACT_INT,

@@ -5,6 +5,9 @@ simpleeval parses the text and supplies operators with bounded results. The pars
 into nested closures once, because an expression runs for every record (simpleeval's own walk over
 the tree costs ten times as much); there is no ``eval`` anywhere. Names are fields of the record's
 value; the functions are in core/expressions/functions.py.
+
+In formulas the fields are computations: ``clicks.spend / clicks.n``. A computation with one
+aggregate can stand for it: ``clicks / impressions``.
 """
 
 from __future__ import annotations
@@ -12,14 +15,14 @@ from __future__ import annotations
 import ast
 import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 from simpleeval import InvalidExpression, SimpleEval
 
-from millwheel.core.expressions.declared import NullLogic
+from millwheel.core.expressions.declared import PLAIN, Dialect, NullLogic, OwnFunction
 from millwheel.core.expressions.fields import field_reader, missing_field
 from millwheel.core.expressions.nodes import (
     COMPARISONS,
@@ -28,7 +31,6 @@ from millwheel.core.expressions.nodes import (
     Compiler,
     Evaluate,
 )
-from millwheel.core.expressions.own import PLAIN, Dialect, OwnFunction
 from millwheel.core.expressions.three_valued import plainly
 from millwheel.errors import RecordError
 
@@ -222,3 +224,57 @@ def _compared(name: str, op: ast.cmpop, constant: Any, text: str) -> Evaluate:
             raise _failed(text, ex) from None
 
     return evaluate
+
+
+@dataclass(frozen=True, slots=True)
+class Formula:
+    """A compiled formula. ``used`` lists the values that it reads, as (computation, value); the
+    value is "" where the computation has only one."""
+
+    expression: Expression
+    used: tuple[tuple[str, str], ...]
+
+    @property
+    def computations(self) -> tuple[str, ...]:
+        """The computations that the formula reads, each once."""
+        return tuple(dict.fromkeys(computation for computation, _ in self.used))
+
+
+Compile = Callable[[str], Expression]
+
+
+def formula_of(text: str, compile_text: Compile = compile_expression) -> Formula:
+    """The formula of a query, in the language of the pipeline where that is given. Raises
+    ValueError if it is not an expression over computations."""
+    return _formula(compile_text(text))
+
+
+def foreign_formula(text: str) -> Formula:
+    """As :func:`formula_of`, for a text that a client sends, whose cost is bounded."""
+    return _formula(compile_foreign(text))
+
+
+def _formula(expression: Expression) -> Formula:
+    inner = {
+        id(node.value): node.attr
+        for node in ast.walk(expression.tree)
+        if isinstance(node, ast.Attribute)
+    }
+    names = [
+        node
+        for node in ast.walk(expression.tree)
+        if isinstance(node, ast.Name) and node.id in expression.fields
+    ]
+    names.sort(key=lambda node: (node.lineno, node.col_offset))
+    fields = tuple(dict.fromkeys((node.id, inner.get(id(node), "")) for node in names))
+    if not fields:
+        raise ValueError("the formula asks nothing; write for example clicks.spend / clicks.n")
+    mixed = {name for name, value in fields if not value} & {
+        name for name, value in fields if value
+    }
+    if mixed:
+        raise ValueError(
+            f"{min(mixed)} stands with and without the name of a value; write it as"
+            f" {min(mixed)}.NAME"
+        )
+    return Formula(expression, fields)

@@ -14,11 +14,17 @@ from typing import Any
 from simpleeval import DEFAULT_OPERATORS, InvalidExpression
 
 from millwheel.core.expressions import three_valued
-from millwheel.core.expressions.declared import Function, NullLogic, Nulls
+from millwheel.core.expressions.declared import (
+    PLAIN,
+    Dialect,
+    Function,
+    NullLogic,
+    Nulls,
+    OwnFunction,
+)
 from millwheel.core.expressions.fields import field_or_none, field_reader
 from millwheel.core.expressions.functions import FUNCTIONS
 from millwheel.core.expressions.operators import modulo, power, product
-from millwheel.core.expressions.own import PLAIN, Dialect, OwnFunction
 
 Evaluate = Callable[[Any], Any]
 """A record's value -> the value of an expression."""

@@ -1,15 +1,16 @@
 """The graph that runs: sources, computations and sinks are all nodes with key ranges, shards and
-commits."""
+commits. And how far its nodes are, by the injector's latest answer."""
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
-from millwheel.core.model.failures import SHARE, OnError
+from millwheel.core.model.failures import SHARE, CallKind, First, OnError, Tally
 from millwheel.core.model.keys import KeyHash, key_hash
 from millwheel.core.model.percentiles import Shares
+from millwheel.core.model.times import MAX_TIME
 from millwheel.core.pipeline.skew import hash_of_keys
 from millwheel.core.pipeline.spec import (
     DEAD_LETTERS,
@@ -295,3 +296,36 @@ def retracting_streams(spec: PipelineSpec) -> frozenset[str]:
             if side and passed_on:
                 retracting.add(side)
     return frozenset(retracting)
+
+
+Counters = Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeView:
+    """The state of one node: its watermark in µs, whether all ranges have reported, the holder of
+    the watermark, its counters; the outcome of recent calls, if some failed, and the first
+    failures."""
+
+    name: str
+    watermark_us: int
+    complete: bool
+    holder: str
+    counters: Counters
+    tallies: Mapping[CallKind, Tally] = field(default_factory=dict)
+    firsts: Sequence[First] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterView:
+    """All nodes in the injector's latest answer, and quantiles of latency at the sinks in ms."""
+
+    nodes: Mapping[str, NodeView]
+    latency_ms: Sequence[float] = ()
+
+    def drained(self, graph: Graph) -> bool:
+        """Whether every record of a bounded input has gone all the way."""
+        views = [self.nodes.get(name) for name in graph.nodes]
+        return all(
+            view is not None and view.complete and view.watermark_us == MAX_TIME for view in views
+        )

@@ -22,8 +22,7 @@ from millwheel.core.columns.declared_fields import FieldTypes
 from millwheel.core.formats.codec import encode_value
 from millwheel.core.model.names import NodeName
 from millwheel.core.model.records import Batch, DeadLetter
-from millwheel.core.pipeline.cluster_view import ClusterView
-from millwheel.core.pipeline.graph import Graph, build_graph
+from millwheel.core.pipeline.graph import ClusterView, Graph, build_graph
 from millwheel.core.pipeline.replays import (
     KEY,
     RECORD,

@@ -15,8 +15,13 @@ from typing import Any, Generic, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from millwheel.core.expressions.formulas import Compile, Formula, foreign_formula, formula_of
-from millwheel.core.expressions.language import compile_expression
+from millwheel.core.expressions.language import (
+    Compile,
+    Formula,
+    compile_expression,
+    foreign_formula,
+    formula_of,
+)
 from millwheel.core.instants.decimals import NO_SCALES, beyond, in_units_again, with_decimals
 from millwheel.core.model.keys import Key
 from millwheel.core.pipeline.spec import KeptKinds, QuerySpec

@@ -8,8 +8,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from millwheel.core.expressions.formulas import Compile
-from millwheel.core.expressions.language import compile_expression
+from millwheel.core.expressions.language import Compile, compile_expression
 from millwheel.core.pipeline.query_changes import QueryChanges
 from millwheel.core.pipeline.spec import KeptKinds, QuerySpec
 from millwheel.engine.queries.formulas import NO_KINDS, NamedFormula

@@ -26,7 +26,7 @@ from millwheel.core.model.names import ShardName, Token, WorkerName
 from millwheel.core.model.range_table import RangeTable
 from millwheel.core.pipeline.query_changes import QUERIES_ROLE
 from millwheel.core.pipeline.spec import AggregationStage
-from millwheel.core.tracing.spans import NoSpans, SpanCounts
+from millwheel.core.tracing import NoSpans, SpanCounts
 from millwheel.engine.queries.named_queries import ChangesRead
 from millwheel.engine.workers import events as ev
 from millwheel.engine.workers.bundle.hangs import Hangs, Notes

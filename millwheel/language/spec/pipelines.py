@@ -15,6 +15,7 @@ import msgspec
 
 from millwheel.connect.own_functions import named_alone
 from millwheel.connect.python_objects import load_object
+from millwheel.core.pipeline.dictionaries import numbered
 from millwheel.core.pipeline.skew import planned
 from millwheel.core.pipeline.spec import (
     ComputationSpec,
@@ -23,9 +24,7 @@ from millwheel.core.pipeline.spec import (
     SinkSpec,
     StreamSpec,
 )
-from millwheel.core.pipeline.visitors import numbered
-from millwheel.core.tables.copies import with_copies
-from millwheel.core.tables.planning import tabled
+from millwheel.core.pipeline.tables import tabled, with_copies
 from millwheel.core.windows.triggers import Default
 from millwheel.language.spec.change_logs import decided
 from millwheel.language.spec.checks.change_logs import check_change_logs, check_kept_versions

@@ -25,8 +25,7 @@ from millwheel.core.model.failures import of_nodes, plain_counters
 from millwheel.core.model.range_table import RangeTable
 from millwheel.core.model.times import IDLE_TIME, MIN_TIME
 from millwheel.core.model.watermark import ShardReport, Watermarks
-from millwheel.core.pipeline.cluster_view import ClusterView, NodeView
-from millwheel.core.pipeline.graph import Graph
+from millwheel.core.pipeline.graph import ClusterView, Graph, NodeView
 from millwheel.errors import MillwheelError
 
 

@@ -24,8 +24,7 @@ from millwheel.control.roots.shipping import load_shipped
 from millwheel.core.grouping.observations import Division, InstanceLoads
 from millwheel.core.model.names import NodeName, WorkerName
 from millwheel.core.model.range_table import RangeTable
-from millwheel.core.pipeline.cluster_view import ClusterView
-from millwheel.core.pipeline.graph import Graph, NodeKind, build_graph
+from millwheel.core.pipeline.graph import ClusterView, Graph, NodeKind, build_graph
 from millwheel.errors import SetupError, UnavailableError
 from millwheel.launch.members import JoinedWorker, read_members
 from millwheel.launch.progress.divided_nodes import DividedStanding, divided_standings

@@ -16,8 +16,7 @@ from millwheel.core.model.failures import (
     policy_for,
     share_text,
 )
-from millwheel.core.pipeline.cluster_view import ClusterView
-from millwheel.core.pipeline.graph import Graph
+from millwheel.core.pipeline.graph import ClusterView, Graph
 from millwheel.errors import BrokenError
 
 _PATIENCE_S = 1.0

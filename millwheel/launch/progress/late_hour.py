@@ -8,8 +8,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from millwheel.core.model.times import duration_text
-from millwheel.core.pipeline.cluster_view import ClusterView
-from millwheel.core.pipeline.graph import Graph, NodeKind
+from millwheel.core.pipeline.graph import ClusterView, Graph, NodeKind
 
 HOUR_S, STEP_S = 3_600.0, 60.0
 """The hour is that of the last 60 readings, so it is up to a minute longer."""

@@ -17,8 +17,7 @@ from rich.text import Text
 
 from millwheel.core.model.failures import kinds_in
 from millwheel.core.model.times import IDLE_TIME, MAX_TIME, MIN_TIME, SECOND, duration_text
-from millwheel.core.pipeline.cluster_view import ClusterView
-from millwheel.core.pipeline.graph import Graph, NodeKind
+from millwheel.core.pipeline.graph import ClusterView, Graph, NodeKind
 from millwheel.launch.progress.input_size import Estimate, Expected
 from millwheel.launch.progress.summary import reason_texts, total
 

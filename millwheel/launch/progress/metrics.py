@@ -16,8 +16,7 @@ from millwheel.adapters.metrics.text import merged, text_of
 from millwheel.adapters.processes.address import AUTO, LOOPBACK
 from millwheel.adapters.waits import waiting
 from millwheel.control.roots.root import write_atomically
-from millwheel.core.metrics.catalogue import CERTIFICATES_END, PROCESS_UP, RESTARTS, RUN_SECONDS
-from millwheel.core.metrics.figures import Figure
+from millwheel.core.metrics import CERTIFICATES_END, PROCESS_UP, RESTARTS, RUN_SECONDS, Figure
 from millwheel.launch.progress.status_watch import StatusWatcher
 
 DRIVER = "driver"

@@ -14,8 +14,7 @@ from rich.console import Console
 from millwheel.adapters.rights import as_the_user_wants
 from millwheel.control.roots.root import write_atomically
 from millwheel.core.model.damage import DAMAGE
-from millwheel.core.pipeline.cluster_view import ClusterView
-from millwheel.core.pipeline.graph import Graph
+from millwheel.core.pipeline.graph import ClusterView, Graph
 from millwheel.errors import SetupError
 from millwheel.launch.progress.input_size import Estimate
 from millwheel.launch.progress.line import Speed

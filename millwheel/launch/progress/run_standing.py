@@ -14,8 +14,7 @@ from millwheel.core.model.failures import kinds_in, without_kinds
 from millwheel.core.model.names import NodeName
 from millwheel.core.model.range_table import RangeTable
 from millwheel.core.model.times import IDLE_TIME, MAX_TIME, MIN_TIME, SECOND, duration_text
-from millwheel.core.pipeline.cluster_view import ClusterView, NodeView
-from millwheel.core.pipeline.graph import Graph, NodeKind
+from millwheel.core.pipeline.graph import ClusterView, Graph, NodeKind, NodeView
 from millwheel.launch.progress.divided_nodes import DividedStanding
 from millwheel.launch.progress.late_hour import LateStream
 

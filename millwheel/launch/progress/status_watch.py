@@ -16,7 +16,7 @@ from millwheel.adapters.pb import injector_pb2
 from millwheel.adapters.ports import Coordination
 from millwheel.core.model.failures import firsts_in, of_nodes, plain_counters, tallies_in
 from millwheel.core.model.range_table import RangeTable
-from millwheel.core.pipeline.cluster_view import ClusterView, NodeView
+from millwheel.core.pipeline.graph import ClusterView, NodeView
 from millwheel.errors import MillwheelError
 from millwheel.launch.members import STOP, JoinedWorker, read_members
 from millwheel.launch.progress.late_hour import LateHour

@@ -7,8 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from millwheel.core.model.failures import kinds_in, replayed_in, without_kinds
-from millwheel.core.pipeline.cluster_view import ClusterView, Counters
-from millwheel.core.pipeline.graph import Graph, NodeKind
+from millwheel.core.pipeline.graph import ClusterView, Counters, Graph, NodeKind
 from millwheel.core.pipeline.spec import DEAD_LETTERS
 
 _DUPLICATES = "duplicates."

@@ -20,7 +20,7 @@ from millwheel.control.roots.attach import LiveMembers, attach, connected, find_
 from millwheel.control.roots.shipping import load_shipped
 from millwheel.core.model.names import NodeName
 from millwheel.core.model.range_table import RangeTable
-from millwheel.core.tables.planning import declared_name, events_of
+from millwheel.core.pipeline.tables import declared_name, events_of
 from millwheel.errors import SetupError
 from millwheel.launch.progress.status_watch import addresses
 from millwheel.tools.client.inject import SAFE_AGAIN, Injecting, Look

@@ -15,7 +15,7 @@ from rich.text import Text
 from millwheel.connect.python_objects import load_object
 from millwheel.core.model.times import duration_text, duration_us
 from millwheel.core.pipeline.spec import PipelineSpec, StreamSpec
-from millwheel.core.tables.planning import declared_name
+from millwheel.core.pipeline.tables import declared_name
 from millwheel.engine.workers.delivery.timestamps import Timestamps
 from millwheel.tools.dev.samples import Sample
 

@@ -17,7 +17,7 @@ from millwheel.core.order.labels import labels_of
 from millwheel.core.pipeline.graph import Graph, Node
 from millwheel.core.pipeline.spec import DEAD_LETTERS, AggregationStage, PipelineSpec
 from millwheel.core.pipeline.work import DictionarySpec
-from millwheel.core.waiting.versions import EnrichPlan
+from millwheel.core.rows.versions import EnrichPlan
 from millwheel.language.spec.callback_code import LoadedCode
 
 _BY_RECORD = "record by record"

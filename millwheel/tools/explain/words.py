@@ -15,6 +15,8 @@ from millwheel.core.order.chains import Chains
 from millwheel.core.pipeline.keys import Divided, KeyKind, KeySpec
 from millwheel.core.pipeline.spec import AggregationStage, ComputationSpec, Delivery, StreamSpec
 from millwheel.core.pipeline.steps import step_text as _written
+from millwheel.core.pipeline.table_changes import KEY_FIELD
+from millwheel.core.pipeline.tables import declared_name
 from millwheel.core.pipeline.work import (
     FOREVER,
     AggregateSpec,
@@ -35,8 +37,6 @@ from millwheel.core.pipeline.work import (
     WindowSpec,
     Work,
 )
-from millwheel.core.tables.changes import KEY_FIELD
-from millwheel.core.tables.planning import declared_name
 
 _MISSING = {"keep": "null", "drop": "dropped", "dead_letter": "a dead letter"}
 _SHELF = re.compile(r"[\w.]+:(?:\w+|held\.p\d+)\.code\.\w+")

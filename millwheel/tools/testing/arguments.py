@@ -11,7 +11,7 @@ from millwheel.core.instants.declared import form_of
 from millwheel.core.instants.texts import iso_text
 from millwheel.core.model.times import MAX_TIME
 from millwheel.core.pipeline.spec import StreamSpec
-from millwheel.core.tables.planning import declared_name
+from millwheel.core.pipeline.tables import declared_name
 from millwheel.core.windows.triggers import Trigger
 from millwheel.core.windows.windows import (
     Count,

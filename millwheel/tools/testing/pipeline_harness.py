@@ -32,8 +32,8 @@ from millwheel.core.pipeline.spec import (
     ComputationSpec,
     PipelineSpec,
 )
+from millwheel.core.pipeline.tables import declared_name
 from millwheel.core.pipeline.work import LookupSpec
-from millwheel.core.tables.planning import declared_name
 from millwheel.core.windows.windows import Window
 from millwheel.engine.letters.letters import replayable
 from millwheel.engine.letters.replays import Binding

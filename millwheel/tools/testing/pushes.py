@@ -19,7 +19,7 @@ from millwheel.connect.sources.base import Chunk, Partition, Reader, Reject, Sou
 from millwheel.core.columns.declared_fields import FieldTypes
 from millwheel.core.model.times import MAX_TIME, MIN_TIME
 from millwheel.core.pipeline.spec import PipelineSpec, SourceSpec, StreamSpec
-from millwheel.core.tables.planning import declared_name, source_stream
+from millwheel.core.pipeline.tables import declared_name, source_stream
 from millwheel.language.spec.reading.problems import unknown
 
 KIND = "pushed"

@@ -19,7 +19,7 @@ from millwheel.core.pipeline.spec import (
     SourceSpec,
     StreamSpec,
 )
-from millwheel.core.tables.planning import untabled
+from millwheel.core.pipeline.tables import untabled
 from millwheel.errors import PipelineError
 from millwheel.language.spec.parameters import stand_ins
 from millwheel.language.spec.pipelines import load_read, read_document

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from millwheel.core.metrics.catalogue import (
+from millwheel.core.metrics import (
     BUSY_SECONDS,
     CONGESTED,
     CREDIT_USED,

@@ -21,10 +21,10 @@ from millwheel.core.expressions.scope import Scope, _filled
 from millwheel.core.expressions.terms import exact_of
 from millwheel.core.instants.decimals import DecimalForm
 from millwheel.core.lazy_polars import pl
-from millwheel.core.ranked import lookback_columns
-from millwheel.core.ranked.kept_records import AT
-from millwheel.core.ranked.lookback_columns import LookbackColumns
-from millwheel.core.ranked.ranking import Ranking
+from millwheel.core.rows import lookback_columns
+from millwheel.core.rows.kept_records import AT
+from millwheel.core.rows.lookback_columns import LookbackColumns
+from millwheel.core.rows.ranking import Ranking
 from millwheel.engine.workers.delivery import beside
 from millwheel.engine.workers.operators.windows.segment_table import KeysInRows
 from tests.search.mistakes import Context, SeededMistakes, replaced

@@ -26,7 +26,7 @@ from millwheel.core.pipeline.work import (
     TopSpec,
     Work,
 )
-from millwheel.core.waiting.versions import EnrichPlan
+from millwheel.core.rows.versions import EnrichPlan
 from millwheel.core.windows.windows import Forever
 from tests.search.document import emit
 from tests.search.facts import Free

@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 from millwheel.core.model.times import MAX_TIME
-from millwheel.core.ranked import lookback, lookback_columns
-from millwheel.core.ranked.lookback import Lookback
-from millwheel.core.ranked.lookback_columns import (
+from millwheel.core.rows import lookback, lookback_columns
+from millwheel.core.rows.lookback import Lookback
+from millwheel.core.rows.lookback_columns import (
     LookbackForm,
     LookbackSegments,
 )

@@ -8,9 +8,9 @@ from typing import Any
 
 from millwheel.core.aggregates.families.rows import ChosenRows
 from millwheel.core.model.records import Record
-from millwheel.core.ranked import segments
-from millwheel.core.ranked.ranking import Ranking
-from millwheel.core.ranked.segments import Changed, FirstColumns, FirstRowSegments
+from millwheel.core.rows import segments
+from millwheel.core.rows.ranking import Ranking
+from millwheel.core.rows.segments import Changed, FirstColumns, FirstRowSegments
 from tests.search.mistakes import Context, mistake, replaced
 
 

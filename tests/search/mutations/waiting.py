@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 
 from millwheel.core.model.times import MAX_TIME
-from millwheel.core.waiting import segments, versions
-from millwheel.core.waiting.segments import WaitingSegments
-from millwheel.core.waiting.versions import EnrichPlan
+from millwheel.core.rows import versions
+from millwheel.core.rows import waiting as segments
+from millwheel.core.rows.versions import EnrichPlan
+from millwheel.core.rows.waiting import WaitingSegments
 from millwheel.engine.workers.operators import waiting
 from millwheel.engine.workers.operators.waiting import WaitingOperator
 from tests.search.mistakes import Context, mistake, replaced

@@ -16,9 +16,8 @@ from millwheel.core.pipeline.spec import (
     StreamSpec,
     UpsertSpec,
 )
+from millwheel.core.pipeline.tables import events_of, tabled, with_copies
 from millwheel.core.pipeline.work import BroadcastSpec, EnrichSpec, Missing
-from millwheel.core.tables.copies import with_copies
-from millwheel.core.tables.planning import events_of, tabled
 from tests.sim.workloads.base import SECOND, START_US, Workload, by, equal, spread
 
 _KEYS = 6

@@ -18,8 +18,8 @@ from millwheel.core.pipeline.spec import (
     StreamSpec,
     UpsertSpec,
 )
+from millwheel.core.pipeline.tables import events_of, tabled
 from millwheel.core.pipeline.work import BroadcastSpec, EnrichSpec, Missing
-from millwheel.core.tables.planning import events_of, tabled
 from millwheel.engine.workers.operators.broadcast import table
 from tests.sim.replacing import replaced
 from tests.sim.workloads.base import SECOND, START_US, Workload, by, equal, spread

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from millwheel.core.metrics.catalogue import DISK_USED, HEALTH, MEMORY_USED, OF_PROCESS
-from millwheel.core.metrics.figures import MetricKind
+from millwheel.core.metrics import DISK_USED, HEALTH, MEMORY_USED, OF_PROCESS, MetricKind
 from tests import rooms
 
 FOLDER = rooms.HOUSE / "deploy" / "observability"

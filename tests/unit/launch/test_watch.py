@@ -18,7 +18,7 @@ from millwheel.adapters.processes.child import DOING, Remains
 from millwheel.adapters.processes.exits import Exit
 from millwheel.adapters.processes.supervisor import ProcessEnded, Supervisor
 from millwheel.adapters.spaces.hang_notes import HangNotes
-from millwheel.core.pipeline.cluster_view import ClusterView
+from millwheel.core.pipeline.graph import ClusterView
 from millwheel.engine.workers.bundle.hangs import decode_hang
 from millwheel.engine.workers.bundle.work_note import DoingNote, InProgress
 from millwheel.errors import BrokenError, SetupError

@@ -15,7 +15,7 @@ from urllib.parse import unquote_to_bytes
 import msgspec
 
 from millwheel.connect.sources.files.compression import Gzip
-from millwheel.core.tracing.contexts import TRACEPARENT, TRACESTATE, context_of
+from millwheel.core.tracing import TRACEPARENT, TRACESTATE, context_of
 
 _EVENT, _EVENTS = "application/cloudevents+json", "application/cloudevents-batch+json"
 MOST_RECORDS = 100_000

@@ -17,7 +17,7 @@ from millwheel.connect.sinks.base import Refused, SinkRecord
 from millwheel.connect.sinks.changes import Mode, change_rows
 from millwheel.connect.sinks.rows import rows_of
 from millwheel.core.formats.codec import tuple_key
-from millwheel.core.tracing.contexts import TRACEPARENT, TRACESTATE, TraceContext
+from millwheel.core.tracing import TRACEPARENT, TRACESTATE, TraceContext
 from millwheel.core.windows.panes import Retraction, as_retraction
 from millwheel.errors import CorruptionError, RecordError
 

@@ -16,8 +16,8 @@ from millwheel.connect.connectors.kafka.source_options import KafkaSourceOptions
 from millwheel.connect.formats.base import Decoding, MessageDecoder
 from millwheel.connect.sources.base import Chunk, FrameChunk, Reader, Reject
 from millwheel.connect.sources.files.lines import raw_text
-from millwheel.core.ranked.latest import DELETED_FIELD
-from millwheel.core.tracing.contexts import (
+from millwheel.core.rows.latest import DELETED_FIELD
+from millwheel.core.tracing import (
     NOT_SAMPLED,
     TRACEPARENT,
     TRACESTATE,

@@ -50,9 +50,13 @@ from millwheel.core.pipeline.work import (
     WindowCallbackSpec,
     Work,
 )
-from millwheel.core.ranked.columns import first_columns, first_rows_or_why, lookbacks_or_why
-from millwheel.core.waiting.forms import enrich_plan_or_why
-from millwheel.core.waiting.versions import EnrichPlan
+from millwheel.core.rows.columns import (
+    enrich_plan_or_why,
+    first_columns,
+    first_rows_or_why,
+    lookbacks_or_why,
+)
+from millwheel.core.rows.versions import EnrichPlan
 
 Plan: TypeAlias = ColumnPlan | PlansByType
 AnyPlan: TypeAlias = Plan | StatelessPlans | EnrichPlan

@@ -12,8 +12,12 @@ import msgspec
 
 from millwheel.adapters.secret_values import masked
 from millwheel.core.columns.batch import AnyBatch, ColumnBatch
-from millwheel.core.formats.codec import encode_value, stream_decoder
-from millwheel.core.formats.nesting import MOST_NESTING, nests_too_deeply
+from millwheel.core.formats.codec import (
+    MOST_NESTING,
+    encode_value,
+    nests_too_deeply,
+    stream_decoder,
+)
 from millwheel.core.model.failures import (
     KINDS,
     CallKind,

@@ -27,7 +27,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 
 from millwheel.adapters.ports import StoreView
-from millwheel.core.metrics.figures import Figure
+from millwheel.core.metrics import Figure
 from millwheel.core.model.times import MAX_TIME
 from millwheel.core.model.watermark import Fellows, ReadFirst
 from millwheel.engine.queries.model import Finding, Query, QueryError

@@ -8,8 +8,12 @@ from typing import Any
 
 from msgspec import inspect
 
-from millwheel.core.formats.codec import encode_value
-from millwheel.core.formats.nesting import MOST_NESTING, all_nest_little, nests_too_deeply
+from millwheel.core.formats.codec import (
+    MOST_NESTING,
+    all_nest_little,
+    encode_value,
+    nests_too_deeply,
+)
 from millwheel.core.model.limits import over
 from millwheel.core.model.records import Values
 from millwheel.engine.workers.delivery.timestamps import numbers_column

@@ -21,7 +21,7 @@ from millwheel.core.model.records import Batch
 from millwheel.core.pipeline.dictionaries import partitions_of_numbers, partitions_of_text
 from millwheel.core.pipeline.keys import EVERYTHING, INSTANCE, Divided, KeySpec
 from millwheel.core.pipeline.skew import divided_keys, instances_of, with_instances
-from millwheel.core.tables.copies import copy_key
+from millwheel.core.pipeline.tables import copy_key
 from millwheel.engine.workers.boundaries import ColumnBoundary, passes
 from millwheel.engine.workers.delivery.instances import Instances
 from millwheel.engine.workers.delivery.timestamps import numbers_column, plain_column

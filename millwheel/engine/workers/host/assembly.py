@@ -52,7 +52,7 @@ from millwheel.core.pipeline.work import (
     SlicesSpec,
     WindowedSpec,
 )
-from millwheel.core.waiting.versions import EnrichPlan
+from millwheel.core.rows.versions import EnrichPlan
 from millwheel.core.windows.trees import trigger_from_tree
 from millwheel.engine.workers.bundle.hangs import Hangs
 from millwheel.engine.workers.bundle.operator import Operator

@@ -39,8 +39,8 @@ from millwheel.core.pipeline.work import (
     TopSpec,
     WindowCallbackSpec,
 )
-from millwheel.core.ranked.columns import first_columns, lookback_form
-from millwheel.core.waiting.versions import EnrichPlan
+from millwheel.core.rows.columns import first_columns, lookback_form
+from millwheel.core.rows.versions import EnrichPlan
 from millwheel.core.windows.windows import OfInput, Tumbling
 from millwheel.engine.workers.bundle.operator import Operator
 from millwheel.engine.workers.delivery.routing import TableRouter

@@ -27,8 +27,8 @@ from millwheel.core.pipeline.work import (
     TableSpec,
     TopSpec,
 )
-from millwheel.core.ranked.latest import LatestRow, deletion
-from millwheel.core.ranked.ranking import Ranking
+from millwheel.core.rows.latest import LatestRow, deletion
+from millwheel.core.rows.ranking import Ranking
 from millwheel.engine.workers.operators.broadcast.copies import copied, enriched_in_copies
 from millwheel.engine.workers.operators.keyed_joins.interval import interval_join
 from millwheel.engine.workers.operators.keyed_joins.regular import regular_join

@@ -7,9 +7,9 @@ from collections.abc import Collection, Iterable, Iterator
 
 import msgspec
 
+from millwheel.core import metrics as c
 from millwheel.core.grouping.observations import Division, InstanceLoads, division_of
-from millwheel.core.metrics import catalogue as c
-from millwheel.core.metrics.figures import Figure
+from millwheel.core.metrics import Figure
 from millwheel.core.model.times import SECOND
 from millwheel.engine.workers.loop.shard_handle import Served
 from millwheel.engine.workers.shard.shard import Shard

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
-from millwheel.core.metrics import catalogue as c
-from millwheel.core.metrics.figures import Figure, Metric
+from millwheel.core import metrics as c
+from millwheel.core.metrics import Figure, Metric
 from millwheel.core.model.failures import CHAINED_IN, CHAINED_OUT, KINDS, REPLAYED, by_node
 from millwheel.core.model.times import IDLE_TIME, MIN_TIME, SECOND
 from millwheel.engine.workers.host.divided_keys import figures_of_divided

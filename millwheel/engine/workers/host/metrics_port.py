@@ -22,7 +22,7 @@ from millwheel.adapters.metrics.client import METRICS, ROWS, STANDING
 from millwheel.adapters.metrics.endpoint import Endpoint
 from millwheel.adapters.metrics.text import text_of
 from millwheel.adapters.waits import Waiting, waiting
-from millwheel.core.metrics.catalogue import (
+from millwheel.core.metrics import (
     DISK_USED,
     HEALTH,
     JOURNAL_BYTES,
@@ -32,10 +32,10 @@ from millwheel.core.metrics.catalogue import (
     SPANS_DROPPED,
     SPANS_LEFT_OUT,
     STEP_SECONDS,
+    Figure,
 )
-from millwheel.core.metrics.figures import Figure
 from millwheel.core.model.keys import key_hash
-from millwheel.core.tracing.spans import SpanCounts
+from millwheel.core.tracing import SpanCounts
 from millwheel.engine.queries.peers.health import ErrorShare, Health
 from millwheel.engine.workers import events as ev
 from millwheel.engine.workers.bundle.hangs import Hangs

@@ -17,7 +17,7 @@ from typing import Any
 from millwheel.api import Context
 from millwheel.core.model.keys import Key
 from millwheel.core.model.records import Record
-from millwheel.core.tracing.spans import TraceSpan
+from millwheel.core.tracing import TraceSpan
 from millwheel.core.windows.lateness import is_behind
 from millwheel.engine.workers.bundle.bundle import Bundle
 from millwheel.engine.workers.operators.callbacks import CallbackOperator, Together

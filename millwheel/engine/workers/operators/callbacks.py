@@ -30,7 +30,7 @@ from millwheel.core.order.labels import NO_USE, LabelUse
 from millwheel.core.pipeline.graph import runs_user_code
 from millwheel.core.pipeline.production_ids import Cause, record_causes, timer_cause
 from millwheel.core.pipeline.spec import ComputationSpec
-from millwheel.core.ranked.latest import Located, is_located, table_without_times
+from millwheel.core.rows.latest import Located, is_located, table_without_times
 from millwheel.engine.queries.model import Finding, Query
 from millwheel.engine.workers.boundaries import passes
 from millwheel.engine.workers.bundle.attempts import Attempts, Subject, code_of

@@ -35,7 +35,7 @@ from millwheel.core.lazy_polars import pl
 from millwheel.core.model.keys import Key
 from millwheel.core.model.names import ChannelName
 from millwheel.core.model.records import DeadLetter
-from millwheel.core.ranked.kept_records import ROW, KeptRecords
+from millwheel.core.rows.kept_records import ROW, KeptRecords
 from millwheel.engine.workers.boundaries import ColumnBoundary
 from millwheel.engine.workers.bundle.bundle import Bundle
 from millwheel.engine.workers.bundle.operator import Validated

@@ -13,8 +13,7 @@ from millwheel.api import Computation, Context, MapState, ValueState
 from millwheel.core.expressions.fields import field_reader
 from millwheel.core.model.records import Record
 from millwheel.core.pipeline.steps import Apply, Choose
-from millwheel.core.pipeline.work import DeduplicateSpec, TableSpec
-from millwheel.core.tables.changes import (
+from millwheel.core.pipeline.table_changes import (
     ChangePart,
     Kept,
     Known,
@@ -24,6 +23,7 @@ from millwheel.core.tables.changes import (
     passed,
     split,
 )
+from millwheel.core.pipeline.work import DeduplicateSpec, TableSpec
 from millwheel.core.windows.panes import retracted
 from millwheel.engine.workers.operators.record_joins import ordered
 

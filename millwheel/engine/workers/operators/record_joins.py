@@ -17,8 +17,7 @@ from xxhash import xxh3_128_digest
 from millwheel.api import Computation, Context, MapState, ValueState
 from millwheel.connect.own_functions import language_of
 from millwheel.core.aggregates.families.rows import content
-from millwheel.core.formats.codec import decode_value, encode_value
-from millwheel.core.formats.nesting import MOST_NESTING, nests_too_deeply
+from millwheel.core.formats.codec import MOST_NESTING, decode_value, encode_value, nests_too_deeply
 from millwheel.core.model.keys import Key
 from millwheel.core.model.records import Record
 from millwheel.core.pipeline.graph import takes_back
@@ -33,9 +32,9 @@ from millwheel.core.pipeline.joins import (
     tuples,
 )
 from millwheel.core.pipeline.spec import ComputationSpec, InputSpec, PipelineSpec
+from millwheel.core.pipeline.tables import declared_name
 from millwheel.core.pipeline.work import EnrichSpec, JoinKind, JoinSpec, Missing
-from millwheel.core.ranked.latest import Located, deletion
-from millwheel.core.tables.planning import declared_name
+from millwheel.core.rows.latest import Located, deletion
 from millwheel.core.windows.panes import as_retraction, retracted
 from millwheel.core.windows.windows import Window
 from millwheel.engine.workers.operators.suspension import (

@@ -26,15 +26,23 @@ from millwheel.core.model.names import ChannelName
 from millwheel.core.model.records import Batch, Domain
 from millwheel.core.model.timers import TimerQueue
 from millwheel.core.model.times import held_at
-from millwheel.core.ranked.kept_records import AT, ROW, Mask
-from millwheel.core.waiting.records import AnyWaitingColumns, KeyTypes, WaitingColumns, numbers_of
-from millwheel.core.waiting.segments import CHANNEL, NUMBER, WaitingSegments, indexes_in_order
-from millwheel.core.waiting.versions import (
+from millwheel.core.rows.kept_records import AT, ROW, Mask
+from millwheel.core.rows.versions import (
     VERSION,
     EnrichPlan,
     VersionSegments,
     last_versions,
     versions_of,
+)
+from millwheel.core.rows.waiting import (
+    CHANNEL,
+    NUMBER,
+    AnyWaitingColumns,
+    KeyTypes,
+    WaitingColumns,
+    WaitingSegments,
+    indexes_in_order,
+    numbers_of,
 )
 from millwheel.core.windows.lateness import is_behind
 from millwheel.engine.workers.bundle.bundle import Bundle, Hold
@@ -184,7 +192,7 @@ class WaitingOperator(KeptBundleOperator):
 
 class OrderedOperator(WaitingOperator):
     """Steps and branches with ``order_by``: records wait in columns, and pass as columns in their
-    order (:mod:`millwheel.core.waiting.segments`)."""
+    order (:mod:`millwheel.core.rows.waiting`)."""
 
     def __init__(
         self,
@@ -242,7 +250,7 @@ class OrderedOperator(WaitingOperator):
 
 class EnrichOperator(WaitingOperator):
     """``enrich`` as of event time: records and versions wait in columns, and all records that have
-    come due get their versions in one operation (:mod:`millwheel.core.waiting.versions`)."""
+    come due get their versions in one operation (:mod:`millwheel.core.rows.versions`)."""
 
     def __init__(
         self, plan: EnrichPlan | None, shard: ColumnShard, few: int, *arguments: Any

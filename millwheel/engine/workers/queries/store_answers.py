@@ -18,7 +18,7 @@ from millwheel.core.machines.specs import machine_from_spec
 from millwheel.core.pipeline.graph import takes_retractions
 from millwheel.core.pipeline.spec import ComputationSpec, PipelineSpec
 from millwheel.core.pipeline.work import AggregationSpec, CallbackSpec, SlicesSpec
-from millwheel.core.waiting.versions import EnrichPlan
+from millwheel.core.rows.versions import EnrichPlan
 from millwheel.core.windows.windows import GLOBAL_WINDOW, Window
 from millwheel.engine.queries.model import Finding, Query, QueryError
 from millwheel.engine.queries.slices import SliceAnswers

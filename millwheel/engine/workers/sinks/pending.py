@@ -10,15 +10,16 @@ from time import monotonic
 
 from millwheel.connect.connectors.external.meanings import is_of_client, named
 from millwheel.connect.sinks.base import Refused, Writer
-from millwheel.core.metrics.catalogue import (
+from millwheel.core.metrics import (
     EVENT_TIME_BOUNDS_S,
     EVENT_TIME_LATENCY,
     LATENCY,
     LATENCY_BOUNDS_S,
     PUBLISH_FAILURES,
     PUBLISH_SECONDS,
+    Figure,
+    Histogram,
 )
-from millwheel.core.metrics.figures import Figure, Histogram
 from millwheel.core.model.names import ShardName, Token
 from millwheel.core.model.times import IDLE_TIME, MAX_TIME, MIN_TIME, SECOND
 from millwheel.engine.workers import events as ev

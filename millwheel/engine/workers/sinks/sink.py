@@ -19,7 +19,7 @@ from millwheel.connect.sinks.base import (
 from millwheel.core.columns.batch import ColumnBatch
 from millwheel.core.formats.store_layout import COMMITTABLE, NEXT_BATCH, number8, number_from8
 from millwheel.core.instants.decimals import Scales
-from millwheel.core.metrics.figures import Figure
+from millwheel.core.metrics import Figure
 from millwheel.core.model.names import ShardName, Token
 from millwheel.core.model.records import DeadLetter
 from millwheel.core.model.times import MAX_TIME, MIN_TIME

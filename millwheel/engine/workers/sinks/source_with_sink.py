@@ -10,7 +10,7 @@ from functools import partial
 
 from millwheel.adapters.ports import StateStore
 from millwheel.core.columns.batch import AnyBatch, ColumnBatch
-from millwheel.core.metrics.figures import Figure
+from millwheel.core.metrics import Figure
 from millwheel.engine.workers.bundle.bundle import Bundle, Hold
 from millwheel.engine.workers.operators.chains import part_of
 from millwheel.engine.workers.sinks.chain_end import ChainEnd

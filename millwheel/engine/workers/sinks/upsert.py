@@ -20,7 +20,7 @@ from millwheel.connect.sinks.base import LostError, SinkBatch, SinkRecord, Write
 from millwheel.core.formats.codec import decode_value, encode_value, tuple_key
 from millwheel.core.formats.store_layout import NEXT_BATCH, ROW, key_prefix, pack, unpack
 from millwheel.core.instants.decimals import NO_SCALES, Scales, beyond, with_decimals
-from millwheel.core.metrics.figures import Figure
+from millwheel.core.metrics import Figure
 from millwheel.core.model.keys import key_hash
 from millwheel.core.model.names import Token
 from millwheel.core.model.records import DeadLetter

@@ -18,7 +18,7 @@ from millwheel.core.model.names import ChannelName, NodeName
 from millwheel.core.model.times import MAX_TIME, MIN_TIME, SECOND
 from millwheel.core.model.watermark import Fellows, ReadFirst
 from millwheel.core.pipeline.spec import StreamSpec
-from millwheel.core.tables.planning import declared_name
+from millwheel.core.pipeline.tables import declared_name
 from millwheel.engine.workers.bundle.bundle import Bundle
 from millwheel.engine.workers.bundle.hangs import Watched
 from millwheel.engine.workers.delivery.beside import BesideColumns

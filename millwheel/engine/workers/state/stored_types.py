@@ -20,7 +20,7 @@ import msgspec
 from msgspec import inspect
 
 from millwheel.core.aggregates.plain_data import PLAIN, is_plain
-from millwheel.core.formats.nesting import MOST_NESTING, nests_too_deeply
+from millwheel.core.formats.codec import MOST_NESTING, nests_too_deeply
 from millwheel.core.model.limits import over
 from millwheel.errors import RecordError
 

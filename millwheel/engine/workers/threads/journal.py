@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from time import monotonic
 
 from millwheel.adapters.ports import JournalWriter
-from millwheel.core.metrics.catalogue import WRITE_BOUNDS_S
-from millwheel.core.metrics.figures import Histogram
+from millwheel.core.metrics import WRITE_BOUNDS_S, Histogram
 from millwheel.engine.workers import events as ev
 from millwheel.engine.workers.ports import Post
 

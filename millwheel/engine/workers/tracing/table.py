@@ -17,7 +17,7 @@ import numpy as np
 
 from millwheel.core.columns.batch import AnyBatch, Int64s
 from millwheel.core.model.damage import DAMAGE
-from millwheel.core.tracing.contexts import TraceContext, context_of
+from millwheel.core.tracing import TraceContext, context_of
 
 Identity = int | str | bytes
 """The number of a record in its channel, or the id of one without a number."""

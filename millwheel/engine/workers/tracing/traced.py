@@ -11,8 +11,7 @@ from typing import Any, TypeVar
 from millwheel.core.columns.batch import AnyBatch
 from millwheel.core.model.names import NodeName
 from millwheel.core.pipeline.spec import DEAD_LETTERS
-from millwheel.core.tracing.contexts import TraceContext
-from millwheel.core.tracing.spans import SpanKind, TraceSpan
+from millwheel.core.tracing import SpanKind, TraceContext, TraceSpan
 from millwheel.engine.workers.tracing.table import Arrived, TraceTable
 
 R = TypeVar("R")

@@ -15,9 +15,18 @@ from millwheel.core.model.keys import Key
 from millwheel.core.model.lease import Lease
 from millwheel.core.model.names import NO_CHANNEL, NodeName, ShardName, Token
 from millwheel.core.pipeline.spec import TracingSpec
-from millwheel.core.tracing.contexts import NOT_SAMPLED, TraceContext, context_of, new_trace
-from millwheel.core.tracing.sampling import chosen_numbers, is_chosen, trace_id
-from millwheel.core.tracing.spans import SpanKind, Spans, TraceSpan
+from millwheel.core.tracing import (
+    NOT_SAMPLED,
+    SpanKind,
+    Spans,
+    TraceContext,
+    TraceSpan,
+    chosen_numbers,
+    context_of,
+    is_chosen,
+    new_trace,
+    trace_id,
+)
 from millwheel.engine.workers.delivery.inbox import Arrival
 from millwheel.engine.workers.delivery.outbox import Send
 from millwheel.engine.workers.tracing.table import Arrived, TraceTable, index_of

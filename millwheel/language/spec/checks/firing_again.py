@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from millwheel.connect.own_functions import named_alone
-from millwheel.core.expressions.formulas import formula_of
+from millwheel.core.expressions.language import formula_of
 from millwheel.core.machines.specs import windowing_from_spec
 from millwheel.core.pipeline.spec import ComputationSpec, PipelineSpec
 from millwheel.core.pipeline.work import (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from millwheel.connect.own_functions import named_alone
-from millwheel.core.expressions.formulas import Formula, formula_of
+from millwheel.core.expressions.language import Formula, formula_of
 from millwheel.core.model.times import duration_text
 from millwheel.core.pipeline.spec import ComputationSpec, PipelineSpec, QuerySpec
 from millwheel.core.pipeline.work import SlicesSpec

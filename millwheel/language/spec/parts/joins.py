@@ -13,6 +13,7 @@ from typing import Any
 
 from millwheel.core.pipeline.keys import KeyKind
 from millwheel.core.pipeline.spec import ComputationSpec, InputSpec, PipelineSpec
+from millwheel.core.pipeline.tables import COPIES, MOST_COPIES
 from millwheel.core.pipeline.work import (
     BoundSpec,
     BroadcastSpec,
@@ -25,7 +26,6 @@ from millwheel.core.pipeline.work import (
     RegularJoinSpec,
     WindowSpec,
 )
-from millwheel.core.tables.copies import COPIES, MOST_COPIES
 from millwheel.core.windows.panes import Accumulation
 from millwheel.language.spec.key_notation import key_names
 from millwheel.language.spec.parts.aggregates import WINDOW_FIELDS

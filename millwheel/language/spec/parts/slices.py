@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
-from millwheel.core.expressions.formulas import formula_of
+from millwheel.core.expressions.language import formula_of
 from millwheel.core.model.times import duration_text
 from millwheel.core.pipeline.spec import QuerySpec
 from millwheel.core.pipeline.work import SlicesSpec

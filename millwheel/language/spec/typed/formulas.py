@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from millwheel.core.expressions.formulas import Compile, Formula
-from millwheel.core.expressions.language import compile_expression
+from millwheel.core.expressions.language import Compile, Formula, compile_expression
 from millwheel.core.pipeline.spec import KeptKinds
 from millwheel.language.spec.typed.decimals import has_decimals, in_units, scales_of
 

@@ -11,8 +11,7 @@ import pytest
 
 from millwheel.adapters.metrics import spans as module
 from millwheel.adapters.metrics.spans import OtlpSpans, SpanQueue, configured
-from millwheel.core.tracing.contexts import TraceContext, context_of, new_trace
-from millwheel.core.tracing.spans import SpanKind
+from millwheel.core.tracing import SpanKind, TraceContext, context_of, new_trace
 from millwheel.errors import SetupError
 from tests.servers.otlp import Collector, collector
 

@@ -7,8 +7,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from millwheel.adapters.metrics.client import fetched
 from millwheel.adapters.metrics.endpoint import Endpoint
 from millwheel.adapters.metrics.text import merged, text_of
-from millwheel.core.metrics.catalogue import DEAD_LETTERS, JOURNAL_WRITE, SHARDS
-from millwheel.core.metrics.figures import Figure, Histogram
+from millwheel.core.metrics import DEAD_LETTERS, JOURNAL_WRITE, SHARDS, Figure, Histogram
 
 
 def lines(text: str, begin: str) -> list[str]:

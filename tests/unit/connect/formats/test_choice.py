@@ -11,7 +11,7 @@ from millwheel.connect.formats.base import Decoding, checked, decode_one_by_one
 from millwheel.connect.formats.choice import build_decoder, build_encoder
 from millwheel.connect.formats.options import read_format
 from millwheel.core.columns.declared_fields import FieldTypes
-from millwheel.core.tables.changes import split
+from millwheel.core.pipeline.table_changes import split
 from millwheel.errors import RecordError
 from tests.fakes.protobuf import write_descriptors
 

@@ -10,7 +10,7 @@ import pytest
 from millwheel.connect.formats.debezium import DebeziumMessages, DebeziumRows, position_of, row_key
 from millwheel.connect.formats.lines import JsonMessages
 from millwheel.connect.formats.options import DebeziumOptions
-from millwheel.core.tables.changes import KEY_FIELD, Known, LogPosition, split
+from millwheel.core.pipeline.table_changes import KEY_FIELD, Known, LogPosition, split
 
 OLD, NEW = {"id": 1, "n": 2}, {"id": 1, "n": 3}
 

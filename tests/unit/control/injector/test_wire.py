@@ -7,7 +7,7 @@ import pytest
 
 from millwheel.adapters.pb import injector_pb2 as pb
 from millwheel.control.injector.wire import figures_of, read_frame
-from millwheel.core.metrics import catalogue as c
+from millwheel.core import metrics as c
 from millwheel.core.model.times import IDLE_TIME, MAX_TIME, MIN_TIME, SECOND
 from millwheel.errors import InvariantError
 

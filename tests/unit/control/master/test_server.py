@@ -12,7 +12,7 @@ from millwheel.control.master.server import MasterService, _resharding, figures_
 from millwheel.control.master.state import WorkerState
 from millwheel.control.master.tables.resharding import Merge, Split
 from millwheel.control.master.tables.spares import HostLoss
-from millwheel.core.metrics import catalogue as c
+from millwheel.core import metrics as c
 from millwheel.core.model.names import WorkerName
 from millwheel.core.model.range_table import RangeTable, ShardEntry
 from millwheel.core.model.ranges import SPACE, tile

@@ -24,6 +24,7 @@ from millwheel.core.pipeline.spec import (
     StreamSpec,
     UpsertSpec,
 )
+from millwheel.core.pipeline.tables import tabled, with_copies
 from millwheel.core.pipeline.work import (
     AggregateSpec,
     BranchSpec,
@@ -37,8 +38,6 @@ from millwheel.core.pipeline.work import (
     StepSpec,
     WindowSpec,
 )
-from millwheel.core.tables.copies import with_copies
-from millwheel.core.tables.planning import tabled
 from tests.computations import changed, computation_spec
 
 FREE, SAVEPOINT, REFUSED = Compatibility.FREE, Compatibility.SAVEPOINT, Compatibility.REFUSED

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millwheel.core.expressions.formulas import foreign_formula, formula_of
-from millwheel.core.expressions.language import compile_expression
+from millwheel.core.expressions.language import compile_expression, foreign_formula, formula_of
 from millwheel.errors import RecordError
 
 RECORD = {
@@ -146,7 +145,7 @@ def test_any_text_compiles_or_is_a_value_error_and_evaluates_or_is_a_record_erro
         expression.evaluate({"a": 1, "b": "x"})
 
 
-# formulas.py: What a formula reads, and formulas that read nothing.
+# Formulas: what a formula reads, and formulas that read nothing.
 
 
 def test_a_formula_names_what_it_reads_in_the_order_of_its_text_and_each_once() -> None:

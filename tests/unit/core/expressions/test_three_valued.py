@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from millwheel.core.expressions.declared import NullLogic, Nulls
+from millwheel.core.expressions.declared import NullLogic, Nulls, OwnFunction
 from millwheel.core.expressions.functions import FUNCTIONS
 from millwheel.core.expressions.language import Language, built_in, compile_expression
-from millwheel.core.expressions.own import OwnFunction
 from millwheel.errors import RecordError
 
 SQL = built_in(NullLogic.SQL)

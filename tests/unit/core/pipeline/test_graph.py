@@ -14,9 +14,9 @@ from millwheel.core.pipeline.spec import (
     StreamSpec,
     UpsertSpec,
 )
+from millwheel.core.pipeline.tables import tabled
 from millwheel.core.pipeline.work import EnrichSpec, SlicesSpec, WindowSpec
 from millwheel.core.slices.slots import WIDTH, slot_hash
-from millwheel.core.tables.planning import tabled
 from tests.computations import changed, computation_spec
 
 BY_PATH = KeySpec(KeyKind.FIELD, ("path",))

@@ -8,7 +8,7 @@ from millwheel.core.formats.store_layout import number8, parse_timer_value
 from millwheel.core.model.records import Batch, Domain
 from millwheel.core.model.timers import Due
 from millwheel.core.model.times import MAX_TIME
-from millwheel.core.pipeline.cluster_view import ClusterView, NodeView
+from millwheel.core.pipeline.graph import ClusterView, NodeView
 from millwheel.core.pipeline.production_ids import (
     production_id,
     record_causes,
@@ -44,7 +44,7 @@ def test_a_timer_of_an_older_version_is_named_by_its_key_tag_and_time() -> None:
     assert timer_cause(Due("ann", "t", at, Domain.EVENT, cause)) == ("t", "ann", "t", 5, "event")
 
 
-# cluster_view.py: Whether a pipeline has drained.
+# graph.py: Whether a pipeline has drained.
 
 
 def test_the_graph_has_drained_when_every_node_has_and_every_range_says_so() -> None:

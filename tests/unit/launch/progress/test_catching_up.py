@@ -12,8 +12,7 @@ from millwheel.core.model.names import NodeName, Token
 from millwheel.core.model.range_table import RangeTable, ShardEntry
 from millwheel.core.model.ranges import tile
 from millwheel.core.model.times import IDLE_TIME, MIN_TIME
-from millwheel.core.pipeline.cluster_view import ClusterView, NodeView
-from millwheel.core.pipeline.graph import Graph, build_graph
+from millwheel.core.pipeline.graph import ClusterView, Graph, NodeView, build_graph
 from millwheel.language.spec import load_pipeline
 from millwheel.launch.progress.catching_up import CatchingUp, counters_of, has_caught_up
 

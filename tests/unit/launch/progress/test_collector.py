@@ -18,8 +18,7 @@ from millwheel.control.master.tables.spares import HostLoss
 from millwheel.core.model.names import NodeName, WorkerName
 from millwheel.core.model.range_table import RangeTable, ShardEntry
 from millwheel.core.model.ranges import tile
-from millwheel.core.pipeline.cluster_view import ClusterView, NodeView
-from millwheel.core.pipeline.graph import build_graph
+from millwheel.core.pipeline.graph import ClusterView, NodeView, build_graph
 from millwheel.errors import UnavailableError
 from millwheel.language.spec.pipelines import load_pipeline
 from millwheel.launch.certificates import make_set, renew_set

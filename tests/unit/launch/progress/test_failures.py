@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from millwheel.core.model.failures import STOP, CallKind, First, OnError, Tally
-from millwheel.core.pipeline.cluster_view import ClusterView
+from millwheel.core.pipeline.graph import ClusterView
 from millwheel.errors import BrokenError
 from millwheel.launch.progress.failures import Failures
 from tests.unit.launch.progress.test_summary import graph, view

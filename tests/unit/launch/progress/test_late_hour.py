@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from millwheel.core.pipeline.cluster_view import ClusterView, NodeView
-from millwheel.core.pipeline.graph import build_graph
+from millwheel.core.pipeline.graph import ClusterView, NodeView, build_graph
 from millwheel.language.spec.pipelines import load_pipeline
 from millwheel.launch.progress.late_hour import LateHour, LateStream, too_late
 

@@ -6,8 +6,7 @@ from dataclasses import replace
 from rich.console import Console
 
 from millwheel.core.model.times import IDLE_TIME, MAX_TIME, MIN_TIME, SECOND
-from millwheel.core.pipeline.cluster_view import ClusterView, NodeView
-from millwheel.core.pipeline.graph import Graph, build_graph
+from millwheel.core.pipeline.graph import ClusterView, Graph, NodeView, build_graph
 from millwheel.core.pipeline.keys import KeyKind, KeySpec
 from millwheel.core.pipeline.spec import InputSpec, PipelineSpec, SourceSpec, StreamSpec
 from millwheel.launch.progress.input_size import Expected

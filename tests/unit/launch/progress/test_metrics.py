@@ -11,7 +11,7 @@ import pytest
 
 from millwheel.adapters.metrics.client import fetched
 from millwheel.adapters.metrics.endpoint import Endpoint
-from millwheel.core.pipeline.cluster_view import ClusterView, NodeView
+from millwheel.core.pipeline.graph import ClusterView, NodeView
 from millwheel.launch.members import JoinedWorker
 from millwheel.launch.progress.metrics import METRICS_FILE, GatheredMetrics
 

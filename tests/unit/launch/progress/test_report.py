@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from millwheel.core.pipeline.cluster_view import ClusterView, NodeView
+from millwheel.core.pipeline.graph import ClusterView, NodeView
 from millwheel.errors import SetupError
 from millwheel.launch.progress.report import (
     INTERVAL_S,

@@ -5,7 +5,7 @@ from dataclasses import replace
 from millwheel.core.model.failures import CallKind, Tally
 from millwheel.core.model.names import NodeName
 from millwheel.core.model.times import IDLE_TIME, MAX_TIME, MIN_TIME, SECOND
-from millwheel.core.pipeline.cluster_view import ClusterView
+from millwheel.core.pipeline.graph import ClusterView
 from millwheel.launch.progress.run_standing import (
     ExposedHost,
     HeldBy,

@@ -8,8 +8,7 @@ import msgspec
 import pytest
 
 from millwheel.adapters.waits import Waiting
-from millwheel.core.pipeline.cluster_view import ClusterView, NodeView
-from millwheel.core.pipeline.graph import build_graph
+from millwheel.core.pipeline.graph import ClusterView, NodeView, build_graph
 from millwheel.language.spec.pipelines import load_pipeline
 from millwheel.launch.progress import collector
 from millwheel.launch.progress.run_standing import (

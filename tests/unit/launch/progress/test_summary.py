@@ -3,8 +3,7 @@ from __future__ import annotations
 import json
 
 from millwheel.core.model.times import MAX_TIME
-from millwheel.core.pipeline.cluster_view import ClusterView, NodeView
-from millwheel.core.pipeline.graph import Graph, build_graph
+from millwheel.core.pipeline.graph import ClusterView, Graph, NodeView, build_graph
 from millwheel.core.pipeline.keys import KeyKind, KeySpec
 from millwheel.core.pipeline.spec import (
     DEAD_LETTERS,

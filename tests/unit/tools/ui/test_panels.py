@@ -10,8 +10,8 @@ import pytest
 from millwheel.adapters.durable_store import open_space
 from millwheel.adapters.metrics.text import text_of
 from millwheel.adapters.spaces.replay_orders import ReplayOrders
-from millwheel.core.metrics import catalogue as c
-from millwheel.core.metrics.figures import Figure
+from millwheel.core import metrics as c
+from millwheel.core.metrics import Figure
 from millwheel.core.pipeline.spec import PipelineSpec
 from millwheel.errors import SetupError
 from millwheel.language.spec.pipelines import load_pipeline

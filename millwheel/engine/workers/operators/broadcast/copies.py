@@ -1,5 +1,5 @@
 """Copies of a table that goes on: each is the state of one key, and the records that ask for it
-wait there beside its changes (core/tables/copies.py)."""
+wait there beside its changes (core/pipeline/tables.py)."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from millwheel.core.model.keys import Key, fitting_key, key_bytes
 from millwheel.core.model.records import Record
 from millwheel.core.pipeline.graph import takes_back
 from millwheel.core.pipeline.spec import ComputationSpec, PipelineSpec
+from millwheel.core.pipeline.tables import copy_keys
 from millwheel.core.pipeline.work import CopiesSpec, EnrichSpec
-from millwheel.core.ranked.latest import Located, deletion
-from millwheel.core.tables.copies import copy_keys
+from millwheel.core.rows.latest import Located, deletion
 from millwheel.core.windows.panes import as_retraction, retracted
 from millwheel.engine.workers.bundle.bundle import Bundle
 from millwheel.engine.workers.operators.broadcast.table import too_large

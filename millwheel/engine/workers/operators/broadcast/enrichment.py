@@ -13,8 +13,8 @@ from millwheel.core.columns.stateless.tables import EnrichColumns
 from millwheel.core.model.keys import key_bytes, key_from_bytes
 from millwheel.core.model.records import Record
 from millwheel.core.model.times import MAX_TIME
+from millwheel.core.pipeline.tables import declared_name
 from millwheel.core.pipeline.work import EnrichSpec, Missing
-from millwheel.core.tables.planning import declared_name
 from millwheel.core.windows.panes import as_retraction, retracted
 from millwheel.engine.workers.bundle.bundle import Bundle
 from millwheel.engine.workers.operators.broadcast.table import HeldTable, KeyBytes

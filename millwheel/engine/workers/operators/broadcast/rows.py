@@ -24,9 +24,9 @@ from millwheel.core.model.damage import checked
 from millwheel.core.model.names import partition_channel
 from millwheel.core.model.times import SECOND
 from millwheel.core.pipeline.spec import ComputationSpec, PipelineSpec, SourceSpec
+from millwheel.core.pipeline.tables import declared_name
 from millwheel.core.pipeline.work import EnrichSpec
-from millwheel.core.ranked.latest import deletion
-from millwheel.core.tables.planning import declared_name
+from millwheel.core.rows.latest import deletion
 from millwheel.engine.workers.operators.broadcast.table import (
     HeldTable,
     TableRows,

@@ -17,8 +17,7 @@ import msgspec
 import xxhash
 
 from millwheel.api import Context, MapHandle, MapState, ValueHandle, ValueState
-from millwheel.core.formats.codec import decode_value, encode_value
-from millwheel.core.formats.nesting import MOST_NESTING, nests_too_deeply
+from millwheel.core.formats.codec import MOST_NESTING, decode_value, encode_value, nests_too_deeply
 from millwheel.core.model.keys import Key
 from millwheel.core.model.records import Record
 from millwheel.core.model.times import LAST_TIME, MAX_TIME, MIN_TIME

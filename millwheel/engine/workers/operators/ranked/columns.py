@@ -1,6 +1,6 @@
 """Runs ``top`` and ``deduplicate`` with ``keep`` on whole bundles: what is kept of the keys of a
 shard is in columnar segments, a bundle meets it in one operation, and what changes leaves as
-columns (:mod:`millwheel.core.ranked.segments`). Which keys are in columns,
+columns (:mod:`millwheel.core.rows.segments`). Which keys are in columns,
 key_forms.py says.
 
 For keys in rows, columns choose the records of a bundle that may be among the first.
@@ -25,10 +25,10 @@ from millwheel.core.formats.store_layout import STATE, key_in
 from millwheel.core.lazy_polars import pl
 from millwheel.core.model.keys import Key
 from millwheel.core.model.times import MIN_TIME
-from millwheel.core.ranked.kept_records import Mask
-from millwheel.core.ranked.ranking import Row
-from millwheel.core.ranked.segments import FirstColumns, FirstRowSegments, rows_by_key
-from millwheel.core.tracing.spans import TraceSpan
+from millwheel.core.rows.kept_records import Mask
+from millwheel.core.rows.ranking import Row
+from millwheel.core.rows.segments import FirstColumns, FirstRowSegments, rows_by_key
+from millwheel.core.tracing import TraceSpan
 from millwheel.core.windows.calls import Group
 from millwheel.core.windows.lateness import is_behind
 from millwheel.engine.workers.bundle.bundle import Bundle

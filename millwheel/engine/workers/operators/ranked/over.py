@@ -29,8 +29,8 @@ from millwheel.core.model.limits import over
 from millwheel.core.model.records import DeadLetter, Record, Timer
 from millwheel.core.model.times import MAX_TIME, MIN_TIME
 from millwheel.core.pipeline.work import OverSpec
-from millwheel.core.ranked.latest import Located
-from millwheel.core.ranked.lookback import (
+from millwheel.core.rows.latest import Located
+from millwheel.core.rows.lookback import (
     Found,
     Lookback,
     LookbackRow,

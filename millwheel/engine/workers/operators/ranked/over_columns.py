@@ -1,6 +1,6 @@
 """Runs ``over`` with rows or a range on whole bundles: the records of the keys of a shard lie in
 columnar segments, and all that the watermark has passed gets its aggregates in one operation, and
-leaves as columns (:mod:`millwheel.core.ranked.lookback_columns`). Which keys are in columns,
+leaves as columns (:mod:`millwheel.core.rows.lookback_columns`). Which keys are in columns,
 operators/key_forms.py says.
 
 Records that come behind the watermark have their place behind those that were there: their keys go
@@ -22,8 +22,8 @@ from millwheel.core.model.keys import Key
 from millwheel.core.model.records import Record
 from millwheel.core.model.times import MIN_TIME, held_at
 from millwheel.core.pipeline.work import OverSpec
-from millwheel.core.ranked.kept_records import AT, ROW, Mask
-from millwheel.core.ranked.lookback_columns import LookbackColumns, LookbackForm, LookbackSegments
+from millwheel.core.rows.kept_records import AT, ROW, Mask
+from millwheel.core.rows.lookback_columns import LookbackColumns, LookbackForm, LookbackSegments
 from millwheel.core.windows.lateness import is_behind
 from millwheel.engine.workers.bundle.bundle import Bundle, Hold
 from millwheel.engine.workers.operators.key_forms import KeptBundleOperator, Offer

@@ -12,8 +12,8 @@ from millwheel.api import Computation, Context, ValueHandle, ValueState
 from millwheel.core.aggregates.families.rows import Entry
 from millwheel.core.formats.codec import decode_value, encode_value
 from millwheel.core.model.records import Record
-from millwheel.core.ranked.latest import LatestRow
-from millwheel.core.ranked.ranking import Ranking, Row
+from millwheel.core.rows.latest import LatestRow
+from millwheel.core.rows.ranking import Ranking, Row
 from millwheel.core.windows.panes import retracted
 from millwheel.engine.workers.state.stored_types import Certain
 

@@ -39,8 +39,7 @@ from millwheel.core.columns.pairs import (
     encoded_schema,
 )
 from millwheel.core.columns.state.columns_to_rows import Leaving, Left, keys_of, where
-from millwheel.core.formats.codec import decode_value, encode_value
-from millwheel.core.formats.nesting import MOST_NESTING, nests_too_deeply
+from millwheel.core.formats.codec import MOST_NESTING, decode_value, encode_value, nests_too_deeply
 from millwheel.core.formats.store_layout import WINDOW
 from millwheel.core.lazy_polars import pl
 from millwheel.core.model.keys import Key, key_bytes, key_from_bytes

@@ -12,7 +12,7 @@ import msgspec
 
 from millwheel.adapters.ports import StoreView
 from millwheel.core.aggregates.stored_form import StoredForm
-from millwheel.core.formats.nesting import MOST_NESTING, nests_too_deeply
+from millwheel.core.formats.codec import MOST_NESTING, nests_too_deeply
 from millwheel.core.formats.store_layout import (
     HOLD,
     SHARE_TIMER,

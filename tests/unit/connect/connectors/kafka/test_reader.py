@@ -18,7 +18,7 @@ from millwheel.connect.formats.lines import JsonMessages, WholeJsonMessages
 from millwheel.connect.sources.base import Reader
 from millwheel.connect.sources.changes import ChangesReader
 from millwheel.core.columns.declared_fields import row_type
-from millwheel.core.tracing.contexts import NOT_SAMPLED, TraceContext
+from millwheel.core.tracing import NOT_SAMPLED, TraceContext
 from millwheel.errors import SetupError
 from tests.fakes.kafka_library import FakeKafka, Log
 

@@ -11,7 +11,7 @@ from millwheel.connect.connectors.kafka.sink import build_kafka_sink
 from millwheel.connect.connectors.kafka.sink_options import KafkaSinkOptions
 from millwheel.connect.options import read_options
 from millwheel.connect.sinks.base import SinkBatch, SinkRecord
-from millwheel.core.tracing.contexts import TraceContext
+from millwheel.core.tracing import TraceContext
 from millwheel.errors import SetupError
 
 OPTIONS = {"brokers": "127.0.0.1:1", "topic": "out"}

@@ -18,7 +18,7 @@ from millwheel.core.model.keys import fitting_key
 from millwheel.core.model.names import NodeName
 from millwheel.core.model.records import Batch
 from millwheel.core.pipeline.keys import Divided, KeyKind, KeySpec
-from millwheel.core.tables.copies import copy_key
+from millwheel.core.pipeline.tables import copy_key
 from millwheel.engine.workers.delivery.consumer_keys import Consumer, keyed
 from millwheel.engine.workers.delivery.fanout import Fanout
 from millwheel.errors import InvariantError, RecordError

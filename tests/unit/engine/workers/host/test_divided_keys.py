@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from millwheel.core import metrics as c
 from millwheel.core.grouping.epochs import Rule
 from millwheel.core.grouping.observations import InstanceLoads
-from millwheel.core.metrics import catalogue as c
 from millwheel.engine.workers.delivery.instances import InstanceCounts, ProductionInstances
 from millwheel.engine.workers.host.divided_keys import DividedKeys, divided_keys
 from millwheel.engine.workers.host.figures import figures_of

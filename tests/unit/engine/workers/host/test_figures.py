@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from millwheel.core.metrics import catalogue as c
-from millwheel.core.metrics.figures import Metric
+from millwheel.core import metrics as c
+from millwheel.core.metrics import Metric
 from millwheel.core.model.failures import CHAINED_IN, CHAINED_OUT, KINDS, chained_counter
 from millwheel.core.model.times import IDLE_TIME, SECOND
 from millwheel.engine.workers.host.figures import figures_of

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from millwheel.core.tracing.spans import SpanCounts
+from millwheel.core.tracing import SpanCounts
 from millwheel.engine.workers import events as ev
 from millwheel.engine.workers.bundle.hangs import Doing
 from millwheel.engine.workers.host.metrics_port import Observed, StepStanding

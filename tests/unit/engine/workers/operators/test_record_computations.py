@@ -19,7 +19,7 @@ from millwheel.testing import PipelineHarness, assert_survives_crashes
 from tests.fakes.change_streams import change_stream
 from tests.fakes.kafka_library import FakeKafka, Log
 from tests.unit.connect.connectors.kafka.test_source import Topics
-from tests.unit.core.tables.test_changes import plain
+from tests.unit.core.pipeline.test_table_changes import plain
 from tests.unit.engine.workers.bench import ShardBench, computation, pipeline
 from tests.unit.engine.workers.operators.combinations import hit, hits, written
 

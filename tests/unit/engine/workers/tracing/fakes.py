@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from millwheel.core.pipeline.spec import TracingSpec
-from millwheel.core.tracing.contexts import TraceContext
-from millwheel.core.tracing.spans import Attributes, SpanKind
+from millwheel.core.tracing import Attributes, SpanKind, TraceContext
 from millwheel.engine.workers.tracing.tracing import Tracing
 
 TRACE, OTHER = "a" * 32, "b" * 32

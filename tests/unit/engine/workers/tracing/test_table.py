@@ -8,7 +8,7 @@ import pytest
 
 from millwheel.core.columns.batch import ColumnBatch
 from millwheel.core.model.records import Batch
-from millwheel.core.tracing.contexts import TraceContext
+from millwheel.core.tracing import TraceContext
 from millwheel.engine.workers.tracing import table as module
 from millwheel.engine.workers.tracing.table import Arrived, TraceTable
 

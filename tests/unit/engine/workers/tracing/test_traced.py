@@ -6,7 +6,7 @@ import msgspec
 
 from millwheel.core.model.records import Batch
 from millwheel.core.pipeline.spec import DEAD_LETTERS
-from millwheel.core.tracing.spans import SpanKind
+from millwheel.core.tracing import SpanKind
 from millwheel.engine.workers.bundle.bundle import Outputs
 from millwheel.engine.workers.tracing.table import Arrived, TraceTable
 from millwheel.engine.workers.tracing.traced import TracedBundle, TracedRecord

@@ -13,7 +13,7 @@ from millwheel import Computation
 from millwheel.core.formats.codec import encode_batch
 from millwheel.core.model.keys import key_hash
 from millwheel.core.model.records import Batch
-from millwheel.core.tracing.contexts import TraceContext
+from millwheel.core.tracing import TraceContext
 from millwheel.engine.workers import events as ev
 from millwheel.engine.workers.operators.windows.grouping import GroupedOperator
 from millwheel.engine.workers.operators.windows.rows import WindowedOperator

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from millwheel.core.expressions.formulas import formula_of
+from millwheel.core.expressions.language import formula_of
 from millwheel.core.pipeline.spec import KeptKinds
 from millwheel.engine.queries.model import QueryError
 from millwheel.engine.queries.names import Catalog

@@ -13,7 +13,7 @@ from millwheel.connect.sources.base import Chunk, Partition, Reader, Source
 from millwheel.core.expressions.fields import field_reader
 from millwheel.core.model.keys import key_bytes
 from millwheel.core.model.times import MAX_TIME, SECOND
-from millwheel.core.ranked.latest import DELETED_FIELD, deletion
+from millwheel.core.rows.latest import DELETED_FIELD, deletion
 from millwheel.engine.workers.operators.broadcast.table import (
     HeldTable,
     TableSource,

@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 from millwheel.core.columns.batch import key_list
 from millwheel.core.columns.groups_frame import KEY
 from millwheel.core.columns.state import columns_to_rows, near_pairs
-from millwheel.core.formats import nesting
+from millwheel.core.formats import codec
 from millwheel.core.formats.store_layout import STATE
 from millwheel.core.model.keys import Key
 from millwheel.core.model.records import Batch
 from millwheel.core.pipeline.replays import Again, ReplayOrder
-from millwheel.core.tracing.contexts import TraceContext
+from millwheel.core.tracing import TraceContext
 from millwheel.engine.workers.bundle import bundle
 from millwheel.engine.workers.bundle.replayed import ReplayReply
 from millwheel.engine.workers.host import assembly
@@ -532,7 +532,7 @@ def test_a_pair_that_nests_too_deeply_is_a_dead_letter(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bundle, "MOST_NESTING", 20)
-    monkeypatch.setattr(bundle, "nests_too_deeply", lambda data: nesting.nests_too_deeply(data, 20))
+    monkeypatch.setattr(bundle, "nests_too_deeply", lambda data: codec.nests_too_deeply(data, 20))
     deep: Any = 1
     for _ in range(19):
         deep = [deep]

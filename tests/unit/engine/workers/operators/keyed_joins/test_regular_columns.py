@@ -25,7 +25,7 @@ from tests.unit.engine.workers.operators.keyed_joins.test_in_columns import (
 )
 
 from millwheel.core.columns.state import columns_to_rows, near_pairs
-from millwheel.core.formats import nesting
+from millwheel.core.formats import codec
 from millwheel.core.formats.store_layout import ARCHIVE, ARCHIVE_BLOCK, STATE, key_in
 from millwheel.core.windows.panes import RETRACTION_FIELD
 from millwheel.engine.workers.bundle import bundle
@@ -305,7 +305,7 @@ def test_a_record_too_deep_for_a_pair_is_the_same_letter(
     folder: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bundle, "MOST_NESTING", 20)
-    monkeypatch.setattr(bundle, "nests_too_deeply", lambda data: nesting.nests_too_deeply(data, 20))
+    monkeypatch.setattr(bundle, "nests_too_deeply", lambda data: codec.nests_too_deeply(data, 20))
     monkeypatch.setattr(regular, "MOST_NESTING", 20)
     deep: Any = 1
     for _ in range(19):

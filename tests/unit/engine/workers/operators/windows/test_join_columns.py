@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millwheel.core.columns.state import columns_to_rows
-from millwheel.core.formats.nesting import MOST_NESTING
+from millwheel.core.formats.codec import MOST_NESTING
 from millwheel.engine.workers.host.assembly import Assembly
 from millwheel.engine.workers.operators.windows import join_columns
 from millwheel.engine.workers.operators.windows.join import WindowJoinOperator

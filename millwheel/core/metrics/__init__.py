@@ -1,1 +1,0 @@
-"""Metrics: their catalogue, figures, and histograms. Pure."""

@@ -1,1 +1,0 @@
-"""Rows in order: the first so many records of each key, and the last of one."""

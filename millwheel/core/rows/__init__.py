@@ -1,0 +1,1 @@
+"""Records of a key in their order: the first, the last, those before each, and those that wait."""

@@ -1,1 +1,0 @@
-"""Tables: the rows of streams of changes and of declared tables, by their keys."""

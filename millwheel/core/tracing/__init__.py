@@ -1,1 +1,0 @@
-"""Trace contexts of records, and which records are traced. Pure."""
