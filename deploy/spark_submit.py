@@ -6,7 +6,7 @@ submitted to.
         --workers 2
 """
 
-from millwheel.tools.cli.submit import main
+from millwheel.tools.cli.run import main
 
 if __name__ == "__main__":
     main()

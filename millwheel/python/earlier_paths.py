@@ -16,7 +16,6 @@ from types import CodeType, ModuleType
 _LAYERS = {
     "python": "fluent handles",
     "tools": "chaos cli dev explain gateway testing ui",
-    "launch": "standing",
     "engine": "letters queries workers",
     "control": "coordinator injector master roots savepoints",
     "language": "schema spec",

@@ -19,7 +19,7 @@ from rich.console import Console
 from millwheel.core.model.keys import key_hash
 from millwheel.core.model.ranges import tile
 from millwheel.tools.cli.change import ranges
-from millwheel.tools.cli.change.scale import scale
+from millwheel.tools.cli.change.ranges import scale
 from tests.slow.runs import Run
 
 pytestmark = [pytest.mark.slow, pytest.mark.alone]

@@ -1,4 +1,5 @@
-"""The ``millwheel`` command."""
+"""The ``millwheel`` command: the declarations of commands, and their code, which is imported when
+they are called."""
 
 from __future__ import annotations
 

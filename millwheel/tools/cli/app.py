@@ -3,52 +3,31 @@
 
 from __future__ import annotations
 
-import os
 import sys
+from functools import partial
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from millwheel.adapters.processes.address import LOOPBACK
-from millwheel.adapters.processes.logs import LogFormat
 from millwheel.adapters.terminal import Terminal
-from millwheel.launch.head_start import children_for, loading
 from millwheel.launch.settings import (
     LauncherKind,
-    RunSettings,
-    launcher_for,
-    parse_confs,
     parse_sets,
     parse_spares,
 )
-from millwheel.tools.cli.ask.commands import asking
-from millwheel.tools.cli.change.commands import changing
-from millwheel.tools.cli.look.arguments import AsJson, Pipeline, Sets
-from millwheel.tools.cli.look.commands import looking
-from millwheel.tools.cli.run_options import (
-    AnyLogFormat,
-    Balance,
-    Confs,
-    Fresh,
-    FromSavepoint,
-    Group,
-    Listen,
-    MetricsListen,
-    MetricsPort,
-    Open,
-    QueryPort,
-    RootFolder,
-    SecretsFolder,
-    SecurityFolder,
+from millwheel.tools.cli.arguments import (
+    AsJson,
+    Pipeline,
+    Sets,
     Spares,
     SummaryFile,
-    UiPort,
-    UntilCaughtUp,
-    Verbose,
     Workers,
-    ZooKeeper,
 )
-from millwheel.tools.cli.write.commands import writing
+from millwheel.tools.cli.change.commands import changing
+from millwheel.tools.cli.look_commands import looking
+from millwheel.tools.cli.query_commands import asking
+from millwheel.tools.cli.run import run
 
 app = typer.Typer(
     name="millwheel",
@@ -77,93 +56,13 @@ def millwheel(
     """Millisecond, exactly-once, per-key stream processing in plain Python, on Spark."""
 
 
-@app.command()
-def run(
-    pipeline: Pipeline,
-    sets: Sets = None,
-    workers: Workers = 2,
-    spares: Spares = "0",
-    launcher: Annotated[
-        LauncherKind | None,
-        typer.Option(
-            help=(
-                "workers inside Spark executors, or as processes of this machine without a JVM;"
-                " default: processes, "
-                "or spark with --spark-master"
-            )
-        ),
-    ] = None,
-    spark_master: Annotated[
-        str,
-        typer.Option(
-            metavar="URL",
-            help="a Spark master; --launcher spark alone has executors on this machine",
-        ),
-    ] = "",
-    confs: Confs = None,
-    root: RootFolder = "",
-    zookeeper: ZooKeeper = "",
-    summary: SummaryFile = "",
-    listen: Listen = LOOPBACK,
-    security: SecurityFolder = "",
-    open_to_all: Open = False,
-    secrets: SecretsFolder = "",
-    from_savepoint: FromSavepoint = "",
-    fresh: Fresh = False,
-    group: Group = "",
-    balance: Balance = True,
-    until_caught_up: UntilCaughtUp = False,
-    metrics_port: MetricsPort = 0,
-    metrics_listen: MetricsListen = "",
-    log_format: AnyLogFormat = LogFormat.TEXT,
-    query_port: QueryPort = None,
-    ui: UiPort = None,
-    verbose: Verbose = False,
-) -> None:
-    """Run a pipeline until its input ends, or until Ctrl-C. The same command on the same root
-    continues it.
-
-    Exits with 3 if more calls failed than on_error allows: fix the cause and run again on the same
-    root.
-    """
-    settings = RunSettings(
-        pipeline=pipeline,
-        params=parse_sets(sets or []),
-        workers=workers,
-        spares=parse_spares(spares),
-        launcher=launcher_for(launcher, spark_master),
-        spark_master=spark_master,
-        conf=parse_confs(confs or []),
-        root=root,
-        zookeeper=zookeeper,
-        summary=summary,
-        listen=listen,
-        security=os.path.abspath(security) if security else "",
-        open=open_to_all,
-        secrets=os.path.abspath(secrets) if secrets else "",
-        from_savepoint=from_savepoint,
-        fresh=fresh,
-        group=group,
-        balance=balance,
-        until_caught_up=until_caught_up,
-        metrics_port=metrics_port,
-        metrics_listen=metrics_listen,
-        log_format=log_format,
-        query_port=query_port,
-        ui_port=ui,
-        verbose=verbose,
-    )
-    with children_for(settings) as children:
-        with loading():
-            from millwheel.launch.driver import Driver  # meanwhile others load what they need
-
-        raise typer.Exit(Driver(settings, Terminal(stderr=True), children).run())
+app.command("run")(run)
 
 
 @app.command()
 def validate(pipeline: Pipeline, sets: Sets = None, as_json: AsJson = False) -> None:
     """Check a pipeline without starting anything. Exits with 1 if it is wrong."""
-    from millwheel.tools.cli.write.validate import validate as check
+    from millwheel.tools.cli.pipelines import validate as check
 
     raise typer.Exit(check(pipeline, parse_sets(sets or []), as_json))
 
@@ -182,7 +81,7 @@ def explain(
 ) -> None:
     """Draw a pipeline: its streams, keys, windows, triggers and guarantees. Sources and sinks need
     no parameters."""
-    from millwheel.tools.cli.write.explain import explain as show
+    from millwheel.tools.cli.pipelines import explain as show
 
     console = Terminal(width=None if sys.stdout.isatty() else 120)
     show(pipeline, parse_sets(sets or []), svg, console, mermaid, as_json)
@@ -205,7 +104,7 @@ def certs(
 
     path = renew_set(folder) if renew else make_set(folder)
     if as_json:
-        from millwheel.tools.cli.look.status import write_json
+        from millwheel.tools.cli.status import write_json
 
         write_json({"folder": str(path)})
     else:
@@ -215,6 +114,100 @@ def certs(
             if renew
             else f"Made {path}. Start with: millwheel run PIPELINE --security {folder}"
         )
+
+
+writing = typer.Typer()
+
+
+@writing.command()
+def dev(
+    pipeline: Pipeline,
+    sets: Sets = None,
+    inputs: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--input",
+            metavar="STREAM=FILE",
+            help="JSON lines in place of what the source has; repeatable",
+        ),
+    ] = None,
+    records: Annotated[int, typer.Option(min=1, help="how many records of each source")] = 1000,
+    rows: Annotated[int, typer.Option(min=1, help="rows that are shown of each stream")] = 5,
+    once: Annotated[
+        bool, typer.Option("--once", help="try it once; exits with 1 if it cannot be")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Try a pipeline on its first records, in memory: shows the rows of each stream, again whenever
+    a file is saved.
+
+    Nothing is written. Sources that cannot be read get records that are made up from the declared
+    fields.
+    """
+    from millwheel.launch.settings import parse_sets
+    from millwheel.tools.dev.trial_loop import again_at_each_save, folder_of, shown_once
+    from millwheel.tools.dev.trial_loop import once as attempt
+
+    console = Terminal(width=None if sys.stdout.isatty() else 160)
+    one = partial(
+        attempt, pipeline, parse_sets(sets or []), parse_sets(inputs or []), records, rows
+    )
+    if once:
+        raise typer.Exit(0 if shown_once(one, console, as_json) else 1)
+    again_at_each_save(folder_of(pipeline), one, console, as_json=as_json)
+
+
+@writing.command()
+def lateness(
+    pipeline: Pipeline,
+    sets: Sets = None,
+    inputs: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--input",
+            metavar="STREAM=FILE",
+            help="JSON lines in place of what the source has; repeatable",
+        ),
+    ] = None,
+    records: Annotated[int, typer.Option(min=1, help="how many records of each source")] = 100_000,
+    svg: Annotated[
+        str, typer.Option(metavar="FILE", help="also write the picture there, as SVG")
+    ] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Show how many records of a sample each max_delay would drop as late, by source, and suggest
+    one."""
+    from millwheel.launch.settings import parse_sets
+    from millwheel.tools.dev import lateness as lateness_tools
+    from millwheel.tools.dev.trial_loop import loaded
+
+    spec, samples = loaded(pipeline, parse_sets(sets or []), parse_sets(inputs or []), records)
+    outcome = lateness_tools.lateness_of(spec, samples)
+    if svg:
+        from millwheel.tools.dev.lateness_picture import svg_of
+
+        Path(svg).write_text(svg_of(outcome[0]), encoding="utf-8")
+    if as_json:
+        typer.echo(lateness_tools.as_json(*outcome))
+    else:
+        lateness_tools.print_lateness(
+            *outcome, Terminal(width=None if sys.stdout.isatty() else 160)
+        )
+
+
+@writing.command()
+def schema(
+    file: Annotated[
+        str, typer.Argument(metavar="[FILE]", help="write it there; default: standard output")
+    ] = "",
+) -> None:
+    """Print the JSON Schema of pipeline files, by which editors complete and check them."""
+    from millwheel.language.schema.command import schema_text, write_schema
+
+    if file:
+        typer.echo(f"Begin your pipelines with: {write_schema(file)}")
+    else:
+        typer.echo(schema_text(), nl=False)
 
 
 app.add_typer(looking)
@@ -237,7 +230,7 @@ def explain_upgrade(
 
     Exits with 1 if anything is refused.
     """
-    from millwheel.tools.cli.write.explain_upgrade import explain_upgrade as explained
+    from millwheel.tools.cli.pipelines import explain_upgrade as explained
 
     console = Terminal(width=None if sys.stdout.isatty() else 120)
     raise typer.Exit(explained(old, new, parse_sets(sets or []), console, as_json))

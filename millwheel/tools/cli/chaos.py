@@ -33,7 +33,7 @@ from millwheel.tools.chaos.observer import Observer
 from millwheel.tools.chaos.plan import Plan, Target
 from millwheel.tools.chaos.report import recovery_table, summary
 from millwheel.tools.chaos.results import Difference, compared, free_sinks, result_folders
-from millwheel.tools.cli.look.status import write_json
+from millwheel.tools.cli.status import write_json
 
 CALM, CHAOS = "calm", "chaos"
 _FREE = 4  # Fixed: exit code where only such results differ as arrival decides

@@ -18,7 +18,7 @@ from millwheel.core.pipeline.spec import SourceSpec
 from millwheel.errors import PipelineError
 from millwheel.language.schema.parts import pipeline_schema
 from millwheel.language.spec.pipelines import load_pipeline
-from millwheel.tools.cli.look import doctor
+from millwheel.tools.cli import doctor
 from tests import kinds
 from tests.unit.connect import toy
 

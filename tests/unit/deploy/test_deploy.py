@@ -174,7 +174,7 @@ def test_the_package_is_one_file_and_the_same_one_each_time(tmp_path: Path) -> N
     assert all(name.startswith("millwheel/") and name.endswith((".py", ".pyc")) for name in names)
     imported = imported_from(tmp_path / "a.zip")
     assert imported == [
-        str(tmp_path / "a.zip" / "millwheel" / "tools" / "cli" / "submit.pyc"),
+        str(tmp_path / "a.zip" / "millwheel" / "tools" / "cli" / "run.pyc"),
         "False",
     ]
 
@@ -192,7 +192,7 @@ def test_another_version_of_python_compiles_the_sources_in_the_package(tmp_path:
             other.writestr(name, (b"none" + data[4:]) if name.endswith(".pyc") else data)
     imported = imported_from(tmp_path / "b.zip")
     assert imported == [
-        str(tmp_path / "b.zip" / "millwheel" / "tools" / "cli" / "submit.py"),
+        str(tmp_path / "b.zip" / "millwheel" / "tools" / "cli" / "run.py"),
         "False",
     ]
 
@@ -200,12 +200,12 @@ def test_another_version_of_python_compiles_the_sources_in_the_package(tmp_path:
 def imported_from(package: Path) -> list[str]:
     """The file of a module, and whether what it raises is shown without its source."""
     code = """
-import traceback, millwheel.tools.cli.submit
+import traceback, millwheel.tools.cli.run
 from millwheel.core.model.times import duration_us
 try:
     duration_us("x")
 except ValueError:
-    print(millwheel.tools.cli.submit.__file__, "raise ValueError" not in traceback.format_exc())
+    print(millwheel.tools.cli.run.__file__, "raise ValueError" not in traceback.format_exc())
 """
     environment = {**os.environ, "PYTHONPATH": str(package)}
     told = subprocess.run(

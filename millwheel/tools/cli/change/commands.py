@@ -11,8 +11,7 @@ import typer
 from millwheel.adapters.terminal import Terminal
 from millwheel.core.model.times import duration_us
 from millwheel.errors import SetupError
-from millwheel.tools.cli.look.arguments import AsJson, RootArgument, RunningRoot, the_root
-from millwheel.tools.cli.run_options import Timeout
+from millwheel.tools.cli.arguments import AsJson, RootArgument, RunningRoot, Timeout, the_root
 
 changing = typer.Typer()
 ranges = typer.Typer(
@@ -95,7 +94,7 @@ def scale(
 ) -> None:
     """Change the number of workers of a running pipeline. A leaving worker gives its ranges away
     first."""
-    from millwheel.tools.cli.change.scale import scale as change
+    from millwheel.tools.cli.change.ranges import scale as change
 
     change(
         the_root(folder, root),

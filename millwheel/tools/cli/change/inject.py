@@ -12,8 +12,8 @@ from millwheel.adapters.grpc.injection_client import InjectionClient, InjectionR
 from millwheel.adapters.grpc.security import load_security
 from millwheel.control.roots.attach import attach, connected
 from millwheel.errors import SetupError
-from millwheel.tools.cli.look.arguments import chosen_root
-from millwheel.tools.cli.look.status import write_json
+from millwheel.tools.cli.arguments import chosen_root
+from millwheel.tools.cli.status import write_json
 from millwheel.tools.client.inject import (
     DOUBLES_AGAIN,
     SAFE_AGAIN,

@@ -28,7 +28,7 @@ from millwheel.engine.letters.letters import (
 )
 from millwheel.engine.letters.replays import ask, asked_for
 from millwheel.errors import SetupError
-from millwheel.tools.cli.look.arguments import chosen_root
+from millwheel.tools.cli.arguments import chosen_root
 
 _EXAMPLE = 200  # characters of an example that are shown
 _WHAT = {

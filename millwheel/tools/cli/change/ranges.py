@@ -1,7 +1,9 @@
-"""``millwheel ranges``: owners of key ranges, and planned moves, splits and merges of shards."""
+"""``millwheel ranges``: owners of key ranges, and planned moves, splits and merges of shards.
+``millwheel scale``: the number of workers."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
@@ -12,15 +14,16 @@ from rich.table import Table
 from millwheel.adapters.grpc.master_client import MasterClient
 from millwheel.adapters.grpc.security import load_security
 from millwheel.adapters.pb.master_pb2 import Work
-from millwheel.control.roots.attach import LiveMembers, attach, connected, find_root
+from millwheel.control.roots.attach import LiveMembers, attach, connected, find_root, is_driven
 from millwheel.control.roots.shipping import load_shipped
 from millwheel.core.model.names import shard_parts
 from millwheel.core.model.range_table import RangeTable
 from millwheel.core.pipeline.graph import Graph, build_graph
 from millwheel.errors import SetupError, UnavailableError
 from millwheel.launch.progress.status_watch import MASTER_ROLE, addresses
-from millwheel.tools.cli.look.arguments import chosen_root
-from millwheel.tools.cli.look.status import write_json
+from millwheel.launch.scale import answer, ask
+from millwheel.tools.cli.arguments import chosen_root
+from millwheel.tools.cli.status import write_json
 
 
 @contextmanager
@@ -190,3 +193,46 @@ def node_of(shard: str) -> str:
     if parts is None:
         raise SetupError(f"{shard!r} names no shard: it is a node and a number, such as traffic-0")
     return parts[0]
+
+
+_POLL_S = 0.1  # between looks whether the driver has obeyed
+
+
+class Scaled(msgspec.Struct, frozen=True):
+    """The output of ``--json`` once the requested number of workers is reached."""
+
+    root: str
+    workers: int
+
+
+def scale(
+    address: str, workers: int, limit_s: float, console: Console, as_json: bool = False
+) -> None:
+    """Request another number of workers from the driver, and wait until the change has been made or
+    refused.
+
+    Raises SetupError with the driver's reason when the request is refused, and UnavailableError
+    when the change takes too long.
+    """
+    root = chosen_root(address)
+    attach(root)
+    ask(root, workers)
+    deadline_s = time.monotonic() + limit_s
+    with console.status(f"waiting for {workers} workers"):
+        while (outcome := answer(root)) is None or outcome.workers != workers:
+            if time.monotonic() > deadline_s:
+                raise UnavailableError(
+                    f"There are not {workers} workers after {limit_s:.0f} s; the run keeps trying. "
+                    "`millwheel status` shows the owners, and on Spark a worker needs a free core"
+                )
+            if not is_driven(root):
+                raise UnavailableError(f"The run ended before there were {workers} workers")
+            time.sleep(_POLL_S)
+    if outcome.problem:
+        raise SetupError(f"There cannot be {workers} workers: {outcome.problem}")
+    if as_json:
+        return write_json(Scaled(str(root), workers))
+    console.print(
+        "There is 1 worker." if workers == 1 else f"There are {workers} workers.", highlight=False
+    )
+    return None

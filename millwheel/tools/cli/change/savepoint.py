@@ -28,8 +28,8 @@ from millwheel.errors import SetupError, UnavailableError
 from millwheel.launch.members import STOP, StopRequest
 from millwheel.launch.progress.report import summary_lines
 from millwheel.launch.progress.summary import Summary
-from millwheel.tools.cli.look.arguments import chosen_root
-from millwheel.tools.cli.look.status import write_json
+from millwheel.tools.cli.arguments import chosen_root
+from millwheel.tools.cli.status import write_json
 
 _LOOK_S = 0.1  # between looks whether the savepoint stands
 

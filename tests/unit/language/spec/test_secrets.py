@@ -15,7 +15,7 @@ from millwheel.control.savepoints.blueprint import blueprint_of
 from millwheel.errors import PipelineError
 from millwheel.language.spec import check_pipeline, resolve_params
 from millwheel.testing import PipelineHarness
-from millwheel.tools.cli.write.explain import explain
+from millwheel.tools.cli.pipelines import explain
 
 PIPELINE = """
 pipeline: p

@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 from millwheel.errors import SetupError
 from millwheel.tools.cli.app import app
-from millwheel.tools.cli.change import letters, ranges, savepoint, scale
+from millwheel.tools.cli.change import letters, ranges, savepoint
 from millwheel.tools.cli.change.commands import seconds
 
 
@@ -18,7 +18,7 @@ from millwheel.tools.cli.change.commands import seconds
         ("ranges split c-0 --root /r --key k", ranges, "split", ("/r", "c-0", "", "k", False)),
         ("ranges merge c-0 c-1 --root /r", ranges, "merge", ("/r", "c-0", "c-1", False)),
         ("ranges move c-0 w1 --root /r", ranges, "move", ("/r", "c-0", "w1", False)),
-        ("scale --workers 3 --root /r", scale, "scale", ("/r", 3, False)),
+        ("scale --workers 3 --root /r", ranges, "scale", ("/r", 3, False)),
         ("savepoint /s --root /r", savepoint, "savepoint", ("/s", "/r", False)),
         ("letters /r --json", letters, "letters", ("/r", "", "", True)),
     ],

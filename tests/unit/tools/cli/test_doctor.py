@@ -9,8 +9,8 @@ import pytest
 from rich.console import Console
 
 from millwheel.errors import SetupError
-from millwheel.tools.cli.look import doctor as command
-from millwheel.tools.cli.look.doctor import (
+from millwheel.tools.cli import doctor as command
+from millwheel.tools.cli.doctor import (
     BAD,
     GOOD,
     NOTE,

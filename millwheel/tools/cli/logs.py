@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from millwheel.errors import SetupError
-from millwheel.tools.cli.look.arguments import chosen_root
+from millwheel.tools.cli.arguments import chosen_root
 
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 _HEAD = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}) ([A-Z]+) (.*)")

@@ -1,4 +1,4 @@
-"""``millwheel serve``: the gateway of a root."""
+"""``millwheel serve`` and ``millwheel ui``: the gateway and the page of a root."""
 
 from __future__ import annotations
 
@@ -10,12 +10,15 @@ import typer
 
 from millwheel.adapters.durable_store import open_space
 from millwheel.adapters.spaces.query_table import QueryTable
+from millwheel.adapters.spaces.replay_orders import ReplayOrders
 from millwheel.adapters.spaces.root_address import in_bucket
 from millwheel.control.roots.root import read_run
 from millwheel.errors import SetupError
-from millwheel.tools.cli.look.arguments import chosen_root
+from millwheel.tools.cli.arguments import chosen_root
 from millwheel.tools.gateway.server import ServeSettings
-from millwheel.tools.gateway.server import serve as run
+from millwheel.tools.gateway.server import serve as serve_gateway
+from millwheel.tools.ui.server import UiSettings
+from millwheel.tools.ui.server import serve as serve_page
 
 _AGAIN_S = 0.5  # before the next look for a run: a driver takes longer to start
 
@@ -33,7 +36,7 @@ def serve(
     """Serve until Ctrl-C, and say where. With ``wait``, the root need not have a run yet."""
     root = _awaited(address) if wait else chosen_root(address)
     changes = QueryTable(open_space(address if in_bucket(address) else str(root)))
-    run(
+    serve_gateway(
         ServeSettings(root, host, port, security, origins, pages, hosts),
         changes,
         lambda url: typer.echo(f"Serving {url}"),
@@ -56,3 +59,15 @@ def _awaited(address: str) -> Path:
             typer.echo(f"Waiting for a run on {address}", err=True)
             told = True
         time.sleep(_AGAIN_S)
+
+
+def page(
+    root: str, listen: str, port: int, security: str, writable: bool, hosts: Sequence[str]
+) -> None:
+    """Serve until Ctrl-C, and say where."""
+    settings = UiSettings(root or str(chosen_root(root)), listen, port, security, writable, hosts)
+    serve_page(
+        settings,
+        lambda address: ReplayOrders(open_space(address)),
+        lambda where: typer.echo(f"The page is at {where}"),
+    )

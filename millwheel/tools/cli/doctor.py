@@ -28,7 +28,7 @@ from millwheel.errors import MillwheelError
 from millwheel.launch.launchers.java import find_java
 from millwheel.launch.launchers.spark.context import ask_executors
 from millwheel.launch.launchers.spark.master import check_master
-from millwheel.tools.cli.look.status import write_json
+from millwheel.tools.cli.status import write_json
 
 GOOD, NOTE, BAD = "ok", "note", "bad"
 EXTRAS = {

@@ -9,7 +9,7 @@ import typer
 
 from millwheel.adapters.processes.address import LOOPBACK
 from millwheel.adapters.terminal import Terminal
-from millwheel.tools.cli.look.arguments import AsJson, RootArgument, RunningRoot, the_root
+from millwheel.tools.cli.arguments import AsJson, RootArgument, RunningRoot, the_root
 
 looking = typer.Typer()
 
@@ -25,7 +25,7 @@ def status(
 ) -> None:
     """Show how far each node is, what stands still, and why. `millwheel ranges show` has the owners
     of ranges."""
-    from millwheel.tools.cli.look.status import status as show
+    from millwheel.tools.cli.status import status as show
 
     show(
         the_root(folder, root), Terminal(width=None if sys.stdout.isatty() else 200), as_json, watch
@@ -63,7 +63,7 @@ def ui(
 
     Needs `pip install 'millwheel-spark[ui]'`. The run may be over.
     """
-    from millwheel.tools.cli.look.page import page
+    from millwheel.tools.cli.serving import page
 
     page(the_root(folder, root), listen, port, security, writable, allow_host or [])
 
@@ -72,7 +72,7 @@ def ui(
 def summary(folder: RootArgument = "", root: RunningRoot = "", as_json: AsJson = False) -> None:
     """Print the summary of a run so far: records, rate, latency, dead letters. The run may be
     over."""
-    from millwheel.tools.cli.look.summary import summary as printed
+    from millwheel.tools.cli.status import summary as printed
 
     printed(the_root(folder, root), Terminal(width=None if sys.stdout.isatty() else 200), as_json)
 
@@ -81,7 +81,7 @@ def summary(folder: RootArgument = "", root: RunningRoot = "", as_json: AsJson =
 def token(folder: RootArgument = "", root: RunningRoot = "") -> None:
     """Print the token of a run, for programs that ask it: redis-cli -a "$(millwheel token
     ROOT)"."""
-    from millwheel.tools.cli.look.summary import token as printed
+    from millwheel.tools.cli.status import token as printed
 
     printed(the_root(folder, root))
 
@@ -89,7 +89,7 @@ def token(folder: RootArgument = "", root: RunningRoot = "") -> None:
 @looking.command()
 def metrics(folder: RootArgument = "", root: RunningRoot = "") -> None:
     """Print the metrics of all processes of a run, in Prometheus' format."""
-    from millwheel.tools.cli.look.summary import metrics as printed
+    from millwheel.tools.cli.status import metrics as printed
 
     printed(the_root(folder, root))
 
@@ -105,7 +105,7 @@ def logs(
     as_json: AsJson = False,
 ) -> None:
     """Print the logs of all processes of a run in the order of time. The run may be over."""
-    from millwheel.tools.cli.look.logs import logs as printed
+    from millwheel.tools.cli.logs import logs as printed
 
     printed(the_root(folder, root), computation, level, as_json)
 
@@ -130,7 +130,7 @@ def doctor(
 
     Exits with 1 if it cannot.
     """
-    from millwheel.tools.cli.look.doctor import doctor as examine
+    from millwheel.tools.cli.doctor import doctor as examine
 
     console = Terminal(width=None if sys.stdout.isatty() else 200)
     raise typer.Exit(examine(root, spark_master, zookeeper, as_json, console))

@@ -1,4 +1,6 @@
-"""``millwheel status``: a line for each node, what stands still, and why."""
+"""What a run shows of itself: ``millwheel status`` a line for each node, what stands still, and
+why; ``millwheel summary`` its summary so far, ``millwheel metrics`` what its driver serves at
+``/metrics``, ``millwheel token`` its token."""
 
 from __future__ import annotations
 
@@ -9,21 +11,25 @@ from contextlib import suppress
 from pathlib import Path
 
 import msgspec
+import typer
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from millwheel.control.roots.attach import attach
-from millwheel.control.roots.root import RunInfo, read_completed
+from millwheel.adapters.grpc.security import load_security
+from millwheel.adapters.metrics.client import METRICS, fetched
+from millwheel.control.roots.attach import attach, is_driven
+from millwheel.control.roots.root import RunInfo, read_completed, read_run
 from millwheel.core.model.times import SECOND, duration_text
-from millwheel.errors import UnavailableError
+from millwheel.errors import SetupError, UnavailableError
 from millwheel.launch.progress.collector import asked
 from millwheel.launch.progress.divided_nodes import divided_lines
-from millwheel.launch.progress.report import summary_lines
+from millwheel.launch.progress.metrics import DRIVER, driver_address
+from millwheel.launch.progress.report import read_progress, summary_lines
 from millwheel.launch.progress.run_standing import NodeStanding, RunStanding
 from millwheel.launch.progress.summary import Summary
-from millwheel.tools.cli.look.arguments import chosen_root
+from millwheel.tools.cli.arguments import chosen_root
 
 WATCH_S = 1.0
 """Between two looks of ``--watch``."""
@@ -122,3 +128,63 @@ def _row(node: NodeStanding) -> tuple[str, ...]:
 def _duration(seconds: float) -> str:
     us = int(seconds * SECOND)
     return duration_text(us - us % SECOND) if us >= SECOND else f"{seconds:.1f}s"
+
+
+class SummaryShown(msgspec.Struct, frozen=True):
+    """A run, in ``--json``: ``state`` is running, stopped or complete."""
+
+    root: str
+    state: str
+    summary: Summary
+
+
+def summary(address: str, console: Console, as_json: bool) -> None:
+    """Print it. Raises SetupError when no run has been there for half a second."""
+    root = chosen_root(address)
+    done = read_completed(root)
+    if done is not None:
+        document = SummaryShown(str(root), "complete", msgspec.convert(done, Summary))
+    else:
+        noted = read_progress(root)
+        if noted is None:
+            raise SetupError(f"The run on {root} has done nothing yet; ask again in a second")
+        document = SummaryShown(
+            str(root), "running" if is_driven(root) else "stopped", noted.summary
+        )
+    if as_json:
+        return write_json(document)
+    console.print(
+        f"The run on {root} is {document.state}.", markup=False, highlight=False, soft_wrap=True
+    )
+    for line in summary_lines(document.summary):
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+    return None
+
+
+def metrics(root_address: str) -> None:
+    """Print the metrics of all processes, in Prometheus' format, on standard output."""
+    root = chosen_root(root_address)
+    run = attach(root)
+    address = driver_address(root)
+    if not address:
+        raise UnavailableError(
+            f"The driver of {root} does not serve metrics yet; ask again in a second"
+        )
+    texts = fetched({DRIVER: address}, METRICS, load_security(run.security, "client"))
+    if DRIVER not in texts:
+        raise UnavailableError(f"The driver does not answer at {address}; ask again in a second")
+    sys.stdout.write(texts[DRIVER])
+
+
+def token(root: str) -> None:
+    """Print the token of the run on a root, and nothing else on standard output."""
+    folder = chosen_root(root)
+    run = read_run(folder)
+    if run is None:
+        raise SetupError(
+            f"{folder} is not the root of a run: give the --root of its `millwheel run`"
+        )
+    credentials = load_security(run.security, "client")
+    if credentials is None:
+        raise SetupError(f"The run on {folder} was started with --open: it wants no token")
+    typer.echo(credentials.token)

@@ -9,7 +9,7 @@ import typer
 
 from millwheel.adapters.processes.address import LOOPBACK
 from millwheel.adapters.terminal import Terminal
-from millwheel.tools.cli.look.arguments import AsJson
+from millwheel.tools.cli.arguments import AsJson
 
 asking = typer.Typer()
 queries = typer.Typer(
@@ -40,7 +40,7 @@ def queries_set(
 ) -> None:
     """Add or change named queries. Workers answer them at once, and so do later runs on this
     root."""
-    from millwheel.tools.cli.ask.named_queries import set_queries
+    from millwheel.tools.cli.named_queries import set_queries
 
     set_queries(root, what, formula, window, Terminal(stderr=True), as_json)
 
@@ -48,7 +48,7 @@ def queries_set(
 @queries.command("remove")
 def queries_remove(root: Root, name: Name, as_json: AsJson = False) -> None:
     """Remove a named query, also one of the pipeline's file."""
-    from millwheel.tools.cli.ask.named_queries import remove_query
+    from millwheel.tools.cli.named_queries import remove_query
 
     remove_query(root, name, Terminal(stderr=True), as_json)
 
@@ -56,7 +56,7 @@ def queries_remove(root: Root, name: Name, as_json: AsJson = False) -> None:
 @queries.command("list")
 def queries_list(root: Root, as_json: AsJson = False) -> None:
     """Show the named queries of a root, with those that were set while it ran."""
-    from millwheel.tools.cli.ask.named_queries import list_queries
+    from millwheel.tools.cli.named_queries import list_queries
 
     list_queries(root, as_json, Terminal(width=None if sys.stdout.isatty() else 200))
 
@@ -95,6 +95,6 @@ def serve(
 
     Needs `pip install 'millwheel-spark[serve]'`, and a run with --query-port. Its page is at /docs.
     """
-    from millwheel.tools.cli.ask.serve import serve as begin
+    from millwheel.tools.cli.serving import serve as begin
 
     begin(root, listen, port, security, cors or [], pages, allow_host or [], wait)

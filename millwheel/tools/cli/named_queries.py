@@ -28,8 +28,8 @@ from millwheel.engine.queries.names import query_document
 from millwheel.engine.queries.peers.link import LinkClosed, Links, json_of, packed, secured_links
 from millwheel.errors import SetupError
 from millwheel.language.spec.pipelines import load_queries, one_query
-from millwheel.tools.cli.look.arguments import chosen_root
-from millwheel.tools.cli.look.status import write_json
+from millwheel.tools.cli.arguments import chosen_root
+from millwheel.tools.cli.status import write_json
 
 _KNOWN_S = 10.0  # for workers to follow a change: they look at once, and at the latest after this
 _PAUSE_S = 0.02  # between two looks whether they do: shorter than anybody notices

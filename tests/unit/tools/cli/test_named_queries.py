@@ -15,8 +15,8 @@ from millwheel.adapters.spaces.folder import FolderSpace
 from millwheel.adapters.spaces.query_table import QueryTable
 from millwheel.errors import PipelineError, SetupError
 from millwheel.language.spec.pipelines import load_pipeline
+from millwheel.tools.cli import named_queries
 from millwheel.tools.cli.app import app
-from millwheel.tools.cli.ask import named_queries
 from millwheel.tools.testing.memory.disk import MemoryDisk
 from tests.unit.language.spec.test_pipelines import PIPELINE
 
@@ -75,7 +75,7 @@ def test_a_folder_that_is_no_root_is_refused(tmp_path: Path) -> None:
         named_queries._opened(str(tmp_path))
 
 
-# commands.py: The commands reach their code.
+# query_commands.py: The commands reach their code.
 
 
 def test_every_option_of_a_query_that_is_set_arrives(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from millwheel.errors import SetupError
-from millwheel.tools.cli.look.logs import LogEntry, entries_of, logs, merged_logs
+from millwheel.tools.cli.logs import LogEntry, entries_of, logs, merged_logs
 
 TEXT = """it begins
 2026-11-23 03:40:32,178 INFO Shard counts-0 is restored to commit 0.

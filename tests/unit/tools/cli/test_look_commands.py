@@ -1,25 +1,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 import typer
 from typer.testing import CliRunner
 
-from millwheel.adapters.grpc.security import load_security
-from millwheel.adapters.spaces.replay_orders import ReplayOrders
-from millwheel.control.roots.root import ACCESS, Root
+from millwheel.control.roots.root import Root
 from millwheel.errors import SetupError
+from millwheel.tools.cli import doctor as examining
+from millwheel.tools.cli import logs as printing
+from millwheel.tools.cli import status
+from millwheel.tools.cli import status as showing
 from millwheel.tools.cli.app import app
+from millwheel.tools.cli.arguments import chosen_root, the_root
 from millwheel.tools.cli.change import savepoint
-from millwheel.tools.cli.look import doctor as examining
-from millwheel.tools.cli.look import logs as printing
-from millwheel.tools.cli.look import page, status
-from millwheel.tools.cli.look import summary as showing
-from millwheel.tools.cli.look.arguments import chosen_root, the_root
-from millwheel.tools.ui.server import UiSettings
-from tests.unit.tools.client.test_queries import run_on
 
 
 @pytest.mark.parametrize(
@@ -91,7 +86,7 @@ def test_two_roots_are_refused() -> None:
         the_root("/a", "/b")
 
 
-# chosen.py
+# the root that is chosen
 
 
 def test_a_run_that_was_not_named_is_named_in_the_answer(
@@ -109,40 +104,3 @@ def test_a_run_that_was_named_is_not_repeated(
 ) -> None:
     assert chosen_root(str(tmp_path)) == tmp_path
     assert capsys.readouterr().err == ""
-
-
-# page.py
-
-
-def test_options_become_settings_and_the_address_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    given: list[UiSettings] = []
-
-    def serve(settings: UiSettings, orders: Any, told: Any) -> None:
-        given.append(settings)
-        assert isinstance(orders(str(tmp_path)), ReplayOrders)
-        told("http://127.0.0.1:1/#token=t")
-
-    monkeypatch.setattr(page, "serve", serve)
-    words = ["ui", "a-root", "--port", "1", "--writable", "--allow-host", "proxy.example"]
-    done = CliRunner().invoke(app, words)
-    assert done.output == "The page is at http://127.0.0.1:1/#token=t\n"
-    assert given == [UiSettings("a-root", "127.0.0.1", 1, "", True, ["proxy.example"])]
-
-
-# token.py
-
-
-def test_the_token_is_printed_and_nothing_else(tmp_path: Path) -> None:
-    run_on(tmp_path / "root")
-    known = load_security(str(tmp_path / "root" / ACCESS))
-    assert known is not None
-    done = CliRunner().invoke(app, ["token", str(tmp_path / "root")])
-    assert done.stdout == f"{known.token}\n"
-
-
-def test_a_run_that_wants_none_says_so(tmp_path: Path) -> None:
-    run_on(tmp_path / "root", is_open=True)
-    done = CliRunner().invoke(app, ["token", str(tmp_path / "root")])
-    assert "was started with --open" in str(done.exception)

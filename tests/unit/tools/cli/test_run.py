@@ -10,8 +10,7 @@ import pytest
 
 from millwheel.adapters.processes.logs import LogFormat
 from millwheel.launch.settings import LauncherKind, RunSettings
-from millwheel.tools.cli import submit
-from millwheel.tools.cli.app import run as run_command
+from millwheel.tools.cli.run import main, run, submit
 from tests.unit.tools.cli.test_app import Asked, asked  # noqa: F401  (a fixture)
 
 SPARK_DECIDES = {"launcher", "spark_master", "confs"}
@@ -28,14 +27,14 @@ def submitted(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
     """The exit code of the application."""
     monkeypatch.setattr(sys, "argv", ["spark_submit.py", *words])
     with pytest.raises(SystemExit) as end:
-        submit.main()
+        main()
     return int(end.value.code or 0)
 
 
 def test_it_has_every_option_of_run_but_those_that_spark_submit_decides() -> None:
     options, of_run = (
-        inspect.signature(submit._run).parameters,
-        inspect.signature(run_command).parameters,
+        inspect.signature(submit).parameters,
+        inspect.signature(run).parameters,
     )
     assert {name: str(each.default) for name, each in options.items()} == {
         name: str(each.default) for name, each in of_run.items() if name not in SPARK_DECIDES

@@ -1,1 +1,0 @@
-"""Commands for those who ask a running pipeline: named queries, and the gateway."""

@@ -1,2 +1,0 @@
-"""Commands that look at a run and change nothing: status, metrics, logs, and what a machine
-lacks."""

@@ -1,1 +1,0 @@
-"""Commands for people who write a pipeline: ``dev``, ``schema``."""
