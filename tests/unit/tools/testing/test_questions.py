@@ -9,7 +9,7 @@ import pytest
 
 from millwheel.engine.queries.model import QueryError
 from millwheel.testing import PipelineHarness
-from tests.unit.engine.workers.operators.slices.test_sliced import S, pipeline
+from tests.unit.engine.workers.operators.slices.test_computation import S, pipeline
 
 
 def test_an_answer_names_its_shard_its_token_and_its_commit(tmp_path: Path) -> None:

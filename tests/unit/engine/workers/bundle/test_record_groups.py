@@ -8,13 +8,6 @@ from typing import Any, cast
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.engine.workers.operators.windows.test_grouped import (
-    columnar,
-    in_rows,
-    mixed,
-    produced,
-    same_state_in_columns,
-)
 
 from millwheel.core.formats.store_layout import COLUMNS
 from millwheel.core.model.ranges import KeyRange
@@ -35,6 +28,13 @@ from tests.unit.core.columns.state.test_windows import (
     plan_of,
     rows,
     spec_of,
+)
+from tests.unit.engine.workers.operators.windows.test_grouping import (
+    columnar,
+    in_rows,
+    mixed,
+    produced,
+    same_state_in_columns,
 )
 
 STAYING: dict[str, dict[str, Any]] = {

@@ -16,7 +16,7 @@ from millwheel.engine.workers.sinks.chain_end import former_sink
 from millwheel.testing import PipelineHarness
 from millwheel.tools.testing import rewiring, taps
 from tests.unit.engine.workers.operators.column_runs import in_rows, small_reads
-from tests.unit.engine.workers.operators.stateless.test_chained import (
+from tests.unit.engine.workers.operators.test_chains import (
     apart,
     bids,
     written,

@@ -10,19 +10,6 @@ from typing import Any
 
 import pytest
 from hypothesis import given, settings
-from tests.unit.engine.workers.operators.keyed_joins.test_in_columns import (
-    ALL,
-    Row,
-    archived_keys,
-    in_files,
-    in_rows,
-    pushes,
-    read_of,
-    records,
-    row,
-    said,
-    written,
-)
 
 from millwheel.core.columns.state import columns_to_rows, near_pairs
 from millwheel.core.formats import codec
@@ -36,6 +23,19 @@ from millwheel.engine.workers.shard.admission import ShardLimits
 from millwheel.engine.workers.sources.frames import ReadSize
 from millwheel.testing import PipelineHarness, assert_survives_crashes
 from tests.unit.engine.workers.operators.column_runs import in_bundles
+from tests.unit.engine.workers.operators.keyed_joins.test_columns import (
+    ALL,
+    Row,
+    archived_keys,
+    in_files,
+    in_rows,
+    pushes,
+    read_of,
+    records,
+    row,
+    said,
+    written,
+)
 
 
 @pytest.fixture(scope="module")

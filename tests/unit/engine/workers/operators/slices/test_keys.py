@@ -10,7 +10,7 @@ import pytest
 
 from millwheel.core.formats.store_layout import SLICE, SLICE_IDLE, SLICE_KEY
 from millwheel.testing import PipelineHarness
-from tests.unit.engine.workers.operators.slices.test_sliced import S, pipeline, stored
+from tests.unit.engine.workers.operators.slices.test_computation import S, pipeline, stored
 
 SLICES = "{every: 10s, keep: 10m, levels: [10s, 1m, 5m], ttl: 40s}"
 

@@ -20,8 +20,8 @@ from millwheel.engine.workers.operators.windows.join import WindowJoinOperator
 from millwheel.engine.workers.sources.frames import ReadSize
 from millwheel.errors import RecordError
 from millwheel.testing import PipelineHarness, assert_survives_crashes
-from tests.unit.engine.workers.operators.keyed_joins import test_firing_again as again
 from tests.unit.engine.workers.operators.windows import test_join_columns
+from tests.unit.engine.workers.operators.windows import test_refiring as again
 
 NO_ROOM = 1
 """Bytes: one result for each part of a bundle."""
