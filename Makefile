@@ -14,14 +14,14 @@ test: test-fast test-slow
 
 # One more than there are cores: here and there a test waits.
 JOBS := $(shell echo $$(($$(nproc) + 1)))
-# Without a JVM. What measures ratios runs alone.
+# Without a JVM. What measures ratios runs alone. In tests/slow all is slow.
 test-fast: $(READY)
-	$(BIN)/python -m pytest -q -m "not slow" -n $(JOBS) --dist loadfile --ignore tests/guard tests examples
+	$(BIN)/python -m pytest -q -m "not slow" -n $(JOBS) --dist loadfile --ignore tests/guard --ignore tests/slow tests examples
 	$(BIN)/python -m pytest -q -m "not slow" tests/guard
 
 # The properties with new examples each time, for a quiet hour: what it finds becomes an example of its own.
 test-search: $(READY)
-	$(BIN)/python -m pytest -q -m "not slow" -n logical --dist loadfile --hypothesis-profile search --ignore tests/guard tests examples
+	$(BIN)/python -m pytest -q -m "not slow" -n logical --dist loadfile --hypothesis-profile search --ignore tests/guard --ignore tests/slow tests examples
 
 # Much of it waits: for JVMs, for sessions to expire, for disks. So more run side by side than there are cores, except for those that
 # judge times; `make test-slow SIDE=1` for one after the other. Those that share a server or a run are a group, and run in one process.

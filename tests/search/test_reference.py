@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ruamel.yaml import YAML
 
 from millwheel.core.expressions.language import compile_expression
 from millwheel.language.spec import load_pipeline
@@ -20,20 +19,12 @@ from tests.search.reference.one_window import ReferenceWindow
 from tests.search.script import Action, Case, Clock, Finish, Push, Watermark
 from tests.search.variants import REFERENCE, examine
 from tests.transcripts import adapter
+from tests.transcripts.documents import cases, files
 from tests.unit.core import test_transcripts as windows
 
 HOUSE = Path(__file__).parents[2]
 TRANSCRIPTS = HOUSE / "tests" / "transcripts"
 CODE = (HOUSE / "tests" / "unit" / "tools" / "testing" / "transcript_code.py").read_text()
-_yaml = YAML(typ="safe")
-
-
-def _documents(folder: Path) -> list[Any]:
-    return [
-        pytest.param(document, id=f"{path.stem}-{document['name'].replace(' ', '_')}")
-        for path in sorted(folder.glob("*.yaml"))
-        for document in _yaml.load_all(path.read_text())
-    ]
 
 
 # --- expressions ----------------------------------------------------------------------------------
@@ -103,7 +94,7 @@ def test_rows_by_a_field_have_it_as_their_key_whatever_key_they_were_made_with()
     assert not examine(Case(1, NAMED, (Push("hits", values), Finish(None))), [REFERENCE])
 
 
-@pytest.mark.parametrize("document", _documents(TRANSCRIPTS / "pipelines"))
+@pytest.mark.parametrize("document", cases(files(TRANSCRIPTS / "pipelines")))
 def test_a_transcript_of_a_pipeline_holds(document: Any, tmp_path: Path) -> None:
     joins = [each.get("join") for each in document["computations"].values()]
     if any("ttl" in join for join in joins if isinstance(join, dict)):
@@ -170,7 +161,7 @@ def _said(reference: Reference, document: Any, told: dict[str, int]) -> dict[str
 # --- windows --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("document", _documents(TRANSCRIPTS))
+@pytest.mark.parametrize("document", cases(files(TRANSCRIPTS)))
 def test_a_transcript_of_windows_holds(document: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     if "refused" in document:
         pytest.skip("what is refused is not run")
@@ -180,7 +171,7 @@ def test_a_transcript_of_windows_holds(document: Any, monkeypatch: pytest.Monkey
     windows.test_transcript(document, stored=False)
 
 
-@pytest.mark.parametrize("document", _documents(TRANSCRIPTS / "conformance"))
+@pytest.mark.parametrize("document", cases(files(TRANSCRIPTS / "conformance")))
 def test_a_transcript_in_the_manner_of_beam_holds(
     document: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ruamel.yaml import YAML
 
 from millwheel.core.model.times import MAX_TIME, duration_us
 from millwheel.core.windows.combinations import AfterEach, OrFinally, Repeat
@@ -25,6 +24,7 @@ from millwheel.core.windows.triggers import (
 )
 from millwheel.core.windows.windows import Global, Sessions, Tumbling, WindowFunction
 from millwheel.testing import PipelineHarness, WindowHarness
+from tests.transcripts.documents import files
 
 S = 1_000_000
 
@@ -159,10 +159,10 @@ PRINTED = {
     13: [5, 7, 14, 3, 5, 22, 3, 14, 3, 12],
 }
 """The sums in the order in which they are emitted: of windows at one moment, the earlier first."""
-_FILE = Path(__file__).parents[2] / "transcripts" / "dataflow_paper.yaml"
+_FOLDER = Path(__file__).parents[2] / "transcripts"
 FIGURES = {
     int(document["name"].split()[1].rstrip(",")): document
-    for document in YAML(typ="safe").load_all(_FILE.read_text())
+    for document in files(_FOLDER)[_FOLDER / "dataflow_paper.yaml"]
 }
 
 

@@ -8,12 +8,10 @@ not even start. The format is described in tests/transcripts/README.md.
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
 from typing import Any
 
 import pytest
-from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
 
 from millwheel.core.machines.specs import window_from_spec
@@ -23,21 +21,12 @@ from millwheel.core.windows.panes import Pane, Retraction, Timing
 from millwheel.core.windows.trees import trigger_from_tree
 from millwheel.testing import WindowHarness
 from tests.transcripts.adapter import run
+from tests.transcripts.documents import cases, files, rewrite
 
 FOLDER = Path(__file__).parents[2] / "transcripts"
 
-_yaml = YAML()
-_yaml.width = 120
-_yaml.indent(mapping=2, sequence=4, offset=2)
-_yaml.explicit_start = True
-
-
-_FILES = {path: list(_yaml.load_all(path.read_text())) for path in sorted(FOLDER.glob("*.yaml"))}
-CASES = [
-    pytest.param(document, id=f"{path.stem}-{document['name'].replace(' ', '_')}")
-    for path, documents in _FILES.items()
-    for document in documents
-]
+_FILES = files(FOLDER)
+CASES = cases(_FILES)
 
 
 @pytest.mark.parametrize("path", _FILES, ids=lambda path: path.stem)
@@ -45,12 +34,7 @@ def test_rewrite(path: Path, request: pytest.FixtureRequest) -> None:
     """First in the file, so that the transcripts below run as they were rewritten."""
     if not request.config.getoption("--rewrite"):
         pytest.skip("only with --rewrite")
-    for document in _FILES[path]:
-        if "fails" not in document and "refused" not in document:
-            _rewrite(document)
-    out = io.StringIO()
-    _yaml.dump_all(_FILES[path], out)
-    path.write_text(out.getvalue())
+    rewrite(path, _FILES[path], 120, _rewrite)
 
 
 @pytest.mark.parametrize("stored", [False, True], ids=["live", "stored"])
@@ -74,10 +58,10 @@ def _run(document: Any, stored: bool) -> None:
         where = f"step {number} ({action})"
         if action == "expect":
             assert emitted is not None, f"{where}: two expectations in a row"
-            _compare(emitted, [plain_of(pane) for pane in given], where)
+            _compare(emitted, given, where)
             emitted = None
         elif action in _LOOKS:
-            assert _LOOKS[action](harness) == plain_of(given), where
+            assert _LOOKS[action](harness) == given, where
         else:
             assert not emitted, f"{where}: not expected before it: {emitted}"
             _ACTIONS[action](harness, given)
@@ -94,7 +78,9 @@ def _compare(emitted: list[Any], expected: list[Any], where: str) -> None:
 
 
 def _rewrite(document: Any) -> None:
-    harness = _harness(document, False)
+    if "fails" in document or "refused" in document:
+        return
+    harness = _harness(plain_of(document), False)
     steps = CommentedSeq()
     for step in document["steps"]:
         [(action, given)] = step.items()
@@ -104,7 +90,7 @@ def _rewrite(document: Any) -> None:
         if action in _LOOKS:
             step[action] = _flow(_LOOKS[action](harness))
             continue
-        _ACTIONS[action](harness, given)
+        _ACTIONS[action](harness, plain_of(given))
         emitted = harness.take()
         if emitted:
             panes = CommentedSeq(_flow(_written(pane, document)) for pane in emitted)
@@ -125,14 +111,10 @@ def _retract(harness: WindowHarness, given: Any) -> None:
 
 def record_of(item: Any) -> tuple[Any, Any, int]:
     """``7`` is value 7 at 7, ``[5, 7]`` value 5 at 7, ``[ann, 5, 7]`` has a key, too."""
-    parts = plain_of(item)
-    if not isinstance(parts, list):
-        return "k", parts, time_of(parts)
-    return (
-        ("k", parts[0], time_of(parts[1]))
-        if len(parts) == 2
-        else (parts[0], parts[1], time_of(parts[2]))
-    )
+    if not isinstance(item, list):
+        return "k", item, time_of(item)
+    key, value, at = item if len(item) == 3 else ("k", *item)
+    return key, value, time_of(at)
 
 
 def time_of(given: Any) -> int:
@@ -165,16 +147,15 @@ _LOOKS: dict[str, Any] = {
 
 
 def _harness(document: Any, stored: bool) -> WindowHarness:
-    plain = plain_of(document)
     settings = {
-        name: plain[name]
+        name: document[name]
         for name in ("accumulation", "allowed_lateness", "output_time", "late", "takes_retractions")
-        if name in plain
+        if name in document
     }
     return WindowHarness(
-        window_from_spec(window_spec(plain["window"])),
-        trigger_from_tree(plain.get("trigger")),
-        aggregate=plain.get("aggregate"),
+        window_from_spec(window_spec(document["window"])),
+        trigger_from_tree(document.get("trigger")),
+        aggregate=document.get("aggregate"),
         stored=stored,
         **settings,
     )
@@ -225,6 +206,7 @@ def _written(pane: Pane, document: Any) -> dict[str, Any]:
 
 
 def plain_of(node: Any) -> Any:
+    """Without what ruamel.yaml remembers of the text."""
     if isinstance(node, dict):
         return {
             str(name) if isinstance(name, str) else name: plain_of(value)
@@ -253,13 +235,7 @@ def test_the_transcripts_are_found() -> None:
 # conformance.py: Runs tests/transcripts/conformance: what the Dataflow model says of windows and
 # triggers, told in Beam's manner.
 
-CONFORMANCE = Path(__file__).parents[2] / "transcripts" / "conformance"
-_CASES = [
-    pytest.param(document, id=f"{path.stem}-{document['name'].replace(' ', '_')}")
-    for path in sorted(CONFORMANCE.glob("*.yaml"))
-    for document in YAML(typ="safe").load_all(path.read_text())
-    if document is not None
-]
+_CASES = cases(files(FOLDER / "conformance"))
 
 
 @pytest.mark.parametrize("document", _CASES)

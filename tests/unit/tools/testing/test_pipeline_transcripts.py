@@ -10,34 +10,24 @@ tests/transcripts/README.md.
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Callable
-from functools import partialmethod
+from functools import partial, partialmethod
 from pathlib import Path
 from typing import Any
 
 import pytest
-from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
 
 from millwheel.engine.workers.shard.admission import ShardLimits
 from millwheel.testing import PipelineHarness
+from tests.transcripts.documents import cases, files, rewrite
 from tests.unit.engine.workers.operators.column_runs import in_rows
 
 FOLDER = Path(__file__).parents[3] / "transcripts" / "pipelines"
 CODE = (Path(__file__).parent / "transcript_code.py").read_text()
 
-_yaml = YAML()
-_yaml.width = 160
-_yaml.indent(mapping=2, sequence=4, offset=2)
-_yaml.explicit_start = True
-_FILES = {path: list(_yaml.load_all(path.read_text())) for path in sorted(FOLDER.glob("*.yaml"))}
-_CASES = [
-    pytest.param(document, id=f"{path.stem}-{document['name'].replace(' ', '_')}")
-    for path, documents in _FILES.items()
-    for document in documents
-]
+_FILES = files(FOLDER)
 
 
 @pytest.mark.parametrize("path", _FILES, ids=lambda path: path.stem)
@@ -45,16 +35,12 @@ def test_rewrite(path: Path, request: pytest.FixtureRequest, tmp_path: Path) -> 
     """First in the file, so that the transcripts below run as they were rewritten."""
     if not request.config.getoption("--rewrite"):
         pytest.skip("only with --rewrite")
-    for document in _FILES[path]:
-        document["steps"] = _rewritten(document, tmp_path)
-    out = io.StringIO()
-    _yaml.dump_all(_FILES[path], out)
-    path.write_text(out.getvalue())
+    rewrite(path, _FILES[path], 160, partial(_rewrite, folder=tmp_path))
 
 
 @pytest.mark.parametrize("crashing", [False, True], ids=["calm", "crashing"])
 @pytest.mark.parametrize("form", ["undeclared", "columns", "rows"])
-@pytest.mark.parametrize("document", _CASES)
+@pytest.mark.parametrize("document", cases(_FILES))
 def test_transcript(
     document: Any, form: str, crashing: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -68,11 +54,11 @@ def test_transcript(
             [(action, given)] = step.items()
             where = f"step {number} ({action})"
             if action == "say":
-                assert said == _plain(given), where
+                assert said == given, where
                 said = {}
                 continue
             assert not said, f"{where}: not expected before it: {said}"
-            _ACTIONS[action](harness, _plain(given))
+            _ACTIONS[action](harness, given)
             if crashing:
                 harness.crash()
             said = _said(harness, document)
@@ -81,7 +67,7 @@ def test_transcript(
             assert harness.counters.get(name, 0) == expected, name
 
 
-def _rewritten(document: Any, folder: Path) -> CommentedSeq:
+def _rewrite(document: Any, folder: Path) -> None:
     steps = CommentedSeq()
     with _harness(document, folder) as harness:
         for step in document["steps"]:
@@ -94,7 +80,7 @@ def _rewritten(document: Any, folder: Path) -> CommentedSeq:
                 steps.append(CommentedMap({"say": _block(said)}))
         for name in document.get("counters", {}):
             document["counters"][name] = harness.counters.get(name, 0)
-    return steps
+    document["steps"] = steps
 
 
 # --- the pipeline ---------------------------------------------------------------------------------

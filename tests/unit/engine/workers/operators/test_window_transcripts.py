@@ -29,7 +29,7 @@ from millwheel.engine.workers.state.column_segments import ColumnShard
 from millwheel.engine.workers.state.overlay import Overlay
 from tests.fakes.plain_storage import SimStore
 from tests.unit.core.columns.state.test_windows import Row, batch_of, spec_of
-from tests.unit.core.test_transcripts import CASES, plain_of, record_of, time_of, window_spec
+from tests.unit.core.test_transcripts import CASES, record_of, time_of, window_spec
 
 FORMS = ("rows", "declared", "inferred", "grouped", "rows and columns")
 _KEYS = ("k", "ann", "bob")
@@ -144,15 +144,13 @@ def _expected(pane: Mapping[str, Any]) -> tuple[int, int, int, int, bool]:
 
 def operator_of(document: Any, form: str, reopens: bool) -> OneOperator:
     """The operator of a document."""
-    plain = plain_of(document)
-    more = {
-        name: plain[name] for name in ("trigger", "accumulation", "output_time") if name in plain
-    }
-    late = plain.get("late", "drop")
+    names = ("trigger", "accumulation", "output_time")
+    more = {name: document[name] for name in names if name in document}
+    late = document.get("late", "drop")
     spec, pipeline = spec_of(
-        window_spec(plain["window"]),
-        aggregates=(AggregateSpec("result", plain.get("aggregate") or "sum", "size"),),
-        allowed_lateness_us=time_of(plain.get("allowed_lateness", 0)),
+        window_spec(document["window"]),
+        aggregates=(AggregateSpec("result", document.get("aggregate") or "sum", "size"),),
+        allowed_lateness_us=time_of(document.get("allowed_lateness", 0)),
         late="drop" if late == "side" else late,
         **more,
     )
@@ -176,7 +174,7 @@ def test_every_form_says_what_the_transcript_has(document: Any, form: str, reope
         [(action, given)] = step.items()
         where = f"step {number} ({action})"
         if action == "expect":
-            assert sorted(said) == sorted(map(_expected, plain_of(given))), where
+            assert sorted(said) == sorted(map(_expected, given)), where
             said = []
             continue
         assert not said, where
