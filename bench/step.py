@@ -33,7 +33,7 @@ from millwheel.adapters.exchange.mailbox import Mailbox
 from millwheel.adapters.spaces.files import PosixFiles
 from millwheel.adapters.stores.growing import GrowingStores
 from millwheel.adapters.stores.rocksdb import RocksStores
-from millwheel.connect.sinks import build_sink
+from millwheel.connect.kinds import build_sink
 from millwheel.connect.sources.base import Partition
 from millwheel.connect.sources.generator import build_generator
 from millwheel.core.model.names import ShardName, Token, WorkerName

@@ -20,9 +20,8 @@ from millwheel.adapters.processes.address import check_reach
 from millwheel.adapters.rights import keep_private
 from millwheel.adapters.spaces.replay_orders import ReplayOrders
 from millwheel.adapters.spaces.root_address import in_bucket
-from millwheel.connect.lookups import lookup_of
+from millwheel.connect.kinds import build_sink, lookup_of
 from millwheel.connect.own_functions import language_of, speaking
-from millwheel.connect.sinks import build_sink
 from millwheel.connect.sinks.base import Sink
 from millwheel.control.roots.bucket import BucketRoot
 from millwheel.control.roots.inputs import changed_inputs, forget_ends, keep_ends, keep_inputs

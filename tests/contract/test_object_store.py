@@ -10,9 +10,8 @@ from obstore.store import MemoryStore
 
 from millwheel.adapters.objects.address import ObjectAddress
 from millwheel.adapters.objects.store import ObjectChangedError, ObjectStore
-from millwheel.connect.sinks import build_sink
+from millwheel.connect.kinds import build_sink, build_source
 from millwheel.connect.sinks.base import SinkBatch, SinkRecord
-from millwheel.connect.sources import build_source
 from millwheel.core.pipeline.spec import SinkSpec, SourceSpec
 from millwheel.errors import MillwheelError, SetupError
 from tests.fakes.buckets import BUCKET, BUCKETS, BucketServer

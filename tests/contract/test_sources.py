@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from millwheel.connect.sources import build_source
+from millwheel.connect.kinds import build_source
 from millwheel.connect.sources.base import Source
 from millwheel.core.pipeline.spec import SourceSpec
 from millwheel.testing.contracts import SourceContract

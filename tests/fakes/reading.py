@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from millwheel.connect.sources import build_source
+from millwheel.connect.kinds import build_source
 from millwheel.connect.sources.base import Partition, Reader, Reject, Source
 from millwheel.core.pipeline.spec import SourceSpec
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow.parquet
 
-from millwheel.connect.sinks import build_sink
+from millwheel.connect.kinds import build_sink
 from millwheel.core.pipeline.spec import PipelineSpec, SinkSpec
 from millwheel.tools.testing import pipeline_harness, taps
 from millwheel.tools.testing.rewiring import rewired

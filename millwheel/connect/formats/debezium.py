@@ -15,8 +15,8 @@ from typing import Any
 import msgspec
 
 from millwheel.connect.formats.base import Decoding, MessageDecoder
-from millwheel.connect.formats.json_rows import json_lines
 from millwheel.connect.formats.options import DebeziumOptions
+from millwheel.connect.formats.row_lines import json_lines
 from millwheel.core.columns.declared_fields import FieldTypes
 from millwheel.core.instants.decimals import without_decimals
 from millwheel.core.pipeline.table_changes import (

@@ -15,9 +15,8 @@ from millwheel.connect.formats.base import (
     checked,
     decode_one_by_one,
 )
-from millwheel.connect.formats.csv_rows import cell, rows_in, safe_cell, written
-from millwheel.connect.formats.json_rows import json_lines
 from millwheel.connect.formats.options import CsvOptions, TextOptions
+from millwheel.connect.formats.row_lines import cell, json_lines, rows_in, safe_cell, written
 from millwheel.connect.sources.files.json_lines import DeclaredJsonLines, JsonLines
 from millwheel.connect.sources.files.lines import Block
 from millwheel.core.columns.declared_fields import FieldTypes, from_texts

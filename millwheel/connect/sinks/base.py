@@ -21,7 +21,7 @@ ever lost, but a crash between ``publish`` and the next commit publishes it twic
 at-least-once and must document it.
 
 Derive from :class:`Sink` and :class:`Writer`: a capability that a class does not define has the
-default of the base class. An object with the necessary methods only is wrapped (``adapter.py``).
+default of the base class. An object with the necessary methods only is wrapped (``plug_ins.py``).
 """
 
 from __future__ import annotations

@@ -14,12 +14,11 @@ from typing import Annotated, Any, TextIO
 import msgspec
 
 from millwheel.adapters.secret_values import unmasking
-from millwheel.connect.formats.json_rows import json_lines
+from millwheel.connect.formats.row_lines import json_lines
 from millwheel.connect.options import Flush, Mark, Option, WithKey, WithTimestamp, read_options
 from millwheel.connect.sinks.base import Sink, SinkBatch, Writer, flush_us
-from millwheel.connect.sinks.changes import Mode, change_rows
 from millwheel.connect.sinks.error_messages import in_words
-from millwheel.connect.sinks.rows import rows_of
+from millwheel.connect.sinks.result_rows import Mode, change_rows, rows_of
 
 
 class StdoutOptions(msgspec.Struct, frozen=True):

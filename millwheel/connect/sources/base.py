@@ -7,7 +7,7 @@ A source is *replayable*: reading a partition again from a position gives the sa
 same positions. This makes reading exactly-once without a log of the records.
 
 Derive from :class:`Source` and :class:`Reader`: a capability that a class does not define has the
-default of the base class. An object that only has the required methods is wrapped (``adapter.py``).
+default of the base class. ``plug_ins.py`` wraps an object that only has the required methods.
 """
 
 from __future__ import annotations

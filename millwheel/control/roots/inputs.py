@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from millwheel.connect.sources import build_source
+from millwheel.connect.kinds import build_source
 from millwheel.connect.sources.base import ENDS, Partition
 from millwheel.control.roots.root import write_atomically
 from millwheel.core.model.damage import DAMAGE

@@ -11,8 +11,8 @@ from typing import Any
 
 from millwheel.adapters.processes.address import EMBEDDED
 from millwheel.adapters.spaces.root_address import in_bucket
+from millwheel.connect.kinds import build_sink
 from millwheel.connect.own_functions import language_of, speaking
-from millwheel.connect.sinks import build_sink
 from millwheel.connect.sinks.base import Sink
 from millwheel.control.roots.root import Root, identity_of
 from millwheel.control.roots.shipping import load_shipped

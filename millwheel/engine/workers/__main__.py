@@ -35,8 +35,7 @@ from millwheel.adapters.spaces.query_table import QueryTable
 from millwheel.adapters.spaces.replay_orders import ReplayOrders
 from millwheel.adapters.stores.growing import GrowingStores
 from millwheel.adapters.stores.rocksdb import RocksStores
-from millwheel.connect.sinks import build_sink
-from millwheel.connect.sources import build_source
+from millwheel.connect.kinds import build_sink, build_source
 from millwheel.control.roots.root import identity_of
 from millwheel.control.roots.shipment import fetched
 from millwheel.control.roots.shipping import load_shipped

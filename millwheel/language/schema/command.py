@@ -8,9 +8,7 @@ import msgspec
 
 from millwheel.adapters.rights import as_the_user_wants
 from millwheel.connect.built_in import LOOKUPS, SINKS, SOURCES
-from millwheel.connect.lookups import known_lookups
-from millwheel.connect.sinks import known_sinks
-from millwheel.connect.sources import known_sources
+from millwheel.connect.kinds import known_lookups, known_sinks, known_sources
 from millwheel.errors import SetupError
 from millwheel.language.schema.parts import Installed, pipeline_schema
 from millwheel.language.schema.words import Schema

@@ -11,8 +11,8 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from millwheel.connect.kinds import build_source
 from millwheel.connect.python_objects import importing
-from millwheel.connect.sources import build_source
 from millwheel.control.roots.root import root_path
 from millwheel.core.pipeline.graph import retracting_streams
 from millwheel.core.pipeline.spec import DEAD_LETTERS, PipelineSpec

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from millwheel.connect.python_objects import load_object
-from millwheel.connect.sinks.changes import Mode
+from millwheel.connect.sinks.result_rows import Mode
 from millwheel.core.lazy_polars import pl
 from millwheel.core.order.arrival import VERSIONS, by_arrival, reasons_of
 from millwheel.core.pipeline.graph import build_graph

@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
+from millwheel.connect.kinds import build_source
 from millwheel.connect.python_objects import load_object
-from millwheel.connect.sources import build_source
 from millwheel.connect.sources.base import Source
 from millwheel.connect.sources.generator import build_generator
 from millwheel.core.aggregates.functions import orders_of

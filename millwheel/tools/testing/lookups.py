@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from millwheel.connect.lookups import build_lookup
-from millwheel.connect.lookups.base import Lookup, LookupKey
+from millwheel.connect.kinds import build_lookup
+from millwheel.connect.lookups import Lookup, LookupKey
 from millwheel.core.pipeline.spec import ComputationSpec
 from millwheel.core.pipeline.work import LookupSpec
 from millwheel.errors import PipelineError, SetupError

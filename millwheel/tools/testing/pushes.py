@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from millwheel.connect.sources import build_source
+from millwheel.connect.kinds import build_source
 from millwheel.connect.sources.base import Chunk, Partition, Reader, Reject, Source
 from millwheel.core.columns.declared_fields import FieldTypes
 from millwheel.core.model.times import MAX_TIME, MIN_TIME

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from millwheel.connect.sources import build_source
+from millwheel.connect.kinds import build_source
 from millwheel.core.model.range_table import RangeTable, ShardEntry
 from millwheel.core.model.ranges import tile
 from millwheel.core.model.records import Batch

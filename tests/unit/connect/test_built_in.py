@@ -12,8 +12,8 @@ from jsonschema import Draft202012Validator
 
 from millwheel.connect import built_in
 from millwheel.connect.built_in import LOOKUPS, SINKS, SOURCES, Connector, extra_of, other_system
+from millwheel.connect.kinds import build_source, known_sources
 from millwheel.connect.options import options_of
-from millwheel.connect.sources import build_source, known_sources
 from millwheel.core.pipeline.spec import SourceSpec
 from millwheel.errors import PipelineError
 from millwheel.language.schema.parts import pipeline_schema

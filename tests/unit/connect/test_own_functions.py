@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from millwheel.connect.kinds import build_sink
 from millwheel.connect.own_functions import (
     language_of,
     named_alone,
@@ -15,7 +16,6 @@ from millwheel.connect.own_functions import (
     speaking,
     spoken,
 )
-from millwheel.connect.sinks import build_sink
 from millwheel.connect.sinks.base import SinkBatch, SinkRecord
 from millwheel.core.expressions.declared import MOST_ARGUMENTS
 from millwheel.core.expressions.language import BUILT_IN

@@ -11,11 +11,10 @@ import msgspec
 from millwheel.connect.connectors.kafka.sink_options import KafkaSinkOptions
 from millwheel.connect.formats.base import MessageEncoder
 from millwheel.connect.formats.debezium import DebeziumRows
-from millwheel.connect.formats.json_rows import json_lines
+from millwheel.connect.formats.row_lines import json_lines
 from millwheel.connect.own_functions import spoken
 from millwheel.connect.sinks.base import Refused, SinkRecord
-from millwheel.connect.sinks.changes import Mode, change_rows
-from millwheel.connect.sinks.rows import rows_of
+from millwheel.connect.sinks.result_rows import Mode, change_rows, rows_of
 from millwheel.core.formats.codec import tuple_key
 from millwheel.core.tracing import TRACEPARENT, TRACESTATE, TraceContext
 from millwheel.core.windows.panes import Retraction, as_retraction

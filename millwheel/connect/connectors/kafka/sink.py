@@ -51,7 +51,7 @@ from millwheel.connect.sinks.base import (
     Writer,
     flush_us,
 )
-from millwheel.connect.sinks.changes import Mode
+from millwheel.connect.sinks.result_rows import Mode
 from millwheel.errors import SetupError, UnavailableError
 
 

@@ -12,7 +12,7 @@ from millwheel.connect.formats.options import FORMS, DebeziumOptions, Format, Gi
 from millwheel.connect.options import Brokers, Flush, Mark, Option, WithKey, WithTimestamp
 from millwheel.connect.own_functions import spoken
 from millwheel.connect.sinks.base import flush_us
-from millwheel.connect.sinks.changes import MODES, Mode
+from millwheel.connect.sinks.result_rows import MODES, Mode
 
 EXACTLY_ONCE, AT_LEAST_ONCE = "exactly_once", "at_least_once"
 

@@ -21,7 +21,7 @@ from millwheel.connect.connectors.postgres.target import PostgresTarget
 from millwheel.connect.connectors.postgres.text_rows import OF_WINDOWS
 from millwheel.connect.options import did_you_mean, read_options
 from millwheel.connect.sinks.base import flush_us
-from millwheel.connect.sinks.changes import Mode
+from millwheel.connect.sinks.result_rows import Mode
 from millwheel.errors import SetupError
 
 _BATCHES = (

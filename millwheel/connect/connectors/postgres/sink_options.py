@@ -12,7 +12,7 @@ from millwheel.connect.connectors.postgres.table import parts_of
 from millwheel.connect.options import Flush, Mark, Option, WithKey, WithTimestamp
 from millwheel.connect.own_functions import spoken
 from millwheel.connect.sinks.base import flush_us
-from millwheel.connect.sinks.changes import MODES, Mode
+from millwheel.connect.sinks.result_rows import MODES, Mode
 
 _TYPE = re.compile(r"[A-Za-z_][A-Za-z0-9_ .]*(\(\d+(, *\d+)?\))?[a-z ]*(\[\])*")
 

@@ -13,8 +13,7 @@ from millwheel.connect.connectors.postgres.values import text_of
 from millwheel.connect.options import did_you_mean
 from millwheel.connect.own_functions import spoken
 from millwheel.connect.sinks.base import SinkRecord
-from millwheel.connect.sinks.changes import Mode, without
-from millwheel.connect.sinks.rows import rows_of
+from millwheel.connect.sinks.result_rows import Mode, rows_of, without
 from millwheel.errors import RecordError
 
 OF_WINDOWS = frozenset({"window_start", "window_end"})

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from millwheel.connect.sinks.files.parquet_types import as_column
+from millwheel.connect.sinks.files.parquet import as_column
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:

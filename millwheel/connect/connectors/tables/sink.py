@@ -28,9 +28,8 @@ from millwheel.connect.options import (
     read_options,
 )
 from millwheel.connect.sinks.base import SinkRecord, flush_us
-from millwheel.connect.sinks.changes import MODES, Mode, change_rows
-from millwheel.connect.sinks.files.parquet_types import column_type
-from millwheel.connect.sinks.rows import rows_of
+from millwheel.connect.sinks.files.parquet import column_type
+from millwheel.connect.sinks.result_rows import MODES, Mode, change_rows, rows_of
 from millwheel.errors import SetupError, UnavailableError
 
 

@@ -12,9 +12,8 @@ import xxhash
 
 from millwheel.adapters.objects.store import ObjectStore
 from millwheel.connect.sinks.base import LostError
-from millwheel.connect.sinks.files.layout import left_behind
+from millwheel.connect.sinks.files.layout import Piece, left_behind
 from millwheel.connect.sinks.files.marker import HIDDEN, MARKER, refuse_other, refuse_results
-from millwheel.connect.sinks.files.pieces import Piece
 from millwheel.core.model.lease import Lease
 from millwheel.errors import CorruptionError, SetupError, UnavailableError
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from millwheel.connect.formats.avro.containers import ContainerRows
-from millwheel.connect.formats.csv_rows import CsvRows
-from millwheel.connect.formats.json_rows import json_lines, json_lines_of
+from millwheel.connect.formats.row_lines import CsvRows, json_lines, json_lines_of
 from millwheel.connect.sinks.base import Refused, SinkBatch, SinkRecord
-from millwheel.connect.sinks.changes import change_frames, change_rows
-from millwheel.connect.sinks.rows import (
+from millwheel.connect.sinks.result_rows import (
+    change_frames,
+    change_rows,
     frames_of,
     has_tuple_keys,
     records_of,
@@ -50,7 +50,7 @@ class Content:
         if avro is not None:
             self._encode = avro.encode
         elif shape.form == "parquet":
-            from millwheel.connect.sinks.files.parquet_rows import ParquetRows
+            from millwheel.connect.sinks.files.parquet import ParquetRows
 
             parquet = ParquetRows(shape.fields)
             self._encode, self._encode_frame = parquet.encode, parquet.encode_frame

@@ -16,9 +16,8 @@ import xxhash
 from millwheel.adapters.spaces.durable import make_dirs, read_whole, write_new
 from millwheel.adapters.spaces.files import Files
 from millwheel.connect.sinks.error_messages import in_words
-from millwheel.connect.sinks.files.layout import left_behind
+from millwheel.connect.sinks.files.layout import Piece, left_behind
 from millwheel.connect.sinks.files.marker import HIDDEN, adopt, claim, discard
-from millwheel.connect.sinks.files.pieces import Piece
 from millwheel.errors import CorruptionError
 
 

@@ -14,16 +14,54 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Protocol
 
+import msgspec
 import xxhash
 
 from millwheel.connect.sinks.base import LostError, Refused, SinkBatch, SinkRecord, Writer
 from millwheel.connect.sinks.files.open_files import OpenFile, OpenFiles, Roll
 from millwheel.connect.sinks.files.paths import Partitioning
-from millwheel.connect.sinks.files.pieces import Piece, Pieces, pack, unpack
-from millwheel.connect.sinks.rows import records_of
+from millwheel.connect.sinks.result_rows import records_of
 from millwheel.core.columns.batch import ColumnBatch
+from millwheel.core.model.damage import checked
 from millwheel.core.model.lease import Lease
 from millwheel.errors import CorruptionError, RecordError
+
+
+class Piece(msgspec.Struct, frozen=True, array_like=True):
+    """One file and its content from this batch on: ``size`` bytes with the xxh3-64 ``checksum``,
+    either in ``data`` or under the hidden name ``temp``. ``final`` is a path below the sink's
+    folder."""
+
+    final: str
+    temp: str
+    rows: int
+    size: int
+    checksum: int
+    data: bytes = b""
+
+    def __post_init__(self) -> None:
+        """Raises ValueError for names that lead elsewhere."""
+        if (
+            not self.final
+            or "\0" in self.final
+            or any(part in ("", ".", "..") for part in self.final.split("/"))
+        ):
+            raise ValueError(f"{self.final!r} is no path below the folder of a sink")
+        if not self.temp or "/" in self.temp or "\0" in self.temp:
+            raise ValueError(f"{self.temp!r} is no name of a file")
+
+
+class Pieces(msgspec.Struct, frozen=True, array_like=True):
+    """All pieces of batch ``number``."""
+
+    number: int
+    pieces: list[Piece]
+
+
+pack = msgspec.msgpack.Encoder().encode
+unpack = checked(msgspec.msgpack.Decoder(Pieces).decode, "the files of a batch")
+"""Decodes :class:`Pieces`. Raises CorruptionError for any other bytes."""
+
 
 LARGE_RECORDS = 2_000
 """From this many records on, a batch is encoded, written and synced on another thread; waking one

@@ -19,10 +19,10 @@ from millwheel.connect.formats.options import (
 )
 from millwheel.connect.options import Mark, Option, StoreConfig, WithKey, WithTimestamp
 from millwheel.connect.sinks.base import flush_us
-from millwheel.connect.sinks.changes import MODES, Mode
 from millwheel.connect.sinks.files.content import Shape
 from millwheel.connect.sinks.files.open_files import RollOptions
 from millwheel.connect.sinks.files.paths import Partitioning
+from millwheel.connect.sinks.result_rows import MODES, Mode
 
 _FORMATS = ("jsonl", "csv", "parquet", "avro")
 
@@ -188,7 +188,7 @@ class FilesSinkOptions(msgspec.Struct, frozen=True):
 def _check_types(fields: Mapping[str, str]) -> None:
     # Loads PyArrow, a tenth of a second and some 10 MB for each process, which other formats do
     # without.
-    from millwheel.connect.sinks.files.parquet_types import column_type
+    from millwheel.connect.sinks.files.parquet import column_type
 
     for name, kind in fields.items():
         try:

@@ -35,7 +35,6 @@ from millwheel.connect.built_in import other_system
 from millwheel.connect.formats.avro.containers import ContainerRows, avro_rows
 from millwheel.connect.options import read_options
 from millwheel.connect.sinks.base import Refused, Sink, SinkBatch, Writer, flush_us
-from millwheel.connect.sinks.changes import Mode
 from millwheel.connect.sinks.error_messages import in_words
 from millwheel.connect.sinks.files.bucket import BucketDestination
 from millwheel.connect.sinks.files.content import Content
@@ -52,6 +51,7 @@ from millwheel.connect.sinks.files.layout import (
 from millwheel.connect.sinks.files.marker import HIDDEN, adopt, claim, discard
 from millwheel.connect.sinks.files.options import FilesSinkOptions, shape, takes_columns
 from millwheel.connect.sinks.files.paths import Partitioning
+from millwheel.connect.sinks.result_rows import Mode
 from millwheel.core.model.damage import checked
 from millwheel.errors import CorruptionError
 

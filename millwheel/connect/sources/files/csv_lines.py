@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from millwheel.connect.formats.csv_rows import rows_in
+from millwheel.connect.formats.row_lines import rows_in
 from millwheel.connect.sources.base import Reject
 from millwheel.connect.sources.files.lines import Block, Decoded, raw_text, reason_of
 from millwheel.core.columns.declared_fields import from_texts

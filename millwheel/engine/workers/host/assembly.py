@@ -10,11 +10,11 @@ from typing import Any
 
 from millwheel.adapters.ports import Clock, StateStore
 from millwheel.api import sets_timers
-from millwheel.connect.lookups import lookup_of
-from millwheel.connect.lookups.base import Lookup
+from millwheel.connect.kinds import lookup_of
+from millwheel.connect.lookups import Lookup
 from millwheel.connect.own_functions import language_of, speaking
+from millwheel.connect.plug_ins import as_writer
 from millwheel.connect.python_objects import load_object
-from millwheel.connect.sinks.adapter import as_writer
 from millwheel.connect.sinks.base import Sink, Writer
 from millwheel.connect.sources.base import Partition, Source
 from millwheel.core.columns.declared_fields import example_frame

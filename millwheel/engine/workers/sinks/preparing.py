@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from millwheel.adapters.waits import Wait
 from millwheel.connect.connectors.external.meanings import is_of_client, named
 from millwheel.connect.sinks.base import Refused, SinkBatch, SinkRecord, Writer
-from millwheel.connect.sinks.rows import records_of
+from millwheel.connect.sinks.result_rows import records_of
 from millwheel.core.aggregates.columns import Unfit
 from millwheel.core.instants.decimals import NO_SCALES, Scales, beyond, with_decimals
 from millwheel.core.model.names import ShardName, Token

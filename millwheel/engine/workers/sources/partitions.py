@@ -12,7 +12,7 @@ import msgspec
 
 from millwheel.adapters.ports import StateStore
 from millwheel.adapters.waits import Wait, wait_for
-from millwheel.connect.sources.adapter import as_reader
+from millwheel.connect.plug_ins import as_reader
 from millwheel.connect.sources.base import ENDS, Partition, Reader
 from millwheel.core.model.damage import checked
 from millwheel.core.model.names import partition_channel

@@ -89,7 +89,7 @@ class CodeChecks:
 
     def stream(self, stream: StreamSpec, kind: Kind | None) -> None:
         """Timestamp function, schema, and the options of the source."""
-        from millwheel.connect.sources import build_source
+        from millwheel.connect.kinds import build_source
 
         if ":" in stream.timestamp:
             self._function(stream.timestamp, "streams", stream.name, "timestamp")
@@ -105,7 +105,7 @@ class CodeChecks:
 
     def sink(self, sink: SinkSpec, kind: Kind) -> None:
         """The options of a sink."""
-        from millwheel.connect.sinks import build_sink
+        from millwheel.connect.kinds import build_sink
 
         plain = replace(sink, options=unrevealed(sink.options))
         with speaking(self._reader.language):
@@ -191,7 +191,7 @@ class CodeChecks:
 
     def _lookup(self, computation: ComputationSpec, lookup: LookupSpec) -> None:
         """The options of a lookup, and whether records have the fields that make its key."""
-        from millwheel.connect.lookups import build_lookup
+        from millwheel.connect.kinds import build_lookup
 
         path = ("computations", computation.name, "enrich", "lookup")
         plain = replace(lookup, options=unrevealed(lookup.options))

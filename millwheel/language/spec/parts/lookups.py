@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from millwheel.connect.built_in import LOOKUPS
-from millwheel.connect.lookups import known_lookups
+from millwheel.connect.kinds import known_lookups
 from millwheel.core.pipeline.spec import InputSpec
 from millwheel.core.pipeline.work import LookupSpec
 from millwheel.language.spec.parts.joins import MISSING, is_lookup, key_fields

@@ -19,7 +19,7 @@ def read_sink(
     reader: NodeReader, stream: str, node: YamlNode, origin: str
 ) -> tuple[SinkSpec, Kind] | None:
     """A sink and its kind; None, and a problem, if it cannot be read."""
-    from millwheel.connect.sinks import known_sinks
+    from millwheel.connect.kinds import known_sinks
 
     reader.check_name(node, stream, "stream")
     kind = read_kind(reader, node, Kinds("sink", SINKS, known_sinks), origin)

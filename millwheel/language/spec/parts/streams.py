@@ -329,7 +329,7 @@ def _check_stream_name(reader: NodeReader, name: str, node: YamlNode) -> None:
 def _source(reader: NodeReader, fields: Mapping[str, YamlNode], origin: str) -> Kind | None:
     if "source" not in fields:
         return None
-    from millwheel.connect.sources import known_sources
+    from millwheel.connect.kinds import known_sources
 
     kind = read_kind(reader, fields["source"], Kinds("source", SOURCES, known_sources), origin)
     if kind is not None and kind.name == "injection" and kind.options:

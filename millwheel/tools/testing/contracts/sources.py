@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any
 
-from millwheel.connect.sources.adapter import as_reader, as_source
+from millwheel.connect.plug_ins import as_reader, as_source
 from millwheel.connect.sources.base import Chunk, FrameChunk, Partition, Reader, Source
 
 _SIZES = (1, 2, 3, 7, 1_000)  # of reads: one by one, prime to each other, and all at once

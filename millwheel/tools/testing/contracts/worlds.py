@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from millwheel.connect.sinks.adapter import as_writer
+from millwheel.connect.plug_ins import as_writer
 from millwheel.connect.sinks.base import (
     BatchRefusedError,
     Refused,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from millwheel.connect.sinks import build_sink
+from millwheel.connect.kinds import build_sink
 from millwheel.control.roots.root import IDENTITY, Root
 from millwheel.control.roots.shipping import ship
 from millwheel.control.savepoints.afresh import begin_afresh, refuse_foreign

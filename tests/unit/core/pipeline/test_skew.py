@@ -13,8 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millwheel.connect.sinks import build_sink
-from millwheel.connect.sources import build_source
+from millwheel.connect.kinds import build_sink, build_source
 from millwheel.core.model.ranges import tile
 from millwheel.core.pipeline.keys import INSTANCE, Divided, KeyKind, KeySpec
 from millwheel.core.pipeline.skew import (

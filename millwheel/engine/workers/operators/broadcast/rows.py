@@ -16,8 +16,8 @@ from pathlib import Path
 import msgspec
 
 from millwheel.adapters.waits import Wait
+from millwheel.connect.kinds import build_source
 from millwheel.connect.python_objects import load_object
-from millwheel.connect.sources import build_source
 from millwheel.connect.sources.base import ROWS, Partition, Source
 from millwheel.core.expressions.language import Language
 from millwheel.core.model.damage import checked

@@ -15,7 +15,7 @@ from functools import cached_property
 import msgspec
 
 from millwheel.adapters.waits import Wait
-from millwheel.connect.sources.adapter import as_reader
+from millwheel.connect.plug_ins import as_reader
 from millwheel.connect.sources.base import Partition, Reader, Source
 from millwheel.core.columns.stateless.tables import TableColumns, table_columns
 from millwheel.core.formats.codec import encode_value

@@ -14,7 +14,7 @@ from millwheel.connect.connectors.external.target import NOTHING_YET, Owner, Row
 from millwheel.connect.connectors.tables.committer import Committer
 from millwheel.connect.connectors.tables.sink import TableSink, TableSinkOptions, TableTarget
 from millwheel.connect.connectors.tables.table import LakeTable, TableMark
-from millwheel.connect.sinks import build_sink
+from millwheel.connect.kinds import build_sink
 from millwheel.connect.sinks.base import SinkRecord
 from millwheel.core.pipeline.spec import SinkSpec
 from millwheel.core.windows.panes import Retraction

@@ -10,7 +10,7 @@ from millwheel.adapters.objects.address import ObjectAddress
 from millwheel.adapters.objects.store import ObjectStore, ObjectVersion
 from millwheel.connect.sinks.base import LostError
 from millwheel.connect.sinks.files.bucket import BucketDestination
-from millwheel.connect.sinks.files.pieces import Piece
+from millwheel.connect.sinks.files.layout import Piece
 from millwheel.errors import CorruptionError, UnavailableError
 
 DATA = b"{}\n"

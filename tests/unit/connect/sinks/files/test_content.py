@@ -14,9 +14,9 @@ import pytest
 
 from millwheel.connect.sinks.base import SinkBatch, SinkRecord
 from millwheel.connect.sinks.files.content import Content, Shape
-from millwheel.connect.sinks.files.pieces import Piece, Pieces, pack, unpack
+from millwheel.connect.sinks.files.layout import Piece, Pieces, pack, unpack
 from millwheel.connect.sinks.files.sink import build_files
-from millwheel.connect.sinks.rows import records_of
+from millwheel.connect.sinks.result_rows import records_of
 from millwheel.core.columns.batch import ColumnBatch, key_column
 from millwheel.core.columns.changes import retractions_of
 from millwheel.core.windows.panes import RETRACTION_FIELD

@@ -22,6 +22,7 @@ from millwheel.connect.sinks.files.layout import (
     Destination,
     Layout,
     LayoutWriter,
+    Piece,
     hidden_name,
     left_behind,
 )
@@ -29,7 +30,6 @@ from millwheel.connect.sinks.files.marker import HIDDEN
 from millwheel.connect.sinks.files.open_files import Roll
 from millwheel.connect.sinks.files.options import FilesSinkOptions, shape
 from millwheel.connect.sinks.files.paths import Partitioning
-from millwheel.connect.sinks.files.pieces import Piece
 from millwheel.connect.sinks.files.sink import build_files
 from millwheel.errors import CorruptionError, SetupError
 from millwheel.tools.testing.memory.disk import MemoryDisk, nothing

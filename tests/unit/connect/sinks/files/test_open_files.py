@@ -8,9 +8,9 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from millwheel.connect.formats.csv_rows import CsvRows
+from millwheel.connect.formats.row_lines import CsvRows
 from millwheel.connect.sinks.files.open_files import MOST_OPEN, OpenFiles, Roll, join
-from millwheel.connect.sinks.files.parquet_rows import ParquetRows
+from millwheel.connect.sinks.files.parquet import ParquetRows
 
 MINUTE = 60_000_000
 

@@ -11,7 +11,7 @@ import pytest
 
 from millwheel.connect.sinks.base import SinkRecord
 from millwheel.connect.sinks.files.paths import NONE, Partitioning
-from millwheel.connect.sinks.rows import records_of
+from millwheel.connect.sinks.result_rows import records_of
 from millwheel.core.columns.batch import ColumnBatch
 from millwheel.errors import RecordError
 

@@ -11,7 +11,7 @@ from obstore.store import MemoryStore
 
 from millwheel.adapters.objects.address import ObjectAddress
 from millwheel.adapters.objects.store import ObjectStore
-from millwheel.connect.sources import build_source
+from millwheel.connect.kinds import build_source
 from millwheel.connect.sources.files import objects
 from millwheel.connect.sources.files.objects import LIST_S, WHOLE_LISTING_S, ObjectsSource
 from millwheel.core.pipeline.spec import SourceSpec

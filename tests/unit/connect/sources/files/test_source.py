@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from millwheel.connect.sources import build_source
+from millwheel.connect.kinds import build_source
 from millwheel.connect.sources.base import Partition
 from millwheel.core.pipeline.spec import SourceSpec
 from millwheel.errors import SetupError

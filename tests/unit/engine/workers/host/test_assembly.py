@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from millwheel.connect.sinks import build_sink
-from millwheel.connect.sources import build_source
+from millwheel.connect.kinds import build_sink, build_source
 from millwheel.engine.workers.host.assembly import Assembly, Factories
 from millwheel.language.spec.pipelines import load_pipeline
 from millwheel.testing import PipelineHarness

@@ -10,8 +10,7 @@ from unittest.mock import Mock
 import pytest
 
 from millwheel.adapters.clock import SystemClock
-from millwheel.connect.sinks import build_sink
-from millwheel.connect.sources import build_source
+from millwheel.connect.kinds import build_sink, build_source
 from millwheel.core.model.names import NodeName
 from millwheel.engine.workers.bundle.bundle import Hold
 from millwheel.engine.workers.host.assembly import Assembly, Factories

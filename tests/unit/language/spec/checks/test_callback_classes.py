@@ -192,7 +192,7 @@ def test_a_factory_of_a_third_party_that_fails_is_a_problem(
     def fails(*given: Any) -> None:
         raise RuntimeError("no such broker")
 
-    monkeypatch.setattr("millwheel.connect.sinks.build_sink", fails)
+    monkeypatch.setattr("millwheel.connect.kinds.build_sink", fails)
     (found,) = problems(MINIMAL)
     assert found.endswith(
         "sinks.out.stdout: stdout cannot be built with these options: RuntimeError: no such broker"

@@ -7,15 +7,16 @@ import pytest
 
 from millwheel.connect.connectors.postgres.lookup import PostgresRowLookup
 from millwheel.connect.connectors.redis.lookup import RedisKeyLookup
-from millwheel.connect.lookups import build_lookup, known_lookups
-from millwheel.connect.lookups.base import (
+from millwheel.connect.kinds import build_lookup, known_lookups
+from millwheel.connect.lookups import (
+    UNKNOWN,
+    AnswerCache,
     Lookup,
     LookupKey,
     LookupRefusedError,
     NoAnswer,
     answers_to,
 )
-from millwheel.connect.lookups.cache import UNKNOWN, AnswerCache
 from millwheel.core.pipeline.work import LookupSpec
 
 

@@ -1,8 +1,10 @@
-"""The contract of a lookup: another system is asked for the value of a key while records are
-processed.
+"""Lookups: the contract of another system that is asked for the value of a key while records are
+processed, the kinds that there are, and the cache of answers. docs/lookups.md shows how to use
+them.
 
-Third parties register a factory under the entry point group ``millwheel.lookups``: ``name =
-"package.module:factory"``, where ``factory(options, folder) -> Lookup``.
+The built-in kinds are rows of ``connect/built_in.py``. Third parties register a factory under the
+entry point group ``millwheel.lookups``: ``name = "package.module:factory"``, where
+``factory(options, folder) -> Lookup``.
 
 The answer of a lookup depends on when it is asked, so results with answers in them are not a
 function of the input alone.
@@ -11,6 +13,7 @@ function of the input alone.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -82,3 +85,43 @@ def answers_to(lookup: Lookup, keys: Sequence[LookupKey]) -> list[Any]:
             keys
         )
     return answers
+
+
+UNKNOWN = object()
+"""Returned by :meth:`AnswerCache.get` for a key that is not in the cache."""
+
+
+class AnswerCache:
+    """The answers for one computation in one worker. Its shards share the cache, on the thread of
+    the loop. It holds at most ``size`` entries and drops the least recently used ones first. An
+    entry is valid for ``ttl_us`` after its answer came. ``absent``: also cache that the target has
+    no value for a key."""
+
+    def __init__(self, size: int, ttl_us: int, absent: bool) -> None:
+        self._size = size
+        self._ttl_us = ttl_us
+        self._absent = absent
+        self._entries: OrderedDict[bytes, tuple[int, Any]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def get(self, name: bytes, now_us: int) -> Any:
+        """The cached answer for a key, given as bytes, or :data:`UNKNOWN`."""
+        entry = self._entries.get(name)
+        if entry is None:
+            return UNKNOWN
+        if now_us >= entry[0]:
+            del self._entries[name]
+            return UNKNOWN
+        self._entries.move_to_end(name)
+        return entry[1]
+
+    def put(self, name: bytes, answer: Any, now_us: int) -> None:
+        """Keep an answer that has just come."""
+        if not self._size or (answer is None and not self._absent):
+            return
+        self._entries[name] = (now_us + self._ttl_us, answer)
+        self._entries.move_to_end(name)
+        if len(self._entries) > self._size:
+            self._entries.popitem(last=False)
