@@ -1,4 +1,8 @@
-"""Rows as lines of text: JSON, and CSV as spreadsheets and other programs read it."""
+"""Rows as lines of text that every reader of JSON and of CSV takes, and the rows in a text of CSV.
+
+What Python's writer quotes depends on the version of Python and on the ends of lines that it
+writes; here a field is quoted if it has a quote, the delimiter, or a line break of any kind.
+"""
 
 from __future__ import annotations
 
