@@ -26,7 +26,7 @@ from millwheel.core.rows.kept_records import AT
 from millwheel.core.rows.lookback_columns import LookbackColumns
 from millwheel.core.rows.ranking import Ranking
 from millwheel.engine.workers.delivery import beside
-from millwheel.engine.workers.operators.windows.segment_table import KeysInRows
+from millwheel.engine.workers.operators.windows.row_keys import KeysInRows
 from tests.search.mistakes import Context, SeededMistakes, replaced
 
 MISTAKES = SeededMistakes()

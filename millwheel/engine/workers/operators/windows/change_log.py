@@ -70,7 +70,7 @@ from millwheel.engine.workers.bundle.record_groups import RecordGroups, Told
 from millwheel.engine.workers.delivery.inbox import Arrival
 from millwheel.engine.workers.operators.key_forms import FormChoice
 from millwheel.engine.workers.operators.windows.grouping import GroupedOperator
-from millwheel.engine.workers.operators.windows.segment_table import MOST_KEYS, odd_groups, odd_keys
+from millwheel.engine.workers.operators.windows.row_keys import MOST_KEYS, odd_groups, odd_keys
 from millwheel.engine.workers.state.column_segments import (
     ColumnShard,
     restore_segments,

@@ -1,7 +1,7 @@
 """Runs a declarative aggregation on columns: whole bundles are grouped at once, and nothing is done
 per record.
 
-State is in :class:`ColumnWindows`. What columns cannot hold exactly (a float below 2**-37) makes
+State is in a :class:`SegmentTable`. What columns cannot hold exactly (a float below 2**-37) makes
 the shard go on in rows: open windows are handed to the row form, whose results are the same, some
 keys in each bundle (:mod:`millwheel.core.columns.state.columns_to_rows`). When the windows in rows
 have closed the shard takes columns again.
@@ -42,7 +42,6 @@ from millwheel.core.expressions.language import BUILT_IN, Language
 from millwheel.core.lazy_polars import kind_of, pl
 from millwheel.core.model.keys import Key
 from millwheel.core.model.names import groups_of
-from millwheel.core.model.times import held_at
 from millwheel.core.pipeline.spec import AggregationStage, ComputationSpec
 from millwheel.core.windows.calls import Group
 from millwheel.core.windows.lateness import final_until, still_open
@@ -54,13 +53,10 @@ from millwheel.engine.workers.bundle.bundle import RECORD, Bundle, Hold
 from millwheel.engine.workers.bundle.operator import Operator, Validated
 from millwheel.engine.workers.bundle.record_groups import RecordGroups, Told
 from millwheel.engine.workers.operators.callbacks import Decode
+from millwheel.engine.workers.operators.windows.row_keys import MOST_KEYS, odd_groups, odd_keys
 from millwheel.engine.workers.operators.windows.rows import WindowedOperator
-from millwheel.engine.workers.operators.windows.segment_table import (
-    MOST_KEYS,
-    HeldColumns,
-    odd_groups,
-    odd_keys,
-)
+from millwheel.engine.workers.operators.windows.segment_table import SegmentTable
+from millwheel.engine.workers.operators.windows.table import WindowTable
 from millwheel.engine.workers.state.column_segments import ColumnShard
 
 MOST_BYTES = 32 << 20
@@ -93,8 +89,9 @@ class ColumnOperator(Operator, Validated):
         """Bundles of fewer than ``few`` records are grouped in rows. ``language`` is that of the
         expressions."""
         self._spec = spec
-        self._held = HeldColumns(spec, plan, shard)
+        self._held = SegmentTable(spec, plan, shard)
         self._rows = rows
+        self._tables: tuple[WindowTable, ...] = (self._held, rows)
         self._aggregation = compile_aggregation(
             spec.aggregates, language.compile, None, spec.condition, spec.stage
         )
@@ -121,7 +118,7 @@ class ColumnOperator(Operator, Validated):
         return now_us if self._held.others else self._rows.wakes_at(now_us)
 
     def due_at(self) -> int:
-        return min(windows.due_at() for windows in self._held.all())
+        return min(table.due_at() for table in self._tables)
 
     def run(self, bundle: Bundle) -> None:
         in_rows = self._rows.received(bundle)
@@ -141,17 +138,15 @@ class ColumnOperator(Operator, Validated):
         self._held.write(bundle.overlay)
 
     def hold(self, now_us: int) -> Hold:
-        fires_at = min(windows.fires_at() for windows in self._held.all())
-        own = Hold(held_at(fires_at), "window (in columns), which outputs as it closes")
-        return min(own, self._rows.hold(now_us), key=lambda hold: hold.at)
+        return min((table.hold(now_us) for table in self._tables), key=lambda hold: hold.at)
 
     def validate(self, state: StoreView) -> None:
-        self._held.validate(state)
-        self._rows.validate(state)
+        for table in self._tables:
+            table.validate(state)
 
     def open_windows(self, key: Key) -> list[Window]:
         """The windows of a key that hold state, ordered by end."""
-        windows = [*self._held.open_windows(key), *self._rows.open_windows(key)]
+        windows = [window for table in self._tables for window in table.open_windows(key)]
         return sorted(windows, key=lambda window: (window.end, window.start))
 
     def answer(self, query: Query, state: StoreView, watermark_us: int) -> Finding:

@@ -1,23 +1,16 @@
-"""What a shard of an aggregation holds in columns: open windows by the types of their fields, and
-the plan of each."""
+"""The windows of an aggregation in columns: what a shard holds in columnar segments, by the types
+of their fields, with the plan of each."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from itertools import islice
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from millwheel.adapters.ports import StoreView
 from millwheel.core.aggregates.aggregation import Aggregation
-from millwheel.core.columns.batch import AnyBatch, ColumnBatch, key_list
-from millwheel.core.columns.groups_frame import KEY
 from millwheel.core.columns.plan import ColumnPlan
 from millwheel.core.columns.segments import Types
-from millwheel.core.columns.state.columns_to_rows import is_among, keys_like, where
 from millwheel.core.columns.state.inferred import PlansByType
 from millwheel.core.columns.state.late_windows import KeptColumns
 from millwheel.core.columns.state.sessions import SessionColumns
@@ -25,15 +18,15 @@ from millwheel.core.columns.state.steps import StepColumns
 from millwheel.core.columns.state.windows import ColumnWindows, results_of, windows_of_key
 from millwheel.core.formats.store_layout import WINDOW, key_in, slot_of
 from millwheel.core.lazy_polars import pl
-from millwheel.core.model.damage import is_failure
 from millwheel.core.model.keys import Key
-from millwheel.core.model.times import MIN_TIME
+from millwheel.core.model.times import MIN_TIME, held_at
 from millwheel.core.pipeline.skew import slots_of_keys
 from millwheel.core.pipeline.spec import ComputationSpec
-from millwheel.core.windows.calls import Group
 from millwheel.core.windows.lateness import is_complete
 from millwheel.core.windows.windows import Sessions, Window
-from millwheel.engine.workers.delivery.inbox import Arrival
+from millwheel.engine.workers.bundle.bundle import Hold
+from millwheel.engine.workers.operators.windows.row_keys import MOST_KEYS, KeysInRows
+from millwheel.engine.workers.operators.windows.table import WindowTable
 from millwheel.engine.workers.state.column_segments import (
     ColumnShard,
     numbered_segments,
@@ -46,108 +39,6 @@ from millwheel.engine.workers.state.column_segments import (
 from millwheel.engine.workers.state.overlay import Overlay
 from millwheel.errors import InvariantError, invariant
 
-MOST_KEYS = 100_000
-"""More keys are not remembered: then the whole shard goes on in rows."""
-_FEW = 64
-"""Among so few records it is not asked which of them columns cannot hold: all go by rows."""
-
-
-class KeysInRows:
-    """Which keys they are."""
-
-    def __init__(self) -> None:
-        self._keys: set[Key] = set()
-        self._column: pl.Series | None = None
-
-    def __len__(self) -> int:
-        return len(self._keys)
-
-    def add(self, keys: Iterable[Key]) -> None:
-        """Keys that have left the columns."""
-        self._keys.update(keys)
-        self._column = None
-
-    def clear(self) -> None:
-        """Rows have no window any more that is to fire."""
-        self._keys.clear()
-        self._column = None
-
-    def __iter__(self) -> Iterator[Key]:
-        return iter(self._keys)
-
-    def __contains__(self, key: Key) -> bool:
-        return key in self._keys
-
-    def among(self, keys: pl.Series) -> npt.NDArray[np.bool_]:
-        """Which keys of a column are in rows."""
-        if self._column is None or self._column.dtype != keys.dtype:
-            self._column = keys_like(list(self._keys), keys.dtype)
-        return is_among(keys, [self._column])
-
-    def of_batch(self, batch: AnyBatch) -> npt.NDArray[np.bool_]:
-        """Which records of a batch are in rows."""
-        if isinstance(batch, ColumnBatch):
-            return self.among(batch.keys)
-        return np.fromiter((key in self._keys for key in batch.keys), np.bool_, len(batch))
-
-    def divide(self, arrivals: Iterable[Arrival]) -> tuple[list[Arrival], list[Arrival]]:
-        """The arrivals with the records of all other keys, and those with the records of these."""
-        others, selected = [], []
-        for arrival in arrivals:
-            if not len(arrival.batch):
-                continue
-            mask = self.of_batch(arrival.batch)
-            if not mask.all():
-                others.append(replace(arrival, batch=where(arrival.batch, ~mask)))
-            if mask.any():
-                selected.append(replace(arrival, batch=where(arrival.batch, mask)))
-        return others, selected
-
-    def divide_groups(self, groups: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """The same for groups."""
-        mask = pl.Series(self.among(groups[KEY]))
-        return groups.filter(~mask), groups.filter(mask)
-
-
-def odd_keys(batch: AnyBatch, plan: ColumnPlan) -> set[Key]:
-    """The keys of records that columns cannot hold, and of a few that lie near to them. Of records
-    in rows, all."""
-    if not isinstance(batch, ColumnBatch):
-        return set(batch.keys)
-    clean, rest = plan.divide(batch)
-    keys = set() if rest is None else set(key_list(rest.keys.unique()))
-    return keys | _odd_keys(clean, plan)
-
-
-def _odd_keys(batch: ColumnBatch, plan: ColumnPlan) -> set[Key]:
-    try:
-        plan.group(batch)
-    except BaseException as ex:
-        if not is_failure(ex):
-            raise
-        if len(batch) <= _FEW:
-            return set(key_list(batch.keys.unique()))
-        first = np.arange(len(batch)) < len(batch) // 2
-        return _odd_keys(batch.where(first), plan) | _odd_keys(batch.where(~first), plan)
-    return set()
-
-
-def odd_groups(
-    groups: Sequence[tuple[Key, Group]], plan: ColumnPlan, like: pl.DataFrame | None = None
-) -> set[Key]:
-    """The same of groups that came in rows; ``like``: as :meth:`.ColumnPlan.from_row_groups`."""
-    try:
-        if groups:
-            plan.from_row_groups(groups, like)
-    except BaseException as ex:
-        if not is_failure(ex):
-            raise
-        if len(groups) <= _FEW:
-            return {key for key, _ in groups}
-        half = len(groups) // 2
-        return odd_groups(groups[:half], plan, like) | odd_groups(groups[half:], plan, like)
-    return set()
-
 
 class _Unknown:
     """How windows are merged whose types nobody knows yet: there are none."""
@@ -156,7 +47,7 @@ class _Unknown:
         raise InvariantError("there are windows, but no types of their fields")
 
 
-class HeldColumns:
+class SegmentTable(WindowTable):
     """The ``windows`` of the plan that is in use (``known_plan``: None until types are met), and
     the ``others``, of other types, which a merge of shards has brought. ``by_type`` has the
     plans where no types are declared."""
@@ -206,15 +97,19 @@ class HeldColumns:
             write_segments(windows, self._shard.name, overlay, self._slots)
         self.others = [windows for windows in self.others if windows]
 
+    def due_at(self) -> int:
+        return min(windows.due_at() for windows in self.all())
+
+    def hold(self, now_us: int) -> Hold:
+        fires_at = min(windows.fires_at() for windows in self.all())
+        return Hold(held_at(fires_at), "window (in columns), which outputs as it closes")
+
     def validate(self, state: StoreView) -> None:
-        """Raise InvariantError unless ``state`` has the same segments. For tests, between
-        bundles."""
         validate_segments(self.all(), self._shard.name, state)
 
     # --- questions --------------------------------------------------------------------------------
 
     def open_windows(self, key: Key) -> list[Window]:
-        """The windows of a key."""
         held = [(windows, self.plan_of(windows)) for windows in self.all() if windows]
         return [
             window for windows, plan in held for window in windows.open_windows(plan.of_key(key))

@@ -1,12 +1,12 @@
-"""The state of a shard's windows: cells by key and slot, a cache over the store that is written
-through once for each call; the records of one key on their way into its windows; what windows hold
-the output watermark at; and their timers at percentile watermarks.
+"""What a table of windows is, and what it has in rows: cells by key and slot, a cache over the
+store that is written through once for each call; the records of one key on their way into its
+windows; what windows hold the output watermark at; and their timers at percentile watermarks.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -32,6 +32,7 @@ from millwheel.core.pipeline.production_ids import Cause
 from millwheel.core.windows.contract import Effects, HoldEffect, RejectedRecord, TimerEffect
 from millwheel.core.windows.panes import Retraction, as_retraction
 from millwheel.core.windows.tags import share_of
+from millwheel.core.windows.windows import Window
 from millwheel.engine.workers.bundle.bundle import UNCARRIABLE, Hold
 from millwheel.engine.workers.state.overlay import Overlay
 from millwheel.engine.workers.state.window_sets import WindowSets
@@ -40,6 +41,30 @@ from millwheel.errors import invariant
 _ABSENT: Any = object()
 _LEVELS_AROUND = 50
 """Records that may come are within the limit; a window keeps them in lists."""
+
+
+class WindowTable(Protocol):
+    """The open windows of a shard in one form: cells by key and window in rows, or segments in
+    columns.
+
+    A bundle fires what the watermark has passed, then adds groups, and writes its changes. How it
+    does, differs by nature: cells are touched key by key, fire by the timers of the shard, and what
+    fails is one key; segments take all groups of a bundle or none (Unfit), and fire together. What
+    is asked between bundles is the same of either form, and here.
+    """
+
+    def due_at(self) -> int:
+        """A bundle has something to do, without records, once the watermark has passed this."""
+
+    def hold(self, now_us: int) -> Hold:
+        """What holds the output watermark: the earliest result to come."""
+
+    def open_windows(self, key: Key) -> list[Window]:
+        """The windows of a key that hold state and still take records."""
+
+    def validate(self, state: StoreView) -> None:
+        """Raise InvariantError unless ``state``, the store, has what is in memory. For tests,
+        between bundles."""
 
 
 class WindowCells:

@@ -4,28 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-import pytest
-
-from millwheel.core.aggregates.columns import Unfit
 from millwheel.core.aggregates.specs import compile_aggregation
-from millwheel.core.columns.batch import AnyBatch
-from millwheel.core.columns.groups_frame import KEY
 from millwheel.core.expressions.language import compile_expression
 from millwheel.core.formats.store_layout import WINDOW, key_prefix, pack
 from millwheel.core.model.keys import key_hash
-from millwheel.core.model.names import ChannelName
 from millwheel.core.model.times import MIN_TIME
 from millwheel.core.pipeline.work import AggregateSpec
-from millwheel.core.windows.calls import Group
 from millwheel.core.windows.windows import Window
-from millwheel.engine.workers.delivery.inbox import Arrival
-from millwheel.engine.workers.operators.windows.segment_table import (
-    HeldColumns,
-    KeysInRows,
-    odd_groups,
-    odd_keys,
-)
+from millwheel.engine.workers.operators.windows.segment_table import SegmentTable
 from millwheel.engine.workers.state.column_segments import ColumnShard
 from millwheel.engine.workers.state.overlay import Overlay
 from tests.fakes.plain_storage import SimStore
@@ -41,11 +27,11 @@ ROWS = [
 AGGREGATION = compile_aggregation(COUNT, compile_expression)
 
 
-def held_in(store: SimStore, closed: int = MIN_TIME, **changes: Any) -> HeldColumns:
+def held_in(store: SimStore, closed: int = MIN_TIME, **changes: Any) -> SegmentTable:
     spec, _ = spec_of(aggregates=COUNT, **changes)
     plan = plan_of(aggregates=COUNT, **changes)
     assert plan is not None
-    return HeldColumns(spec, plan, ColumnShard("c-0", store, closed))
+    return SegmentTable(spec, plan, ColumnShard("c-0", store, closed))
 
 
 def written() -> SimStore:
@@ -101,86 +87,3 @@ def test_rows_that_stay_for_late_records_do_not_count_once_they_have_fired() -> 
     assert held_in(in_rows((7, 0, 10))).has_rows(50)
     held = held_in(in_rows((7, 0, 10), (8, 10, 20)), **late)
     assert [held.has_rows(watermark) for watermark in (5, 10, 19, 20)] == [True, True, True, False]
-
-
-SUM = (AggregateSpec("spend", "sum", "cost"),)
-ODD = 1e-13  # finer than sums in columns are
-
-
-def records(*keys: int, odd: int | None = None) -> list[Row]:
-    """One record of each key; that of ``odd`` has a value that no column can hold."""
-    return [Row(key, "click", ODD if key == odd else 1.5, 1, 0) for key in keys]
-
-
-def arrival(index: int, batch: AnyBatch) -> Arrival:
-    return Arrival(ChannelName("c"), 1, index, batch, None, 0)
-
-
-def test_arrivals_are_divided_by_key_in_columns_as_in_rows() -> None:
-    found = KeysInRows()
-    found.add([1, 3])
-    columns = batch_of(records(0, 1, 2, 3))
-    batches: list[AnyBatch] = [
-        columns,
-        columns.rows(),
-        batch_of(records(1)),
-        batch_of(records(2)),
-        columns.part(0, 0),
-    ]
-    others, mine = found.divide(arrival(index, batch) for index, batch in enumerate(batches))
-    assert [(each.index, list(each.batch.keys)) for each in others] == [
-        (0, [0, 2]),
-        (1, [0, 2]),
-        (3, [2]),
-    ]
-    assert [(each.index, list(each.batch.keys)) for each in mine] == [
-        (0, [1, 3]),
-        (1, [1, 3]),
-        (2, [1]),
-    ]
-
-
-def test_keys_that_come_or_go_later_are_seen_in_columns_too() -> None:
-    found, keys = KeysInRows(), batch_of(records(0, 1, 2)).keys
-    seen = [found.among(keys).tolist()]
-    found.add([2])
-    seen.append(found.among(keys).tolist())
-    assert (2 in found, len(found)) == (True, 1)
-    found.clear()
-    seen.append(found.among(keys).tolist())
-    assert seen == [[False] * 3, [False, False, True], [False] * 3]
-
-
-def test_groups_are_divided_by_key() -> None:
-    plan = plan_of(aggregates=COUNT)
-    assert plan is not None
-    found = KeysInRows()
-    found.add([1])
-    others, mine = found.divide_groups(plan.group(batch_of(records(0, 1, 2))))
-    assert (sorted(others[KEY]), sorted(mine[KEY])) == ([0, 2], [1])
-
-
-def test_among_many_records_the_odd_key_is_found_with_few_others() -> None:
-    plan = plan_of(aggregates=SUM)
-    assert plan is not None
-    batch = batch_of(records(*range(1_000), odd=700))
-    with pytest.raises(Unfit):
-        plan.group(batch)
-    found = odd_keys(batch, plan)
-    assert 700 in found
-    assert len(found) <= 64
-    assert odd_keys(batch.where(np.arange(1_000) != 700), plan) == set()
-    assert odd_keys(batch.part(0, 3).rows(), plan) == {0, 1, 2}
-
-
-def test_among_many_groups_in_rows_the_odd_key_is_found_with_few_others() -> None:
-    plan = plan_of(aggregates=COUNT)
-    assert plan is not None
-    groups = list(plan.row_groups(plan.group(batch_of(records(*range(1_000))))))
-    assert odd_groups(groups, plan) == set()
-    assert odd_groups([], plan) == set()
-    key, group = groups[700]
-    groups[700] = key, Group(Window(0, 2**63), group.acc, group.count, None, None)
-    found = odd_groups(groups, plan)
-    assert key in found
-    assert len(found) <= 64
