@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from millwheel.core.aggregates import kept_rows
-from millwheel.core.aggregates.families.first_seen import SeenPairs
 from millwheel.core.aggregates.kept_rows import KeptEntries
 from millwheel.core.columns.plan import ColumnPlan
 from millwheel.core.columns.state.change_logs import FleetingGroups, LastingGroups
 from millwheel.core.columns.state.growing import GrowingGroups
 from millwheel.core.columns.state.newest import NewestOfKey
+from millwheel.core.columns.state.pair_set import PairSet
 from millwheel.core.lazy_polars import pl
 from millwheel.core.machines.change_logs import ChangeLogMachine
 from millwheel.core.machines.fixed import AlignedMachine
@@ -162,8 +162,8 @@ def keys_that_come_back_stay_in_rows() -> Context:
 def values_of_other_bundles_count_again() -> Context:
     """A value is new where its bundle alone has not had it."""
 
-    def wrong(self: GrowingGroups) -> SeenPairs:
-        return SeenPairs()
+    def wrong(self: GrowingGroups) -> PairSet:
+        return PairSet()
 
     return replaced(GrowingGroups, "_set", wrong)
 
@@ -172,9 +172,9 @@ def values_of_other_bundles_count_again() -> Context:
 def values_are_forgotten_with_the_worker() -> Context:
     """The next owner has the segments, and does not look for what they have."""
 
-    def wrong(self: GrowingGroups) -> SeenPairs:
+    def wrong(self: GrowingGroups) -> PairSet:
         if self._seen is None:
-            self._seen = SeenPairs()
+            self._seen = PairSet()
         return self._seen
 
     return replaced(GrowingGroups, "_set", wrong)

@@ -19,7 +19,7 @@ import msgspec
 import numpy as np
 from pyroaring import BitMap64
 
-from millwheel.core.aggregates.families.first_seen import among, first_seen
+from millwheel.core.aggregates.families.number_sets import among, first_seen
 from millwheel.core.model.damage import DAMAGE
 from millwheel.errors import CorruptionError
 

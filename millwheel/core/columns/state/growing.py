@@ -16,12 +16,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from millwheel.core.aggregates.families.first_seen import SeenPairs
 from millwheel.core.columns.batch import key_list
 from millwheel.core.columns.groups import GroupsPlan
 from millwheel.core.columns.groups_frame import KEY
 from millwheel.core.columns.segments import ColumnarSegment
 from millwheel.core.columns.state.change_logs import LastingGroups, newest_and_all
+from millwheel.core.columns.state.pair_set import PairSet
 from millwheel.core.formats.number_runs import known_by_column
 from millwheel.core.lazy_polars import pl
 from millwheel.core.model.keys import Key
@@ -45,7 +45,7 @@ class GrowingGroups(LastingGroups):
         self._numbered = 0
         self._restored: pl.DataFrame | None = None
         """The numbers of the keys of the segments that were found in the store."""
-        self._seen: SeenPairs | None = None
+        self._seen: PairSet | None = None
         self._gone = 0
         """Pairs of the set whose groups have left."""
 
@@ -124,9 +124,9 @@ class GrowingGroups(LastingGroups):
         self._numbered = end
         return numbers
 
-    def _set(self) -> SeenPairs:
+    def _set(self) -> PairSet:
         if self._seen is None:
-            self._restored, self._gone, self._seen = None, 0, SeenPairs()
+            self._restored, self._gone, self._seen = None, 0, PairSet()
             for segment in self._segments:
                 for number in range(len(self._listed)):
                     self._seen.add(*self._pairs_of(segment.groups, number).known_by)

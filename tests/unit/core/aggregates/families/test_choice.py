@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millwheel.core.aggregates.columns import Unfit
-from millwheel.core.aggregates.families.first_seen import SeenPairs, among, first_seen
+from millwheel.core.aggregates.families.number_sets import among, first_seen
 from millwheel.core.pipeline.work import AggregateSpec
 from tests.unit.core.aggregates.both_forms import (
     VALUES,
@@ -61,7 +61,7 @@ def test_the_largest_values_of_another_type_fit_no_column() -> None:
         made_of(AggregateSpec("x", "top_k", "f", options={"k": 3}), "int").from_acc([2.5, 1])
 
 
-# first_seen.py: Each number is counted in the first of the sets that has it.
+# number_sets.py: Each number is counted in the first of the sets that has it.
 
 sets = st.lists(
     st.lists(st.one_of(st.integers(0, 20), st.integers(0, 2**64 - 1)), max_size=5), max_size=9
@@ -87,18 +87,3 @@ def test_some_of_the_numbers_are_found_among_them(numbers: set[int], data: st.Da
     some = data.draw(st.sets(st.sampled_from(sorted(numbers))))
     found = among(np.array(sorted(numbers), np.uint64), np.array(sorted(some), np.uint64))
     assert found.tolist() == [number in some for number in sorted(numbers)]
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_one_record_of_each_new_pair_is_first(seed: int) -> None:
-    rng, pairs = np.random.default_rng(seed), SeenPairs()
-    seen: set[tuple[int, int]] = set()
-    for count in rng.integers(0, 3_000, 20):
-        left, right = (rng.integers(0, most, count, np.uint64) for most in (900, 2**64 - 1))
-        right %= np.uint64(7)
-        fresh = pairs.add(left, right)
-        first = list(zip(left[fresh].tolist(), right[fresh].tolist(), strict=True))
-        new = set(zip(left.tolist(), right.tolist(), strict=True)) - seen
-        assert sorted(first) == sorted(new)
-        seen |= new
-        assert len(pairs) == len(seen)

@@ -1,17 +1,11 @@
-"""What is seen first: in which of many sets of whole numbers each number, and which of the pairs
-that come were not there before."""
+"""A set of pairs of numbers, to which all pairs of a bundle are added at once."""
 
 from __future__ import annotations
-
-from array import array
-from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 _Numbers = npt.NDArray[np.uint64]
-_SPAN = 1 << 25
-"""Up to so many numbers apart, a table of them is quicker than a search."""
 _LEAST_BITS = 10
 """Of a table of pairs at first: 4 kB."""
 _EMPTY = -1  # Fixed: no index, so a slot without a pair
@@ -19,45 +13,7 @@ _EMPTY = -1  # Fixed: no index, so a slot without a pair
 _MIX, _MIX_SECOND = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F)
 
 
-def first_seen(
-    sets: Sequence[Sequence[array[int]]],
-) -> tuple[_Numbers, npt.NDArray[np.int64]] | None:
-    """All numbers of the sets, sorted, and the index of the first set that has each. None where
-    numbers are so large that an index does not fit beside them into 64 bits."""
-    arrays = [[np.frombuffer(part, np.uint64) for part in parts] for parts in sets]
-    numbers = np.concatenate(
-        [np.empty(0, np.uint64), *(part for parts in arrays for part in parts)]
-    )
-    bits = np.uint64(len(sets).bit_length())
-    if len(numbers) and int(numbers.max()) >> (64 - int(bits)):
-        return None
-    lengths = [sum(map(len, parts)) for parts in arrays]
-    indexes = np.repeat(np.arange(len(sets), dtype=np.uint64), lengths)
-    # Sorted as one word: several times as fast as a stable sort, or as `unique` with its index.
-    both = np.sort(numbers << bits | indexes)
-    sorted_numbers = both >> bits
-    first = np.ones(len(both), np.bool_)
-    first[1:] = sorted_numbers[1:] != sorted_numbers[:-1]
-    mask = (np.uint64(1) << bits) - np.uint64(1)
-    return sorted_numbers[first], (both[first] & mask).astype(np.int64)
-
-
-def among(numbers: _Numbers, some: _Numbers) -> npt.NDArray[np.bool_]:
-    """Which of the numbers are among ``some`` of them. Both are sorted, each number once."""
-    mask = np.zeros(len(numbers), np.bool_)
-    if not len(some):
-        return mask
-    low, high = numbers[0], numbers[-1]
-    if int(high) - int(low) > _SPAN:
-        mask[np.searchsorted(numbers, some)] = True
-        return mask
-    table = np.zeros(int(high) - int(low) + 1, np.bool_)
-    table[some - low] = True
-    mask[:] = table[numbers - low]
-    return mask
-
-
-class SeenPairs:
+class PairSet:
     """A set of pairs of 64-bit words, exactly. All pairs of a bundle are looked for at once: each
     has a slot of a hash table, with its index among the pairs, and goes on to the next slot as long
     as another pair is there."""
