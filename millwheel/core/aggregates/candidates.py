@@ -2,7 +2,7 @@
 
 Columns choose of each group those records before which there are fewer than ``k`` others by the
 orders and the time, and all that nothing but their bytes tells apart. They alone become rows, and
-the row form has the last word; or, where columns hold the groups, entries (kept_rows.py).
+the row form has the last word; or, where columns hold the groups, entries (record_entries.py).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 
 from millwheel.core.aggregates.columns import Argument, ColumnAggregate, Unfit
 from millwheel.core.aggregates.families.rows import ChosenRows, Entry
-from millwheel.core.aggregates.kept_rows import KeptEntries
+from millwheel.core.aggregates.record_entries import KeptEntries
 from millwheel.core.columns.batch import ColumnBatch
 from millwheel.core.expressions.columns import zero_without_sign
 from millwheel.core.expressions.terms import Term

@@ -20,7 +20,7 @@ import numpy as np
 from millwheel.core.columns.arrays import Times, assign_array, stated_array
 from millwheel.core.columns.batch import ColumnBatch, key_column, key_list
 from millwheel.core.columns.clean import is_pattern
-from millwheel.core.columns.few import Groups, frame_of
+from millwheel.core.columns.few_groups import Groups, frame_of
 from millwheel.core.columns.groups_frame import END, KEY, START, key_parts
 from millwheel.core.columns.segments import ColumnarSegments, MergesGroups
 from millwheel.core.formats.codec import decode_value, encode_value

@@ -5,7 +5,7 @@ Each segment has the groups of one or more bundles. A bundle adds a segment. ``_
 one size merge into one of the next size, so a group is rewritten only a few times, however many
 bundles there are. Segments of a backlog, whose windows follow each other, mostly go before that. A
 segment is one entry of the store, and goes with the last of its groups. Those of small bundles are
-in rows (few.py) until they are merged into a larger one.
+in rows (few_groups.py) until they are merged into a larger one.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Protocol
 
-from millwheel.core.columns.few import FewGroups, Groups, ends_of, frame_of, merged_rows
+from millwheel.core.columns.few_groups import FewGroups, Groups, ends_of, frame_of, merged_rows
 from millwheel.core.columns.groups_frame import END
 from millwheel.core.lazy_polars import pl
 from millwheel.core.model.times import MAX_TIME, MIN_TIME

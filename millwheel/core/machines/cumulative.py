@@ -26,7 +26,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from millwheel.core.aggregates.aggregation import Aggregation
-from millwheel.core.machines.sliced import Rows, SlicedMachine
+from millwheel.core.machines.slices import Rows, SlicedMachine
 from millwheel.core.model.keys import Key
 from millwheel.core.model.times import MAX_TIME
 from millwheel.core.windows.calls import Call, Group

@@ -29,7 +29,7 @@ from typing import Any
 
 from millwheel.core.aggregates.aggregation import Aggregation
 from millwheel.core.machines.key_window_queue import BucketQueue, Steps, steps_of
-from millwheel.core.machines.sliced import Rows, SlicedMachine
+from millwheel.core.machines.slices import Rows, SlicedMachine
 from millwheel.core.model.keys import Key
 from millwheel.core.model.times import MAX_TIME
 from millwheel.core.windows.calls import Call, Group

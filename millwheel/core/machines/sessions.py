@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from millwheel.core.aggregates.aggregation import Aggregation, Growing
 from millwheel.core.aggregates.arrival_order import InOrder
-from millwheel.core.machines.triggered import TriggeredMachine
+from millwheel.core.machines.triggers import TriggeredMachine
 from millwheel.core.model.keys import Key
 from millwheel.core.model.records import Domain
 from millwheel.core.windows.calls import Call, Gone, Group, Taken

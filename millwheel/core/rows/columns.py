@@ -15,7 +15,7 @@ from millwheel.core.columns.clean import is_pattern
 from millwheel.core.columns.from_spec import dtype_of_key, typed_plan
 from millwheel.core.columns.key_columns import kinds_of_key
 from millwheel.core.columns.plan import ColumnPlan
-from millwheel.core.columns.state.inferred import PlansByType
+from millwheel.core.columns.state.plans_by_type import PlansByType
 from millwheel.core.columns.stateless.flow import expected_types_of, types_of
 from millwheel.core.columns.stateless.plans import stateless_plan
 from millwheel.core.expressions.terms import NoColumns

@@ -16,15 +16,15 @@ import numpy as np
 
 from millwheel.core.aggregates.columns import ColumnAggregate, OverRanges, Unfit
 from millwheel.core.aggregates.families.rows import content
-from millwheel.core.aggregates.kept_rows import ranks_of
+from millwheel.core.aggregates.record_entries import ranks_of
 from millwheel.core.columns.batch import ColumnBatch, Int64s
-from millwheel.core.columns.few import Groups, frame_of
+from millwheel.core.columns.few_groups import Groups, frame_of
 from millwheel.core.columns.groups_frame import COUNT, KEY
 from millwheel.core.columns.plan import ColumnPlan
 from millwheel.core.columns.segments import ColumnarSegment
 from millwheel.core.columns.state.codes import KeyCodes
-from millwheel.core.columns.state.inferred import PlansByType
 from millwheel.core.columns.state.newest import compact
+from millwheel.core.columns.state.plans_by_type import PlansByType
 from millwheel.core.lazy_polars import kind_of, pl
 from millwheel.core.model.times import MAX_TIME
 from millwheel.core.rows.kept_records import AT, ROW, KeptRecords, Mask

@@ -18,10 +18,10 @@ import numpy.typing as npt
 
 from millwheel.core.aggregates.candidates import RowCandidates
 from millwheel.core.aggregates.families.rows import content
-from millwheel.core.aggregates.kept_rows import in_order, ranks_of, sort_columns
+from millwheel.core.aggregates.record_entries import in_order, ranks_of, sort_columns
 from millwheel.core.columns.batch import ColumnBatch, Int64s, key_list
 from millwheel.core.columns.changes import retractions_of
-from millwheel.core.columns.few import Groups
+from millwheel.core.columns.few_groups import Groups
 from millwheel.core.columns.groups_frame import KEY
 from millwheel.core.columns.plan import ColumnPlan
 from millwheel.core.columns.segments import LastingSegments

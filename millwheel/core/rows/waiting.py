@@ -21,7 +21,7 @@ import numpy as np
 from millwheel.core.aggregates.columns import Unfit
 from millwheel.core.columns.batch import ColumnBatch, Int64s
 from millwheel.core.columns.clean import is_pattern
-from millwheel.core.columns.few import Groups, frame_of
+from millwheel.core.columns.few_groups import Groups, frame_of
 from millwheel.core.columns.groups_frame import KEY
 from millwheel.core.columns.segments import ColumnarSegment, ColumnarSegments, GroupsKind
 from millwheel.core.columns.state.newest import compact

@@ -11,7 +11,7 @@ from millwheel.core.columns.forms.computations import ComputationForm, computati
 from millwheel.core.columns.forms.joins import near_pairings
 from millwheel.core.columns.forms.sources import SourceForm, joins_in_columns, source_form
 from millwheel.core.columns.plan import ColumnPlan
-from millwheel.core.columns.state.inferred import PlansByType
+from millwheel.core.columns.state.plans_by_type import PlansByType
 from millwheel.core.columns.stateless.plans import StatelessPlans
 from millwheel.core.order.labels import labels_of
 from millwheel.core.pipeline.graph import Graph, Node

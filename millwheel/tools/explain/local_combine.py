@@ -9,7 +9,7 @@ from typing import Any
 from millwheel.connect.own_functions import language_of
 from millwheel.core.columns.forms.computations import Plan, computation_form
 from millwheel.core.columns.plan import ColumnPlan
-from millwheel.core.columns.state.inferred import PlansByType
+from millwheel.core.columns.state.plans_by_type import PlansByType
 from millwheel.core.model.names import NodeName
 from millwheel.core.pipeline.graph import Graph, Node
 from millwheel.core.pipeline.spec import PipelineSpec, Productions

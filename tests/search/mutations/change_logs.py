@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from millwheel.core.aggregates import kept_rows
-from millwheel.core.aggregates.kept_rows import KeptEntries
+from millwheel.core.aggregates import record_entries
+from millwheel.core.aggregates.record_entries import KeptEntries
 from millwheel.core.columns.plan import ColumnPlan
 from millwheel.core.columns.state.change_logs import FleetingGroups, LastingGroups
 from millwheel.core.columns.state.growing import GrowingGroups
@@ -15,7 +15,7 @@ from millwheel.core.columns.state.pair_set import PairSet
 from millwheel.core.lazy_polars import pl
 from millwheel.core.machines.change_logs import ChangeLogMachine
 from millwheel.core.machines.fixed import AlignedMachine
-from millwheel.core.machines.triggered import TriggeredMachine
+from millwheel.core.machines.triggers import TriggeredMachine
 from millwheel.core.model.keys import Key
 from millwheel.core.windows.calls import Call, Gone
 from millwheel.core.windows.panes import RETRACTION_FIELD
@@ -224,9 +224,9 @@ def whole_records_of_a_bundle_take_the_place_of_those_held() -> Context:
 @mistake(within=4, features="whole_in_columns", variants="together", first=18)
 def whole_records_in_columns_have_no_direction() -> Context:
     """What is held is in ascending order."""
-    right = kept_rows.sort_columns
+    right = record_entries.sort_columns
 
     def wrong(values: Any, kinds: Any, descending: Any) -> Any:
         return right(values, kinds, [False for _ in descending])
 
-    return replaced(kept_rows, "sort_columns", wrong)
+    return replaced(record_entries, "sort_columns", wrong)

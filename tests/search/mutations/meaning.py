@@ -16,7 +16,7 @@ from millwheel.core.columns.key_columns import KeyColumns
 from millwheel.core.instants import declared as instants
 from millwheel.core.instants.decimals import DecimalForm
 from millwheel.core.machines import choice
-from millwheel.core.machines.triggered import TriggeredMachine
+from millwheel.core.machines.triggers import TriggeredMachine
 from millwheel.core.model.records import Record
 from millwheel.core.model.timers import TimerQueue
 from millwheel.core.model.times import MAX_TIME, MIN_TIME

@@ -13,19 +13,19 @@ from millwheel.core.aggregates.families.distinct import Distincts
 from millwheel.core.aggregates.families.rows import ChosenRows
 from millwheel.core.columns import from_spec as column_plans
 from millwheel.core.columns import pairs as column_pairs
-from millwheel.core.columns.few import RowForm
+from millwheel.core.columns.few_groups import RowForm
 from millwheel.core.columns.segments import ColumnarSegments
 from millwheel.core.columns.state import sessions as column_sessions
 from millwheel.core.columns.state import windows as column_windows
 from millwheel.core.columns.state.late_windows import KeptColumns
 from millwheel.core.columns.state.sessions import SessionColumns
 from millwheel.core.lazy_polars import pl
-from millwheel.core.machines.counted import CountMachine, Filling
+from millwheel.core.machines.counts import CountMachine, Filling
 from millwheel.core.machines.cumulative import CumulativeMachine, Period
 from millwheel.core.machines.sessions import MergingMachine
 from millwheel.core.machines.silences import SilencesMachine
-from millwheel.core.machines.sliced import PiecesMachine, SlicedMachine
-from millwheel.core.machines.triggered import TriggeredMachine
+from millwheel.core.machines.slices import PiecesMachine, SlicedMachine
+from millwheel.core.machines.triggers import TriggeredMachine
 from millwheel.core.model.keys import Key
 from millwheel.core.model.records import Batch
 from millwheel.core.model.timers import Due

@@ -13,7 +13,7 @@ import msgspec
 from millwheel.core.columns.segments import GroupsKind
 from millwheel.core.formats.store_layout import ROW
 from millwheel.core.grouping.epochs import EPOCH_US, KeyEpochs
-from millwheel.core.machines.triggered import TriggeredMachine
+from millwheel.core.machines.triggers import TriggeredMachine
 from millwheel.core.pipeline import skew
 from millwheel.core.windows.panes import as_retraction
 from millwheel.core.windows.windows import SessionPieces, Sessions

@@ -15,7 +15,7 @@ from millwheel.core.columns.forms.windows import (
     why_state_in_rows,
 )
 from millwheel.core.columns.plan import ColumnPlan
-from millwheel.core.columns.state.inferred import PlansByType
+from millwheel.core.columns.state.plans_by_type import PlansByType
 from millwheel.core.columns.stateless.flow import types_of, types_through
 from millwheel.core.columns.stateless.plans import StatelessPlans, why_no_plan
 from millwheel.core.columns.stateless.results import why_results_in_rows

@@ -10,7 +10,7 @@ from millwheel.core.columns.clean import is_pattern
 from millwheel.core.columns.forms.computations import AnyPlan
 from millwheel.core.columns.forms.joins import window_of_join
 from millwheel.core.columns.plan import ColumnPlan
-from millwheel.core.columns.state.inferred import PlansByType
+from millwheel.core.columns.state.plans_by_type import PlansByType
 from millwheel.core.columns.stateless.plans import StatelessPlans
 from millwheel.core.expressions.inner_fields import is_inner, plainly_named
 from millwheel.core.pipeline.graph import Graph, Node

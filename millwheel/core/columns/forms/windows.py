@@ -13,7 +13,7 @@ from millwheel.core.aggregates.functions import keeps_records
 from millwheel.core.columns.arrays import can_assign
 from millwheel.core.columns.from_spec import typed_plan
 from millwheel.core.columns.plan import ColumnPlan
-from millwheel.core.columns.state.inferred import PlansByType
+from millwheel.core.columns.state.plans_by_type import PlansByType
 from millwheel.core.columns.stateless.flow import follows_types, types_of, types_through
 from millwheel.core.pipeline.keys import KeyKind
 from millwheel.core.pipeline.spec import (

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from millwheel.core.columns.batch import Int64s, key_list
-from millwheel.core.columns.few import Groups, frame_of
+from millwheel.core.columns.few_groups import Groups, frame_of
 from millwheel.core.columns.groups import GroupsPlan
 from millwheel.core.columns.groups_frame import COUNT, END, KEY, START
 from millwheel.core.columns.segments import LastingSegments

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from millwheel.core.columns.few import Groups, ending_after, ending_by, ends_of, frame_of
+from millwheel.core.columns.few_groups import Groups, ending_after, ending_by, ends_of, frame_of
 from millwheel.core.columns.groups import GroupsPlan
 from millwheel.core.columns.groups_frame import END, KEY, START, in_order_of_time
 from millwheel.core.columns.segments import GroupsKind, MergesGroups, Types

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from millwheel.core.columns.few import FewGroups, FewRow, Groups, frame_of
+from millwheel.core.columns.few_groups import FewGroups, FewRow, Groups, frame_of
 from millwheel.core.columns.groups import GroupsPlan
 from millwheel.core.columns.groups_frame import END, KEY, START, key_parts
 from millwheel.core.columns.segments import GroupsKind

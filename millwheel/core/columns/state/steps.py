@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from millwheel.core.aggregates.columns import ColumnAggregate, OverRanges, Unfit
-from millwheel.core.columns.few import FewGroups, Groups, ends_of, starts_of
+from millwheel.core.columns.few_groups import FewGroups, Groups, ends_of, starts_of
 from millwheel.core.columns.groups import GroupsPlan
 from millwheel.core.columns.groups_frame import COUNT, END, KEY, START, in_order_of_time
 from millwheel.core.columns.segments import GroupsKind

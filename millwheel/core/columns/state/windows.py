@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from millwheel.core.aggregates.aggregation import Aggregation
-from millwheel.core.columns.few import Groups, ending_after, ending_by, frame_of
+from millwheel.core.columns.few_groups import Groups, ending_after, ending_by, frame_of
 from millwheel.core.columns.groups import GroupsPlan
 from millwheel.core.columns.groups_frame import END, START, in_order_of_time
 from millwheel.core.columns.segments import ColumnarSegment, ColumnarSegments

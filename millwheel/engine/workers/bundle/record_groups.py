@@ -3,7 +3,7 @@ window takes.
 
 Reports are made only once the whole bundle fits into columns. Otherwise the bundle goes by rows,
 which report the same records again. A bundle of few records is grouped in a loop, whichever form it
-comes in: see core/columns/few.py.
+comes in: see core/columns/few_groups.py.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from millwheel.core.aggregates.aggregation import FILTERED, Aggregation
 from millwheel.core.aggregates.columns import Unfit
 from millwheel.core.columns.batch import AnyBatch, ColumnBatch
 from millwheel.core.columns.changes import are_retractions
-from millwheel.core.columns.few import Groups, RowForm
+from millwheel.core.columns.few_groups import Groups, RowForm
 from millwheel.core.columns.groups_frame import END
 from millwheel.core.columns.plan import ColumnPlan
 from millwheel.core.lazy_polars import pl

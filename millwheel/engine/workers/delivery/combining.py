@@ -18,7 +18,7 @@ from millwheel.core.aggregates.columns import Unfit
 from millwheel.core.columns.batch import AnyBatch, ColumnBatch
 from millwheel.core.columns.groups_frame import END, KEY
 from millwheel.core.columns.plan import ColumnPlan
-from millwheel.core.columns.state.inferred import PlansByType, with_types
+from millwheel.core.columns.state.plans_by_type import PlansByType, with_types
 from millwheel.core.model.names import NodeName, groups_of, whole_of
 from millwheel.core.model.records import Batch
 from millwheel.core.pipeline.graph import Graph

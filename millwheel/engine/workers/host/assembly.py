@@ -23,7 +23,7 @@ from millwheel.core.columns.forms.joins import near_pairings, window_of_join
 from millwheel.core.columns.forms.sources import joins_in_columns
 from millwheel.core.columns.forms.windows import input_types
 from millwheel.core.columns.plan import ColumnPlan
-from millwheel.core.columns.state.inferred import PlansByType
+from millwheel.core.columns.state.plans_by_type import PlansByType
 from millwheel.core.columns.stateless.plans import StatelessPlans
 from millwheel.core.expressions.terms import RECORD
 from millwheel.core.formats.codec import stream_decoder

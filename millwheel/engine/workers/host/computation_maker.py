@@ -14,8 +14,8 @@ from millwheel.connect.own_functions import speaking
 from millwheel.core.columns.forms.computations import Plan
 from millwheel.core.columns.pairs import pairing_of
 from millwheel.core.columns.plan import ColumnPlan
-from millwheel.core.columns.state.inferred import PlansByType
 from millwheel.core.columns.state.near_pairs import NearPairing
+from millwheel.core.columns.state.plans_by_type import PlansByType
 from millwheel.core.columns.stateless.plans import StatelessPlans
 from millwheel.core.columns.stateless.tables import EnrichColumns
 from millwheel.core.expressions.language import Language

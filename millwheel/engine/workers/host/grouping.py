@@ -10,7 +10,7 @@ from millwheel.core.aggregates.aggregation import Aggregation
 from millwheel.core.aggregates.specs import compile_aggregation
 from millwheel.core.columns.batch import ColumnBatch
 from millwheel.core.columns.plan import ColumnPlan
-from millwheel.core.columns.state.inferred import PlansByType
+from millwheel.core.columns.state.plans_by_type import PlansByType
 from millwheel.core.machines.choice import combined_window, why_not_combined
 from millwheel.core.machines.specs import windowing_from_spec
 from millwheel.core.model.names import NodeName

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from millwheel.core.columns.few import FEW_RECORDS
+from millwheel.core.columns.few_groups import FEW_RECORDS
 from millwheel.core.model.limits import DEFAULTS, Limits
 from millwheel.core.model.names import ChannelName, producer_of
 from millwheel.core.model.records import Domain

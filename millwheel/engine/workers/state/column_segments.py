@@ -11,7 +11,13 @@ import msgspec
 
 from millwheel.adapters.ports import StateStore, StoreView
 from millwheel.core.columns.batch import frame_bytes, frame_from, key_list
-from millwheel.core.columns.few import FewGroups, Groups, frame_of, restored_rows, stored_rows
+from millwheel.core.columns.few_groups import (
+    FewGroups,
+    Groups,
+    frame_of,
+    restored_rows,
+    stored_rows,
+)
 from millwheel.core.columns.groups_frame import END, KEY
 from millwheel.core.columns.segments import ColumnarSegments, GroupsKind, Types
 from millwheel.core.columns.state.sessions import without_replaced

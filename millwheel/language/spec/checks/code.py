@@ -16,7 +16,7 @@ from millwheel.connect.own_functions import speaking
 from millwheel.connect.python_objects import OBJECT_NAME, load_object
 from millwheel.core.aggregates.functions import make_aggregator
 from millwheel.core.machines.specs import machine_from_spec
-from millwheel.core.machines.triggered import TriggeredMachine
+from millwheel.core.machines.triggers import TriggeredMachine
 from millwheel.core.pipeline.graph import retracting_streams, takes_retractions
 from millwheel.core.pipeline.keys import KeyKind
 from millwheel.core.pipeline.spec import (

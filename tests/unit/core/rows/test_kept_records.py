@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from millwheel.core.aggregates.columns import Unfit
-from millwheel.core.aggregates.kept_rows import ranks_of
+from millwheel.core.aggregates.record_entries import ranks_of
 from millwheel.core.columns.batch import ColumnBatch
 from millwheel.core.columns.plan import ColumnPlan
 from millwheel.core.expressions.language import compile_expression

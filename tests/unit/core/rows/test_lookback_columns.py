@@ -12,7 +12,7 @@ import pytest
 
 from millwheel.core.columns.batch import ColumnBatch
 from millwheel.core.columns.groups_frame import KEY
-from millwheel.core.columns.state.inferred import PlansByType
+from millwheel.core.columns.state.plans_by_type import PlansByType
 from millwheel.core.expressions.language import compile_expression
 from millwheel.core.model.times import MAX_TIME
 from millwheel.core.order.labels import NO_USE

@@ -32,7 +32,7 @@ from millwheel.core.columns.batch import (
     key_list,
 )
 from millwheel.core.columns.changes import retractions_of
-from millwheel.core.columns.few import frame_of
+from millwheel.core.columns.few_groups import frame_of
 from millwheel.core.columns.groups_frame import END, KEY
 from millwheel.core.columns.plan import ColumnPlan
 from millwheel.core.columns.state.change_logs import (

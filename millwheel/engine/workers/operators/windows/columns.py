@@ -29,11 +29,11 @@ from millwheel.core.columns.batch import (
     key_column,
 )
 from millwheel.core.columns.declared_fields import example_frame
-from millwheel.core.columns.few import Groups, frame_of
+from millwheel.core.columns.few_groups import Groups, frame_of
 from millwheel.core.columns.groups_frame import COUNT, END, KEY
 from millwheel.core.columns.plan import ColumnPlan
 from millwheel.core.columns.state.columns_to_rows import Leaving, Left, keys_like
-from millwheel.core.columns.state.inferred import PlansByType, types_told
+from millwheel.core.columns.state.plans_by_type import PlansByType, types_told
 from millwheel.core.columns.state.steps import StepColumns
 from millwheel.core.columns.state.windows import ColumnWindows
 from millwheel.core.columns.stateless.results import ResultColumns

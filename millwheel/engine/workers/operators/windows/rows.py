@@ -16,7 +16,7 @@ from millwheel.adapters.ports import StoreView
 from millwheel.connect.own_functions import language_of
 from millwheel.connect.python_objects import load_object
 from millwheel.core.formats.store_layout import WINDOW, key_prefix, unpack
-from millwheel.core.machines.counted import CountMachine
+from millwheel.core.machines.counts import CountMachine
 from millwheel.core.machines.cumulative import CumulativeMachine
 from millwheel.core.machines.fixed import AlignedMachine
 from millwheel.core.machines.key_windows import KeyWindowMachine

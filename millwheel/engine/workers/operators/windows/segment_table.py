@@ -11,8 +11,8 @@ from millwheel.adapters.ports import StoreView
 from millwheel.core.aggregates.aggregation import Aggregation
 from millwheel.core.columns.plan import ColumnPlan
 from millwheel.core.columns.segments import Types
-from millwheel.core.columns.state.inferred import PlansByType
 from millwheel.core.columns.state.late_windows import KeptColumns
+from millwheel.core.columns.state.plans_by_type import PlansByType
 from millwheel.core.columns.state.sessions import SessionColumns
 from millwheel.core.columns.state.steps import StepColumns
 from millwheel.core.columns.state.windows import ColumnWindows, results_of, windows_of_key

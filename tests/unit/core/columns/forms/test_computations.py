@@ -10,7 +10,7 @@ import pytest
 
 from millwheel.core.columns.forms.computations import computation_form
 from millwheel.core.columns.plan import ColumnPlan
-from millwheel.core.columns.state.inferred import PlansByType
+from millwheel.core.columns.state.plans_by_type import PlansByType
 from millwheel.core.expressions.language import compile_expression
 from millwheel.language.spec import load_pipeline
 

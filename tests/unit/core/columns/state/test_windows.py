@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from millwheel.core.aggregates.aggregation import Aggregation
 from millwheel.core.aggregates.specs import compile_aggregation
 from millwheel.core.columns.batch import ColumnBatch
-from millwheel.core.columns.few import FewGroups, Groups, RowForm, restored_rows, stored_rows
+from millwheel.core.columns.few_groups import FewGroups, Groups, RowForm, restored_rows, stored_rows
 from millwheel.core.columns.forms.windows import plan_or_why
 from millwheel.core.columns.plan import ColumnPlan
 from millwheel.core.expressions.language import compile_expression

@@ -11,7 +11,7 @@ import pytest
 
 from millwheel.core.columns.forms.windows import plan_or_why, plans_by_type
 from millwheel.core.columns.plan import ColumnPlan
-from millwheel.core.columns.state.inferred import PlansByType
+from millwheel.core.columns.state.plans_by_type import PlansByType
 from millwheel.core.expressions.language import compile_expression
 from millwheel.core.machines.specs import windowing_from_spec
 from millwheel.core.model.names import ChannelName

@@ -9,9 +9,9 @@ import polars as pl
 import pytest
 
 from millwheel.core.aggregates.columns import Unfit
-from millwheel.core.columns import few as few_module
+from millwheel.core.columns import few_groups
 from millwheel.core.columns.batch import key_column
-from millwheel.core.columns.few import (
+from millwheel.core.columns.few_groups import (
     FewGroups,
     RowForm,
     ending_after,
@@ -125,7 +125,7 @@ def test_many_together_become_columns_and_merging_changes_no_part(
     assert [(row.records, row.acc[0]) for row in whole.rows.values()] == [(3, 3)]
     assert [frame_of(FewGroups(form, part.rows)).rows() for part in parts] == before
     assert merged_rows([*parts, parts[0].frame()]) is None
-    monkeypatch.setattr(few_module, "MOST_FEW", 2)
+    monkeypatch.setattr(few_groups, "MOST_FEW", 2)
     assert merged_rows(parts) is None
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millwheel.core.aggregates.aggregation import Collected
-from millwheel.core.machines.counted import SLOT, CountMachine
+from millwheel.core.machines.counts import SLOT, CountMachine
 from millwheel.core.model.records import Domain
 from millwheel.core.model.times import LAST_TIME, MAX_TIME
 from millwheel.core.windows.calls import Group

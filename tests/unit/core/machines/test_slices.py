@@ -11,7 +11,7 @@ from millwheel.core.aggregates.specs import compile_aggregation
 from millwheel.core.aggregates.stored_form import WHOLE
 from millwheel.core.expressions.language import compile_expression
 from millwheel.core.machines.choice import make_machine
-from millwheel.core.machines.sliced import PiecesMachine
+from millwheel.core.machines.slices import PiecesMachine
 from millwheel.core.model.records import Domain
 from millwheel.core.model.times import MIN_TIME
 from millwheel.core.pipeline.spec import AggregateSpec, AggregationStage

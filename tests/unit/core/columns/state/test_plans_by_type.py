@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from millwheel.core.columns.batch import ColumnBatch, decode_columns, encode_columns
 from millwheel.core.columns.forms.windows import plans_by_type
-from millwheel.core.columns.state.inferred import PlansByType, types_told, with_types
+from millwheel.core.columns.state.plans_by_type import PlansByType, types_told, with_types
 from millwheel.core.expressions.language import compile_expression
 from millwheel.core.machines.specs import windowing_from_spec
 from millwheel.core.pipeline.work import AggregateSpec
