@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from millwheel.core.grouping.base import Grouping
-from millwheel.core.grouping.choices import DistributionChoices, WorkerChoices
-from millwheel.core.grouping.distribution import DistributionAware, DistributionKey
+from millwheel.core.grouping.distribution import (
+    DistributionAware,
+    DistributionChoices,
+    DistributionKey,
+    WorkerChoices,
+)
 from millwheel.core.grouping.network import NetworkAware
 from millwheel.core.grouping.plain import Hash, HotKeys, PartialKey, Shuffle
 from millwheel.core.grouping.time_aware import TimeAware

@@ -31,8 +31,7 @@ from millwheel.core.windows.contract import (
 )
 from millwheel.core.windows.lateness import is_behind
 from millwheel.core.windows.panes import Accumulation, Timing
-from millwheel.core.windows.state import WindowState, as_state
-from millwheel.core.windows.tags import tag_of, window_of
+from millwheel.core.windows.state import WindowState, as_state, tag_of, window_of
 from millwheel.core.windows.windows import GLOBAL_WINDOW, Forever, Window
 from millwheel.errors import RecordError
 

@@ -12,11 +12,10 @@ from millwheel.core.aggregates.aggregation import Aggregation
 from millwheel.core.machines.change_logs import ChangeLogMachine
 from millwheel.core.machines.counts import CountMachine
 from millwheel.core.machines.cumulative import CumulativeMachine
-from millwheel.core.machines.fixed import AlignedMachine
+from millwheel.core.machines.fixed import AlignedMachine, SilencesMachine
 from millwheel.core.machines.key_windows import KeyWindowMachine
 from millwheel.core.machines.session_retractions import UnmergingMachine
 from millwheel.core.machines.sessions import MergingMachine
-from millwheel.core.machines.silences import SilencesMachine
 from millwheel.core.machines.slices import PiecesMachine
 from millwheel.core.pipeline.spec import AggregationStage, ComputationSpec, Productions
 from millwheel.core.windows.combinations import Repeat

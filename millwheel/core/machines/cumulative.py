@@ -33,7 +33,7 @@ from millwheel.core.windows.calls import Call, Group
 from millwheel.core.windows.contract import MANY, Effects, KeyState, Slot, Times, Windowing
 from millwheel.core.windows.lateness import is_complete, is_final
 from millwheel.core.windows.panes import Accumulation, Timing
-from millwheel.core.windows.tags import tag_of, window_of
+from millwheel.core.windows.state import tag_of, window_of
 from millwheel.core.windows.windows import Cumulative, Window
 
 _Piece = TypeVar("_Piece")

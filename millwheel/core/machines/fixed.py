@@ -9,16 +9,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from millwheel.core.aggregates.aggregation import Aggregation
 from millwheel.core.machines.triggers import TriggeredMachine
 from millwheel.core.model.keys import Key
 from millwheel.core.model.records import Domain
+from millwheel.core.model.times import MAX_TIME
 from millwheel.core.windows.calls import Call, Gone, Group, Taken
-from millwheel.core.windows.contract import Effects, KeyState, Slot, Times
+from millwheel.core.windows.contract import Effects, KeyState, Slot, Times, Windowing
 from millwheel.core.windows.lateness import too_late
 from millwheel.core.windows.panes import Retraction
-from millwheel.core.windows.state import CLOSED, WindowState, as_state
-from millwheel.core.windows.tags import window_of
-from millwheel.core.windows.windows import Window
+from millwheel.core.windows.state import CLOSED, WindowState, as_state, window_of
+from millwheel.core.windows.windows import Tumbling, Window
+from millwheel.errors import RecordError
 
 
 class AlignedMachine(TriggeredMachine):
@@ -157,3 +159,32 @@ class AlignedMachine(TriggeredMachine):
             if isinstance(slot, tuple) and own is not None and own.flags & CLOSED == closed:
                 windows.append(Window(*slot))
         return sorted(windows, key=lambda window: (window.end, window.start))
+
+
+class SilencesMachine(AlignedMachine):
+    """Tumbling windows of keys that fall silent.
+
+    A window with records opens the next one of its key when it fires. If no record comes into that
+    one, it fires empty. A window without records opens none, so a silent key says so once, and then
+    costs nothing.
+    """
+
+    def __init__(self, windowing: Windowing, aggregation: Aggregation, window: Tumbling) -> None:
+        super().__init__(windowing, aggregation)
+        self._tumbling = window
+
+    def _fire(self, own: WindowState, window: Window, call: Call, last: bool) -> None:
+        records = own.count
+        super()._fire(own, window, call, last)
+        if records and window.end < MAX_TIME:
+            self._await(window.end, call)
+
+    def _await(self, start: int, call: Call) -> None:
+        """Open the window that begins at ``start``, unless it has records already. Where the
+        watermark has passed its end, too, it fires at once."""
+        try:
+            following = self._tumbling.window(start)
+        except RecordError:  # its time zone knows no more years
+            return
+        if call.state.get(following) is None:
+            self._settle(following, WindowState(self.aggregation.create()), following, call)

@@ -23,8 +23,7 @@ from millwheel.core.windows.calls import Call, Gone, Group, Taken
 from millwheel.core.windows.contract import Effects, KeyState, Slot, Times, Windowing
 from millwheel.core.windows.lateness import is_complete, too_late
 from millwheel.core.windows.panes import OutputTime, Retraction
-from millwheel.core.windows.state import CLOSED, SPOKEN, WindowState, as_state
-from millwheel.core.windows.tags import without_share
+from millwheel.core.windows.state import CLOSED, SPOKEN, WindowState, as_state, without_share
 from millwheel.core.windows.windows import Sessions, Window
 from millwheel.errors import invariant
 

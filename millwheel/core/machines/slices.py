@@ -29,7 +29,7 @@ from millwheel.core.windows.contract import (
 )
 from millwheel.core.windows.lateness import is_complete, is_final, too_late
 from millwheel.core.windows.panes import Timing, pane_of
-from millwheel.core.windows.tags import tag_of, window_of
+from millwheel.core.windows.state import tag_of, window_of
 from millwheel.core.windows.windows import Window, WindowPieces
 from millwheel.errors import RecordError
 

@@ -34,7 +34,7 @@ from millwheel.core.model.names import ChannelName
 from millwheel.core.model.records import Batch, Domain
 from millwheel.core.model.timers import Due
 from millwheel.core.windows.panes import Pane, Timing
-from millwheel.core.windows.tags import share_of
+from millwheel.core.windows.state import share_of
 
 Cause = Any
 """Plain data that msgpack can carry; None: not known."""

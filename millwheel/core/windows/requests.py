@@ -11,8 +11,7 @@ from millwheel.core.model.times import MAX_TIME
 from millwheel.core.windows.calls import Call
 from millwheel.core.windows.contract import HoldEffect, Slot, TimerEffect, Times, Windowing
 from millwheel.core.windows.lateness import final_at_us, is_behind, is_complete
-from millwheel.core.windows.state import SPOKEN, WindowState
-from millwheel.core.windows.tags import share_of, share_tag, tag_of
+from millwheel.core.windows.state import SPOKEN, WindowState, share_of, share_tag, tag_of
 from millwheel.core.windows.triggers import Default
 from millwheel.core.windows.windows import Window
 

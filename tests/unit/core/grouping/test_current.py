@@ -73,7 +73,7 @@ def test_groupings_that_learn_nothing_keep_their_table() -> None:
     assert tables.choose("c", ["a"]) == [2], "counts go on"
 
 
-# choices.py: D-Choices and W-Choices: hot keys get the instances they need.
+# D-Choices and W-Choices: hot keys get the instances they need.
 
 NOTHING = Measured((None,) * 8)
 KEYS = zipf(8000, exponent=2.0)

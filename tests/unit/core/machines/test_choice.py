@@ -11,11 +11,10 @@ from millwheel.core.expressions.language import compile_expression
 from millwheel.core.machines.choice import combined_window, why_not_combined
 from millwheel.core.machines.counts import CountMachine
 from millwheel.core.machines.cumulative import CumulativeMachine
-from millwheel.core.machines.fixed import AlignedMachine
+from millwheel.core.machines.fixed import AlignedMachine, SilencesMachine
 from millwheel.core.machines.key_windows import KeyWindowMachine
 from millwheel.core.machines.session_retractions import UnmergingMachine
 from millwheel.core.machines.sessions import MergingMachine
-from millwheel.core.machines.silences import SilencesMachine
 from millwheel.core.machines.specs import machine_from_spec, windowing_from_spec
 from millwheel.core.pipeline.keys import KeyKind, KeySpec
 from millwheel.core.pipeline.spec import AggregationStage, ComputationSpec, InputSpec, Productions

@@ -5,8 +5,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millwheel.core.windows.state import WindowState, as_state
-from millwheel.core.windows.tags import share_of, share_tag, tag_of, window_of, without_share
+from millwheel.core.windows.state import (
+    WindowState,
+    as_state,
+    share_of,
+    share_tag,
+    tag_of,
+    window_of,
+    without_share,
+)
 from millwheel.core.windows.windows import Window
 
 COUNTS, TIMES = st.integers(0, 99), st.none() | st.integers(-(2**63), 2**63 - 1)
@@ -44,7 +51,7 @@ def test_two_new_windows_share_nothing() -> None:
     assert (other.emitted, other.kept) == ([], [])
 
 
-# tags.py: Tags of window timers: what is built is taken apart again.
+# Tags of window timers: what is built is taken apart again.
 
 
 @pytest.mark.parametrize("slot", [Window(-60_000_000, 0), 17])

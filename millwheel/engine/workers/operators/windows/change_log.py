@@ -60,8 +60,7 @@ from millwheel.core.pipeline.spec import ComputationSpec
 from millwheel.core.windows.calls import Group
 from millwheel.core.windows.contract import Times
 from millwheel.core.windows.panes import Accumulation, Timing, pane_of
-from millwheel.core.windows.state import as_state
-from millwheel.core.windows.tags import tag_of
+from millwheel.core.windows.state import as_state, tag_of
 from millwheel.core.windows.windows import GLOBAL_WINDOW, Forever, Window
 from millwheel.engine.queries.model import Finding, Query
 from millwheel.engine.workers.boundaries import passes

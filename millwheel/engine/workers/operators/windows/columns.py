@@ -45,7 +45,7 @@ from millwheel.core.model.names import groups_of
 from millwheel.core.pipeline.spec import AggregationStage, ComputationSpec
 from millwheel.core.windows.calls import Group
 from millwheel.core.windows.lateness import final_until, still_open
-from millwheel.core.windows.tags import tag_of
+from millwheel.core.windows.state import tag_of
 from millwheel.core.windows.windows import Window
 from millwheel.engine.queries.model import Finding, Query
 from millwheel.engine.workers.boundaries import ColumnBoundary

@@ -17,7 +17,7 @@ from millwheel.core.pipeline.spec import AggregationStage, ComputationSpec, Pipe
 from millwheel.core.windows.calls import Group
 from millwheel.core.windows.contract import LateRecord, RejectedRecord
 from millwheel.core.windows.panes import RETRACTION_FIELD, Pane, pane_row
-from millwheel.core.windows.tags import tag_of
+from millwheel.core.windows.state import tag_of
 from millwheel.engine.workers.bundle.bundle import RECORD, TIMER, UNCARRIABLE, Bundle
 from millwheel.engine.workers.state.window_results import WindowResults
 from millwheel.errors import RecordError

@@ -31,7 +31,7 @@ from millwheel.core.model.times import MIN_TIME, held_at
 from millwheel.core.pipeline.production_ids import Cause
 from millwheel.core.windows.contract import Effects, HoldEffect, RejectedRecord, TimerEffect
 from millwheel.core.windows.panes import Retraction, as_retraction
-from millwheel.core.windows.tags import share_of
+from millwheel.core.windows.state import share_of
 from millwheel.core.windows.windows import Window
 from millwheel.engine.workers.bundle.bundle import UNCARRIABLE, Hold
 from millwheel.engine.workers.state.overlay import Overlay
