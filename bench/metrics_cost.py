@@ -19,7 +19,7 @@ import time
 from millwheel import InjectionSource, Pipeline, StdoutSink
 from millwheel.adapters.durable_store import open_space
 from millwheel.adapters.metrics.text import text_of
-from millwheel.adapters.spaces.hang_notes import HangNotes
+from millwheel.adapters.spaces.root_notes import HangNotes
 from millwheel.core.metrics import Figure
 from millwheel.engine.workers import events as ev
 from millwheel.engine.workers.bundle.hangs import Hangs

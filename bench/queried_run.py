@@ -20,7 +20,7 @@ import psutil
 
 from bench.paths import HOUSE, PIPELINES
 from millwheel.adapters.durable_store import open_space
-from millwheel.adapters.spaces.query_table import QueryTable
+from millwheel.adapters.spaces.root_notes import QueryTable
 from millwheel.engine.queries.peers.link import Links
 from millwheel.engine.queries.peers.peer_client import Workers
 from millwheel.tools.chaos.plan import Target

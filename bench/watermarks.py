@@ -27,8 +27,8 @@ from bench.injector_process import NODE, TOKEN, name_of
 from bench.paths import HOUSE
 from bench.rounds import Entry, Measured, Wanted, alternate
 from bench.stats import quantile
-from millwheel.adapters.grpc.common import new_channel
-from millwheel.adapters.grpc.report_queue import ReportQueue
+from millwheel.adapters.grpc.channels import new_channel
+from millwheel.adapters.grpc.watermark_client import ReportQueue
 from millwheel.adapters.pb import injector_pb2 as pb
 from millwheel.adapters.pb.injector_pb2_grpc import InjectorStub
 from millwheel.core.model.watermark import ShardReport

@@ -10,7 +10,7 @@ from millwheel.connect.connectors.external.target import (
     Owner,
     RowsRefusedError,
 )
-from millwheel.connect.lookups import Lookup, LookupKey, LookupRefusedError, NoAnswer
+from millwheel.connect.lookups.base import Lookup, LookupKey, LookupRefusedError, NoAnswer
 from millwheel.connect.sinks.base import (
     BatchRefusedError,
     BatchSplitError,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from millwheel.adapters.journal.journals import FileJournals
-from millwheel.adapters.snapshots.blob_cache import cache_beside
+from millwheel.adapters.snapshots.blobs import cache_beside
 from millwheel.adapters.snapshots.restore import RestorePace
 from millwheel.adapters.snapshots.snapshots import FileSnapshots
 from millwheel.adapters.spaces.bucket import BucketSpace

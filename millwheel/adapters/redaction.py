@@ -10,8 +10,7 @@ from typing import Any
 
 import msgspec
 
-from millwheel.adapters.secret_forms import sounds_secret
-from millwheel.adapters.secret_values import HIDDEN, masked
+from millwheel.adapters.secret_values import HIDDEN, masked, sounds_secret
 
 _CHARS, _ITEMS, _DEPTH = 200, 20, 6  # of a value that are shown
 # characters of a text that are looked through; nothing is shown of what is behind them

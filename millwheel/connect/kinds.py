@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from millwheel.adapters.secret_values import revealed
 from millwheel.connect.built_in import LOOKUPS, SINKS, SOURCES
-from millwheel.connect.lookups import Lookup
+from millwheel.connect.lookups.base import Lookup
 from millwheel.connect.plug_ins import as_sink, as_source, made_by, names_in, require
 from millwheel.connect.sinks.base import Sink
 from millwheel.connect.sources.base import Source

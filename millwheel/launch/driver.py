@@ -18,8 +18,8 @@ from millwheel.adapters.grpc.certificates import warning_of
 from millwheel.adapters.grpc.security import check_listen, load_security, make_token
 from millwheel.adapters.processes.address import check_reach
 from millwheel.adapters.rights import keep_private
-from millwheel.adapters.spaces.replay_orders import ReplayOrders
 from millwheel.adapters.spaces.root_address import in_bucket
+from millwheel.adapters.spaces.root_notes import ReplayOrders
 from millwheel.connect.kinds import build_sink, lookup_of
 from millwheel.connect.own_functions import language_of, speaking
 from millwheel.connect.sinks.base import Sink

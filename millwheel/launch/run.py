@@ -28,8 +28,8 @@ from millwheel.adapters.metrics.otlp import OtlpMetrics, configured
 from millwheel.adapters.ports import Coordination
 from millwheel.adapters.processes.signals import StopSignals
 from millwheel.adapters.processes.supervisor import Supervisor
-from millwheel.adapters.spaces.hang_notes import HangNotes
 from millwheel.adapters.spaces.root_address import in_bucket
+from millwheel.adapters.spaces.root_notes import HangNotes
 from millwheel.adapters.waits import wait_for
 from millwheel.control.roots.inputs import has_ends
 from millwheel.control.roots.root import Root, RunInfo

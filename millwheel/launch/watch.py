@@ -16,9 +16,13 @@ from pathlib import Path
 
 from millwheel.adapters.processes.exits import crash_line
 from millwheel.adapters.processes.output import OutputPump
-from millwheel.adapters.processes.restarts import ended_of_itself, exit_words
-from millwheel.adapters.processes.supervisor import ProcessEnded, Supervisor
-from millwheel.adapters.spaces.hang_notes import HangNotes
+from millwheel.adapters.processes.supervisor import (
+    ProcessEnded,
+    Supervisor,
+    ended_of_itself,
+    exit_words,
+)
+from millwheel.adapters.spaces.root_notes import HangNotes
 from millwheel.core.pipeline.graph import ClusterView, Graph
 from millwheel.engine.workers.bundle.hangs import Hang, encode_hang
 from millwheel.engine.workers.bundle.work_note import running

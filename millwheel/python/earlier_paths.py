@@ -20,7 +20,7 @@ _LAYERS = {
     "control": "coordinator injector master roots savepoints",
     "language": "schema spec",
     "connect": "connectors formats lookups options plug_ins python_objects sinks sources",
-    "adapters": "pb ports processes redaction secret_forms secret_values terminal waits",
+    "adapters": "pb ports processes redaction secret_values terminal waits",
 }
 _NOW = {
     f"millwheel.{name}": f"millwheel.{layer}.{name}"

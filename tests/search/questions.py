@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from millwheel.connect.lookups import Lookup, LookupKey, NoAnswer
+from millwheel.connect.lookups.base import Lookup, LookupKey, NoAnswer
 
 
 def answer_of(key: Any) -> Any:

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from millwheel.adapters.clock import SteadyClock
-from millwheel.adapters.grpc.report_queue import ReportQueue
-from millwheel.adapters.grpc.watermark_client import read_tallies
+from millwheel.adapters.grpc.watermark_client import ReportQueue, read_tallies
 from millwheel.adapters.pb import injector_pb2 as pb
 from millwheel.adapters.processes.exits import Exit
 from millwheel.control.master import events as mev

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 import grpc
 
-from millwheel.adapters.grpc.common import new_server
+from millwheel.adapters.grpc.channels import new_server
 from millwheel.adapters.journal.journals import FileJournals
 from millwheel.adapters.pb import worker_pb2 as pb
 from millwheel.adapters.pb.worker_pb2_grpc import WorkerServicer, add_WorkerServicer_to_server

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from millwheel.adapters.durable_store import open_space
-from millwheel.adapters.spaces.hang_notes import HangNotes
+from millwheel.adapters.spaces.root_notes import HangNotes
 from millwheel.core.formats.codec import encode_value
 from millwheel.engine.workers.bundle.hangs import Hang, encode_hang
 from tests.slow.runs import Run

@@ -9,7 +9,7 @@ import pytest
 
 from millwheel.connect.connectors.postgres.lookup import build_postgres_lookup
 from millwheel.connect.connectors.redis.lookup import build_redis_lookup
-from millwheel.connect.lookups import NoAnswer, answers_to
+from millwheel.connect.lookups.base import NoAnswer, answers_to
 from millwheel.errors import SetupError, UnavailableError
 from tests.servers.postgres import Server
 from tests.servers.redis import RedisServer

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from millwheel.adapters.grpc.common import new_channel
+from millwheel.adapters.grpc.channels import new_channel
 from millwheel.adapters.journal.journals import FileJournals
 from millwheel.adapters.pb import master_pb2 as pb
 from millwheel.adapters.pb.master_pb2_grpc import MasterStub

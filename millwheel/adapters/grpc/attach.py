@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 import grpc
 
-from millwheel.adapters.grpc.common import new_channel
+from millwheel.adapters.grpc.channels import new_channel
 from millwheel.adapters.grpc.security import Security
 from millwheel.adapters.pb import worker_pb2 as pb
 from millwheel.adapters.pb.worker_pb2_grpc import WorkerStub

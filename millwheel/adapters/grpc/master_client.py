@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import grpc
 
-from millwheel.adapters.grpc.common import CALL_TIMEOUT_S, new_channel
+from millwheel.adapters.grpc.channels import CALL_TIMEOUT_S, new_channel
 from millwheel.adapters.grpc.security import Security
 from millwheel.adapters.pb import master_pb2 as pb
 from millwheel.adapters.pb.master_pb2_grpc import MasterStub

@@ -15,8 +15,8 @@ from contextlib import closing
 
 import grpc
 
-from millwheel.adapters.grpc.common import CALL_TIMEOUT_S, new_channel
-from millwheel.adapters.grpc.report_queue import ReportQueue
+from millwheel.adapters.grpc.channels import CALL_TIMEOUT_S, new_channel
+from millwheel.adapters.grpc.node_reports import NodeReports
 from millwheel.adapters.grpc.security import Security
 from millwheel.adapters.pb import injector_pb2 as pb
 from millwheel.adapters.pb.injector_pb2_grpc import InjectorStub
@@ -24,6 +24,54 @@ from millwheel.core.model.failures import CallKind, Tally
 from millwheel.core.model.names import NodeName
 from millwheel.core.model.watermark import ShardReport, Watermarks
 from millwheel.errors import UnavailableError
+
+_FRAME_BYTES = 2**20  # a message of reports is sent once it is this large
+
+
+class ReportQueue:
+    """For one thread at a time."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[str, NodeReports] = {}
+
+    def node(self, name: str) -> NodeReports:
+        """The reports of the shards of one node."""
+        if name not in self._nodes:
+            self._nodes[name] = NodeReports(name)
+        return self._nodes[name]
+
+    def put(self, node: str, reports: Sequence[ShardReport]) -> None:
+        """A newer report of a shard replaces one that was not sent yet; one under an older token is
+        dropped."""
+        self.node(node).put(reports)
+
+    def forget(self, shard: str) -> None:
+        """The shard left this worker: it is not reported again."""
+        for node in self._nodes.values():
+            node.forget(shard)
+
+    def begin(self) -> None:
+        """A new session, in which everything is to be sent again."""
+        for node in self._nodes.values():
+            node.begin()
+
+    def waiting(self) -> bool:
+        """True when :meth:`take` has something to say."""
+        return any(node.waiting() for node in self._nodes.values())
+
+    def take(self) -> list[pb.ReportFrame]:
+        """All that was not sent yet, to be sent in this order and in this session: usually one
+        message."""
+        frames: list[list[pb.Reports]] = []
+        size = _FRAME_BYTES
+        for part in (part for node in self._nodes.values() for part in node.take()):
+            if size >= _FRAME_BYTES:
+                frames.append([])
+                size = 0
+            frames[-1].append(part)
+            size += part.ByteSize()
+        return [pb.ReportFrame(nodes=parts) for parts in frames]
+
 
 _SEND_EVERY_S = 0.005  # reports of all shards go together at most this often
 _BACK_OFF_S = (0.02, 1.0)  # first and longest pause before the service is called again

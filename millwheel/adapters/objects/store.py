@@ -4,10 +4,15 @@ written first.
 Roots and data rest on the same promises. All stores are strongly consistent: every read and listing
 after a completed write shows it. Of all writers that find nothing under a name one creates the
 object, and of all that find one version one replaces it.
+
+Keys such as ``in//a`` and ``in/../a`` are legal in S3, and programs that join paths make them. The
+client then gives nothing of a whole page, so such a listing is Arrow's. It has no tags; the time of
+the last change stands for them.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,8 +27,59 @@ from millwheel.adapters.objects.client import (
     no_bucket,
     reason_of,
 )
-from millwheel.adapters.objects.odd_keys import listed_with_odd_keys
-from millwheel.errors import MillwheelError
+from millwheel.errors import MillwheelError, SetupError
+
+_ODD = re.compile(r"(?:^|/)(?:\.{1,2})?(?:/|$)|[\x00-\x1f\x7f]")
+_NAMES = {
+    "access_key_id": "access_key",
+    "secret_access_key": "secret_key",
+    "session_token": "session_token",
+    "token": "session_token",
+    "region": "region",
+    "endpoint": "endpoint_override",
+    "endpoint_url": "endpoint_override",
+    "skip_signature": "anonymous",
+    "virtual_hosted_style_request": "force_virtual_addressing",
+}
+"""Options of the client to those of Arrow."""
+_TRUE = {"true", "1", "yes"}
+
+
+def is_odd(key: str) -> bool:
+    """Whether the client refuses a key: it has an empty part, a part of points only, or control
+    characters."""
+    return _ODD.search(key) is not None
+
+
+def listed_with_odd_keys(
+    address: ObjectAddress, config: Mapping[str, Any], folder: str, odd: str
+) -> Iterator[tuple[str, int, int]]:
+    """(key, size, changed at µs) of everything below a folder of a bucket. Raises SetupError for
+    other stores than S3, and OSError as Arrow does."""
+    if address.scheme != "s3":
+        raise SetupError(
+            f"{address.top} cannot be listed, because it has {odd}; rename or delete that object,"
+            " or name a folder that does not hold it"
+        )
+    from pyarrow import fs
+
+    where = "/".join(part for part in (address.bucket, folder) if part)
+    store = fs.S3FileSystem(**_options(config))
+    for entry in store.get_file_info(fs.FileSelector(where, recursive=True, allow_not_found=True)):
+        if entry.type == fs.FileType.File:
+            yield entry.path[len(address.bucket) + 1 :], entry.size, entry.mtime_ns // 1_000
+
+
+def _options(config: Mapping[str, Any]) -> dict[str, Any]:
+    options: dict[str, Any] = {}
+    for name, value in config.items():
+        option = _NAMES.get(name.lower().removeprefix("aws_"))
+        if option in ("anonymous", "force_virtual_addressing"):
+            options[option] = str(value).lower() in _TRUE
+        elif option is not None:
+            options[option] = value
+    return options
+
 
 _NUMBER = "millwheel"
 """The attribute of an object with the number of its batch. One word of letters, because Azure

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from millwheel.adapters.processes.exits import memory_kills
 from millwheel.adapters.processes.lifeline import child_environment
-from millwheel.adapters.processes.memory_kills import memory_kills
 
 DOING = "doing"
 """The name of that file."""

@@ -16,8 +16,7 @@ from dataclasses import dataclass
 from xxhash import xxh3_128
 
 from millwheel.adapters.ports import Manifest
-from millwheel.adapters.snapshots.blob_cache import BlobCache
-from millwheel.adapters.snapshots.blob_digests import IMMUTABLE, Digests
+from millwheel.adapters.snapshots.blobs import IMMUTABLE, BlobCache, Digests
 from millwheel.adapters.spaces.durable import chunks, sync_file
 from millwheel.adapters.spaces.files import Files
 from millwheel.adapters.spaces.object_space import ObjectSpace

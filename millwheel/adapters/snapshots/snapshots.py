@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
 from millwheel.adapters.ports import Manifest
-from millwheel.adapters.snapshots.blob_digests import IMMUTABLE, Digests
+from millwheel.adapters.snapshots.blobs import IMMUTABLE, Digests
 from millwheel.adapters.snapshots.manifest import (
     Rank,
     blob_prefix,

@@ -15,7 +15,7 @@ from concurrent.futures import Future
 
 import grpc
 
-from millwheel.adapters.grpc.common import CALL_TIMEOUT_S, new_server
+from millwheel.adapters.grpc.channels import CALL_TIMEOUT_S, new_server
 from millwheel.adapters.grpc.security import Security
 from millwheel.adapters.pb import injector_pb2 as pb
 from millwheel.adapters.pb.injector_pb2_grpc import InjectorServicer, add_InjectorServicer_to_server

@@ -15,7 +15,7 @@ from uuid import uuid4
 import grpc
 
 from millwheel.adapters.grpc.attach import WorkerLines
-from millwheel.adapters.grpc.common import CALL_TIMEOUT_S, new_server
+from millwheel.adapters.grpc.channels import CALL_TIMEOUT_S, new_server
 from millwheel.adapters.grpc.security import Security
 from millwheel.adapters.metrics.client import METRICS
 from millwheel.adapters.metrics.endpoint import Endpoint

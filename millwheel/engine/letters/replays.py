@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from millwheel.adapters.rights import lock_file
-from millwheel.adapters.spaces.replay_orders import ReplayOrders
+from millwheel.adapters.spaces.root_notes import ReplayOrders
 from millwheel.connect.own_functions import language_of
 from millwheel.connect.python_objects import load_object
 from millwheel.connect.sources.base import Chunk, Reject

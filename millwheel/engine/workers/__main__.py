@@ -30,9 +30,7 @@ from millwheel.adapters.secret_values import (
     when_known,
 )
 from millwheel.adapters.spaces.files import PosixFiles
-from millwheel.adapters.spaces.hang_notes import HangNotes
-from millwheel.adapters.spaces.query_table import QueryTable
-from millwheel.adapters.spaces.replay_orders import ReplayOrders
+from millwheel.adapters.spaces.root_notes import HangNotes, QueryTable, ReplayOrders
 from millwheel.adapters.stores.growing import GrowingStores
 from millwheel.adapters.stores.rocksdb import RocksStores
 from millwheel.connect.kinds import build_sink, build_source

@@ -16,8 +16,8 @@ from rich.console import Console
 
 from millwheel.adapters.durable_store import open_space
 from millwheel.adapters.grpc.security import load_security
-from millwheel.adapters.spaces.query_table import QueryTable
 from millwheel.adapters.spaces.root_address import in_bucket
+from millwheel.adapters.spaces.root_notes import QueryTable
 from millwheel.control.roots.attach import LiveMembers, attach, connected, find_root, is_driven
 from millwheel.control.roots.root import read_run
 from millwheel.control.roots.shipping import load_shipped

@@ -9,9 +9,8 @@ from pathlib import Path
 import typer
 
 from millwheel.adapters.durable_store import open_space
-from millwheel.adapters.spaces.query_table import QueryTable
-from millwheel.adapters.spaces.replay_orders import ReplayOrders
 from millwheel.adapters.spaces.root_address import in_bucket
+from millwheel.adapters.spaces.root_notes import QueryTable, ReplayOrders
 from millwheel.control.roots.root import read_run
 from millwheel.errors import SetupError
 from millwheel.tools.cli.arguments import chosen_root

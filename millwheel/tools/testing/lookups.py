@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from millwheel.connect.kinds import build_lookup
-from millwheel.connect.lookups import Lookup, LookupKey
+from millwheel.connect.lookups.base import Lookup, LookupKey
 from millwheel.core.pipeline.spec import ComputationSpec
 from millwheel.core.pipeline.work import LookupSpec
 from millwheel.errors import PipelineError, SetupError

@@ -12,7 +12,7 @@ from millwheel.adapters.durable_store import open_space
 from millwheel.adapters.processes.exits import Exit
 from millwheel.adapters.processes.interpreter import begin_process
 from millwheel.adapters.processes.lifeline import die_with_parent
-from millwheel.adapters.spaces.replay_orders import ReplayOrders
+from millwheel.adapters.spaces.root_notes import ReplayOrders
 from millwheel.errors import MillwheelError, SetupError
 from millwheel.tools.ui.server import UiSettings, serve
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from millwheel.adapters.redaction import redacted, redacted_text
-from millwheel.adapters.spaces.replay_orders import ReplayOrders
+from millwheel.adapters.spaces.root_notes import ReplayOrders
 from millwheel.control.roots.attach import is_driven
 from millwheel.control.roots.root import read_run
 from millwheel.control.savepoints.record import NotedSavepoint, noted_savepoints

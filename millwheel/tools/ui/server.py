@@ -15,8 +15,8 @@ from millwheel.adapters.front.browsers import names_of
 from millwheel.adapters.grpc.certificates import renewing
 from millwheel.adapters.grpc.security import check_listen, is_loopback, load_security
 from millwheel.adapters.processes.address import LOOPBACK
-from millwheel.adapters.spaces.replay_orders import ReplayOrders
 from millwheel.adapters.spaces.root_address import in_bucket
+from millwheel.adapters.spaces.root_notes import ReplayOrders
 from millwheel.control.roots.attach import find_root
 from millwheel.control.roots.root import read_run
 from millwheel.errors import SetupError

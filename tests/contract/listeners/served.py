@@ -23,7 +23,7 @@ from millwheel.adapters.exchange.handshake import Handshakes, dial
 from millwheel.adapters.front.http_server import FrontedServer
 from millwheel.adapters.front.limits import FrontLimits
 from millwheel.adapters.front.listener import listening
-from millwheel.adapters.grpc import common
+from millwheel.adapters.grpc import channels
 from millwheel.adapters.grpc.injection_client import InjectionResult
 from millwheel.adapters.metrics.endpoint import Endpoint
 from millwheel.adapters.pb import worker_pb2 as pb
@@ -250,7 +250,7 @@ def grpc_server() -> Iterator[Listener]:
         )
         short = {f"grpc.{name}": 600 for name in names}
         patch.setattr(
-            common, "SERVER_OPTIONS", tuple({**dict(common.SERVER_OPTIONS), **short}.items())
+            channels, "SERVER_OPTIONS", tuple({**dict(channels.SERVER_OPTIONS), **short}.items())
         )
         service = WorkerService(
             lambda event: event.answer(False, 1, 0, 0) if hasattr(event, "answer") else None
@@ -258,7 +258,7 @@ def grpc_server() -> Iterator[Listener]:
         server, address = serve(service, "127.0.0.1:0")
 
     def newcomer() -> None:
-        with common.new_channel(address) as channel:
+        with channels.new_channel(address) as channel:
             request = pb.InjectRequest(
                 stream="s", target="t", records=[pb.InjectRecord(value=b"1", id="a")]
             )
@@ -268,7 +268,7 @@ def grpc_server() -> Iterator[Listener]:
             )
 
     def member() -> Callable[[], object]:
-        channel = common.new_channel(address)
+        channel = channels.new_channel(address)
         stack.callback(channel.close)
         reports = WorkerStub(channel).Attach(pb.AttachRequest(master="m"), wait_for_ready=True)
         next(reports)

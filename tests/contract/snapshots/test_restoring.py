@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from millwheel.adapters.snapshots.blob_cache import BlobCache
+from millwheel.adapters.snapshots.blobs import BlobCache
 from millwheel.adapters.snapshots.restore import RestorePace
 from millwheel.adapters.snapshots.snapshots import FileSnapshots
 from millwheel.adapters.spaces.files import PosixFiles

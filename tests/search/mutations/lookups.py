@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from millwheel.connect.lookups import AnswerCache
+from millwheel.connect.lookups.base import AnswerCache
 from millwheel.engine.workers.operators.lookups import LookedUp, LookupOperator
 from tests.search.mistakes import Context, mistake, replaced
 

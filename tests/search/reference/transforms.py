@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from millwheel.api import Computation, MapState, ValueState
-from millwheel.connect.lookups import NoAnswer
+from millwheel.connect.lookups.base import NoAnswer
 from millwheel.core.expressions.language import compile_expression
 from millwheel.core.formats.codec import encode_value
 from millwheel.core.model.records import Record

@@ -17,7 +17,7 @@ from millwheel.adapters.durable_store import open_space
 from millwheel.adapters.processes.child import DOING, Remains
 from millwheel.adapters.processes.exits import Exit
 from millwheel.adapters.processes.supervisor import ProcessEnded, Supervisor
-from millwheel.adapters.spaces.hang_notes import HangNotes
+from millwheel.adapters.spaces.root_notes import HangNotes
 from millwheel.core.pipeline.graph import ClusterView
 from millwheel.engine.workers.bundle.hangs import decode_hang
 from millwheel.engine.workers.bundle.work_note import DoingNote, InProgress

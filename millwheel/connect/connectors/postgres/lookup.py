@@ -12,7 +12,7 @@ from millwheel.connect.connectors.postgres import client
 from millwheel.connect.connectors.postgres.client import one_query
 from millwheel.connect.connectors.postgres.table import escaped, quoted
 from millwheel.connect.connectors.postgres.values import moment
-from millwheel.connect.lookups import Lookup, LookupKey, LookupRefusedError, NoAnswer
+from millwheel.connect.lookups.base import Lookup, LookupKey, LookupRefusedError, NoAnswer
 from millwheel.connect.options import Option, read_options
 from millwheel.errors import MillwheelError, SetupError
 

@@ -11,7 +11,7 @@ import msgspec
 from millwheel.connect.connectors.external.meanings import RowToBlameError
 from millwheel.connect.connectors.redis import client
 from millwheel.connect.connectors.redis.templates import template
-from millwheel.connect.lookups import Lookup, LookupKey, LookupRefusedError, NoAnswer
+from millwheel.connect.lookups.base import Lookup, LookupKey, LookupRefusedError, NoAnswer
 from millwheel.connect.options import Option, read_options
 from millwheel.errors import MillwheelError, RecordError
 

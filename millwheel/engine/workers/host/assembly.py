@@ -11,7 +11,7 @@ from typing import Any
 from millwheel.adapters.ports import Clock, StateStore
 from millwheel.api import sets_timers
 from millwheel.connect.kinds import lookup_of
-from millwheel.connect.lookups import Lookup
+from millwheel.connect.lookups.base import Lookup
 from millwheel.connect.own_functions import language_of, speaking
 from millwheel.connect.plug_ins import as_writer
 from millwheel.connect.python_objects import load_object

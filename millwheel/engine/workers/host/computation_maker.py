@@ -9,7 +9,7 @@ from typing import Any
 from millwheel.adapters.ports import StateStore
 from millwheel.api import takes_batches
 from millwheel.connect.connectors.external.absence import BackOff, absence_of
-from millwheel.connect.lookups import AnswerCache, Lookup
+from millwheel.connect.lookups.base import AnswerCache, Lookup
 from millwheel.connect.own_functions import speaking
 from millwheel.core.columns.forms.computations import Plan
 from millwheel.core.columns.pairs import pairing_of

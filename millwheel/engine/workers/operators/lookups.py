@@ -20,7 +20,14 @@ from millwheel.connect.connectors.external.meanings import (
     is_of_client,
     named,
 )
-from millwheel.connect.lookups import UNKNOWN, AnswerCache, Lookup, LookupKey, NoAnswer, answers_to
+from millwheel.connect.lookups.base import (
+    UNKNOWN,
+    AnswerCache,
+    Lookup,
+    LookupKey,
+    NoAnswer,
+    answers_to,
+)
 from millwheel.core.expressions.language import BUILT_IN, Language
 from millwheel.core.formats.codec import encode_value
 from millwheel.core.model.limits import Limits

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from millwheel.adapters.secret_forms import holds_secret
+from millwheel.adapters.secret_values import holds_secret
 from millwheel.language.spec.reading.nodes import YamlNode
 from millwheel.language.spec.reading.reader import NodeReader
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from millwheel.connect.lookups import Lookup
+from millwheel.connect.lookups.base import Lookup
 from millwheel.core.aggregates.functions import FUNCTIONS as AGGREGATES
 from millwheel.core.instants.declared import KIND
 from millwheel.core.pipeline.spec import ComputationSpec, InputSpec, KeptKinds

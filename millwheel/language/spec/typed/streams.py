@@ -12,7 +12,7 @@ from typing import Any
 
 from millwheel.adapters.secret_values import unrevealed
 from millwheel.connect.kinds import build_lookup
-from millwheel.connect.lookups import Lookup
+from millwheel.connect.lookups.base import Lookup
 from millwheel.connect.own_functions import speaking
 from millwheel.core.instants.decimals import MOST_DIGITS, decimal_form
 from millwheel.core.instants.declared import KIND

@@ -14,8 +14,8 @@ import msgspec
 from rich.console import Console
 
 from millwheel.adapters.durable_store import open_space
-from millwheel.adapters.spaces.replay_orders import ReplayOrders
 from millwheel.adapters.spaces.root_address import in_bucket
+from millwheel.adapters.spaces.root_notes import ReplayOrders
 from millwheel.control.roots.attach import is_driven
 from millwheel.control.roots.root import read_run
 from millwheel.control.roots.shipping import load_shipped

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from millwheel.adapters.grpc.common import new_server
+from millwheel.adapters.grpc.channels import new_server
 from millwheel.adapters.pb.master_pb2_grpc import add_MasterServicer_to_server
 from millwheel.control.injector.server import InjectorServer
 from millwheel.control.master.server import MasterService

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from millwheel.adapters.grpc.common import new_channel, new_server
+from millwheel.adapters.grpc.channels import new_channel, new_server
 from millwheel.adapters.grpc.injection_client import InjectionClient
 from millwheel.adapters.grpc.security import (
     Certificates,

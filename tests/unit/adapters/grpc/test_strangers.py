@@ -20,7 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millwheel.adapters.front.limits import FrontLimits
-from millwheel.adapters.grpc import common
+from millwheel.adapters.grpc import channels
 from millwheel.adapters.grpc import strangers as strangers_module
 from millwheel.adapters.grpc.security import Security
 from millwheel.adapters.grpc.strangers import Peer, Strangers, peer_of
@@ -209,8 +209,8 @@ def token_only(ours: Path) -> Security:
 def service(
     token_only: Security, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[tuple[WorkerService, str]]:
-    monkeypatch.setattr(common, "Strangers", partial(Strangers, LIMITS))
-    monkeypatch.setattr(common, "connections", lambda wanted: MOST)
+    monkeypatch.setattr(channels, "Strangers", partial(Strangers, LIMITS))
+    monkeypatch.setattr(channels, "connections", lambda wanted: MOST)
     made = WorkerService(
         lambda event: event.answer(False, 1, 0, 0) if hasattr(event, "answer") else None
     )
@@ -220,7 +220,7 @@ def service(
 
 
 def inject(address: str, security: Security) -> None:
-    with common.new_channel(address, security) as channel:
+    with channels.new_channel(address, security) as channel:
         request = pb.InjectRequest(
             stream="s", target="t", records=[pb.InjectRecord(value=b"1", id="a")]
         )
@@ -233,7 +233,7 @@ def inject(address: str, security: Security) -> None:
 def test_they_take_nobodys_place(service: tuple[WorkerService, str], token_only: Security) -> None:
     made, address = service
     port = int(address.rpartition(":")[2])
-    with common.new_channel(address, token_only) as channel:
+    with channels.new_channel(address, token_only) as channel:
         reports = WorkerStub(channel).Attach(pb.AttachRequest(master="m"), wait_for_ready=True)
         next(reports)
         until_s, crowds = time.monotonic() + 3, list[Polite]()
@@ -254,7 +254,7 @@ def test_a_member_that_says_nothing_for_long_stays(
     service: tuple[WorkerService, str], token_only: Security
 ) -> None:
     _, address = service
-    with common.new_channel(address, token_only) as channel:
+    with channels.new_channel(address, token_only) as channel:
         states: list[grpc.ChannelConnectivity] = []
         request = pb.InjectRequest(
             stream="s", target="t", records=[pb.InjectRecord(value=b"1", id="a")]

@@ -4,8 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from millwheel.adapters.processes.exits import telling_line
-from millwheel.adapters.processes.memory_kills import memory_kills
+from millwheel.adapters.processes.exits import memory_kills, telling_line
 
 
 def test_a_process_that_leaves_has_written_all_and_ends_at_once_with_its_code() -> None:
@@ -47,9 +46,6 @@ def test_a_native_crash_is_told_with_the_innermost_line() -> None:
 def test_otherwise_the_last_line_is_told_and_nothing_of_an_empty_log() -> None:
     assert telling_line("worker: fenced\nworker: the root is gone\n") == "worker: the root is gone"
     assert telling_line("") == ""
-
-
-# memory_kills.py
 
 
 def test_kills_of_the_machine_and_of_all_groups_around_are_counted(tmp_path: Path) -> None:

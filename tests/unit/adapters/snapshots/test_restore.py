@@ -7,7 +7,7 @@ import pytest
 from xxhash import xxh3_128_hexdigest
 
 from millwheel.adapters.ports import Manifest
-from millwheel.adapters.snapshots.blob_digests import Digests
+from millwheel.adapters.snapshots.blobs import Digests
 from millwheel.adapters.snapshots.restore import RestorePace, Restoring
 from millwheel.adapters.spaces.durable import make_dirs, read_whole, write_all
 from millwheel.adapters.spaces.folder import FolderSpace

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from millwheel.adapters.grpc.common import new_server
+from millwheel.adapters.grpc.channels import new_server
 from millwheel.adapters.grpc.watermark_client import InjectorClient, fetch_status
 from millwheel.control.injector.server import InjectorServer
 from millwheel.core.model.range_table import RangeTable, ShardEntry

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from millwheel.adapters.grpc.common import new_server
+from millwheel.adapters.grpc.channels import new_server
 from millwheel.adapters.grpc.security import Security, load_security
 from millwheel.adapters.pb.master_pb2_grpc import add_MasterServicer_to_server
 from millwheel.control.master.runtime import MasterView

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from millwheel.adapters.spaces.durable import make_dirs
 from millwheel.adapters.spaces.folder import FolderSpace
-from millwheel.adapters.spaces.query_table import QueryTable
+from millwheel.adapters.spaces.root_notes import QueryTable
 from millwheel.errors import PipelineError, SetupError
 from millwheel.language.spec.pipelines import load_pipeline
 from millwheel.tools.cli import named_queries

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from millwheel.adapters.spaces.replay_orders import ReplayOrders
+from millwheel.adapters.spaces.root_notes import ReplayOrders
 from millwheel.tools.cli import serving
 from millwheel.tools.cli.app import app
 from millwheel.tools.gateway.server import ServeSettings

@@ -9,7 +9,7 @@ import pytest
 
 from millwheel.adapters.durable_store import open_space
 from millwheel.adapters.metrics.text import text_of
-from millwheel.adapters.spaces.replay_orders import ReplayOrders
+from millwheel.adapters.spaces.root_notes import ReplayOrders
 from millwheel.core import metrics as c
 from millwheel.core.metrics import Figure
 from millwheel.core.pipeline.spec import PipelineSpec

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from millwheel.connect.connectors.redis.lookup import RedisKeyLookup, build_redis_lookup
-from millwheel.connect.lookups import NoAnswer
+from millwheel.connect.lookups.base import NoAnswer
 from millwheel.errors import UnavailableError
 
 URL = "redis://:s3cret@h:6379/0"

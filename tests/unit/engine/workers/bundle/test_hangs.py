@@ -10,7 +10,7 @@ import pytest
 
 from millwheel import Computation
 from millwheel.adapters.durable_store import open_space
-from millwheel.adapters.spaces.hang_notes import HangNotes
+from millwheel.adapters.spaces.root_notes import HangNotes
 from millwheel.core.formats.codec import encode_value
 from millwheel.core.model.range_table import ShardEntry
 from millwheel.core.model.ranges import tile

@@ -10,7 +10,7 @@ from typing import Any
 import millwheel.core.expressions.fields as fields_module
 import millwheel.launch.launchers.warm_parent as warm_parent_module
 from millwheel.adapters.durable_store import open_space
-from millwheel.adapters.spaces.hang_notes import HangNotes
+from millwheel.adapters.spaces.root_notes import HangNotes
 from millwheel.engine.workers.bundle.hangs import Hangs, LeasedShard
 from millwheel.engine.workers.host import watchdog
 from millwheel.engine.workers.host.watchdog import HangCounter, Standstill, Tidying

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from millwheel.adapters.durable_store import open_space
-from millwheel.adapters.spaces.replay_orders import ReplayOrders
+from millwheel.adapters.spaces.root_notes import ReplayOrders
 from millwheel.api import Computation, ValueState
 from millwheel.core.pipeline.keys import KeyKind, KeySpec
 from millwheel.core.pipeline.replays import ReplayOrder, Request

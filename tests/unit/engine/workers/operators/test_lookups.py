@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from millwheel.connect.connectors.external.absence import forget
-from millwheel.connect.lookups import LookupRefusedError
+from millwheel.connect.lookups.base import LookupRefusedError
 from millwheel.errors import UnavailableError
 from millwheel.testing import PipelineHarness
 from millwheel.tools.testing.lookups import FakeLookup

@@ -10,7 +10,7 @@ from pathlib import Path
 import grpc
 import pytest
 
-from millwheel.adapters.grpc.common import new_channel
+from millwheel.adapters.grpc.channels import new_channel
 from millwheel.adapters.grpc.security import Security, TokenShown
 from millwheel.adapters.pb import injector_pb2, master_pb2, worker_pb2
 from millwheel.adapters.pb.injector_pb2_grpc import InjectorStub

@@ -8,7 +8,7 @@ import pytest
 from millwheel.connect.connectors.postgres.lookup import PostgresRowLookup
 from millwheel.connect.connectors.redis.lookup import RedisKeyLookup
 from millwheel.connect.kinds import build_lookup, known_lookups
-from millwheel.connect.lookups import (
+from millwheel.connect.lookups.base import (
     UNKNOWN,
     AnswerCache,
     Lookup,
@@ -51,9 +51,6 @@ def test_halves_find_the_key_that_is_to_blame() -> None:
 def test_answers_that_belong_to_nobody_are_given_to_nobody() -> None:
     answers = answers_to(Squares(), [(1,), (0,), (3,)])
     assert answers == [NoAnswer("the squares gave 2 answers to 3 keys")] * 3
-
-
-# cache.py
 
 
 def test_an_answer_is_used_for_its_time_and_no_longer() -> None:

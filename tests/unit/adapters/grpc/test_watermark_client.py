@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from millwheel.adapters.grpc import node_reports
 from millwheel.adapters.grpc.node_reports import NodeReports
-from millwheel.adapters.grpc.report_queue import ReportQueue
+from millwheel.adapters.grpc.watermark_client import ReportQueue
 from millwheel.adapters.pb import injector_pb2 as pb
 from millwheel.control.injector.events import NumbersReported, ReportsArrived
 from millwheel.control.injector.node import NodeState
