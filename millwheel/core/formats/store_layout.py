@@ -106,7 +106,7 @@ class Meta(msgspec.Struct, array_like=True):
 
 class Position(msgspec.Struct, array_like=True):
     """How far a partition has been read and delivered. ``max_timestamp`` decides which later
-    records are late. ``note``: any other state that a reader needs to continue. ``unsent``:
+    records are late. ``note``: any other state that a reader needs to continue. ``with_results``:
     none of the records was sent as such. Groups of them, or what a chain made of them, were
     committed with this position. ``counts``: of each node
     that divides its keys by how many records its instances have got, those counts
@@ -116,7 +116,7 @@ class Position(msgspec.Struct, array_like=True):
     max_timestamp: int = -(2**63)
     finished: bool = False
     note: bytes = b""
-    unsent: bool = False
+    with_results: bool = False
     counts: dict[str, list[int]] = {}
 
 

@@ -209,14 +209,14 @@ def what_a_chain_makes_is_in_the_next_commit() -> Context:
     waiting: dict[int, Outputs] = {}
 
     def wrong(link: ChainLink, arrivals: list[Arrival], bundle: Bundle) -> None:
-        def later(node: str, taken: str, part: Bundle, bundle: Bundle) -> None:
+        def later(self: Bundle, part: Bundle, node: str = "", taken: str = "") -> None:
             made = part.outputs
             part.outputs = waiting.pop(id(link), Outputs())
             waiting[id(link)] = made
-            add(node, taken, part, bundle)
+            add(self, part, node, taken)
 
-        add = chains.add_part
-        with replaced(chains, "add_part", later):
+        add = Bundle.add
+        with replaced(Bundle, "add", later):
             right(link, arrivals, bundle)
 
     return replaced(chains, "_run_link", wrong)
@@ -225,10 +225,10 @@ def what_a_chain_makes_is_in_the_next_commit() -> Context:
 @mistake(within=1, workload="chains", faults="none")
 def letters_of_chained_computations_are_dropped() -> Context:
     """What the second computation of a chain could not use is counted, and not told."""
-    right = chains.add_part
+    right = Bundle.add
 
-    def wrong(node: str, taken: str, part: Bundle, bundle: Bundle) -> None:
+    def wrong(self: Bundle, part: Bundle, node: str = "", taken: str = "") -> None:
         part.outputs.streams.pop(DEAD_LETTERS, None)
-        right(node, taken, part, bundle)
+        right(self, part, node, taken)
 
-    return replaced(chains, "add_part", wrong)
+    return replaced(Bundle, "add", wrong)

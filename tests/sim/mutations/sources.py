@@ -123,7 +123,7 @@ def groups_without_their_position() -> Context:
     right = SourceOperator._write
 
     def wrong(self: SourceOperator, part: Any, bundle: Any, *more: Any) -> None:
-        if not part.committed.unsent:
+        if not part.committed.with_results:
             right(self, part, bundle, *more)
 
     return replaced(SourceOperator, "_write", wrong)
@@ -167,7 +167,7 @@ def chained_reads_without_their_position() -> Context:
     right = SourceOperator._write
 
     def wrong(self: SourceOperator, part: Part, bundle: Any, *more: Any) -> None:
-        if part.committed.finished or not part.chained:
+        if part.committed.finished or not part.with_results:
             right(self, part, bundle, *more)
 
     return replaced(SourceOperator, "_write", wrong)
@@ -180,7 +180,7 @@ def chained_reads_without_their_batch() -> Context:
 
     def wrong(self: SourceWithSink, part: Part, outcome: Any, bundle: Any) -> None:
         right(self, part, outcome, bundle)
-        if part.outstanding and part.outstanding[-1].held:
+        if part.outstanding and part.outstanding[-1].with_results:
             part.committed = part.outstanding[-1].after
             self._write(part, bundle, 1)
 
@@ -192,8 +192,8 @@ def what_waits_for_a_batch_is_forgotten() -> Context:
     """What a chain makes of a read besides the records of its sink is not committed with them."""
     right = ChainEnd.take
 
-    def wrong(self: ChainEnd, made: Bundle, commit: Any) -> None:
-        right(self, made, commit)
+    def wrong(self: ChainEnd, made: Bundle, size: int, commit: Any) -> None:
+        right(self, made, size, commit)
         made.outputs.streams.clear()
 
     return replaced(ChainEnd, "take", wrong)
@@ -205,7 +205,7 @@ def what_was_sent_is_taken_by_a_chain_again() -> Context:
     one has sent reads of it to the shards of the consumers."""
 
     def wrong(self: Part, first_owner: bool) -> bool:
-        self.chained = self.combine.on = self.committed.unsent or not first_owner
+        self.with_results = self.combine.on = self.committed.with_results or not first_owner
         return False
 
     return replaced(Part, "chain", wrong)

@@ -29,6 +29,7 @@ from millwheel.core.model.failures import (
     shown,
 )
 from millwheel.core.model.keys import Key
+from millwheel.core.model.names import whole_of
 from millwheel.core.model.records import DeadLetter, Domain
 from millwheel.core.model.timers import Due, TimerQueue
 from millwheel.core.model.times import MAX_TIME, MIN_TIME
@@ -124,6 +125,7 @@ class Outputs:
             if len(produced.raws) != len(produced.timestamps):
                 raise InvariantError(f"{stream}: values and times of productions differ in number")
         self.columns += other.columns
+        self.makers |= other.makers
         self.count += other.count
 
     def lengths(self) -> dict[str, int]:
@@ -308,6 +310,24 @@ class Bundle:
         if kind not in self.firsts:
             self.firsts[kind] = First(letter.computation, kind, in_words(letter))
         return kind
+
+    def add(self, part: Bundle, node: str = "", taken: str = "") -> None:
+        """Make what a part of it has done its own. What a chained ``node`` has done with records of
+        the stream ``taken`` is counted under the name of that node, and as calls about these."""
+        for stream in (*part.outputs.streams, *(each.stream for each in part.outputs.columns)):
+            if node:
+                part.outputs.makers[whole_of(stream)] = node
+        self.outputs.add(part.outputs)
+        for name, by in part.counters.items():
+            self.count(chained_counter(node, name) if node else name, by)
+        for what, count in part.tried.items():
+            self.try_(records_of(taken) if taken and what == RECORD else what, count)
+        for call, count in part.failures.items():
+            what = records_of(taken) if taken and call.what == RECORD else call.what
+            kind = CallKind(call.judged, what)
+            self.failures[kind] = self.failures.get(kind, 0) + count
+        for name, first in part.firsts.items():
+            self.firsts.setdefault(name, first)
 
     def dead_letter(
         self,

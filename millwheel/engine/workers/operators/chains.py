@@ -16,8 +16,8 @@ from operator import attrgetter
 
 from millwheel.adapters.ports import StoreView
 from millwheel.core.columns.batch import AnyBatch
-from millwheel.core.model.failures import CHAINED_IN, CHAINED_OUT, CallKind, chained_counter
-from millwheel.core.model.names import NO_CHANNEL, ChannelName, whole_of, without_nodes
+from millwheel.core.model.failures import CHAINED_IN, CHAINED_OUT, chained_counter
+from millwheel.core.model.names import NO_CHANNEL, ChannelName, without_nodes
 from millwheel.core.model.records import Batch, Domain
 from millwheel.core.model.timers import TimerQueue
 from millwheel.core.model.times import MAX_TIME
@@ -25,7 +25,7 @@ from millwheel.core.order.chains import is_stateless
 from millwheel.core.pipeline.graph import Graph, Node
 from millwheel.core.pipeline.spec import ComputationSpec
 from millwheel.engine.queries.model import Finding, Query
-from millwheel.engine.workers.bundle.bundle import RECORD, Bundle, records_of
+from millwheel.engine.workers.bundle.bundle import RECORD, Bundle
 from millwheel.engine.workers.bundle.hangs import (
     TOGETHER_MARK,
     Avoided,
@@ -230,14 +230,13 @@ def part_of(bundle: Bundle, arrivals: list[Arrival]) -> Bundle:
 
 def _run_link(link: ChainLink, arrivals: list[Arrival], bundle: Bundle) -> None:
     part = part_of(bundle, arrivals)
-    count = sum([len(arrival.batch) for arrival in arrivals])
+    part.try_records()
+    part.count(CHAINED_IN, part.tried[RECORD])
     link.operator.run(part)
     part.take_counts()
-    part.count(CHAINED_IN, count)
     part.count(CHAINED_OUT, part.outputs.count)
-    bundle.try_(records_of(link.stream), count)
     _pass_on(link.behind, part, bundle)
-    add_part(link.node, link.stream, part, bundle)
+    bundle.add(part, link.node, link.stream)
 
 
 def taken(stream: str, for_others: str, made: Bundle) -> list[AnyBatch]:
@@ -260,18 +259,3 @@ def taken(stream: str, for_others: str, made: Bundle) -> list[AnyBatch]:
     if not for_others:
         outputs.count -= sum(map(len, batches))
     return batches
-
-
-def add_part(node: str, taken: str, part: Bundle, bundle: Bundle) -> None:
-    """Make what a chained node, which takes the stream ``taken``, has done a part of the bundle."""
-    bundle.outputs.add(part.outputs)
-    for stream in (*part.outputs.streams, *(batch.stream for batch in part.outputs.columns)):
-        bundle.outputs.makers[whole_of(stream)] = node
-    for name, count in part.counters.items():
-        bundle.count(chained_counter(node, name), count)
-    for call, count in part.failures.items():
-        what = records_of(taken) if call.what == RECORD else call.what
-        kind = CallKind(call.judged, what)
-        bundle.failures[kind] = bundle.failures.get(kind, 0) + count
-    for kind_name, first in part.firsts.items():
-        bundle.firsts.setdefault(kind_name, first)

@@ -15,10 +15,9 @@ from millwheel.core.columns.batch import AnyBatch, ColumnBatch
 from millwheel.core.formats.store_layout import CHAINED_SINK, COMMITTABLE
 from millwheel.core.model.failures import CHAINED_IN
 from millwheel.core.model.times import MAX_TIME, held_at
-from millwheel.engine.workers.bundle.bundle import Bundle, Hold, records_of
+from millwheel.engine.workers.bundle.bundle import RECORD, Bundle, Hold
 from millwheel.engine.workers.delivery.inbox import Arrival
 from millwheel.engine.workers.operators.chains import (
-    add_part,
     arrived,
     part_of,
     taken,
@@ -90,14 +89,14 @@ class ChainEnd:
             gathered, part = self._asked
             self._asked = None
             for made, commit in gathered.reads:
-                _add(made, bundle)
+                bundle.add(made)
                 commit(bundle)
             bundle.overlay.put(CHAINED_SINK, self._stream.encode())
             part = replace(part, number=bundle.number, now_us=bundle.now_us)
-            self._run(part, gathered.records, bundle)
+            self._run(part, bundle)
             self._begin(bundle, hurry)
         if self.operator.wakes_at(bundle.now_us) <= bundle.now_us:
-            self._run(part_of(bundle, []), 0, bundle)
+            self._run(part_of(bundle, []), bundle)
 
     def _begin(self, bundle: Bundle, hurry: bool) -> None:
         """Let what is gathered become a batch, if it is time."""
@@ -106,14 +105,14 @@ class ChainEnd:
             self._asked = gathered, part_of(bundle, gathered.arrivals)
             self._gathered = None
 
-    def _run(self, part: Bundle, records: int, bundle: Bundle) -> None:
+    def _run(self, part: Bundle, bundle: Bundle) -> None:
         part.overlay = bundle.overlay
+        part.try_records()
+        part.count(CHAINED_IN, part.tried[RECORD])
         self.operator.run(part)
         part.take_counts()
-        part.count(CHAINED_IN, records)
-        bundle.try_(records_of(self._stream), records)
         bundle.positions_only = False
-        add_part(self.node, self._stream, part, bundle)
+        bundle.add(part, self.node, self._stream)
 
     def _due_at(self, hurry: bool) -> int:
         gathered = self._gathered
@@ -163,17 +162,3 @@ def former_sink(store: StateStore) -> str:
     stream = store.get(CHAINED_SINK)
     has = stream is not None and next(iter(store.scan(COMMITTABLE)), None) is not None
     return bytes(stream).decode() if stream is not None and has else ""
-
-
-def _add(made: Bundle, bundle: Bundle) -> None:
-    """Make what a chain has done a part of the bundle."""
-    bundle.outputs.add(made.outputs)
-    bundle.outputs.makers |= made.outputs.makers
-    for name, count in made.counters.items():
-        bundle.count(name, count)
-    for what, count in made.tried.items():
-        bundle.try_(what, count)
-    for call, count in made.failures.items():
-        bundle.failures[call] = bundle.failures.get(call, 0) + count
-    for kind, first in made.firsts.items():
-        bundle.firsts.setdefault(kind, first)

@@ -14,7 +14,7 @@ from millwheel.core.metrics import Figure
 from millwheel.engine.workers.bundle.bundle import Bundle, Hold
 from millwheel.engine.workers.operators.chains import part_of
 from millwheel.engine.workers.sinks.chain_end import ChainEnd
-from millwheel.engine.workers.sources.partition import Outstanding, Part, as_unsent
+from millwheel.engine.workers.sources.partition import Outstanding, Part, as_with_results
 from millwheel.engine.workers.sources.sorting import Sorted
 from millwheel.engine.workers.sources.source import SourceOperator, pass_on
 from millwheel.engine.workers.sources.source_parts import SourceParts
@@ -69,12 +69,12 @@ class SourceWithSink(SourceOperator):
         return [] if self._sink.full else super()._readable()
 
     def _send(self, part: Part, outcome: Sorted, bundle: Bundle) -> None:
-        if not part.chained or not self._sink.takes:
+        if not part.with_results or not self._sink.takes:
             super()._send(part, outcome, bundle)
             return
         made = part_of(bundle, [])
         pass_on(self._parts, part, outcome, made)
-        read = Outstanding([], as_unsent(part.after()), outcome.counters, held=True)
+        read = Outstanding([], as_with_results(part.after()), outcome.counters, with_results=True)
         part.outstanding.append(read)
         size = sum(_size(batch) for _, batch in outcome.batches)
         self._sink.take(made, size, partial(self._commit_read, part, read))

@@ -45,8 +45,8 @@ _BYTES_COUNTED = 1 << 16
 @dataclass(slots=True)
 class Outstanding:
     """A read that the consumers have not applied yet, and its effects once they have. When it was
-    sent, ``waited`` records waited for them, with its own: 0 where nobody asks. ``held``: what was
-    made of it waits for a batch of the chained sink, with which its position is committed."""
+    sent, ``waited`` records waited for them, with its own: 0 where nobody asks. Its position is
+    committed ``with_results``, once a batch of the chained sink has what was made of it."""
 
     chunks: list[OutputChunk]
     after: Position
@@ -54,12 +54,12 @@ class Outstanding:
     records: int = 0
     waited: int = 0
     sent_at_us: int = 0
-    held: bool = False
+    with_results: bool = False
 
     @property
     def applied(self) -> bool:
         """True once every consumer has all of it."""
-        return not self.held and all(chunk.finished for chunk in self.chunks)
+        return not self.with_results and all(chunk.finished for chunk in self.chunks)
 
 
 @dataclass(slots=True)
@@ -74,9 +74,10 @@ class Part:
     caught up it is ``certain`` once it has, and then idle if ``idles``. ``epochs``: how keys are
     divided, where a consumer divides them by tables, with measurements of ``completion`` if any
     goes by them; then it is read ``ahead`` of the consumers by a limited time only. ``combine``:
-    whether groups are sent in place of records. ``chained``: the consumers run in the shard itself,
-    and no record is sent. ``arrivals``: the times of its records, where those
-    are their timestamps. ``wait`` is there while it cannot be read."""
+    whether groups are sent in place of records. ``with_results``: the consumers run in the shard
+    itself, no record is sent, and a position is committed with what was made of all before it.
+    ``arrivals``: the times of its records, where those are their timestamps. ``wait`` is there
+    while it cannot be read."""
 
     partition: Partition
     channel: ChannelName
@@ -106,7 +107,7 @@ class Part:
     ahead: ReadAhead | None = None
     record_bytes: int = 1 << 20
     combine: Combine = field(default_factory=lambda: Combine(False))
-    chained: bool = False
+    with_results: bool = False
     arrivals: Arrivals | None = None
     wait: Wait | None = None
 
@@ -139,10 +140,11 @@ class Part:
         yet."""
         # Consumers have those under their positions, and would take what is made of them for new:
         # see mistake what_was_sent_is_taken_by_a_chain_again.
-        stored, self.chained = self.committed.unsent, self.committed.unsent or first_owner
-        self.combine.on = self.chained
-        self.committed = msgspec.structs.replace(self.committed, unsent=self.chained)
-        return self.chained and not stored
+        stored = self.committed.with_results
+        self.with_results = stored or first_owner
+        self.combine.on = self.with_results
+        self.committed = msgspec.structs.replace(self.committed, with_results=self.with_results)
+        return self.with_results and not stored
 
     def standing(self, max_delay_us: int) -> tuple[int, bool]:
         """Its watermark, before which nothing is expected, and whether it is :attr:`idle`."""
@@ -200,7 +202,7 @@ class Part:
         self.next_poll_us = bundle.now_us  # the records of this read are there
         # Records that are still on their way lie behind what groups have committed.
         invariant(not self.outstanding, f"{self.channel} has sent records and groups at once")
-        self.committed = msgspec.structs.replace(self.committed, unsent=False)
+        self.committed = msgspec.structs.replace(self.committed, with_results=False)
         self.write(bundle.overlay)
         self.await_commit(bundle)
 
@@ -284,9 +286,9 @@ class Part:
             self.arrivals.forget(self.committed.position, overlay)
 
 
-def as_unsent(at: Position) -> Position:
+def as_with_results(at: Position) -> Position:
     """A position that is committed with what was made of all before it."""
-    return msgspec.structs.replace(at, unsent=True)
+    return msgspec.structs.replace(at, with_results=True)
 
 
 def open_part(
@@ -325,7 +327,7 @@ def open_part(
         silence,
         certain or at.finished,
         epochs=open_key_epochs(rules or {}, partition.name, store, at.position, at.counts),
-        combine=Combine(at.unsent),
+        combine=Combine(at.with_results),
         arrivals=None if clock is None else Arrivals(partition.name, store, clock),
     )
 

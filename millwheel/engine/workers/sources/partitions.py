@@ -135,7 +135,9 @@ class Partitions:
             part = self.awake[name] = open_part(
                 self._unopened.pop(name), channel, self._store, silence, certain, rules, self.clock
             )
-            part.combine.alone = part.certain or part.committed.unsent or self._parts.first_owner
+            part.combine.alone = (
+                part.certain or part.committed.with_results or self._parts.first_owner
+            )
             if self._parts.chain is not None and part.chain(self._parts.first_owner):
                 self.newly_chained.append(part)
             if self._parts.completion is not None:

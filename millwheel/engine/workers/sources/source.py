@@ -252,13 +252,13 @@ class SourceOperator(Operator):
         )
         outcome = sorting.sort(part.partition.name, read)
         plain = not outcome.letters and not sorting.newly_judged and bundle.traced is None
-        plain = plain and not part.chained
+        plain = plain and not part.with_results
         groups = (
             part.combine.groups(self._parts.combining, outcome.batches, len(read))
             if plain
             else None
         )
-        if part.combine.on and groups is None and not part.chained:
+        if part.combine.on and groups is None and not part.with_results:
             part.leave_groups(bundle)  # and nothing else: it is read again
             return
         if part.combine.on:
@@ -381,10 +381,10 @@ class SourceOperator(Operator):
         part.size.told(read.next_position > part.position and not read.finished)
         groups = (
             None
-            if part.chained
+            if part.with_results
             else part.combine.groups(self._parts.combining, outcome.batches, len(read))
         )
-        if part.combine.on and groups is None and not part.chained:
+        if part.combine.on and groups is None and not part.with_results:
             return False
         _find_end(self._parts, part, reader, read, caught_up=False)
         bundle.try_(LINE, len(read))
@@ -412,7 +412,7 @@ class SourceOperator(Operator):
             bundle.count(name, by)
         bundle.positions_only = False
         part.committed = Position(
-            part.position, part.max_timestamp, part.read_all, part.note, unsent=True
+            part.position, part.max_timestamp, part.read_all, part.note, with_results=True
         )
         self._write(part, bundle, 1)
 
@@ -435,7 +435,7 @@ class SourceOperator(Operator):
 
         Dead letters are numbered by positions as well. So the letters of each node have a channel
         of their own, and a consumer of several nodes' letters keeps a high-water mark for each."""
-        if part.chained:
+        if part.with_results:
             pass_on(self._parts, part, outcome, bundle)
             self._commit(part, [], outcome.counters, bundle)
             return

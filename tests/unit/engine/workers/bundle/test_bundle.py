@@ -10,11 +10,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from millwheel.core.model.failures import CallKind, chained_counter
 from millwheel.core.model.records import DeadLetter, Domain
 from millwheel.core.model.timers import TimerQueue
 from millwheel.core.model.times import MAX_TIME
 from millwheel.core.pipeline.spec import DEAD_LETTERS
-from millwheel.engine.workers.bundle.bundle import Bundle, Outputs, Produced, plain_letter
+from millwheel.engine.workers.bundle.bundle import (
+    RECORD,
+    Bundle,
+    Outputs,
+    Produced,
+    plain_letter,
+    records_of,
+)
 from millwheel.engine.workers.state.overlay import Overlay
 from tests.fakes.plain_storage import SimStore
 
@@ -125,3 +133,18 @@ def test_large_state_is_shown_by_its_beginning() -> None:
     letter = plain_letter(DeadLetter("p", "c", "s", "why", state={"v": "x" * (2 << 20)}))
     assert letter["state"]["size"] > 2 << 20
     assert len(letter["state"]["begins"]) <= 10_000
+
+
+def test_what_a_chained_node_did_is_counted_under_its_names() -> None:
+    whole, part, own = bundle(), bundle(), bundle()
+    part.outputs.produce("made", "k", 1, 5)
+    part.count("records_out", 2)
+    part.try_(RECORD, 3)
+    part.fail(DeadLetter("p", "step", "clicks", "bad"), RECORD)
+    own.try_(RECORD, 4)
+    whole.add(part, "step", "clicks")
+    whole.add(own)
+    assert whole.counters == {chained_counter("step", "records_out"): 2}
+    assert whole.tried == {records_of("clicks"): 3, RECORD: 4}
+    assert list(whole.failures) == [CallKind("step", records_of("clicks"))]
+    assert (whole.outputs.count, whole.outputs.makers) == (1, {"made": "step"})

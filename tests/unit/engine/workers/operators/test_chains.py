@@ -384,7 +384,7 @@ def test_a_chain_behind_a_source_comes_or_goes_between_two_owners(
         return right(name, graph, make) if first is (before == "chained") else []
 
     def passed_on(given: Any, part: Part, *more: Any) -> None:
-        parts.add(part.chained)
+        parts.add(part.with_results)
         pass_on(given, part, *more)
 
     monkeypatch.setattr(chain_links, "_links", links)
