@@ -135,7 +135,7 @@ def test_public_modules_hold_names_and_no_code() -> None:
         ("kazoo", r"millwheel/adapters/zookeeper/\w+\.py"),
         ("rocksdict", r"millwheel/adapters/stores/rocksdb\.py"),
         ("pyspark", r"millwheel/launch/launchers/spark/(context|launcher|daemon)\.py"),
-        ("obstore", r"millwheel/adapters/objects/\w+\.py"),
+        ("obstore", r"millwheel/adapters/spaces/object_\w+\.py"),
         ("typer", r"millwheel/tools/(cli/.*|http_source)\.py|millwheel/.*__main__\.py"),
     ],
 )

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from millwheel.adapters.objects.address import PLACES, in_no_store
+from millwheel.adapters.spaces.object_address import PLACES, in_no_store
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ from uuid import uuid4
 import pytest
 from obstore.store import MemoryStore
 
-from millwheel.adapters.objects.address import ObjectAddress
-from millwheel.adapters.objects.store import ObjectChangedError, ObjectStore
+from millwheel.adapters.spaces.object_address import ObjectAddress
+from millwheel.adapters.spaces.object_store import ObjectChangedError, ObjectStore
 from millwheel.connect.kinds import build_sink, build_source
 from millwheel.connect.sinks.base import SinkBatch, SinkRecord
 from millwheel.core.pipeline.spec import SinkSpec, SourceSpec

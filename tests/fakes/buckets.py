@@ -12,10 +12,10 @@ from uuid import uuid4
 
 import pytest
 
-from millwheel.adapters.objects.address import ObjectAddress
-from millwheel.adapters.objects.client import CallLimits
-from millwheel.adapters.objects.store import ObjectStore
 from millwheel.adapters.spaces.bucket import BucketSpace
+from millwheel.adapters.spaces.object_address import ObjectAddress
+from millwheel.adapters.spaces.object_client import CallLimits
+from millwheel.adapters.spaces.object_store import ObjectStore
 from millwheel.adapters.spaces.root_address import parse_root
 
 BUCKET = "pipelines"

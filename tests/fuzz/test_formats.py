@@ -25,8 +25,11 @@ from millwheel.connect.formats.options import (
     TextOptions,
     read_format,
 )
-from millwheel.connect.formats.protobuf.descriptors import message_class
-from millwheel.connect.formats.protobuf.messages import ProtobufEncoder, ProtobufMessages
+from millwheel.connect.formats.protobuf_messages import (
+    ProtobufEncoder,
+    ProtobufMessages,
+    message_class,
+)
 from millwheel.connect.formats.registry import Registry, header
 from millwheel.errors import SetupError
 from tests.fakes.protobuf import FULL, write_descriptors

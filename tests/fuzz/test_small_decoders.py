@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from xxhash import xxh3_128_hexdigest
 
-from millwheel.adapters.objects.store import ObjectVersion
 from millwheel.adapters.spaces.object_space import ObjectContent
+from millwheel.adapters.spaces.object_store import ObjectVersion
 from millwheel.connect.sinks.files.latest import Replacement
 from millwheel.connect.sinks.files.latest import _unpack as unpack_replacement
 from millwheel.connect.sinks.files.sink import FileCommittable

@@ -12,8 +12,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from millwheel.adapters.objects.address import ObjectAddress
-from millwheel.adapters.objects.store import ObjectStore
+from millwheel.adapters.spaces.object_address import ObjectAddress
+from millwheel.adapters.spaces.object_store import ObjectStore
 from tests.fakes.buckets import BUCKET
 from tests.fakes.s3_server import S3Server
 from tests.slow.runs import EXAMPLES, Run

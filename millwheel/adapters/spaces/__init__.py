@@ -1,1 +1,2 @@
-"""Storage below a root: folders, S3, and the notes that processes keep there."""
+"""Shared storage, of roots and of data: folders, and the buckets of object stores. Whoever creates
+a name that was free is alone in having done so."""

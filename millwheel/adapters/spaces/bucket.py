@@ -11,14 +11,14 @@ import errno
 import os
 from contextlib import suppress
 
-from millwheel.adapters.objects.client import CallLimits
-from millwheel.adapters.objects.store import (
+from millwheel.adapters.spaces.object_client import CallLimits
+from millwheel.adapters.spaces.object_space import ObjectContent
+from millwheel.adapters.spaces.object_store import (
     PART_BYTES,
     ObjectChangedError,
     ObjectStore,
     ObjectVersion,
 )
-from millwheel.adapters.spaces.object_space import ObjectContent
 from millwheel.adapters.spaces.root_address import RootAddress
 from millwheel.errors import UnavailableError
 

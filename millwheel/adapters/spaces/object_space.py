@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from millwheel.adapters.objects.store import ObjectVersion
+from millwheel.adapters.spaces.object_store import ObjectVersion
 
 
 class ObjectSpace(Protocol):

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
-from millwheel.adapters.objects.address import SCHEMES, ObjectAddress
+from millwheel.adapters.spaces.object_address import SCHEMES, ObjectAddress
 from millwheel.errors import SetupError
 
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9._-]{1,61}[a-z0-9]")

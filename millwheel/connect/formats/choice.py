@@ -98,8 +98,7 @@ def _protobuf_decoder(
     options: ProtobufOptions, folder: str, fields: Mapping[str, str]
 ) -> MessageDecoder:
     _need_protobuf()
-    from millwheel.connect.formats.protobuf.descriptors import message_class
-    from millwheel.connect.formats.protobuf.messages import ProtobufMessages
+    from millwheel.connect.formats.protobuf_messages import ProtobufMessages, message_class
 
     return ProtobufMessages(
         message_class(options, folder), build_registry(options.registry), fields
@@ -108,8 +107,11 @@ def _protobuf_decoder(
 
 def _protobuf_encoder(options: ProtobufOptions, folder: str, subject: str) -> MessageEncoder:
     _need_protobuf()
-    from millwheel.connect.formats.protobuf.descriptors import file_text, message_class
-    from millwheel.connect.formats.protobuf.messages import ProtobufEncoder
+    from millwheel.connect.formats.protobuf_messages import (
+        ProtobufEncoder,
+        file_text,
+        message_class,
+    )
 
     message_type = message_class(options, folder)
     registration = _registration(

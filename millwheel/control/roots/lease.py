@@ -21,8 +21,8 @@ from pathlib import Path
 
 import msgspec
 
-from millwheel.adapters.objects.store import ObjectVersion
 from millwheel.adapters.spaces.object_space import ObjectContent, ReplacingSpace
+from millwheel.adapters.spaces.object_store import ObjectVersion
 from millwheel.core.model.damage import DAMAGE
 from millwheel.errors import MillwheelError, SetupError
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from millwheel.adapters.objects.address import local_path
+from millwheel.adapters.spaces.object_address import local_path
 from millwheel.core.model.damage import DAMAGE
 from millwheel.core.model.failures import kind_of
 from millwheel.core.pipeline.replays import KEY, LINE, RECORD, Past, RequestedLetter

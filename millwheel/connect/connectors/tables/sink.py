@@ -9,8 +9,8 @@ from typing import Annotated, Any
 import msgspec
 import pyarrow as pa
 
-from millwheel.adapters.objects.address import local_path
 from millwheel.adapters.rights import as_the_user_wants
+from millwheel.adapters.spaces.object_address import local_path
 from millwheel.connect.connectors.external.changes import RowChange, changes_of, outcomes
 from millwheel.connect.connectors.external.sink import ExternalSink
 from millwheel.connect.connectors.external.target import ExternalTarget, Owner, RowsRefusedError

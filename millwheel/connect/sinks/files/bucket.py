@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import xxhash
 
-from millwheel.adapters.objects.store import ObjectStore
+from millwheel.adapters.spaces.object_store import ObjectStore
 from millwheel.connect.sinks.base import LostError
 from millwheel.connect.sinks.files.layout import Piece, left_behind
 from millwheel.connect.sinks.files.marker import HIDDEN, MARKER, refuse_other, refuse_results

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import msgspec
 
-from millwheel.adapters.objects.address import address_of
+from millwheel.adapters.spaces.object_address import address_of
 from millwheel.connect.built_in import other_system
 from millwheel.connect.formats.options import (
     FORMS,

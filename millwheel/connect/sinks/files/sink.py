@@ -27,10 +27,10 @@ from uuid import uuid4
 import msgspec
 import xxhash
 
-from millwheel.adapters.objects.address import address_of, local_path
-from millwheel.adapters.objects.store import ObjectStore
 from millwheel.adapters.spaces.durable import read_whole, write_new
 from millwheel.adapters.spaces.files import Files, ResultFiles
+from millwheel.adapters.spaces.object_address import address_of, local_path
+from millwheel.adapters.spaces.object_store import ObjectStore
 from millwheel.connect.built_in import other_system
 from millwheel.connect.formats.avro.containers import ContainerRows, avro_rows
 from millwheel.connect.options import read_options

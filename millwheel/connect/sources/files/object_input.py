@@ -7,7 +7,7 @@ import io
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import BinaryIO, cast
 
-from millwheel.adapters.objects.store import ObjectStore
+from millwheel.adapters.spaces.object_store import ObjectStore
 from millwheel.connect.sources.files.inputs import CompressedInput, InputPosition
 from millwheel.errors import SetupError
 

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import msgspec
 
-from millwheel.adapters.objects.store import ObjectChangedError, ObjectStore
+from millwheel.adapters.spaces.object_store import ObjectChangedError, ObjectStore
 from millwheel.connect.sources.base import Chunk, FrameChunk, Reader
 from millwheel.connect.sources.files.object_input import ObjectBytes
 from millwheel.core.model.damage import checked

@@ -12,8 +12,8 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 
 import xxhash
 
-from millwheel.adapters.objects.address import ObjectAddress, address_of
-from millwheel.adapters.objects.store import Found, ObjectStore, is_odd
+from millwheel.adapters.spaces.object_address import ObjectAddress, address_of
+from millwheel.adapters.spaces.object_store import Found, ObjectStore, is_odd
 from millwheel.connect.built_in import other_system
 from millwheel.connect.sources.base import Partition, Reader, Source
 from millwheel.connect.sources.files.object_input import ObjectBytes

@@ -13,7 +13,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from millwheel.adapters.objects.address import local_path
+from millwheel.adapters.spaces.object_address import local_path
 
 _ANY_DEPTH = "**"
 _ESCAPED = re.compile(rb"\\x([0-9a-f]{2})")

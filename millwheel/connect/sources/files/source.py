@@ -17,7 +17,7 @@ from typing import Annotated, Any, BinaryIO
 
 import msgspec
 
-from millwheel.adapters.objects.store import ObjectStore
+from millwheel.adapters.spaces.object_store import ObjectStore
 from millwheel.connect.formats.options import (
     FORMS,
     AvroOptions,

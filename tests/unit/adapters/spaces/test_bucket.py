@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from millwheel.adapters.objects.store import ObjectVersion
 from millwheel.adapters.spaces.bucket import BucketSpace
+from millwheel.adapters.spaces.object_store import ObjectVersion
 from millwheel.adapters.spaces.root_address import RootAddress
 from millwheel.errors import SetupError, UnavailableError
 from tests.fakes.buckets import BUCKET, QUICK, BucketServer, Fault

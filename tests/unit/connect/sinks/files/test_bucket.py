@@ -6,8 +6,8 @@ import pytest
 import xxhash
 from obstore.store import MemoryStore
 
-from millwheel.adapters.objects.address import ObjectAddress
-from millwheel.adapters.objects.store import ObjectStore, ObjectVersion
+from millwheel.adapters.spaces.object_address import ObjectAddress
+from millwheel.adapters.spaces.object_store import ObjectStore, ObjectVersion
 from millwheel.connect.sinks.base import LostError
 from millwheel.connect.sinks.files.bucket import BucketDestination
 from millwheel.connect.sinks.files.layout import Piece

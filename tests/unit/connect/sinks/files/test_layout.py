@@ -12,8 +12,8 @@ import pytest
 import xxhash
 from obstore.store import MemoryStore
 
-from millwheel.adapters.objects.address import ObjectAddress
-from millwheel.adapters.objects.store import ObjectStore
+from millwheel.adapters.spaces.object_address import ObjectAddress
+from millwheel.adapters.spaces.object_store import ObjectStore
 from millwheel.connect.sinks.base import SinkBatch, SinkRecord, Writer
 from millwheel.connect.sinks.files.bucket import BucketDestination
 from millwheel.connect.sinks.files.content import Content

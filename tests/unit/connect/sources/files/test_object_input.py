@@ -7,8 +7,8 @@ import os
 import pytest
 from obstore.store import MemoryStore
 
-from millwheel.adapters.objects.address import ObjectAddress
-from millwheel.adapters.objects.store import ObjectStore
+from millwheel.adapters.spaces.object_address import ObjectAddress
+from millwheel.adapters.spaces.object_store import ObjectStore
 from millwheel.connect.sources.files import object_input
 from millwheel.connect.sources.files.object_input import ObjectBytes, ObjectFile, ObjectInput
 from millwheel.errors import SetupError

@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 from obstore.store import MemoryStore
 
-from millwheel.adapters.objects.address import ObjectAddress
-from millwheel.adapters.objects.store import ObjectStore
+from millwheel.adapters.spaces.object_address import ObjectAddress
+from millwheel.adapters.spaces.object_store import ObjectStore
 from millwheel.connect.sources.base import Partition, Reader
 from millwheel.connect.sources.files import object_input
 from millwheel.connect.sources.files.objects import ObjectsSource

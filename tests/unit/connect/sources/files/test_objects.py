@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from obstore.store import MemoryStore
 
-from millwheel.adapters.objects.address import ObjectAddress
-from millwheel.adapters.objects.store import ObjectStore
+from millwheel.adapters.spaces.object_address import ObjectAddress
+from millwheel.adapters.spaces.object_store import ObjectStore
 from millwheel.connect.kinds import build_source
 from millwheel.connect.sources.files import objects
 from millwheel.connect.sources.files.objects import LIST_S, WHOLE_LISTING_S, ObjectsSource

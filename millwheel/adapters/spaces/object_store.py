@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from millwheel.adapters.objects.address import ObjectAddress
-from millwheel.adapters.objects.client import (
+from millwheel.adapters.spaces.object_address import ObjectAddress
+from millwheel.adapters.spaces.object_client import (
     CallLimits,
     connect,
     explaining_calls,

@@ -11,10 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millwheel.connect.formats.options import ProtobufOptions, RegistryOptions
-from millwheel.connect.formats.protobuf.descriptors import file_text, indexes, message_class
-from millwheel.connect.formats.protobuf.messages import (
+from millwheel.connect.formats.protobuf_messages import (
     ProtobufEncoder,
     ProtobufMessages,
+    file_text,
+    indexes,
+    message_class,
     read_indexes,
     write_indexes,
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from millwheel.adapters.objects.address import ObjectAddress, address_of, local_path
+from millwheel.adapters.spaces.object_address import ObjectAddress, address_of, local_path
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from millwheel.connect.formats.options import ProtobufOptions
-from millwheel.connect.formats.protobuf.descriptors import message_class
-from millwheel.connect.formats.protobuf.values import MessageReading, MessageWriting
+from millwheel.connect.formats.protobuf_messages import message_class
+from millwheel.connect.formats.protobuf_values import MessageReading, MessageWriting
 from millwheel.errors import RecordError
 from tests.fakes.protobuf import FULL, write_descriptors
 

@@ -1,12 +1,15 @@
-"""Messages in Protobuf, with a header where there is a registry: the id of the schema and the
-indexes in its file."""
+"""Protobuf: message types from a compiled descriptor set or a generated module, and messages read
+and written by them."""
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from google.protobuf.message import DecodeError, EncodeError
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf.message import DecodeError, EncodeError, Message
 
 from millwheel.connect.formats.base import (
     Decoding,
@@ -15,11 +18,88 @@ from millwheel.connect.formats.base import (
     checked,
     decode_one_by_one,
 )
-from millwheel.connect.formats.protobuf.descriptors import indexes
-from millwheel.connect.formats.protobuf.values import KNOWN_TYPES, MessageReading, MessageWriting
+from millwheel.connect.formats.options import ProtobufOptions
+from millwheel.connect.formats.protobuf_values import KNOWN_TYPES, MessageReading, MessageWriting
 from millwheel.connect.formats.registry import HEADER_BYTES, Registration, Registry, header, split
+from millwheel.connect.options import did_you_mean
+from millwheel.connect.python_objects import load_object
 from millwheel.core.columns.declared_fields import FieldTypes
-from millwheel.errors import RecordError
+from millwheel.errors import MillwheelError, RecordError
+
+
+def message_class(options: ProtobufOptions, folder: str) -> Any:
+    """The class of ``message``. Raises ValueError when it does not exist."""
+    if not options.descriptor:
+        return _of_module(options.message, folder)
+    path = Path(folder, options.descriptor)
+    files = descriptor_pb2.FileDescriptorSet()
+    try:
+        files.ParseFromString(path.read_bytes())
+    except OSError as ex:
+        raise ValueError(f"option 'descriptor': cannot read {path}: {ex.strerror or ex}") from ex
+    except DecodeError as ex:
+        raise ValueError(
+            f"option 'descriptor': {path} is no descriptor set; make it with protoc"
+            " --include_imports --descriptor_set_out=FILE"
+        ) from ex
+    pool = descriptor_pool.DescriptorPool()
+    try:
+        for file in files.file:
+            pool.Add(file)  # in the order of protoc: imported files come first
+        return message_factory.GetMessageClass(pool.FindMessageTypeByName(options.message))
+    except KeyError:
+        names = [name for file in files.file for name in _names(file.package, file.message_type)]
+        meant = did_you_mean(options.message, names)
+        raise ValueError(
+            f"option 'message': {path} has no message {options.message!r}{meant}"
+        ) from None
+    except TypeError as ex:
+        raise ValueError(
+            f"option 'descriptor': {path} is incomplete: {ex}; make it with protoc"
+            " --include_imports"
+        ) from ex
+
+
+def _names(prefix: str, types: Any) -> list[str]:
+    names = []
+    for each in types:
+        name = f"{prefix}.{each.name}" if prefix else each.name
+        names += [name, *_names(name, each.nested_type)]
+    return names
+
+
+def _of_module(name: str, folder: str) -> Any:
+    try:
+        message_type = load_object(name, folder)
+    except MillwheelError as ex:
+        raise ValueError(f"option 'message': {ex}") from ex
+    if not (isinstance(message_type, type) and issubclass(message_type, Message)):
+        raise ValueError(f"option 'message': {name} is no class of a Protobuf message")
+    return message_type
+
+
+def indexes(descriptor: Any) -> list[int]:
+    """The position of a message type in its file: the index of the outermost type, then of the type
+    in it, and so on."""
+    path: list[int] = []
+    while descriptor is not None:
+        above = descriptor.containing_type
+        siblings = (
+            above.nested_types
+            if above is not None
+            else list(descriptor.file.message_types_by_name.values())
+        )
+        path.append([each.full_name for each in siblings].index(descriptor.full_name))
+        descriptor = above
+    return path[::-1]
+
+
+def file_text(descriptor: Any) -> str:
+    """The file of a message type, as a registry takes it: base64 of its serialized form."""
+    file_proto = descriptor_pb2.FileDescriptorProto()
+    descriptor.file.CopyToProto(file_proto)
+    return b64encode(file_proto.SerializeToString()).decode()
+
 
 _LONGEST_PATH = 32  # of types within types
 _MOST_VALUES = 4_000_000  # of a record: some 400 MB of objects

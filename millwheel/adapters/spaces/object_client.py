@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from millwheel.adapters.objects.address import ObjectAddress
+from millwheel.adapters.spaces.object_address import ObjectAddress
 from millwheel.errors import MillwheelError, SetupError, UnavailableError
 
 _REASON_LETTERS = 400  # characters of an error of the store that are shown

@@ -8,9 +8,14 @@ import pytest
 from obstore.exceptions import GenericError, PermissionDeniedError
 from pyarrow import fs
 
-from millwheel.adapters.objects.address import ObjectAddress
-from millwheel.adapters.objects.client import CallLimits, connect, explained_call, no_bucket
-from millwheel.adapters.objects.store import ObjectStore, _options, is_odd, listed_with_odd_keys
+from millwheel.adapters.spaces.object_address import ObjectAddress
+from millwheel.adapters.spaces.object_client import CallLimits, connect, explained_call, no_bucket
+from millwheel.adapters.spaces.object_store import (
+    ObjectStore,
+    _options,
+    is_odd,
+    listed_with_odd_keys,
+)
 from millwheel.errors import SetupError, UnavailableError
 
 
@@ -90,7 +95,7 @@ def test_a_store_that_does_not_answer_may_answer_later() -> None:
         ObjectStore(BUCKET, config, CallLimits(retries=0)).get("x")
 
 
-# client.py
+# object_client.py
 
 ADDRESS = ObjectAddress("s3", "bucket", "prefix")
 

@@ -1,1 +1,0 @@
-"""Object stores that hold data: S3, Google Cloud Storage and Azure, by their conditional writes."""

@@ -1,2 +1,0 @@
-"""Protobuf: message types from descriptors or Python modules, plain values from messages and
-back."""
