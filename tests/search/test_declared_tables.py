@@ -17,7 +17,6 @@ from typing import Any
 import pytest
 
 from millwheel import as_retraction
-from millwheel.core.model.watermark import ReadFirst
 from millwheel.core.rows import latest
 from millwheel.core.rows.waiting import WaitingColumns
 from millwheel.engine.workers.delivery import consumer_keys
@@ -27,6 +26,7 @@ from millwheel.engine.workers.operators.broadcast.table import HeldTable
 from millwheel.engine.workers.shard.admission import ShardLimits
 from millwheel.testing import PipelineHarness
 from tests.search.mistakes import replaced
+from tests.sim import mistakes_of_both
 
 PIPELINE = """
 pipeline: p
@@ -279,13 +279,6 @@ def results_are_taken_back_as_they_would_be_now() -> AbstractContextManager[None
     return replaced(record_joins.EnrichedChanges, "_take_back", wrong)
 
 
-def a_table_without_times_is_not_waited_for() -> AbstractContextManager[None]:
-    def nothing_is_left(self: Any) -> None:
-        self.left = ()
-
-    return replaced(ReadFirst, "__post_init__", nothing_is_left)
-
-
 def a_held_table_keeps_its_first_rows() -> AbstractContextManager[None]:
     right = HeldTable._judged
 
@@ -341,7 +334,7 @@ def deletes_in_columns_are_rows() -> AbstractContextManager[None]:
         places_of_one_time_do_not_count,
         deletes_are_rows,
         results_are_taken_back_as_they_would_be_now,
-        a_table_without_times_is_not_waited_for,
+        mistakes_of_both.tables_count_as_read,
         a_held_table_keeps_its_first_rows,
         partitions_of_a_held_table_come_as_they_like,
         what_is_taken_back_of_a_held_table_has_no_row,

@@ -17,7 +17,6 @@ from millwheel.core.pipeline import skew
 from millwheel.engine.workers.bundle.bundle import Bundle, Hold
 from millwheel.engine.workers.bundle.record_order import OrderBuffer
 from millwheel.engine.workers.delivery import fanout
-from millwheel.engine.workers.delivery.instances import StoredInstances
 from millwheel.engine.workers.shard.commit_building import CommitBuilding
 from millwheel.engine.workers.shard.shard import Shard
 from millwheel.engine.workers.sources import frames
@@ -25,6 +24,7 @@ from millwheel.engine.workers.sources.partitions import Partitions
 from millwheel.engine.workers.state import runs
 from millwheel.engine.workers.state.overlay import Overlay
 from tests.search.mistakes import Context, mistake, replaced
+from tests.sim import mistakes_of_both
 
 
 @mistake(within=100, features="weak at_least_once", variants="reference")
@@ -134,11 +134,4 @@ def a_replay_decides_instances_anew() -> Context:
 def instances_of_productions_are_not_stored() -> Context:
     """A new owner chooses instances anew for productions that it finds, which may have come to
     others."""
-    turn = count()
-
-    def wrong(
-        self: StoredInstances, node: str, instances: int, keys: Sequence[Any], seqs: Any
-    ) -> list[int]:
-        return [next(turn) % instances for _ in keys]
-
-    return replaced(StoredInstances, "of", wrong)
+    return mistakes_of_both.instances_are_chosen_anew()

@@ -4,32 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
-from millwheel.core.model.times import MIN_TIME
-from millwheel.engine.workers.dictionaries.numbers import Counters, Numbers
+from millwheel.engine.workers.dictionaries.numbers import Counters
 from tests.search.mistakes import Context, mistake, replaced
+from tests.sim import mistakes_of_both
 
 
 @mistake(within=12, features="dictionary dictionary_ttl", variants="reference")
 def values_live_until_a_bundle_removes_them() -> Context:
     """A value is known as long as it is in the table, and when it is removed depends on bundles."""
-    right = Numbers._born_again
-
-    def wrong(
-        self: Numbers, rows: Any, heads: Any, partitions: Any, seen: Any, at: Any, step_us: int
-    ) -> Any:
-        return right(
-            self,
-            rows,
-            heads,
-            partitions,
-            seen,
-            np.where(seen == MIN_TIME, at, np.minimum(at, seen)),
-            step_us,
-        )
-
-    return replaced(Numbers, "_born_again", wrong)
+    return mistakes_of_both.values_last_while_they_are_stored()
 
 
 @mistake(within=4, features="uv", variants="reference")

@@ -25,7 +25,6 @@ from millwheel.core.machines.cumulative import CumulativeMachine, Period
 from millwheel.core.machines.fixed import SilencesMachine
 from millwheel.core.machines.sessions import MergingMachine
 from millwheel.core.machines.slices import PiecesMachine, SlicedMachine
-from millwheel.core.machines.triggers import TriggeredMachine
 from millwheel.core.model.keys import Key
 from millwheel.core.model.records import Batch
 from millwheel.core.model.timers import Due
@@ -42,7 +41,6 @@ from millwheel.core.windows.state import WindowState
 from millwheel.core.windows.windows import (
     Cumulative,
     OfInput,
-    SessionPieces,
     Sliding,
     Tumbling,
     Window,
@@ -57,6 +55,7 @@ from millwheel.engine.workers.sources.partition import Part
 from millwheel.engine.workers.sources.source_parts import SourceParts
 from millwheel.language.spec.parts import computations
 from tests.search.mistakes import Context, mistake, replaced
+from tests.sim import mistakes_of_both
 
 
 @mistake(within=10, features="past_timers weak_past same_timers", variants="reference")
@@ -318,16 +317,7 @@ def values_in_columns_that_count_once_for_each_bundle() -> Context:
 @mistake(within=10, features="session_window aggregate windowed", variants="divided", first=86)
 def pieces_of_sessions_hold_their_ends() -> Context:
     """A piece of a divided session holds the watermark at its end, and not at its first record."""
-    right = TriggeredMachine._output_at
-
-    def wrong(self: TriggeredMachine, known: Any, timestamps: Any, watermark: int) -> Any:
-        return (
-            None
-            if isinstance(self.windowing.window, SessionPieces)
-            else right(self, known, timestamps, watermark)
-        )
-
-    return replaced(TriggeredMachine, "_output_at", wrong)
+    return mistakes_of_both.session_pieces_hold_their_ends()
 
 
 @mistake(within=20, features="cumulative_window aggregate", variants="reference")

@@ -14,6 +14,7 @@ from millwheel.engine.workers.dictionaries.store_form import NumbersRead
 from millwheel.engine.workers.dictionaries.table import NumberTable
 from millwheel.engine.workers.recovery import inheriting
 from tests.fakes.plain_storage import SimStore
+from tests.sim import mistakes_of_both
 from tests.sim.mistakes import Context, mistake, replaced
 
 
@@ -85,22 +86,7 @@ def a_forgotten_number_is_given_again() -> Context:
 @mistake(within=5, workload="forgotten")
 def values_live_until_their_bucket_is_removed() -> Context:
     """A value is found as long as it is in the table: it depends on bundles when it is removed."""
-    right = Numbers._born_again
-
-    def wrong(
-        self: Numbers, rows: Any, heads: Any, partitions: Any, seen: Any, at: Any, step_us: int
-    ) -> Any:
-        return right(
-            self,
-            rows,
-            heads,
-            partitions,
-            seen,
-            np.where(seen == MIN_TIME, at, np.minimum(at, seen)),
-            step_us,
-        )
-
-    return replaced(Numbers, "_born_again", wrong)
+    return mistakes_of_both.values_last_while_they_are_stored()
 
 
 @mistake(within=10, workload="forgotten")

@@ -3,7 +3,6 @@ columns while their shards move."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from itertools import count
 from typing import Any
@@ -13,11 +12,9 @@ import msgspec
 from millwheel.core.columns.segments import GroupsKind
 from millwheel.core.formats.store_layout import ROW
 from millwheel.core.grouping.epochs import EPOCH_US, KeyEpochs
-from millwheel.core.machines.triggers import TriggeredMachine
 from millwheel.core.pipeline import skew
 from millwheel.core.windows.panes import as_retraction
-from millwheel.core.windows.windows import SessionPieces, Sessions
-from millwheel.engine.workers.delivery.instances import StoredInstances
+from millwheel.core.windows.windows import Sessions
 from millwheel.engine.workers.loop.traffic import Traffic
 from millwheel.engine.workers.operators.callbacks import CallbackOperator
 from millwheel.engine.workers.operators.waiting import WaitingOperator
@@ -25,6 +22,7 @@ from millwheel.engine.workers.sinks.upsert import Table, UpsertOperator
 from millwheel.engine.workers.sources import key_epochs
 from millwheel.engine.workers.sources.partition import Part
 from millwheel.engine.workers.state import column_segments
+from tests.sim import mistakes_of_both
 from tests.sim.mistakes import Context, mistake, replaced
 
 
@@ -128,30 +126,14 @@ def replay_decides_instances_anew() -> Context:
 def instances_of_productions_are_chosen_anew() -> Context:
     """A new owner chooses instances for productions that it finds, and they come to others than
     before."""
-    turn = count()
-
-    def wrong(
-        self: StoredInstances, node: str, instances: int, keys: Sequence[Any], seqs: Any
-    ) -> list[int]:
-        return [next(turn) % instances for _ in keys]
-
-    return replaced(StoredInstances, "of", wrong)
+    return mistakes_of_both.instances_are_chosen_anew()
 
 
 @mistake(within=6, workload="scattered")
 def pieces_of_sessions_hold_their_ends() -> Context:
     """A piece of a session holds the watermark at its end, and not at its first record: the session
     of the whole key may have ended by then."""
-    right = TriggeredMachine._output_at
-
-    def wrong(self: TriggeredMachine, known: Any, timestamps: Any, watermark: int) -> Any:
-        return (
-            None
-            if isinstance(self.windowing.window, SessionPieces)
-            else right(self, known, timestamps, watermark)
-        )
-
-    return replaced(TriggeredMachine, "_output_at", wrong)
+    return mistakes_of_both.session_pieces_hold_their_ends()
 
 
 @mistake(within=6, workload="scattered")

@@ -7,7 +7,6 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from millwheel.core.model.names import ChannelName
-from millwheel.core.model.watermark import ReadFirst
 from millwheel.engine.workers.bundle.bundle import Bundle
 from millwheel.engine.workers.delivery.combining import whole
 from millwheel.engine.workers.operators.broadcast.enrichment import BroadcastOperator
@@ -18,6 +17,7 @@ from millwheel.engine.workers.sources.partition import Part
 from millwheel.engine.workers.sources.sorting import Sorting
 from millwheel.engine.workers.sources.source import SourceOperator
 from millwheel.engine.workers.threads import recovery
+from tests.sim import mistakes_of_both
 from tests.sim.mistakes import Context, mistake, replaced
 
 
@@ -148,11 +148,7 @@ def the_rest_of_productions_goes_to_all_after_a_crash() -> Context:
 @mistake(within=3, workload="enriched")
 def tables_count_as_read() -> Context:
     """Records are read, and pass, without a wait for the tables that they are enriched with."""
-
-    def nothing_is_left(self: ReadFirst) -> None:
-        self.left = ()
-
-    return replaced(ReadFirst, "__post_init__", nothing_is_left)
+    return mistakes_of_both.tables_count_as_read()
 
 
 @mistake(within=10, workload="enriched")
