@@ -294,7 +294,7 @@ def partitions_of_a_held_table_come_as_they_like() -> AbstractContextManager[Non
 
     def wrong(self: HeldTable, now_us: int) -> None:
         if self._unread is None:
-            self._unread = list(self._given.partitions())[::-1]
+            self._unread = list(self._source.partitions())[::-1]
         right(self, now_us)
 
     return replaced(HeldTable, "read", wrong)

@@ -208,9 +208,9 @@ class KeyEpochs:
     def forget(self, position: int) -> list[Epoch]:
         """The epochs that nobody can ask for once all up to ``position`` has been applied. The last
         one stays: it says how far anything can have been sent."""
-        gone = [epoch for epoch in self._epochs[:-1] if epoch.last <= position]
-        self._epochs = self._epochs[len(gone) :]
-        return gone
+        ended = [epoch for epoch in self._epochs[:-1] if epoch.last <= position]
+        self._epochs = self._epochs[len(ended) :]
+        return ended
 
     def _stretches(
         self, node: str, positions: npt.NDArray[np.int64]

@@ -88,8 +88,8 @@ def _ends(sink: Node, before: Mapping[str, str], graph: Graph) -> list[str]:
 def _why_not_sink(sink: SinkSpec, chain: list[str], graph: Graph) -> str:
     """Why the batches of a sink are not made in the shards of the source with this chain; "" if
     they are."""
-    made = {each for name in chain for each in graph.nodes[name].outputs} - {DEAD_LETTERS}
-    takers = {taker for each in made for taker in graph.consumers.get(each, ())}
+    streams = {each for name in chain for each in graph.nodes[name].outputs} - {DEAD_LETTERS}
+    takers = {taker for each in streams for taker in graph.consumers.get(each, ())}
     return (
         f"its mode is {sink.options['mode']}"
         if sink.options.get("mode", "append") != "append"

@@ -194,12 +194,12 @@ class Sketched(ColumnAggregate):
         ordered = np.sort((((owners[kept] << self._bits) | slots) << _ZERO_BITS) | zeros)
         highest = ordered[np.append(np.diff(ordered >> _ZERO_BITS) != 0, True)[: len(ordered)]]
         slots = highest >> _ZERO_BITS
-        made = ((highest & ((1 << _ZERO_BITS) - 1)) << _ADDRESS_BITS) | (
+        words = ((highest & ((1 << _ZERO_BITS) - 1)) << _ADDRESS_BITS) | (
             slots & ((1 << self._bits) - 1)
         )
         marked = np.flatnonzero(many)
         all_owners = np.concatenate([owners[~mask], slots >> self._bits, marked])
-        all_codes = np.concatenate([codes[~mask], made, np.zeros(len(marked), np.int64)])
+        all_codes = np.concatenate([codes[~mask], words, np.zeros(len(marked), np.int64)])
         order = np.argsort((all_owners << 32) | all_codes, kind="stable")
         return all_owners[order], all_codes[order]
 

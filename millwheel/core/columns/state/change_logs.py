@@ -66,13 +66,13 @@ class LastingGroups(LastingSegments):
 
     def of_keys(self, keys: pl.Series) -> pl.DataFrame | None:
         """The groups of some keys, each given once; None for none."""
-        wanted = keys.alias(KEY).to_frame()
+        needed = keys.alias(KEY).to_frame()
         parts: list[pl.DataFrame] = []
         for segment in reversed(self._segments):
-            part = self._looked_at(segment.groups).join(wanted, on=KEY, how="semi")
+            part = self._looked_at(segment.groups).join(needed, on=KEY, how="semi")
             if part.height:
                 parts.insert(0, part)
-            if part.height == wanted.height:
+            if part.height == needed.height:
                 break  # older segments have nothing newer of any of them
         if not parts:
             return None
@@ -157,8 +157,8 @@ class FleetingGroups(LastingGroups):
         newest, first = new[END].to_numpy() - 1, new[START].to_numpy()
         if old is not None:
             times = old.select(KEY, pl.col(END).alias(_BEFORE) - 1)
-            found = new.select(KEY, START).join(times, on=KEY, how="left", maintain_order="left")
-            before = found.select(pl.coalesce(_BEFORE, START)).to_series().to_numpy()
+            joined = new.select(KEY, START).join(times, on=KEY, how="left", maintain_order="left")
+            before = joined.select(pl.coalesce(_BEFORE, START)).to_series().to_numpy()
             # As ChangeLogMachine.spans_lives of each group.
             goes_on = ~self._is_over(before, first)
             first = np.where(goes_on, np.minimum(before, first), first)

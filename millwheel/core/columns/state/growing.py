@@ -102,16 +102,16 @@ class GrowingGroups(LastingGroups):
     def _take_stored(self, number: int, level: int, groups: pl.DataFrame, fired: int) -> None:
         # Numbers mean nothing outside of one owner's memory: two parents have the same.
         groups = groups.drop(_NUMBER, strict=False)
-        known = groups.select(KEY).with_columns(pl.lit(None, pl.Int64).alias(_NUMBER))
+        keys = groups.select(KEY).with_columns(pl.lit(None, pl.Int64).alias(_NUMBER))
         if self._restored is not None:
-            known = groups.select(KEY).join(
+            keys = groups.select(KEY).join(
                 self._restored, on=KEY, how="left", maintain_order="left"
             )
-        new = known[_NUMBER].is_null()
+        new = keys[_NUMBER].is_null()
         fresh = self._numbered + new.cast(pl.Int64).cum_sum() - 1
         self._numbered += int(new.sum())
-        numbers = known[_NUMBER].zip_with(~new, fresh).alias(_NUMBER)
-        added = known.with_columns(numbers).filter(new)
+        numbers = keys[_NUMBER].zip_with(~new, fresh).alias(_NUMBER)
+        added = keys.with_columns(numbers).filter(new)
         old = [] if self._restored is None else [self._restored]
         self._restored = pl.concat([*old, added])
         super()._take_stored(number, level, groups.with_columns(numbers), fired)

@@ -87,10 +87,10 @@ class NearPairing(KeptInputs):
         side, parts = self.streams.index(batch.stream), key_parts(batch.keys)
         fields = self.fields[side]
         schema = {name: kind_of(kind) for name, kind in batch.frame.schema.items()}
-        known = (
+        declared = (
             schema == dict(fields) if fields else bool(schema) and not any(map(is_pattern, schema))
         )
-        if not known or len(parts) != len(self.key_names):
+        if not declared or len(parts) != len(self.key_names):
             raise Unfit
         if any(kind_of(part.dtype) not in ("int", "str") or part.null_count() for part in parts):
             raise Unfit

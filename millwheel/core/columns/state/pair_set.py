@@ -54,9 +54,9 @@ class PairSet:
         second: _Numbers,
     ) -> npt.NDArray[np.int64]:
         """Which of the claims get their empty slots: one for each slot."""
-        wanted = slots[claims]
-        self._table[wanted] = rows[claims]
-        won: npt.NDArray[np.int64] = claims[self._table[wanted] == rows[claims]]
+        empty = slots[claims]
+        self._table[empty] = rows[claims]
+        won: npt.NDArray[np.int64] = claims[self._table[empty] == rows[claims]]
         end = self._count + len(won)
         self._pairs[0][self._count : end] = first[rows[won]]
         self._pairs[1][self._count : end] = second[rows[won]]

@@ -55,8 +55,8 @@ def table_columns(rows: Mapping[bytes, bytes]) -> TableColumns | None:
     if not all(kinds.values()):
         return None
     # Each by itself: of structs Polars takes floats at the ends of their range for overflows.
-    made = [pl.Series(name, column, dtype(kinds[name])) for name, column in columns.items()]
-    return TableColumns(pl.DataFrame(made).to_struct(), list(map(key_from_bytes, rows)))
+    series = [pl.Series(name, column, dtype(kinds[name])) for name, column in columns.items()]
+    return TableColumns(pl.DataFrame(series).to_struct(), list(map(key_from_bytes, rows)))
 
 
 def _kind_of(values: Sequence[Any]) -> str:

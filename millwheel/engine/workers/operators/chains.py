@@ -91,10 +91,10 @@ class _Chain:
         own = self._head.doing()
         if own is not None:
             return own
-        found = [doing for each in self._links if (doing := each.operator.doing()) is not None]
-        if not found:
+        calls = [doing for each in self._links if (doing := each.operator.doing()) is not None]
+        if not calls:
             return None
-        return self._alone or Doing("batch", found[0].key, TOGETHER_MARK)
+        return self._alone or Doing("batch", calls[0].key, TOGETHER_MARK)
 
 
 class ChainOperator(_Chain, Operator):
@@ -199,13 +199,13 @@ def _pass_on_results(node: str, links: Sequence[ChainLink], bundle: Bundle) -> N
     _pass_on(links, bundle, bundle)
 
 
-def _pass_on(links: Sequence[ChainLink], made: Bundle, bundle: Bundle) -> None:
+def _pass_on(links: Sequence[ChainLink], results: Bundle, bundle: Bundle) -> None:
     """Run computations, and those behind them, on what ``made`` has for them, as a part of
     ``bundle``."""
     for stream, takers in groupby(links, attrgetter("stream")):
         together = list(takers)
         others = [link.node for link in together] if together[0].others else []
-        batches = taken(stream, without_nodes(stream, others) if others else "", made)
+        batches = taken(stream, without_nodes(stream, others) if others else "", results)
         for link in together if batches else ():
             _run_link(link, arrived(batches), bundle)
 
@@ -239,11 +239,11 @@ def _run_link(link: ChainLink, arrivals: list[Arrival], bundle: Bundle) -> None:
     bundle.add(part, link.node, link.stream)
 
 
-def taken(stream: str, for_others: str, made: Bundle) -> list[AnyBatch]:
+def taken(stream: str, for_others: str, results: Bundle) -> list[AnyBatch]:
     """The productions for a stream. They leave the shard only if others consume them, too, and for
     those alone, by the name ``for_others``."""
-    outputs = made.outputs
-    born_us = min([a.batch.born_us for a in made.arrivals if a.batch.born_us], default=0)
+    outputs = results.outputs
+    born_us = min([a.batch.born_us for a in results.arrivals if a.batch.born_us], default=0)
     batches: list[AnyBatch] = [batch for batch in outputs.columns if batch.stream == stream]
     outputs.columns = [
         batch.named(for_others) if batch.stream == stream else batch

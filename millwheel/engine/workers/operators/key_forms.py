@@ -281,8 +281,8 @@ class KeptOperator(BatchOperator, Validated):
                     return Offer(batch, batch, ~none, self._fitting(batch, like, bundle))
                 records = list(self._records(batch, ChannelName("")))
                 values = [record.value for record in records]
-                given = batch.stream, batch.keys, values, batch.timestamps
-                columns, inside = self._columns_of(batch, like).in_columns(*given)
+                parts = batch.stream, batch.keys, values, batch.timestamps
+                columns, inside = self._columns_of(batch, like).in_columns(*parts)
                 fits = inside.copy()
                 fits[inside] = self._fitting(columns, like, bundle)
                 return Offer(batch, columns, inside, fits)

@@ -122,13 +122,13 @@ class Joined(Suspending):
 
     def rows(self, key: Key, window: Window, *sides: Sequence[Any]) -> Iterator[dict[str, Any]]:
         """The results of a window that has closed, by the values of each stream in their order."""
-        found = come_since([WindowSide((), (), side) for side in sides], self._kind)
+        products = come_since([WindowSide((), (), side) for side in sides], self._kind)
         if not self._kind.in_pairs:
-            for values in tuples(found):
+            for values in tuples(products):
                 yield plain(ordered(values[0], self._fields[0]))
             return
         head, streams, fields = self._head_of(key, window), self._streams, self._fields
-        for values in tuples(found):
+        for values in tuples(products):
             yield {**head, **dict(zip(streams, map(ordered, values, fields), strict=True))}
 
     # --- in parts ---------------------------------------------------------------------------------
@@ -356,9 +356,9 @@ class Enriched(Computation):
             self._learn(record)
             return
         fields = self._in_order(record.stream, plain(record.value))
-        found = self._found(ctx, record, fields)
-        if found is not None:
-            self._produce(ctx, {**fields, self._spec.name: found[0]})
+        version = self._found(ctx, record, fields)
+        if version is not None:
+            self._produce(ctx, {**fields, self._spec.name: version[0]})
 
     def go_on(self, value: Any, at: int) -> None:
         """Keep a version of the current key that was kept elsewhere."""
@@ -441,23 +441,23 @@ class EnrichedChanges(Enriched):
             del self.owed[name]
         if owed:
             return
-        found = self._found(ctx, record, fields)
-        self.given[name] = [*(self.given.get(name) or ()), found or []]
-        if found is not None:
-            self._produce(ctx, {**fields, self._spec.name: found[0]})
+        version = self._found(ctx, record, fields)
+        self.given[name] = [*(self.given.get(name) or ()), version or []]
+        if version is not None:
+            self._produce(ctx, {**fields, self._spec.name: version[0]})
 
     def _take_back(self, ctx: Context, fields: Any, name: bytes) -> None:
-        given = self.given.get(name)
-        if not given:
+        versions = self.given.get(name)
+        if not versions:
             if self._spec.missing is Missing.DEAD_LETTER:
                 raise RecordError("takes back a record that got nothing and is a dead letter")
             self.owed[name] = (self.owed.get(name) or 0) + 1
             return
-        if len(given) > 1:
-            self.given[name] = given[:-1]
+        if len(versions) > 1:
+            self.given[name] = versions[:-1]
         else:
             del self.given[name]
-        for value in given[-1]:
+        for value in versions[-1]:
             self._produce(ctx, retracted({**fields, self._spec.name: value}))
 
 

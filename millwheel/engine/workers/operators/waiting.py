@@ -291,15 +291,15 @@ class EnrichOperator(WaitingOperator):
 
     def _release(self, watermark: int, bundle: Bundle) -> pl.Series:
         assert self._plan is not None
-        made = self._plan.results(self._segments(), watermark)
-        if made is None:
+        enriched = self._plan.results(self._segments(), watermark)
+        if enriched is None:
             return pl.Series(KEY, [])
-        if not len(made.apart):
+        if not len(enriched.apart):
             for stream in self._outputs:
-                bundle.outputs.produce_columns(made.batch.named(stream))
-            if made.unmatched:
-                bundle.outputs.counted.append((UNMATCHED, made.unmatched))
-        return made.apart
+                bundle.outputs.produce_columns(enriched.batch.named(stream))
+            if enriched.unmatched:
+                bundle.outputs.counted.append((UNMATCHED, enriched.unmatched))
+        return enriched.apart
 
     # --- keys in rows -----------------------------------------------------------------------------
 

@@ -72,8 +72,8 @@ class HeldTable:
     """The rows of a table by the bytes of their keys, as they are encoded, once it is ``ready``.
     Keys and rows together may have as many bytes as its limit says."""
 
-    def __init__(self, given: TableSource, wait: Wait) -> None:
-        self._given = given
+    def __init__(self, source: TableSource, wait: Wait) -> None:
+        self._source = source
         self._wait = wait
         self._unread: list[Partition] | None = None
         self._reader: Reader | None = None
@@ -91,7 +91,7 @@ class HeldTable:
     def reads_at(self) -> int:
         """When :meth:`read` goes on (wall clock, µs; MAX_TIME: not before somebody has told that
         its input ends, or never again)."""
-        if self.ready or not self._given.source.bounded:
+        if self.ready or not self._source.source.bounded:
             return MAX_TIME
         return self._again_at_us
 
@@ -99,11 +99,11 @@ class HeldTable:
         """Read some more of it. Raises SetupError where it cannot be read, or is too large."""
         if now_us < self.reads_at():
             return
-        if self._given.kept is not None:
-            self._take(self._given.kept())
+        if self._source.kept is not None:
+            self._take(self._source.kept())
             return
         if self._unread is None:
-            self._unread = list(self._given.partitions())
+            self._unread = list(self._source.partitions())
         try:
             self._read_some(self._unread, now_us)
         except ExhaustedError as ex:
@@ -118,15 +118,15 @@ class HeldTable:
             self.ready = True
             return
         if self._reader is None:
-            self._reader = as_reader(self._given.source.open(unread[0]))
+            self._reader = as_reader(self._source.source.open(unread[0]))
             self._reader.resume([(self._position, b"")])
         chunk = self._reader.read(self._position, _AT_ONCE)
-        _, unfit = carried(chunk.values, self._given.most_bytes)
+        _, unfit = carried(chunk.values, self._source.most_bytes)
         for index, value in enumerate(chunk.values):
             if index not in unfit:
                 self._keep(value)
         if chunk.next_position == self._position and not chunk.finished:
-            self._again_at_us = now_us + self._given.source.poll_us
+            self._again_at_us = now_us + self._source.source.poll_us
         self._position = chunk.next_position
         if chunk.finished:
             self._close()
@@ -160,7 +160,7 @@ class HeldTable:
     def _judged(self, value: object) -> tuple[bytes, bool] | None:
         """(the bytes of its key, whether the key has no row from here on); None for a dead letter
         elsewhere."""
-        table = self._given
+        table = self._source
         try:
             return table.finds(value), table.deletes(value)
         except BaseException as ex:  # of a key's code, which may be of the user's
@@ -169,9 +169,9 @@ class HeldTable:
             return None
 
     def _check_size(self) -> None:
-        limit = self._given.limit_bytes
+        limit = self._source.limit_bytes
         if self.size_bytes > limit:
-            table, rows = self._given, f" ({len(self.rows):,} rows so far)"
+            table, rows = self._source, f" ({len(self.rows):,} rows so far)"
             raise SetupError(too_large(table.where, table.name, limit, "each worker", rows))
 
     def _close(self) -> None:

@@ -259,10 +259,10 @@ class RegularJoined(StoredSides):
         none where that makes no difference."""
         if self._shows[side] is _never:
             return set()
-        found = {key for key, rows in by_key.items() if rows[1 - side]}
-        asked = [key for key, rows in by_key.items() if rows[side] and key not in found]
+        keys = {key for key, rows in by_key.items() if rows[1 - side]}
+        asked = [key for key, rows in by_key.items() if rows[side] and key not in keys]
         state: Any = self._side(1 - side)  # its handle knows more than the API says
-        return found | {asked[number] for number, own in state.values_of(asked) if own.count > 0}
+        return keys | {asked[number] for number, own in state.values_of(asked) if own.count > 0}
 
     def decides(self, side: int, rows: Iterable[Row], met: bool) -> bool:
         """Whether the partners of these rows of a key are found here. ``met``: there are some, so

@@ -171,10 +171,10 @@ class LastingJoinOperator(ColumnJoinOperator):
                 mask if not self._only_pairs or batch.stream != stream else np.zeros_like(mask)
                 for batch, mask in zip(batches, taken, strict=True)
             ]
-            found = self._archive.of_keys(_keys_of(batches, asks), side, bundle.overlay)
-            if sum(frame.height for frame in found) > _MANY:
-                many |= set(key_list(_with_more(found, _MANY)))
-            self._recalled += found
+            archived = self._archive.of_keys(_keys_of(batches, asks), side, bundle.overlay)
+            if sum(frame.height for frame in archived) > _MANY:
+                many |= set(key_list(_with_more(archived, _MANY)))
+            self._recalled += archived
         return many
 
     def _leave(self, count: int, bundle: Bundle) -> None:
@@ -282,11 +282,11 @@ class LastingJoinOperator(ColumnJoinOperator):
         self._say_alone([each for each in changes if each.sign > 0], [*new, *kept], bundle)
 
     def _say_alone(
-        self, changes: Sequence[AloneRows], known: Sequence[pl.DataFrame], bundle: Bundle
+        self, changes: Sequence[AloneRows], frames: Sequence[pl.DataFrame], bundle: Bundle
     ) -> None:
         """``known`` have the types of the records of either stream."""
         for side, sign, rows in ((each.side, each.sign, each.rows) for each in changes):
-            other_type = self._pairing.type_of(1 - side, known)
+            other_type = self._pairing.type_of(1 - side, frames)
             if VALUE not in rows.schema and (other_type or not self._pairing.kind.in_pairs):
                 values = self._pairing.rows_alone(side, rows, other_type)
                 values = values if sign > 0 else retractions_of(values)

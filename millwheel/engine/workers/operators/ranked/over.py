@@ -279,20 +279,20 @@ class Over(Computation):
         letter, and lies in the look-backs of others as before: so one does not keep the others
         from theirs, whichever come due with it."""
         coming = iter(rows)
-        for count, found in results:
+        for count, outcome in results:
             added = b""
-            if not isinstance(found, BaseException):
+            if not isinstance(outcome, BaseException):
                 try:
-                    added = encode_value(found)
+                    added = encode_value(outcome)
                 except BaseException as ex:  # an aggregator of the user's made it
                     if not concerns_records(ex):
                         raise
-                    found = ex
+                    outcome = ex
             for _ in range(count):
                 _, row = next(coming)
                 try:
-                    if isinstance(found, BaseException):
-                        raise found
+                    if isinstance(outcome, BaseException):
+                        raise outcome
                     value = msgspec.Raw(_one_map(row.data, added, len(self._names)))
                     for stream in self._outputs:
                         ctx.produce(stream, value, row.at)
@@ -416,10 +416,10 @@ class Over(Computation):
 class _Kept:
     """A block of a group, as a look-back reads it."""
 
-    def __init__(self, over: Over, number: int, known: PastBlock) -> None:
+    def __init__(self, over: Over, number: int, block: PastBlock) -> None:
         self._over = over
         self._number = number
-        self.count, self.first, self.last = known.count, known.first, known.last
+        self.count, self.first, self.last = block.count, block.first, block.last
 
     def rows(self) -> list[LookbackRow]:
         return [(row.at, _prepared(row)) for row in self._over.past[self._number].rows]
