@@ -67,7 +67,7 @@ STAYING: dict[str, dict[str, Any]] = {
     condition=st.sampled_from(["", "size > 0"]),
     crashes=st.booleans(),
 )
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 def test_windows_that_stay_in_columns_take_late_records_as_rows_do(
     window: WindowSpec,
     windowing: dict[str, Any],

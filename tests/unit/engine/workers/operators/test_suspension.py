@@ -20,6 +20,7 @@ from millwheel.engine.workers.operators.keyed_joins.regular import RegularJoined
 from millwheel.errors import RecordError
 from millwheel.testing import PipelineHarness, assert_survives_crashes
 from millwheel.tools.testing.pushes import DEFAULT_PARTITION
+from tests.unit.engine.workers.operators.column_runs import in_bundles
 from tests.unit.engine.workers.operators.keyed_joins import test_interval as near
 from tests.unit.engine.workers.operators.keyed_joins import test_regular as two
 from tests.unit.engine.workers.operators.keyed_joins.conftest import take_room
@@ -111,7 +112,8 @@ def test_records_that_wait_find_what_lived_when_they_came(
 def test_a_join_without_room_survives_crashes(tmp_path: Path, kind: str) -> None:
     shown = [two.row(at, what=what) for at, what in enumerate("abcdefghijk")]
     records = {"shown": [*shown, two.row(4, ad=2)], "clicked": [two.row(2), two.row(25)]}
-    assert assert_survives_crashes(two.joined(tmp_path, kind), records, every=13) > 2
+    story = in_bundles(records, 4)
+    assert assert_survives_crashes(two.joined(tmp_path, kind), story, every=13) > 2
 
 
 def shard_of(harness: PipelineHarness) -> Any:

@@ -97,7 +97,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.usefixtures("room")
 @pytest.mark.parametrize("within", BOUNDS)
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=10)
+@settings(max_examples=6)
 @given(st.sampled_from([2, 2, 64]), batches, st.integers(0, 6))
 def test_all_that_is_near_meets_and_what_meets_nothing_is_said(
     folder: Path,
