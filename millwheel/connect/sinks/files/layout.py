@@ -138,6 +138,16 @@ class LayoutWriter(Writer):
         self.lane = f"files {destination.name} {shard}"
 
     def prepare(self, batch: SinkBatch) -> bytes:
+        former = self._files.copy()
+        try:
+            return self._prepared(batch)
+        except BaseException:
+            # The same batch comes again: what has been added of it would stand in its files twice
+            # (test_a_batch_that_is_prepared_again_is_in_its_files_once).
+            self._files, self._refused = former, []
+            raise
+
+    def _prepared(self, batch: SinkBatch) -> bytes:
         pieces, hidden = [], []
         if self._fitting is not None and not batch.columns:
             records, self._refused = self._fitting(batch.records)

@@ -59,7 +59,7 @@ class RollOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return Roll(size, every_us)
 
 
-class OpenFile(msgspec.Struct):
+class OpenFile(msgspec.Struct, frozen=True):
     """``final`` is its path; ``since_us`` is when it was begun."""
 
     final: str
@@ -88,11 +88,19 @@ class OpenFiles:
         ):
             there = None
         joined = None if there is None else join(self._form, there.content, data)
-        if there is None or joined is None:
-            there, joined = OpenFile(fresh, now_us), data
-        there.rows, there.content = there.rows + rows, joined
-        self._keep(folder, there)
-        return there
+        file = (
+            OpenFile(fresh, now_us, rows, data)
+            if there is None or joined is None
+            else OpenFile(there.final, there.since_us, there.rows + rows, joined)
+        )
+        self._keep(folder, file)
+        return file
+
+    def copy(self) -> OpenFiles:
+        """The open files as they are now, whatever is added to these."""
+        files = OpenFiles(self._form, self._roll)
+        files._open = dict(self._open)
+        return files
 
     def _keep(self, folder: str, file: OpenFile) -> None:
         self._open.pop(folder, None)

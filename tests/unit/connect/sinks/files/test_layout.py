@@ -31,7 +31,7 @@ from millwheel.connect.sinks.files.open_files import Roll
 from millwheel.connect.sinks.files.options import FilesSinkOptions, shape
 from millwheel.connect.sinks.files.paths import Partitioning
 from millwheel.connect.sinks.files.sink import build_files
-from millwheel.errors import CorruptionError, SetupError
+from millwheel.errors import CorruptionError, SetupError, UnavailableError
 from millwheel.tools.testing.memory.disk import MemoryDisk, nothing
 from tests.fakes.faulty_files import Call, FaultyFiles, Killed, kill_at
 
@@ -144,6 +144,33 @@ def rows(batches: int) -> list[tuple[int, int]]:
 @pytest.fixture(params=["folder", "inline", "staged"])
 def kind(request: pytest.FixtureRequest) -> str:
     return str(request.param)
+
+
+@pytest.mark.parametrize("failing", ["folder", "staged"])
+def test_a_batch_that_is_prepared_again_is_in_its_files_once(failing: str) -> None:
+    """A full disk, say: the runtime asks for the same batch again."""
+    world = World(failing, batches=2)
+    layout = Layout("jsonl", Partitioning(["country"]), Roll(10_000, 60_000_000))
+    destination = world.destination(world.inner)
+    hide, failures = destination.hide, [UnavailableError("the disk is full")]
+
+    def hide_later(contents: Any) -> None:
+        if failures and b'"batch":1' in contents[0][1]:
+            raise failures.pop()
+        hide(contents)
+
+    destination.hide = hide_later  # type: ignore[method-assign,assignment]
+    content = Content(shape(FilesSinkOptions(path="out"))).of
+    writer = LayoutWriter(content, layout, destination, SHARD, 1)
+    nowhere = SinkRecord("k", {"batch": 1, "row": 3}, 0)
+    second = batch(1, "1-1")
+    second.records.append(nowhere)
+    writer.publish(writer.prepare(batch(0, "1-0")))
+    with pytest.raises(UnavailableError):
+        writer.prepare(second)
+    writer.publish(writer.prepare(second))
+    assert world.visible() == rows(2)
+    assert [each.record for each in writer.take_refused()] == [nowhere]
 
 
 def test_rows_are_added_to_the_open_file_of_their_folder_until_it_is_full(kind: str) -> None:
