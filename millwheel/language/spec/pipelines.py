@@ -29,7 +29,6 @@ from millwheel.core.windows.triggers import Default
 from millwheel.language.spec.change_logs import decided
 from millwheel.language.spec.checks.change_logs import check_change_logs, check_kept_versions
 from millwheel.language.spec.checks.code import CodeChecks
-from millwheel.language.spec.checks.expression_types import check_expression_types
 from millwheel.language.spec.checks.field_names import check_field_names
 from millwheel.language.spec.checks.field_types import check_field_types
 from millwheel.language.spec.checks.firing_again import check_firing_again, check_lateness
@@ -326,7 +325,6 @@ def _check(reader: NodeReader, top: YamlNode, parts: _Parts, check_code: bool) -
     check_tables(reader, spec, partial(find, top), never_ends)
     check_windows_of_input(reader, spec, top)
     check_field_types(reader, spec, top)
-    check_expression_types(reader, spec, top)
     check_queries(reader, spec, top)
     if not check_code:
         return

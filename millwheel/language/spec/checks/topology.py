@@ -15,6 +15,7 @@ from millwheel.core.pipeline.work import (
     RegularJoinSpec,
     WindowedSpec,
 )
+from millwheel.language.spec.parts.steps import step_nodes
 from millwheel.language.spec.reading.nodes import YamlNode
 from millwheel.language.spec.reading.problems import unknown
 from millwheel.language.spec.reading.reader import NodeReader
@@ -324,10 +325,17 @@ def _path(name: str, start: str, came_from: Mapping[str, str]) -> list[str]:
 
 
 def find(top: YamlNode, *steps: str) -> YamlNode:
-    """The node at a path, or the nearest one above it that exists."""
-    node = top
-    for step in steps:
-        if isinstance(node.value, dict) and step in node.value:
+    """The node at a path, or the nearest one above it that exists. ``steps`` and a number lead to
+    that step of a computation, written in a list of steps or not."""
+    node, rest = top, [*steps]
+    while rest:
+        step = rest.pop(0)
+        if step == "steps" and rest and rest[0].isdigit():
+            nodes, at = [*step_nodes(node)], int(rest.pop(0))
+            if at >= len(nodes):
+                return node
+            node = nodes[at]
+        elif isinstance(node.value, dict) and step in node.value:
             node = node.value[step]
         elif isinstance(node.value, list):
             return next((item for item in node.value if item.text == step), node)

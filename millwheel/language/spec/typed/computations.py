@@ -206,7 +206,7 @@ class DecimalWork:
     def _steps(self, work: StepsSpec) -> None:
         """The first of them once more, which stands among the expressions over its input."""
         fields, steps = self.fields, []
-        for step in work.steps:
+        for at, step in enumerate(work.steps):
             if step.function and has_decimals(fields):
                 self.note(
                     (),
@@ -214,20 +214,17 @@ class DecimalWork:
                     " in front of it, or an expression",
                 )
                 return
-            made, fields = self._step(step, fields)
+            made, fields = self._step(step, fields, ("steps", str(at)))
             steps.append(made)
         self.computation = replace(self.computation, work=StepsSpec(tuple(steps)))
         self._give(fields)
 
-    def _step(self, step: StepSpec, fields: Fields) -> tuple[StepSpec, Fields]:
+    def _step(self, step: StepSpec, fields: Fields, path: Path) -> tuple[StepSpec, Fields]:
         """A step over units, and the fields of what it gives."""
-        kind = step.kind.value
         made = {
-            name: self.in_units(text, fields, (kind, name)) for name, text in step.fields.items()
+            name: self.in_units(text, fields, (*path, name)) for name, text in step.fields.items()
         }
-        text, whole = (
-            self.in_units(step.expression, fields, (kind,)) if step.expression else ("", "")
-        )
+        text, whole = self.in_units(step.expression, fields, path) if step.expression else ("", "")
         changed_step = replace(
             step, expression=text, fields={name: each for name, (each, _) in made.items()}
         )
@@ -244,7 +241,7 @@ class DecimalWork:
         if not made and isinstance(whole, Mapping):
             return changed_step, whole
         if not made and has_decimals(whole):
-            self.note((kind,), "a decimal alone is no record: write map: {NAME: …}")
+            self.note(path, "a decimal alone is no record: write map: {NAME: …}")
         return changed_step, {name: each for name, (_, each) in made.items()}
 
     def _results(self, work: AggregationSpec | OverSpec | SlicesSpec) -> Fields:

@@ -286,9 +286,11 @@ class _Units:
         if isinstance(first, ast.Constant) and isinstance(first.value, str):
             read = first.value
         kind = self._fields.get(read, "")
-        if name == "field" or not has_decimals(kind) or len(node.args) < 2:
+        if name == "field" or len(node.args) < 2:
             return node, kind
         default = self.made(node.args[1])
+        if not has_decimals(kind):
+            return node, kind if default[1] in (kind, _NULL) else ""
         scale = self._scale(node, [(first, kind), default])
         if scale != kind:
             raise ValueError(

@@ -31,6 +31,7 @@ Path = tuple[str, ...]
 """Where an expression stands in its computation."""
 Change = Callable[[str, Path], str]
 """From an expression, which is not empty, and where it stands to the one that takes its place."""
+FIRST_STEP: Path = ("steps", "0")
 _GIVEN = {"text": "str", "int": "int", "float": "float", "bool": "bool", "time": KIND}
 """The kinds of what functions give, where it is always the same."""
 
@@ -96,9 +97,8 @@ def _of_work(work: Work, of: Callable[..., str]) -> Work:
         case LookupSpec(by=by):
             return replace(work, by=tuple(of(text, "enrich", "by") for text in by))
         case StepsSpec(steps=(step, *rest)):  # the next one gets what this one makes
-            kind = step.kind.value
-            fields = {name: of(text, kind, name) for name, text in step.fields.items()}
-            first = replace(step, expression=of(step.expression, kind), fields=fields)
+            fields = {name: of(text, *FIRST_STEP, name) for name, text in step.fields.items()}
+            first = replace(step, expression=of(step.expression, *FIRST_STEP), fields=fields)
             return replace(work, steps=(first, *rest))
     return work
 

@@ -4,6 +4,7 @@ numbers, or floats."""
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -28,7 +29,8 @@ from millwheel.language.spec.reading.nodes import YamlNode
 from millwheel.language.spec.reading.reader import NodeReader
 from millwheel.language.spec.typed.computations import DecimalWork, merged, outputs_of
 from millwheel.language.spec.typed.decimals import Fields, has_decimals, in_units, scales_of
-from millwheel.language.spec.typed.expressions import Path
+from millwheel.language.spec.typed.expressions import Path, expressions_of, kinds_of
+from millwheel.language.spec.typed.mistakes import mistakes_in, mistakes_of_bounds
 
 Find = Callable[..., YamlNode]
 _SINKS = ("files", "kafka", "postgres", "stdout")
@@ -38,9 +40,8 @@ _FORMATS = ("", "json", "jsonl", "csv", "parquet", "avro", "protobuf")
 def with_decimals(reader: NodeReader, spec: PipelineSpec, find: Find) -> PipelineSpec:
     """The pipeline whose computations take decimals as whole units, and compare times with times
     where a text is written; and whose sinks know the scales of decimals. Notes every place where
-    that cannot be. ``find`` has the node at a path."""
-    if not any(stream.decimals or stream.times for stream in spec.streams) and not _casts(spec):
-        return spec
+    that cannot be, and every expression that fails for each record because of the kinds of its
+    fields. ``find`` has the node at a path."""
     flow = _Flow(reader, spec, find)
     flow.run()
     for sink in spec.sinks:
@@ -59,11 +60,6 @@ def _in_decimals(kept: KeptKinds) -> bool:
     return has_decimals(kept.values) or any(map(has_decimals, kept.key))
 
 
-def _casts(spec: PipelineSpec) -> bool:
-    """Whether an expression may make a decimal of something else."""
-    return any("decimal(" in repr(each.work) for each in spec.computations)
-
-
 @dataclass(slots=True)
 class _Flow:
     reader: NodeReader
@@ -74,6 +70,8 @@ class _Flow:
     made: list[ComputationSpec] = field(default_factory=list)
     kept: dict[str, KeptKinds] = field(default_factory=dict)
     """By computation."""
+    mistakes: set[tuple[Path, str]] = field(default_factory=set)
+    """Where expressions have been found wrong: the first step is read twice."""
 
     def run(self) -> None:
         """Go through the computations, each behind those that feed it."""
@@ -122,25 +120,44 @@ class _Flow:
     def _take(self, computation: ComputationSpec, cyclic: bool) -> None:
         one = DecimalWork(
             computation,
-            {each.stream: self.kinds.get(each.stream, {}) for each in computation.inputs},
+            {each.stream: self._kinds(each.stream) for each in computation.inputs},
             partial(self._in_units, ("computations", computation.name)),
             partial(self._note, ("computations", computation.name)),
             self._lookup,
         )
-        if not cyclic:
+        path, compile_text = ("computations", computation.name), self.reader.language.compile
+        if not computation.inputs:
+            pass  # as is noted elsewhere
+        elif not cyclic:
             one.through()
-        elif one.given:
-            one.note((), "it is part of a cycle, which cannot have decimals. Declare float")
+        else:
+            for text, inner in expressions_of(computation):
+                tree = compile_text(text).tree
+                self._note_mistakes((*path, *inner), tree, kinds_of(self.spec, computation))
+            if one.given:
+                one.note((), "it is part of a cycle, which cannot have decimals. Declare float")
+        for word, problem in mistakes_of_bounds(self.spec, computation, compile_text):
+            one.note(("join", "within", word), problem)
         self.made.append(one.computation)
         if one.kept is not None:
             self.kept[computation.name] = one.kept
-        for name, kinds in one.outputs.items():
-            before = self.kinds.setdefault(name, kinds)
-            if has_decimals(before) or has_decimals(kinds):
-                both = merged([before, kinds])
-                if both is None:
-                    one.note((), f"the stream {name!r} gets other decimals from elsewhere")
-                self.kinds[name] = both or before
+        for name in outputs_of(computation):
+            kinds = one.outputs.get(name)
+            before = self.kinds.setdefault(name, kinds or {})
+            both = merged([before, kinds]) if kinds is not None else before
+            if both is None:
+                one.note((), f"the stream {name!r} gets other decimals from elsewhere")
+            # A record of one producer may have a field of any kind that the other's do not have.
+            self.kinds[name] = {
+                each: kind
+                for each, kind in (both or before).items()
+                if not isinstance(kind, str) or kind == (kinds or {}).get(each) == before.get(each)
+            }
+
+    def _kinds(self, name: str) -> Fields:
+        """The kinds of the fields of a stream, declared where nothing else is known."""
+        made = self.kinds.get(name, {})
+        return {**_declared(self.spec.stream(name)), **{of: it for of, it in made.items() if it}}
 
     def _lookup(self, work: LookupSpec) -> Lookup:
         with speaking(self.reader.language):
@@ -151,13 +168,21 @@ class _Flow:
 
     def _in_units(self, of: Path, text: str, fields: Fields, path: Path) -> tuple[str, Any]:
         """The expression over units, and its kind."""
+        tree = self.reader.language.compile(text).tree
         try:
-            typed = in_units(text, self.reader.language.compile(text).tree, fields)
+            typed = in_units(text, tree, fields)
             self.reader.language.compile(typed.text)  # it may have become too long
         except ValueError as error:
             self._note(of, path, str(error))
             return text, ""
+        self._note_mistakes((*of, *path), tree, fields)
         return typed.text, typed.kind
+
+    def _note_mistakes(self, path: Path, tree: ast.expr, fields: Fields) -> None:
+        for problem in mistakes_in(tree, fields):
+            if (path, problem) not in self.mistakes:
+                self.mistakes.add((path, problem))
+                self.reader.bad(self.find(*path), problem)
 
 
 def _holds(column: str, scale: int) -> bool:

@@ -1,25 +1,23 @@
-"""Expressions over declared fields that no record can satisfy: a text where a number is needed, a
-number where a text is, both compared by their order, and whatever cannot be computed with times."""
+"""Expressions over fields of known kinds that no record can satisfy: a text where a number is
+needed, a number where a text is, both compared by their order, and whatever cannot be computed with
+times."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
+from typing import Any
 
-from millwheel.connect.own_functions import named_alone
 from millwheel.core.expressions.language import Expression
 from millwheel.core.instants.declared import KIND
+from millwheel.core.instants.texts import is_time_text
 from millwheel.core.pipeline.spec import ComputationSpec, PipelineSpec
 from millwheel.core.pipeline.work import IntervalJoinSpec
-from millwheel.language.spec.checks.topology import find
-from millwheel.language.spec.reading.nodes import YamlNode
-from millwheel.language.spec.reading.reader import NodeReader
 from millwheel.language.spec.typed.expressions import (
     FieldKinds,
     compared,
-    expressions_of,
     function_of,
-    kinds_of,
 )
 
 _NO_TIMES = ("float", "bool")
@@ -30,24 +28,16 @@ _ARITHMETIC = (ast.Sub, ast.Div, ast.FloorDiv, ast.Pow)
 _SHOWN = {"str": "a text", "int": "an int", "float": "a float", "bool": "a bool"}
 
 
-def check_expression_types(reader: NodeReader, spec: PipelineSpec, top: YamlNode) -> None:
-    """Note every expression that fails for each record, or compares values that are never equal,
-    because of the declared type of a field."""
-    compile_text = named_alone(spec.functions, spec.nulls, spec.vectorized).compile
-    for computation in spec.computations:
-        kinds = kinds_of(spec, computation)
-        if not kinds:
-            continue
-        for text, path in expressions_of(computation):
-            for types in (_Times, _Values):
-                problem = next(types(kinds).problems(compile_text(text).tree), "")
-                if problem:
-                    reader.bad(find(top, "computations", computation.name, *path), problem)
-        for word, problem in _of_bounds(spec, computation, compile_text):
-            reader.bad(find(top, "computations", computation.name, "join", "within", word), problem)
+def mistakes_in(tree: ast.expr, fields: Mapping[str, Any]) -> Iterator[str]:
+    """The first mistake with times, and the first with texts and numbers, in an expression over
+    fields of these kinds. Kinds that are not words (decimals, records) are not judged here."""
+    kinds = {name: kind for name, kind in fields.items() if isinstance(kind, str)}
+    if any(kinds.values()):
+        for types in (_Times, _Values):
+            yield from islice(types(kinds).problems(tree), 1)
 
 
-def _of_bounds(
+def mistakes_of_bounds(
     spec: PipelineSpec, computation: ComputationSpec, compile_text: Callable[[str], Expression]
 ) -> Iterator[tuple[str, str]]:
     """The bounds of an interval that are fields of texts."""
@@ -98,7 +88,7 @@ class _Times(FieldKinds):
     def _of_comparison(self, node: ast.AST) -> Iterator[str]:
         for one, other in compared(node):
             for time, text in ((one, other), (other, one)):
-                if (self.of(time), self.of(text)) != (KIND, "str"):
+                if (self.of(time), self.of(text)) != (KIND, "str") or _is_time(text):
                     continue
                 shown = f"`{ast.unparse(node)}` compares a time with "
                 if isinstance(text, ast.Constant):
@@ -120,6 +110,12 @@ class _Times(FieldKinds):
                 f"`{ast.unparse(node)}` computes with a time and a text. Write duration('15m') for"
                 " a length of time, or parse_time(text) for a time"
             )
+
+
+def _is_time(tree: ast.expr) -> bool:
+    """Whether a text is written that stands for a time."""
+    text = tree.value if isinstance(tree, ast.Constant) else None
+    return isinstance(text, str) and is_time_text(text)
 
 
 def _article(kind: str) -> str:

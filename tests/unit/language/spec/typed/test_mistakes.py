@@ -177,3 +177,71 @@ def test_a_bound_of_an_interval_is_not_a_text(problems: Any) -> None:
     assert "join.within.until: a.name is a text, and a bound is a time in whole µs. " in found
     for bound in ("parse_time(a.name)", "a.at", "a.n", "a.unknown"):
         assert problems(_HEAD.replace("COMPUTATION", join.replace("BOUND", bound))) == []
+
+
+_BEHIND = (
+    "pipeline: p\nstreams:\n"
+    "  a: {source: {injection: {}}, timestamp: at, fields: {at: timestamp, x: float, name: str,"
+    " n: int}}\n"
+    "  b: {source: {injection: {}}, timestamp: at, fields: {at: timestamp, x: str}}\n"
+    "sinks: {out: {stdout: {}}}\ncomputations:\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("computations", "sentence"),
+    [
+        (
+            "c: {input: a, map: {who: name, twice: n * 2}, output: m}\n"
+            "d: {input: m, filter: 'who > 3', output: out}",
+            "computations.d.filter: `who > 3` compares who, a text, with an int",
+        ),
+        (
+            "c: {input: a, steps: [{map: {twice: n * 2}}, {filter: \"upper(twice) == 'A'\"}],"
+            " output: out}",
+            "computations.c.steps[1].filter: `upper(twice)`: twice, an int, and upper takes a text",
+        ),
+        (
+            "c: {input: {a: {key: name}}, window: {tumbling: 1m}, aggregate: {n: count, top: {max:"
+            " name}}, having: \"n > 'x'\", output: out}",
+            "computations.c.having: `n > 'x'` compares n, an int, with a text",
+        ),
+        (
+            "c: {input: {a: {key: name}}, window: {tumbling: 1m}, aggregate: {n: count, most: {max:"
+            " name}}, then: {x: most / n}, output: out}",
+            "computations.c.then.x: `most / n` computes with a text, most",
+        ),
+        (
+            "c: {input: {a: {key: name}}, aggregate: {total: {sum: n}}, output: m}\n"
+            "d: {input: {m: {key: name}}, where: 'like(total, ''a%'')', aggregate: {k: count},"
+            " output: out}",
+            "computations.d.where: `like(total, 'a%')`: total, an int, and like takes a text",
+        ),
+    ],
+)
+def test_kinds_follow_through_computations(problems: Any, computations: str, sentence: str) -> None:
+    text = _BEHIND + "".join(f"  {line}\n" for line in computations.splitlines())
+    assert any(sentence in each for each in problems(text)), problems(text)
+
+
+@pytest.mark.parametrize(
+    "computations",
+    [
+        # each producer makes another kind
+        "c: {input: a, map: {x: n}, output: m}\n"
+        "e: {input: b, map: {x: x}, output: m}\n"
+        "d: {input: m, filter: 'x > 3', output: out}",
+        # the one has a field that the other's records do not have
+        "c: {input: a, map: {x: n}, output: m}\n"
+        "e: {input: b, map: {y: x}, output: m}\n"
+        "d: {input: m, filter: 'x > ''a'' if has(x) else y > ''a''', output: out}",
+        # a default of another kind
+        "c: {input: a, map: {v: \"get(n, 'x')\"}, output: m}\n"
+        "d: {input: m, filter: 'v > ''a''', output: out}",
+        "c: {input: {a: {key: name}}, window: {tumbling: 1m}, aggregate: {n: count}, then: {early:"
+        " window_start < '2026-01-01'}, output: out}",
+    ],
+)
+def test_kinds_that_differ_are_not_judged(problems: Any, computations: str) -> None:
+    text = _BEHIND + "".join(f"  {line}\n" for line in computations.splitlines())
+    assert problems(text) == []
