@@ -143,6 +143,9 @@ def _parse(text: str) -> ast.expr:
 
 
 _HINTS = (
+    (re.compile(r"(?i)\blike\s+'"), "write like(field, 'a%')"),
+    (re.compile(r"(?i)\bbetween\b.+\band\b"), "write between(field, low, high)"),
+    (re.compile(r"(?i)\bcase\s+when\b"), "write case(condition, value, …, otherwise)"),
     (re.compile(r"&&"), "write `and` instead of &&"),
     (re.compile(r"\|\|"), "write `or` instead of ||"),
     (re.compile(r"<>"), "write != instead of <>"),

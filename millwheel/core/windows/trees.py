@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from enum import Enum
 from typing import Any
 
@@ -60,7 +61,9 @@ class _Reader:
         name, argument = self._split(tree)
         form = FORMS.get(name)
         if form is None and name != _CUSTOM:
-            raise self.error(f"unknown trigger {name!r}; there are {', '.join(sorted(NAMES))}")
+            close = get_close_matches(name, NAMES, 1, 0.75)
+            hint = f"; did you mean {close[0]!r}? There" if close else "; there"
+            raise self.error(f"unknown trigger {name!r}{hint} are {', '.join(sorted(NAMES))}")
         inner = self.at(name)
         try:
             return _custom(argument, inner) if form is None else form.read(argument, inner)

@@ -78,6 +78,7 @@ from millwheel.language.spec.reading.parts import (
 from millwheel.language.spec.reading.problems import Problems
 from millwheel.language.spec.reading.reader import NodeReader
 from millwheel.language.spec.ship import check_ship, read_ship
+from millwheel.language.spec.typed.decimals import Fields
 from millwheel.language.spec.typed.streams import with_decimals
 from millwheel.language.spec.typed.times import with_times
 
@@ -230,8 +231,8 @@ def check_document(
         )
     )
     parts.spec = with_times(parts.spec, reader.language.compile)
-    parts.spec = with_decimals(reader, parts.spec, partial(find, top))
-    _check(reader, top, parts, check_code)
+    parts.spec, kinds = with_decimals(reader, parts.spec, partial(find, top))
+    _check(reader, top, parts, kinds, check_code)
     if check_code and origin is None:  # not for the copies that workers read when they start
         check_ship(reader, parts.spec, top)
         check_plain_secrets(reader, top, secured)
@@ -317,14 +318,16 @@ def _unloaded(**options: Any) -> Default:
     return Default()
 
 
-def _check(reader: NodeReader, top: YamlNode, parts: _Parts, check_code: bool) -> None:
+def _check(
+    reader: NodeReader, top: YamlNode, parts: _Parts, kinds: Mapping[str, Fields], check_code: bool
+) -> None:
     spec = parts.spec
     check_streams(reader, spec, top, uncertain_names(reader, top))
     check_endless(reader, spec, top)
     check_change_logs(reader, spec, top)
     check_tables(reader, spec, partial(find, top), never_ends)
     check_windows_of_input(reader, spec, top)
-    check_field_types(reader, spec, top)
+    check_field_types(reader, spec, top, kinds)
     check_queries(reader, spec, top)
     if not check_code:
         return
@@ -335,7 +338,7 @@ def _check(reader: NodeReader, top: YamlNode, parts: _Parts, check_code: bool) -
         checks.computation(computation)
     for sink in spec.sinks:
         checks.sink(sink, parts.sinks[sink.stream])
-    check_field_names(reader, spec, top, checks.classes)
+    check_field_names(reader, spec, top, checks.classes, kinds)
     load = partial(load_object, folder=spec.folder)
     check_firing_again(reader, spec, top, checks.replacing, load)
     check_lateness(reader, spec, top, load)

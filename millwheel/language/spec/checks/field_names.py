@@ -2,8 +2,8 @@
 
 Where all fields of a stream are known (see ``field_flow.py``), another name is an error; in an
 expression, which may ask whether a record has it, and as the column of a sink, which may be empty,
-it is a warning. ``fields:`` declares the types of some of them: there only a name that nearly is a
-declared one is a warning.
+it is a warning. ``fields:`` declares the types of some of them, and these are followed through
+computations: there only a name that nearly is a declared one is a warning.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from millwheel.language.spec.checks.topology import find
 from millwheel.language.spec.reading.nodes import YamlNode
 from millwheel.language.spec.reading.problems import did_you_mean
 from millwheel.language.spec.reading.reader import NodeReader
+from millwheel.language.spec.typed.decimals import Fields
 from millwheel.language.spec.typed.expressions import Path, expressions_of
 
 _NEARLY = 0.75  # similar enough to be the same name, misspelt
@@ -48,10 +49,16 @@ class _Use:
 
 
 def check_field_names(
-    reader: NodeReader, spec: PipelineSpec, top: YamlNode, classes: Classes
+    reader: NodeReader,
+    spec: PipelineSpec,
+    top: YamlNode,
+    classes: Classes,
+    kinds: Mapping[str, Fields],
 ) -> None:
-    """Note every name that no record of its streams can have."""
-    declared = {stream.name: list(stream.fields) for stream in spec.streams if stream.fields}
+    """Note every name that no record of its streams can have. ``kinds`` are those of the fields of
+    streams, with the fields of records within records."""
+    _check_sides(reader, spec, top, kinds)
+    declared = {stream: [*fields] for stream, fields in kinds.items()}
     exact = exact_fields(spec, classes)
     for use in _uses(spec):
         node = find(top, *use.path)
@@ -81,6 +88,34 @@ def check_field_names(
                 f" {close[0]!r}?"
             )
             reader.problems.warn(node.line, node.path, words)
+
+
+def _check_sides(
+    reader: NodeReader, spec: PipelineSpec, top: YamlNode, kinds: Mapping[str, Fields]
+) -> None:
+    """Warn of a field of a side of a join (``clicks.prise``) that nearly is one of its stream."""
+    compile_text = named_alone(spec.functions, spec.nulls, spec.vectorized).compile
+    for computation in spec.computations:
+        streams = [each.stream for each in computation.inputs]
+        for text, inner in expressions_of(computation):
+            of = [inner[1]] if inner[0] == "input" else streams
+            node = find(top, "computations", computation.name, *inner)
+            for part in ast.walk(compile_text(text).tree):
+                match part:
+                    case ast.Attribute(value=ast.Name(id=side), attr=name):
+                        names = [*_names_within(side, of, kinds)]
+                        close = get_close_matches(name, names, 1, _NEARLY)
+                        if close and name not in names:
+                            hint = f"has no known field {name!r}; did you mean {close[0]!r}?"
+                            reader.problems.warn(node.line, node.path, f"{side} {hint}")
+
+
+def _names_within(
+    field_name: str, streams: Sequence[str], kinds: Mapping[str, Fields]
+) -> Iterator[str]:
+    for stream in streams:
+        within = kinds.get(stream, {}).get(field_name)
+        yield from within if isinstance(within, Mapping) else ()
 
 
 def _computed(name: str, field_names: Sequence[str]) -> str:

@@ -1,5 +1,5 @@
-"""Keys and aggregates of declared fields: a type that cannot be a key, or that a function cannot
-use, is refused before anything starts."""
+"""Keys and aggregates of fields of known types: a type that cannot be a key, or that a function
+cannot use, is refused before anything starts."""
 
 from __future__ import annotations
 
@@ -15,24 +15,28 @@ from millwheel.errors import RecordError
 from millwheel.language.spec.checks.topology import find
 from millwheel.language.spec.reading.nodes import YamlNode
 from millwheel.language.spec.reading.reader import NodeReader
+from millwheel.language.spec.typed.decimals import Fields
 
 _NO_KEYS = ("bool", "float")
 _SAMPLES: Mapping[str, Any] = {"int": 1, "float": 1.5, "str": "text", "bool": True}
 
 
-def check_field_types(reader: NodeReader, spec: PipelineSpec, top: YamlNode) -> None:
+def check_field_types(
+    reader: NodeReader, spec: PipelineSpec, top: YamlNode, kinds: Mapping[str, Fields]
+) -> None:
     """Note every key of a field whose type is none of a key, and every aggregate whose argument is
     a field of a type that its function refuses."""
+    types = {stream: _types(fields) for stream, fields in kinds.items()}
     for computation in spec.computations:
         for node_input in computation.inputs:
-            problem = _problem_of_key(spec, node_input)
+            problem = _problem_of_key(spec, node_input, types.get(node_input.stream, {}))
             if problem:
                 reader.bad(
                     find(top, "computations", computation.name, "input", node_input.stream, "key"),
                     problem,
                 )
         for aggregate in computation.aggregates:
-            problem = _problem(spec, computation, aggregate)
+            problem = _problem(computation, aggregate, types)
             if problem:
                 reader.bad(
                     find(top, "computations", computation.name, "aggregate", aggregate.name),
@@ -40,34 +44,41 @@ def check_field_types(reader: NodeReader, spec: PipelineSpec, top: YamlNode) -> 
                 )
 
 
-def _problem_of_key(spec: PipelineSpec, node_input: InputSpec) -> str:
-    declared = spec.stream(node_input.stream).fields
+def _types(fields: Fields) -> dict[str, str]:
+    return {
+        name: kind for name, kind in fields.items() if isinstance(kind, str) and kind in _SAMPLES
+    }
+
+
+def _problem_of_key(spec: PipelineSpec, node_input: InputSpec, types: Mapping[str, str]) -> str:
     for text in node_input.key.texts:
         kind = kind_of_value(
-            text, declared, named_alone(spec.functions, spec.nulls, spec.vectorized).compile
+            text, types, named_alone(spec.functions, spec.nulls, spec.vectorized).compile
         )
         if kind in _NO_KEYS:
             return (
-                f"a key cannot be {kind}, as `{text}` is by the types that the stream"
-                f" {node_input.stream!r} declares: write for example str({text}), or an expression"
+                f"a key cannot be {kind}, as `{text}` is by the types of fields of the stream"
+                f" {node_input.stream!r}: write for example str({text}), or an expression"
                 " that gives a whole number or a text"
             )
     for name in node_input.key.names if node_input.key.plain else ():
-        if declared.get(name) in _NO_KEYS:
+        if types.get(name) in _NO_KEYS:
             return (
-                f"a key cannot be {declared[name]}, as which the stream {node_input.stream!r}"
-                f" declares the field {name!r}: use str, int or bytes, for example with a `key:"
-                " module:function` that converts it"
+                f"a key cannot be {types[name]}, as the field {name!r} of the stream"
+                f" {node_input.stream!r} is: use a whole number or a text, for example key:"
+                f" {{{name}: str({name})}}"
             )
     return ""
 
 
-def _problem(spec: PipelineSpec, computation: ComputationSpec, aggregate: AggregateSpec) -> str:
+def _problem(
+    computation: ComputationSpec, aggregate: AggregateSpec, types: Mapping[str, Mapping[str, str]]
+) -> str:
     name, function = aggregate.argument, aggregate.function
     if function not in FUNCTIONS:
         return ""
     for node_input in computation.inputs:
-        kind = spec.stream(node_input.stream).fields.get(name)
+        kind = types.get(node_input.stream, {}).get(name)
         if kind is None:
             continue
         try:
@@ -79,8 +90,8 @@ def _problem(spec: PipelineSpec, computation: ComputationSpec, aggregate: Aggreg
                 if other != kind and _takes(aggregate, other)
             ]
             return (
-                f"{function} cannot use the field {name!r}, which the stream {node_input.stream!r}"
-                f" declares as {kind}; declare it as {' or '.join(fitting)}, or write an"
+                f"{function} cannot use the field {name!r}, which is {kind} in the stream"
+                f" {node_input.stream!r}; declare it as {' or '.join(fitting)}, or write an"
                 f" expression, such as {{{function}: int({name})}}"
             )
         except ValueError:

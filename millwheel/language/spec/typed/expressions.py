@@ -36,7 +36,7 @@ _GIVEN = {"text": "str", "int": "int", "float": "float", "bool": "bool", "time":
 """The kinds of what functions give, where it is always the same."""
 
 
-def kinds_of(spec: PipelineSpec, computation: ComputationSpec) -> dict[str, str]:
+def declared_kinds(spec: PipelineSpec, computation: ComputationSpec) -> dict[str, str]:
     """The kinds of the declared fields, "" for those that differ among inputs which have them."""
     kinds: dict[str, str] = {}
     for each in computation.inputs:

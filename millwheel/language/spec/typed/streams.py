@@ -29,7 +29,7 @@ from millwheel.language.spec.reading.nodes import YamlNode
 from millwheel.language.spec.reading.reader import NodeReader
 from millwheel.language.spec.typed.computations import DecimalWork, merged, outputs_of
 from millwheel.language.spec.typed.decimals import Fields, has_decimals, in_units, scales_of
-from millwheel.language.spec.typed.expressions import Path, expressions_of, kinds_of
+from millwheel.language.spec.typed.expressions import Path, declared_kinds, expressions_of
 from millwheel.language.spec.typed.mistakes import mistakes_in, mistakes_of_bounds
 
 Find = Callable[..., YamlNode]
@@ -37,23 +37,28 @@ _SINKS = ("files", "kafka", "postgres", "stdout")
 _FORMATS = ("", "json", "jsonl", "csv", "parquet", "avro", "protobuf")
 
 
-def with_decimals(reader: NodeReader, spec: PipelineSpec, find: Find) -> PipelineSpec:
+def with_decimals(
+    reader: NodeReader, spec: PipelineSpec, find: Find
+) -> tuple[PipelineSpec, Mapping[str, Fields]]:
     """The pipeline whose computations take decimals as whole units, and compare times with times
     where a text is written; and whose sinks know the scales of decimals. Notes every place where
     that cannot be, and every expression that fails for each record because of the kinds of its
-    fields. ``find`` has the node at a path."""
+    fields. Returns the kinds of the fields of each stream, too, as far as they are certain.
+    ``find`` has the node at a path."""
     flow = _Flow(reader, spec, find)
     flow.run()
     for sink in spec.sinks:
         flow.check_sink(sink)
     made = {each.name: each for each in flow.made}
-    return replace(
+    typed = replace(
         spec,
         streams=tuple(map(flow.of_table, spec.streams)),
         computations=tuple(made.get(each.name, each) for each in spec.computations),
         kept=flow.kept if any(map(_in_decimals, flow.kept.values())) else {},
         scales={name: scales for name, each in flow.kinds.items() if (scales := scales_of(each))},
     )
+    names = {*flow.kinds, *(stream.name for stream in spec.streams)}
+    return typed, {name: flow.kinds_of(name) for name in names}
 
 
 def _in_decimals(kept: KeptKinds) -> bool:
@@ -120,7 +125,7 @@ class _Flow:
     def _take(self, computation: ComputationSpec, cyclic: bool) -> None:
         one = DecimalWork(
             computation,
-            {each.stream: self._kinds(each.stream) for each in computation.inputs},
+            {each.stream: self.kinds_of(each.stream) for each in computation.inputs},
             partial(self._in_units, ("computations", computation.name)),
             partial(self._note, ("computations", computation.name)),
             self._lookup,
@@ -133,7 +138,7 @@ class _Flow:
         else:
             for text, inner in expressions_of(computation):
                 tree = compile_text(text).tree
-                self._note_mistakes((*path, *inner), tree, kinds_of(self.spec, computation))
+                self._note_mistakes((*path, *inner), tree, declared_kinds(self.spec, computation))
             if one.given:
                 one.note((), "it is part of a cycle, which cannot have decimals. Declare float")
         for word, problem in mistakes_of_bounds(self.spec, computation, compile_text):
@@ -150,14 +155,15 @@ class _Flow:
             # A record of one producer may have a field of any kind that the other's do not have.
             self.kinds[name] = {
                 each: kind
-                for each, kind in (both or before).items()
                 if not isinstance(kind, str) or kind == (kinds or {}).get(each) == before.get(each)
+                else ""
+                for each, kind in (both or before).items()
             }
 
-    def _kinds(self, name: str) -> Fields:
+    def kinds_of(self, name: str) -> Fields:
         """The kinds of the fields of a stream, declared where nothing else is known."""
-        made = self.kinds.get(name, {})
-        return {**_declared(self.spec.stream(name)), **{of: it for of, it in made.items() if it}}
+        declared, made = _declared(self.spec.stream(name)), self.kinds.get(name, {})
+        return {**declared, **{of: kind or declared.get(of, "") for of, kind in made.items()}}
 
     def _lookup(self, work: LookupSpec) -> Lookup:
         with speaking(self.reader.language):

@@ -12,7 +12,13 @@ from typing import Any
 from millwheel.core.instants.declared import KIND
 from millwheel.core.instants.texts import is_time_text
 from millwheel.core.pipeline.spec import ComputationSpec, PipelineSpec
-from millwheel.language.spec.typed.expressions import FieldKinds, Path, changed, compared, kinds_of
+from millwheel.language.spec.typed.expressions import (
+    FieldKinds,
+    Path,
+    changed,
+    compared,
+    declared_kinds,
+)
 
 Compile = Callable[[str], Any]
 
@@ -40,7 +46,7 @@ def _written_times(tree: ast.expr, kinds: FieldKinds) -> Iterator[ast.Constant]:
 def _of_computation(
     computation: ComputationSpec, spec: PipelineSpec, compile_text: Compile
 ) -> ComputationSpec:
-    fields = kinds_of(spec, computation)
+    fields = declared_kinds(spec, computation)
     if KIND not in fields.values():
         return computation
     return changed(computation, partial(_with_times, FieldKinds(fields), compile_text))

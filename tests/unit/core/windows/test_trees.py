@@ -115,6 +115,7 @@ def test_a_tree_can_be_checked_without_loading_anything() -> None:
             {"after_watermark": {"late": {"after_count": 0}}},
             "trigger.after_watermark.late.after_count: AfterCount",
         ),
+        ("aftr_count", "unknown trigger 'aftr_count'; did you mean 'after_count'[?] There are"),
         ({"after_processing_time": "soon"}, "trigger.after_processing_time: 'soon' is no duration"),
         ({"repeat": None}, "trigger.repeat: is one trigger"),
         ({"any": {"after_count": 1}}, "trigger.any: needs a list of triggers"),

@@ -203,3 +203,30 @@ def test_the_fields_of_a_table_are_checked(folder: Path) -> None:
     file.write_text(text.replace("TYPES", CLASS).replace("TABLE", table))
     with pytest.raises(PipelineError, match=r"clicks.table.key: .* no field 'pgae'"):
         check_pipeline(file)
+
+
+PAIRS = """
+pipeline: p
+streams:
+  clicks: {source: {injection: {}}, timestamp: at, fields: {at: timestamp, user: str, price: float}}
+  views: {source: {injection: {}}, timestamp: at, fields: {at: timestamp, user: str, page: str}}
+computations:
+  c: {input: {clicks: {key: user}, views: {key: user}}, join: inner, window: {tumbling: 1m},
+      output: pairs}
+  d: {input: pairs, map: {x: "TEXT", y: user}, output: rows}
+  e: {input: {rows: {key: KEY}}, window: {tumbling: 1m}, aggregate: {n: count}, output: out}
+sinks:
+  out: {stdout: {}}
+"""
+
+
+def test_a_misspelt_field_of_a_side_of_a_join_is_named(folder: Path) -> None:
+    def warnings(text: str) -> list[str]:
+        file = folder / "p.yaml"
+        file.write_text(PAIRS.replace("TEXT", text).replace("KEY", "y"), encoding="utf-8")
+        return check_pipeline(file)[1]
+
+    [warning] = warnings("clicks.prise * 2")
+    assert "p.yaml:9: computations.d.map.x: clicks has no known field 'prise'; did you" in warning
+    assert "mean 'price'?" in warning
+    assert warnings("clicks.price * 2") == warnings("views.other") == []

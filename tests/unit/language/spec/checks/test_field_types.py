@@ -45,7 +45,7 @@ def test_a_field_of_the_wrong_type_is_refused(
     assert len(found) == len(functions)
     for name, problem in zip(functions, found, strict=True):
         assert f"computations.c.aggregate.{name}: {name} cannot use the field {field!r}" in problem
-        assert f"which the stream 's' declares as {kind}; declare it as int or float" in problem
+        assert f"which is {kind} in the stream 's'; declare it as int or float" in problem
         assert f"{{{name}: int({field})}}" in problem
 
 
@@ -74,7 +74,7 @@ def test_a_key_of_a_declared_type_that_no_key_has_is_refused(
     )
     [problem] = [each for each in found if "key" in each]
     assert f"computations.c.input.s.key: a key cannot be {kind}" in problem
-    assert f"declares the field {field!r}" in problem
+    assert f"as the field {field!r} of the stream 's' is: use a whole number or a text" in problem
 
 
 @pytest.mark.parametrize("key", ["n", "[n, v]", "other"])
@@ -83,3 +83,18 @@ def test_keys_of_other_types_are_right(problems: Any, key: str) -> None:
         f"{HEAD}  c: {{input: {{s: {{key: {key}}}}}, callback: 'detectors:Plain', output: o}}\n"
     )
     assert not [each for each in found if "a key cannot be" in each]
+
+
+def test_types_are_followed_through_computations(problems: Any) -> None:
+    head = f"{HEAD}  m: {{input: s, map: {{word: v, flag: x > 3}}, output: made}}\n"
+    [found] = problems(
+        f"{head}  c: {{input: {{made: {{key: word}}}}, window: {{tumbling: 1m}},"
+        " aggregate: {total: {sum: word}}, output: o}\n"
+    )
+    assert "aggregate.total: sum cannot use the field 'word', which is str in the" in found
+    [found] = problems(
+        f"{head}  c: {{input: {{made: {{key: flag}}}}, window: {{tumbling: 1m}},"
+        " aggregate: {n: count}, output: o}\n"
+    )
+    assert "c.input.made.key: a key cannot be bool, as the field 'flag' of the stream" in found
+    assert "for example key: {flag: str(flag)}" in found

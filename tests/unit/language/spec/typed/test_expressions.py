@@ -14,8 +14,8 @@ from millwheel.language.spec.typed.expressions import (
     FieldKinds,
     changed,
     compared,
+    declared_kinds,
     expressions_of,
-    kinds_of,
 )
 
 _HEAD = (
@@ -59,7 +59,7 @@ def test_fields_of_different_kinds_have_none(tmp_path: Path) -> None:
     file = tmp_path / "pipeline.yaml"
     file.write_text(_HEAD.replace("COMPUTATION", "input: [a, b], map: {x: n}, output: out"))
     spec = load_pipeline(file)
-    assert kinds_of(spec, spec.computations[0]) == {"at": "timestamp", "n": "", "s": "str"}
+    assert declared_kinds(spec, spec.computations[0]) == {"at": "timestamp", "n": "", "s": "str"}
 
 
 @pytest.mark.parametrize(
