@@ -180,6 +180,7 @@ class ColumnarSegments:
             return
         self._append(groups, 0)
         while len(together := self._together()) >= self._fan:
+            # Where the merge raises Unfit these are gone: the operator goes back to its mark.
             for segment in together:
                 self._remove(segment)
             merged = self._merge([segment.held for segment in together])

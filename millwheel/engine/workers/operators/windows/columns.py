@@ -36,16 +36,14 @@ from millwheel.core.columns.state.columns_to_rows import Leaving, Left, keys_lik
 from millwheel.core.columns.state.plans_by_type import PlansByType, types_told
 from millwheel.core.columns.state.steps import StepColumns
 from millwheel.core.columns.state.windows import ColumnWindows
-from millwheel.core.columns.stateless.results import ResultColumns
 from millwheel.core.expressions.inner_fields import path_of
 from millwheel.core.expressions.language import BUILT_IN, Language
 from millwheel.core.lazy_polars import kind_of, pl
 from millwheel.core.model.keys import Key
 from millwheel.core.model.names import groups_of
-from millwheel.core.pipeline.spec import AggregationStage, ComputationSpec
+from millwheel.core.pipeline.spec import ComputationSpec
 from millwheel.core.windows.calls import Group
 from millwheel.core.windows.lateness import final_until, still_open
-from millwheel.core.windows.state import tag_of
 from millwheel.core.windows.windows import Window
 from millwheel.engine.queries.model import Finding, Query
 from millwheel.engine.workers.boundaries import ColumnBoundary
@@ -53,6 +51,7 @@ from millwheel.engine.workers.bundle.bundle import RECORD, Bundle, Hold
 from millwheel.engine.workers.bundle.operator import Operator, Validated
 from millwheel.engine.workers.bundle.record_groups import RecordGroups, Told
 from millwheel.engine.workers.operators.callbacks import Decode
+from millwheel.engine.workers.operators.windows.outputs import ColumnOutputs
 from millwheel.engine.workers.operators.windows.row_keys import MOST_KEYS, odd_groups, odd_keys
 from millwheel.engine.workers.operators.windows.rows import WindowedOperator
 from millwheel.engine.workers.operators.windows.segment_table import SegmentTable
@@ -100,8 +99,10 @@ class ColumnOperator(Operator, Validated):
         )
         if isinstance(plan, ColumnPlan):
             rows.outputs.finish_row = plan.typed
-        self._results = ResultColumns(spec, language.compile)
         self._boundary = ColumnBoundary(spec.name)
+        self._outputs = ColumnOutputs(
+            spec, self._aggregation, language, self._boundary, rows.outputs
+        )
         # Rows may have windows, too: of some keys, or after a merge of a shard in columns with one
         # in rows.
         self._apart = self._held.keys_apart()
@@ -304,7 +305,7 @@ class ColumnOperator(Operator, Validated):
         for tell in reports:
             tell()
         if closed is not None:
-            self._emit(self._held.plan, closed, bundle)
+            self._outputs.emit(self._held.plan, closed, bundle)
         if self._held.windows.lateness_us or self._spec.late != "drop":
             self._rows.run_with(self._late_groups(late, bundle), bundle)
             bundle.arrivals = []
@@ -430,41 +431,7 @@ class ColumnOperator(Operator, Validated):
             self._hand_over(plan, windows, Leaving(windows).taken_out(due), bundle)
             return
         if closed is not None:
-            self._emit(plan, closed, bundle)
-
-    # --- results ----------------------------------------------------------------------------------
-
-    def _emit(self, plan: ColumnPlan, closed: pl.DataFrame, bundle: Bundle) -> None:
-        if self._spec.stage is AggregationStage.PARTIAL:  # accumulators have no column form
-            self._emit_rows(plan, closed, bundle)
-            return
-        stamps, none = closed[END].to_numpy() - 1, np.array([], np.int64)
-        try:
-            with self._boundary.inside(bundle.count):
-                whole = ColumnBatch("", none, stamps, closed[KEY], plan.results(closed))
-                parts, unfit = self._results.shown(whole)
-        except Unfit:
-            self._emit_rows(plan, closed, bundle)
-            return
-        if len(unfit):
-            self._emit_rows(plan, closed[unfit], bundle)
-        for part in parts:
-            bundle.outputs.produce_columns(part)
-
-    def _emit_rows(self, plan: ColumnPlan, closed: pl.DataFrame, bundle: Bundle) -> None:
-        """Results of which no column can hold all: a sum beyond 64 bits, say."""
-        head = self._spec.inputs[0].key.naming()
-        for key, group in plan.row_groups(closed):
-            start, end = group.window
-            row = head(key) | {"window_start": start, "window_end": end}
-            try:
-                row.update(self._aggregation.result(group.acc))
-            except Exception as ex:  # as in rows: this window cannot fire, the others can
-                self._rows.outputs.could_not_fire(bundle, key, tag_of(group.window), end - 1, ex)
-                continue
-            shown = self._rows.outputs.shown(plan.typed(row), key, end - 1, None, bundle)
-            if shown is not None:
-                self._rows.outputs.row(shown, key, end - 1, None, bundle)
+            self._outputs.emit(plan, closed, bundle)
 
 
 def _bundled(bundle: Bundle, needs: Callable[[], Sequence[str]]) -> list[AnyBatch]:

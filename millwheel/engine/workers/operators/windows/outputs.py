@@ -5,9 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from millwheel.connect.own_functions import language_of
+from millwheel.core.aggregates.aggregation import Aggregation
+from millwheel.core.aggregates.columns import Unfit
 from millwheel.core.aggregates.results import shown_by, shows_each
+from millwheel.core.columns.batch import ColumnBatch
 from millwheel.core.columns.from_spec import float_sums
+from millwheel.core.columns.groups import GroupsPlan
+from millwheel.core.columns.groups_frame import END, KEY
+from millwheel.core.columns.stateless.results import ResultColumns
+from millwheel.core.expressions.language import Language
+from millwheel.core.lazy_polars import pl
 from millwheel.core.model.failures import in_words
 from millwheel.core.model.keys import Key
 from millwheel.core.model.records import DeadLetter
@@ -18,6 +28,7 @@ from millwheel.core.windows.calls import Group
 from millwheel.core.windows.contract import LateRecord, RejectedRecord
 from millwheel.core.windows.panes import RETRACTION_FIELD, Pane, pane_row
 from millwheel.core.windows.state import tag_of
+from millwheel.engine.workers.boundaries import ColumnBoundary
 from millwheel.engine.workers.bundle.bundle import RECORD, TIMER, UNCARRIABLE, Bundle
 from millwheel.engine.workers.state.window_results import WindowResults
 from millwheel.errors import RecordError
@@ -140,6 +151,57 @@ class WindowOutputs:
         """The aggregator of a window has no result for what it holds."""
         reason = f"window {tag} could not fire: {in_words(ex)}"
         self.letter(bundle, key, None, max(at, bundle.floor), reason, cause, TIMER)
+
+
+class ColumnOutputs:
+    """What windows in columns emit: columns, and through ``rows`` what no column can hold."""
+
+    def __init__(
+        self,
+        spec: ComputationSpec,
+        aggregation: Aggregation,
+        language: Language,
+        boundary: ColumnBoundary,
+        rows: WindowOutputs,
+    ) -> None:
+        self._spec = spec
+        self._aggregation = aggregation
+        self._results = ResultColumns(spec, language.compile)
+        self._boundary = boundary
+        self._rows = rows
+
+    def emit(self, plan: GroupsPlan, closed: pl.DataFrame, bundle: Bundle) -> None:
+        """Emit the results of closed windows, in the order in which they are."""
+        if self._spec.stage is AggregationStage.PARTIAL:  # accumulators have no column form
+            self._emit_rows(plan, closed, bundle)
+            return
+        stamps, none = closed[END].to_numpy() - 1, np.array([], np.int64)
+        try:
+            with self._boundary.inside(bundle.count):
+                whole = ColumnBatch("", none, stamps, closed[KEY], plan.results(closed))
+                parts, unfit = self._results.shown(whole)
+        except Unfit:
+            self._emit_rows(plan, closed, bundle)
+            return
+        if len(unfit):
+            self._emit_rows(plan, closed[unfit], bundle)
+        for part in parts:
+            bundle.outputs.produce_columns(part)
+
+    def _emit_rows(self, plan: GroupsPlan, closed: pl.DataFrame, bundle: Bundle) -> None:
+        """Results of which no column can hold all: a sum beyond 64 bits, say."""
+        head = self._spec.inputs[0].key.naming()
+        for key, group in plan.row_groups(closed):
+            start, end = group.window
+            row = head(key) | {"window_start": start, "window_end": end}
+            try:
+                row.update(self._aggregation.result(group.acc))
+            except Exception as ex:  # as in rows: this window cannot fire, the others can
+                self._rows.could_not_fire(bundle, key, tag_of(group.window), end - 1, ex)
+                continue
+            shown = self._rows.shown(plan.typed(row), key, end - 1, None, bundle)
+            if shown is not None:
+                self._rows.row(shown, key, end - 1, None, bundle)
 
 
 def finisher(
