@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import signal
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.slow.runs import Run
+from tests.slow.waits import until
 
 pytestmark = pytest.mark.slow
 
@@ -58,13 +57,6 @@ def pipeline(folder: Path, code: str, records: int) -> Path:
 def run(folder: Path, code: str, follow: str = "false", records: int = RECORDS) -> Run:
     params = {"input": str(folder / "in.jsonl"), "output": str(folder / "out"), "follow": follow}
     return Run(pipeline(folder, code, records), folder, params, "processes").start()
-
-
-def until(happens: Callable[[], bool], limit_s: float = 60.0) -> None:
-    end_s = time.monotonic() + limit_s
-    while not happens():
-        assert time.monotonic() < end_s
-        time.sleep(0.05)
 
 
 def test_a_broken_computation_stops_the_run_and_a_mended_one_goes_on_as_if_it_had_never_failed(

@@ -9,7 +9,8 @@ from millwheel.adapters.durable_store import open_journals, open_snapshots
 from tests.fakes.s3_server import S3Server
 from tests.slow.runs import Run, ads_events, rows_of
 from tests.slow.test_run import ads, assert_right
-from tests.slow.test_savepoints import CODE, OLD, Clicks, done, pipeline, until
+from tests.slow.test_savepoints import CODE, OLD, Clicks, done, pipeline
+from tests.slow.waits import until
 
 pytestmark = pytest.mark.slow
 

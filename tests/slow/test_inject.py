@@ -14,7 +14,8 @@ import pytest
 
 from millwheel.client import AsyncInjector, InjectionResult, Injector
 from tests.slow.runs import REPO, Run, rows_of
-from tests.slow.test_savepoints import done, until
+from tests.slow.test_savepoints import done
+from tests.slow.waits import until
 
 pytestmark = pytest.mark.slow
 

@@ -12,7 +12,8 @@ import pytest
 from tests.servers.kafka import Broker
 from tests.slow.kafka import committed, produce
 from tests.slow.runs import Run
-from tests.slow.test_savepoints import command, until
+from tests.slow.test_savepoints import command
+from tests.slow.waits import until
 
 pytestmark = pytest.mark.slow
 

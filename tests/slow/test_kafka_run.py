@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import time
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,6 +13,7 @@ from confluent_kafka.admin import AdminClient
 from tests.servers.kafka import Broker
 from tests.slow.kafka import committed, produce
 from tests.slow.runs import EXAMPLES, Run
+from tests.slow.waits import until
 
 pytestmark = pytest.mark.slow
 
@@ -75,10 +74,3 @@ def kill(run: Run, what: str, times: int) -> None:
         assert run.process.poll() is None, "it ended before it was disturbed"
         seed += 1
         killed += run.kill_at_random((what,), seed=seed, times=1, pause_s=(0.8, 1.2))[what]
-
-
-def until(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 120
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)

@@ -18,6 +18,7 @@ from millwheel.connect.sinks.base import SinkBatch, SinkRecord
 from millwheel.errors import FencedError, SetupError, UnavailableError
 from tests.servers.kafka import Broker
 from tests.slow.kafka import committed, committed_messages
+from tests.slow.waits import until_without
 
 pytestmark = pytest.mark.slow
 
@@ -43,15 +44,7 @@ def committable(writer: KafkaWriter, number: int, count: int = 3) -> bytes:
 
 def until_it_works(publish: Callable[[bytes], None], receipt: bytes) -> None:
     """As the runtime does: again after 100 ms, for as long as it takes."""
-    until = time.monotonic() + 120
-    while True:
-        try:
-            publish(receipt)
-        except UnavailableError:
-            assert time.monotonic() < until
-            time.sleep(0.1)
-        else:
-            return
+    until_without(UnavailableError, lambda: publish(receipt))
 
 
 def rows(broker: Broker, topic: str) -> list[tuple[int, int]]:

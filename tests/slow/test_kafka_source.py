@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import threading
 import time
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -17,19 +16,14 @@ from millwheel.connect.sources.base import Partition
 from millwheel.errors import ExhaustedError, SetupError
 from tests.servers.kafka import Broker
 from tests.slow.kafka import drained, positions, produce, source, values
+from tests.slow.waits import until, until_without
 
 pytestmark = pytest.mark.slow
 
 
 def listed_by(read: KafkaTopicSource) -> list[Partition]:
     """Its partitions, once the broker has told."""
-    until = time.monotonic() + 30
-    while True:
-        try:
-            return list(read.partitions())
-        except ExhaustedError:
-            assert time.monotonic() < until
-            time.sleep(0.05)
+    return until_without(ExhaustedError, lambda: list(read.partitions()))
 
 
 def numbered(count: int, partition: int = 0) -> list[tuple[int, Any, Any]]:
@@ -181,7 +175,7 @@ def test_a_topic_that_was_made_anew_is_not_taken_for_the_former_one(broker: Brok
     reader = read.open(listed_by(read)[0])
     assert positions(drained(reader, enough=10)) == list(range(1, 11))
     broker.admin().delete_topics([topic])[topic].result(30)
-    until_it_can(lambda: broker.make_topic("anew"))
+    until_without(KafkaException, lambda: broker.make_topic("anew"))
     produce(broker, topic, numbered(3))
     with pytest.raises(
         SetupError, match=r"ends at offset 3, and was read to 10 already.*created again"
@@ -201,18 +195,6 @@ def until_it_fails(reader: Any, position: int) -> None:
         time.sleep(0.01)
 
 
-def until_it_can(act: Callable[[], object]) -> None:
-    until = time.monotonic() + 30
-    while True:
-        try:
-            act()
-        except KafkaException:
-            assert time.monotonic() < until
-            time.sleep(0.1)
-        else:
-            return
-
-
 def test_a_partition_or_topic_that_appears_is_read_from_its_beginning(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -222,21 +204,14 @@ def test_a_partition_or_topic_that_appears_is_read_from_its_beginning(
     read = source(broker, "^grow.*", start="latest")
     assert [each.name for each in listed_by(read)] == ["growing/0"]
     broker.admin().create_partitions([NewPartitions(topic, 2)])[topic].result(30)
-    until_it_can_see(read, "growing/1")
+    until(lambda: "growing/1" in [each.name for each in read.partitions()])
     produce(broker, topic, numbered(2, 1))
     broker.make_topic("growing-more")
-    until_it_can_see(read, "growing-more/0")
+    until(lambda: "growing-more/0" in [each.name for each in read.partitions()])
     reader = read.open(Partition("growing/1"))
     (decision,) = drained(reader)
     assert decision.begins is not None
     assert positions(drained(reader, enough=2)) == [1, 2]
-
-
-def until_it_can_see(read: KafkaTopicSource, name: str) -> None:
-    until = time.monotonic() + 60
-    while name not in [each.name for each in read.partitions()]:
-        assert time.monotonic() < until
-        time.sleep(0.05)
 
 
 def test_a_source_that_is_dropped_asks_no_more(broker: Broker) -> None:

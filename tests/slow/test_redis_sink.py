@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-import time
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from millwheel.testing.contracts import ExternalSinkContract, SinkWorld
 from millwheel.tools.testing.contracts.outside import Outside, WatchedClient
 from millwheel.tools.testing.contracts.worlds import IDENTITY
 from tests.servers.redis import PASSWORD, RedisServer, running
+from tests.slow.waits import until, until_without
 
 pytestmark = pytest.mark.slow
 
@@ -209,13 +209,13 @@ def test_a_server_that_hangs_and_dies_loses_and_doubles_nothing(tmp_path: Path) 
                 committable = shard.writer.prepare(
                     SinkBatch(n, f"1-{n}", [SinkRecord("k", {"n": n}, 1)])
                 )
-                _until_it_works(shard.writer.publish, committable)
+                until_without(UnavailableError, partial(shard.writer.publish, committable))
                 done.append(n)
 
         thread = threading.Thread(target=write)
         thread.start()
         for goal, trouble in ((50, server.pause), (100, server.kill), (200, server.kill)):
-            _wait(lambda goal=goal: len(done) >= goal)  # type: ignore[misc]
+            until(lambda goal=goal: len(done) >= goal)  # type: ignore[misc]
             trouble()
             (server.resume if trouble == server.pause else server.start)()
         thread.join(60)
@@ -279,22 +279,3 @@ def test_a_key_of_another_type_refuses_its_rows_with_the_words_of_the_server(
     assert [each.record.value for each in raised.value.refused] == [{"n": 1}, {"n": 1, "more": 1}]
     shard.writer.publish(raised.value.committable)
     assert redis_server.client().hgetall("row:2") == {"n": "2"}
-
-
-def _until_it_works(publish: Callable[[bytes], None], committable: bytes) -> None:
-    until = time.monotonic() + 60
-    while True:
-        try:
-            publish(committable)
-        except UnavailableError:
-            assert time.monotonic() < until
-            time.sleep(0.05)
-        else:
-            return
-
-
-def _wait(goal: Callable[[], bool]) -> None:
-    until = time.monotonic() + 60
-    while not goal():
-        assert time.monotonic() < until
-        time.sleep(0.005)

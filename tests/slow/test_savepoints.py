@@ -4,15 +4,15 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.slow.runs import REPO, Run, rows_of
+from tests.slow.waits import until
 
 pytestmark = pytest.mark.slow
 
@@ -106,14 +106,6 @@ def done(*words: str, folder: Path | None = None) -> str:
     ended = command(*words, folder=folder)
     assert ended.returncode == 0, ended.stderr
     return ended.stderr + ended.stdout
-
-
-def until(holds: Callable[[], bool], run: Run) -> None:
-    end = time.monotonic() + 120
-    while not holds():
-        assert run.process.poll() is None, (run.folder / "said.txt").read_text()
-        assert time.monotonic() < end, (run.folder / "said.txt").read_text()
-        time.sleep(0.1)
 
 
 @pytest.fixture

@@ -5,8 +5,7 @@ from __future__ import annotations
 
 import json
 import socket
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +27,7 @@ from millwheel.launch.progress.status_watch import LEADER_ROLE, MASTER_ROLE
 from millwheel.tools.client.injector import Injector
 from tests.servers.programs import free_port
 from tests.slow.runs import Run
+from tests.slow.waits import until
 from tests.strangers import needs_a_stranger, said_by_a_stranger
 
 pytestmark = pytest.mark.slow
@@ -197,11 +197,3 @@ def listens(port: int) -> bool:
     except OSError:
         return False
     return True
-
-
-def until(so: Callable[[], Any], within_s: float = 60.0) -> Any:
-    end_s = time.monotonic() + within_s
-    while not (found := so()):
-        assert time.monotonic() < end_s, "it did not happen in time"
-        time.sleep(0.05)
-    return found

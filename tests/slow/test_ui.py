@@ -7,8 +7,7 @@ import json
 import re
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,6 +18,7 @@ import pytest
 from tests.servers.chromium import browser
 from tests.servers.programs import free_port
 from tests.slow.runs import Run
+from tests.slow.waits import until
 
 pytestmark = pytest.mark.slow
 
@@ -92,14 +92,6 @@ class Shown:
     def workers(self) -> list[psutil.Process]:
         children = psutil.Process(self.run.process.pid).children(recursive=True)
         return [each for each in children if "millwheel.engine.workers" in each.cmdline()]
-
-
-def until(so: Callable[[], Any], within_s: float = 60.0) -> Any:
-    end_s = time.monotonic() + within_s
-    while not (found := so()):
-        assert time.monotonic() < end_s, "it did not happen in time"
-        time.sleep(0.05)
-    return found
 
 
 @pytest.fixture(scope="module")
