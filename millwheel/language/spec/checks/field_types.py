@@ -3,20 +3,27 @@ cannot use, is refused before anything starts."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from millwheel.connect.own_functions import named_alone
 from millwheel.core.aggregates.functions import FUNCTIONS, make_aggregator
 from millwheel.core.expressions.columns import kind_of_value
 from millwheel.core.pipeline.spec import ComputationSpec, InputSpec, PipelineSpec
-from millwheel.core.pipeline.work import AggregateSpec
+from millwheel.core.pipeline.work import (
+    AggregateSpec,
+    EnrichSpec,
+    IntervalJoinSpec,
+    JoinSpec,
+    RegularJoinSpec,
+)
 from millwheel.errors import RecordError
 from millwheel.language.spec.checks.topology import find
 from millwheel.language.spec.reading.nodes import YamlNode
 from millwheel.language.spec.reading.reader import NodeReader
 from millwheel.language.spec.typed.decimals import Fields
 
+_MATCHING = (JoinSpec, RegularJoinSpec, IntervalJoinSpec, EnrichSpec)
 _NO_KEYS = ("bool", "float")
 _SAMPLES: Mapping[str, Any] = {"int": 1, "float": 1.5, "str": "text", "bool": True}
 
@@ -35,6 +42,7 @@ def check_field_types(
                     find(top, "computations", computation.name, "input", node_input.stream, "key"),
                     problem,
                 )
+        _warn_of_keys(reader, spec, computation, top, types)
         for aggregate in computation.aggregates:
             problem = _problem(computation, aggregate, types)
             if problem:
@@ -69,6 +77,38 @@ def _problem_of_key(spec: PipelineSpec, node_input: InputSpec, types: Mapping[st
                 f" {{{name}: str({name})}}"
             )
     return ""
+
+
+def _warn_of_keys(
+    reader: NodeReader,
+    spec: PipelineSpec,
+    computation: ComputationSpec,
+    top: YamlNode,
+    types: Mapping[str, Mapping[str, str]],
+) -> None:
+    """Warn of a text in the key of one side and a number in that of the other, which never meet."""
+    if not isinstance(computation.work, _MATCHING):
+        return
+    compile_text = named_alone(spec.functions, spec.nulls, spec.vectorized).compile
+    first, *others = computation.inputs
+    for other in others:
+        for one, part in zip(_parts(first), _parts(other), strict=False):
+            kinds = [
+                kind_of_value(text, types.get(each.stream, {}), compile_text)
+                for text, each in ((one, first), (part, other))
+            ]
+            if {*kinds} == {"int", "str"}:
+                node = find(top, "computations", computation.name, "input", other.stream)
+                words = (
+                    f"`{part}` is {kinds[1]} and `{one}` of {first.stream} is {kinds[0]}: keys of"
+                    " two types never meet; write int(…) or str(…) around one of them"
+                )
+                reader.problems.warn(node.line, node.path, words)
+
+
+def _parts(node_input: InputSpec) -> Sequence[str]:
+    key = node_input.key
+    return key.names if key.plain else key.texts
 
 
 def _problem(

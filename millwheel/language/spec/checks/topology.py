@@ -6,8 +6,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+from millwheel.core.machines.specs import window_from_spec
 from millwheel.core.pipeline.graph import build_graph
-from millwheel.core.pipeline.spec import DEAD_LETTERS, ComputationSpec, PipelineSpec, SourceSpec
+from millwheel.core.pipeline.spec import (
+    DEAD_LETTERS,
+    ComputationSpec,
+    PipelineSpec,
+    SourceSpec,
+    StreamSpec,
+)
 from millwheel.core.pipeline.work import (
     BranchesSpec,
     IntervalJoinSpec,
@@ -15,6 +22,7 @@ from millwheel.core.pipeline.work import (
     RegularJoinSpec,
     WindowedSpec,
 )
+from millwheel.core.windows.windows import OfInput
 from millwheel.language.spec.parts.steps import step_nodes
 from millwheel.language.spec.reading.nodes import YamlNode
 from millwheel.language.spec.reading.problems import unknown
@@ -118,6 +126,7 @@ def check_windows_of_input(reader: NodeReader, spec: PipelineSpec, top: YamlNode
         if work is None or work.window.kind != "of":
             continue
         for each in computation.inputs:
+            _warn_of_source(reader, computation, spec.stream(each.stream), top)
             for maker in _windows_of(each.stream, producers, set()):
                 made_in = maker.work_as(WindowedSpec)
                 if made_in.window.kind == "count" and made_in.firing.output_time != "earliest":
@@ -136,6 +145,24 @@ def check_windows_of_input(reader: NodeReader, spec: PipelineSpec, top: YamlNode
                     f" too late for these would be chance; write window: {{of: input}} in"
                     f" {join.name}, too, or another window here",
                 )
+
+
+def _warn_of_source(
+    reader: NodeReader, computation: ComputationSpec, stream: StreamSpec, top: YamlNode
+) -> None:
+    """Warn of records that no window has made, unless they are declared to have its bounds."""
+    window = window_from_spec(computation.work_as(WindowedSpec).window)
+    if stream.source is None or stream.schema or not isinstance(window, OfInput):
+        return
+    bounds = (window.start, window.end)
+    if not {*bounds} <= {*stream.fields, *stream.times}:
+        node = find(top, "computations", computation.name, "window")
+        words = (
+            f"{stream.name} comes from a source, not from a window: a record without the fields"
+            f" {' and '.join(bounds)} becomes a dead letter; write another window, such as"
+            " {tumbling: 1m}, or declare these fields as int"
+        )
+        reader.problems.warn(node.line, node.path, words)
 
 
 def _windows_of(

@@ -230,3 +230,23 @@ def test_a_misspelt_field_of_a_side_of_a_join_is_named(folder: Path) -> None:
     assert "p.yaml:9: computations.d.map.x: clicks has no known field 'prise'; did you" in warning
     assert "mean 'price'?" in warning
     assert warnings("clicks.price * 2") == warnings("views.other") == []
+
+
+@pytest.mark.parametrize(
+    ("fields", "timestamp", "hint"),
+    [
+        ("at: timestamp, n: int", "att", "did you mean 'at'?"),
+        ("at: timestamp, n: int", "at", ""),
+        ("n: int", "happened", ""),
+    ],
+)
+def test_a_timestamp_that_nearly_is_a_field_is_named(
+    folder: Path, fields: str, timestamp: str, hint: str
+) -> None:
+    file = folder / "p.yaml"
+    text = PAIRS.replace("at: timestamp, user: str, page: str", fields).replace(
+        "timestamp: at, fields: {" + fields, f"timestamp: {timestamp}, fields: {{{fields}"
+    )
+    file.write_text(text.replace("TEXT", "user").replace("KEY", "y"), encoding="utf-8")
+    warnings = [each for each in check_pipeline(file)[1] if "views.timestamp" in each]
+    assert [hint in each for each in warnings] == [True] * bool(hint)

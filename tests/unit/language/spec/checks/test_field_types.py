@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from millwheel.language.spec import check_pipeline
 from tests.unit.language.spec.test_refusals import HEAD
 
 
@@ -98,3 +100,32 @@ def test_types_are_followed_through_computations(problems: Any) -> None:
     )
     assert "c.input.made.key: a key cannot be bool, as the field 'flag' of the stream" in found
     assert "for example key: {flag: str(flag)}" in found
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "warned"),
+    [
+        ("n", "word", True),
+        ("{k: n + 1}", "{k: word}", True),
+        ("n", "n", False),
+        ("n", "unknown", False),
+        ("{k: str(n)}", "word", False),
+    ],
+)
+def test_keys_of_two_types_are_warned_of(
+    tmp_path: Path, one: str, other: str, warned: bool
+) -> None:
+    file = tmp_path / "p.yaml"
+    source = "source: {injection: {}}, timestamp: at, fields: {at: timestamp, n: int, word: str}"
+    file.write_text(
+        f"pipeline: p\nstreams:\n  a: {{{source}}}\n  b: {{{source}}}\n"
+        "sinks: {out: {stdout: {}}}\ncomputations:\n"
+        f"  c: {{input: {{a: {{key: {one}}}, b: {{key: {other}}}}}, join: inner,"
+        " window: {tumbling: 1m}, output: out}\n",
+        encoding="utf-8",
+    )
+    warnings = check_pipeline(file)[1]
+    assert [each for each in warnings if "keys of two types never meet" in each] == (
+        warnings if warned else []
+    )
+    assert not warned or "p.yaml:7: computations.c.input.b: `word` is str and `n" in warnings[0]

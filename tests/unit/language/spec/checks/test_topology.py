@@ -192,3 +192,24 @@ def test_windows_of_results_do_not_follow_a_join_that_passes_these_on_later(
 def test_mistakes_are_named(tmp_path: Path, queries: str, said: str) -> None:
     with pytest.raises(PipelineError, match=said):
         read_query_file(tmp_path, queries)
+
+
+@pytest.mark.parametrize(
+    ("fields", "warned"), [("n: int", True), ("window_start: int, window_end: int", False)]
+)
+def test_a_window_of_the_input_of_a_source_is_warned_of(
+    tmp_path: Path, fields: str, warned: bool
+) -> None:
+    file = tmp_path / "p.yaml"
+    file.write_text(
+        "pipeline: p\nstreams:\n"
+        f"  a: {{source: {{injection: {{}}}}, timestamp: at, fields: {{{fields}}}}}\n"
+        "sinks: {out: {stdout: {}}}\ncomputations:\n"
+        "  c: {input: {a: {key: n}}, window: {of: input}, aggregate: {k: count}, output: out}\n",
+        encoding="utf-8",
+    )
+    warnings = check_pipeline(file)[1]
+    assert [each for each in warnings if "a comes from a source, not from a window" in each] == (
+        warnings if warned else []
+    )
+    assert not warned or "p.yaml:6: computations.c.window: " in warnings[0]
