@@ -185,6 +185,7 @@ class LocalCoordination:
 
     def _asked(self, ask: Ask) -> Future[Answer]:
         answer: Future[Answer] = Future()
+        # One step with the end of the session: an answer that is noted behind it never comes.
         with self._lock:
             if self._lost or self._closed:
                 raise self._unavailable()

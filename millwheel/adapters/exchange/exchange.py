@@ -212,7 +212,7 @@ class Exchange:
         except OSError as ex:
             level = logging.WARNING if isinstance(ex, RefusedError) else logging.DEBUG
             log.log(level, "cannot dial %s: %s", end.address, ex)
-            time.sleep(_REDIAL_PAUSE_S)
+            time.sleep(_REDIAL_PAUSE_S)  # before the loss is told: the next delivery dials at once
         self._tell(_Opened(end, connected))
 
     def _tell(self, opened: _Opened) -> None:

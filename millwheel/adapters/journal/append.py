@@ -179,6 +179,7 @@ class AppendWriter:
         self._group = self._full_at = 1
         self._roll()
         try:
+            # Looks for the seal: it may have come between the claim of the folder and this segment.
             self.commit(())
         except MillwheelError:
             self.close()
@@ -280,6 +281,8 @@ class AppendWriter:
         head = encode_header(
             SegmentHeader(self._folder.incarnation, segment, self._group, self._put_id)
         )
+        # The header has our put-id: a name that other bytes have is another writer's, and two of
+        # them would overwrite each other's groups.
         if not self._folder.create(segment_name(segment), head):
             raise self._break(self._folder.fenced())
         fd = self._files.open_write(self._folder.segment_path(segment))

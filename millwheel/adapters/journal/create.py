@@ -151,6 +151,7 @@ class CreateWriter:
         self._forgotten: set[int] = set()
         self._broken: MillwheelError | None = None
         self._next = 1
+        # Takes number 1. If a sealer has it, this journal has ended before it began.
         self.commit(())
 
     def commit(self, entries: Sequence[bytes]) -> int:
@@ -176,6 +177,7 @@ class CreateWriter:
         )
         group = encode_group(decode_header(head).seed, self._next, entries)
         if not self._folder.create(segment_name(self._next), head + group):
+            # A sealer has the number: readers stop there, and would never see what we write behind.
             self._broken = self._folder.fenced()
             raise self._broken
         with self._lock:

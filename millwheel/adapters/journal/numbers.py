@@ -144,6 +144,8 @@ def _opened(folder: JournalFolder, number: int, data: bytes) -> OpenedSegment:
 
 
 def _create_seal(folder: JournalFolder, number: int) -> bool:
+    # With an id of its own: of two sealers of one number only one may take the seal for its own,
+    # and remove it where the end is elsewhere.
     header = SegmentHeader(
         folder.incarnation, number, number, os.urandom(PUT_ID_BYTES), SegmentKind.SEAL
     )

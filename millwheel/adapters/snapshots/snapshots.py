@@ -147,6 +147,7 @@ class FileSnapshots:
                 manifest = Manifest(
                     shard, number, parent.number if parent else 0, token, last_commit, files
                 )
+                # As late as can be: whoever was fenced during its upload must not publish.
                 guard()
                 if self._create(folder, prefix, manifest):
                     return manifest
@@ -185,10 +186,12 @@ class FileSnapshots:
                 made = True
             files[name] = blob or uploaded[name]
         if made:
+            # Before the manifest that names them: a power cut would leave a snapshot without blobs.
             self._space.settle(folder)
         return files
 
     def _reusable(self, path: str, blob: Blob | None) -> Blob | None:
+        # RocksDB's other files keep their names when their content changes.
         if blob is None or not path.endswith(IMMUTABLE):
             return None
         identity = self._files.identity(path)
@@ -220,6 +223,7 @@ class FileSnapshots:
             try:
                 self._restoring.bring(manifest, folder, path)
             except (CorruptionError, FileNotFoundError) as ex:
+                # Parts of a checkpoint must not be opened as a store.
                 remove_tree(self._files, path)
                 self._refuse_collected(folder, manifest)
                 raise CorruptionError(

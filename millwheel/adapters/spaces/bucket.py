@@ -50,6 +50,7 @@ class BucketSpace:
         """Folders are no more than parts of names."""
 
     def claim(self, folder: str) -> bool:
+        # Random: a claim whose answer is lost is read back, and only ours has these bytes.
         return self.create(f"{folder}/{_CLAIM}", os.urandom(16))
 
     def claimed(self, folder: str) -> bool:
@@ -71,7 +72,10 @@ class BucketSpace:
                 with suppress(UnavailableError):
                     if (stored := self._store.get(path)) is not None:
                         return stored == data
+                # Nothing is there yet. A request that still arrives meets the same condition, so
+                # another one is safe.
             else:
+                # Refused, perhaps because of our own: the client repeats a request without answer.
                 return created is not None or self._store.get(path) == data
         raise UnavailableError(f"{error}. It is not known whether the object exists") from error
 
@@ -119,6 +123,7 @@ class BucketSpace:
         if head is None:
             raise _missing(key)
         with open(target, "xb") as file:
+            # By the tag: pieces of two versions would make a file that nobody has written.
             for start in range(0, head.size, PART_BYTES):
                 try:
                     file.write(

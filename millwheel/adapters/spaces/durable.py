@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from uuid import uuid4
 
 from millwheel.adapters.spaces.files import Files
+from millwheel.errors import invariant
 
 _CHUNK_BYTES = 4 << 20  # bytes that are copied at once
 TEMPORARY = ".tmp-"
@@ -66,6 +67,8 @@ def write_all(files: Files, fd: int, data: bytes | memoryview, offset: int) -> N
         if wrote <= 0:
             raise OSError(errno.EIO, f"the system takes no more after {done} of {len(data)} bytes")
         done += wrote
+    # The next group is written behind what was counted: a gap would be the end of the journal.
+    invariant(done == len(data), f"{done} of {len(data)} bytes were written at {offset}")
 
 
 def read_whole(files: Files, path: str) -> bytes:
@@ -139,6 +142,7 @@ def remove_tree(files: Files, path: str) -> None:
     """Remove a folder and the files directly in it. An absent folder is ignored."""
     if not files.exists(path):
         return
+    # Without a sync: it is scratch, and what a power cut brings back is removed anew.
     for name in files.list_dir(path):
         files.unlink(f"{path}/{name}")
     files.remove_dir(path)

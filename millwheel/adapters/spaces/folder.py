@@ -39,6 +39,8 @@ class FolderSpace:
             self.files.make_dir(folder)
         except FileExistsError:
             ours = False
+        # Also where another has made it, who may have died before the name was durable: what we put
+        # into the folder, a seal for example, must not go with it.
         self.files.sync_dir(folder.rpartition("/")[0])
         return ours
 
@@ -67,6 +69,7 @@ class FolderSpace:
 
     def put_file(self, source: str, key: str, *, immutable: bool) -> str:
         if immutable and self._linked(source, key):
+            # Its writer need not have synced what the link shares, and a manifest will name it.
             sync_file(self.files, key)
         else:
             copy_file(self.files, source, key)
@@ -78,6 +81,7 @@ class FolderSpace:
 
     def fetch_file(self, key: str, target: str) -> None:
         self._must_be(key)
+        # Scratch: after a power cut it is fetched again.
         copy_file(self.files, key, target, durable=False)
 
     def _must_be(self, key: str) -> None:

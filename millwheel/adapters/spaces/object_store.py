@@ -236,7 +236,7 @@ class ObjectStore:
             except FileNotFoundError as ex:
                 if former is None or no_bucket(ex):
                     raise
-                return None
+                return None  # gone since it was read: stores say so, or that the condition fails
             return ObjectVersion(put["e_tag"] or "", put["version"] or "")
 
     def stage(self, key: str, data: bytes) -> None:

@@ -101,6 +101,7 @@ class RocksStore:
         batch = WriteBatch(True)
         batch.delete_range(begin, end)
         if begin <= _IDENTITY < end:
+            # In the same batch: without it, the next life takes the store for a foreign one.
             batch.put(_IDENTITY, _FORMAT)
         self._write(batch)
 
@@ -254,6 +255,7 @@ class RocksStores:
             )
         path = self._folder / shard
         try:
+            # An earlier life's: entries that the shard has deleted since would be there again.
             shutil.rmtree(path, ignore_errors=True)
             self._folder.mkdir(parents=True, exist_ok=True)
             if checkpoint is not None:
@@ -269,6 +271,7 @@ class RocksStores:
             # have no filters.
             db = Rdict(str(path), options, column_families={"default": options})
             write = WriteOptions()
+            # What must survive is in the journal; a log here would be written for nothing.
             write.disable_wal = True  # type: ignore[method-assign,assignment]  # a property; the stubs say method
             db.set_write_options(write)
             if fresh:

@@ -44,7 +44,7 @@ from millwheel.connect.sinks.base import (
 )
 from millwheel.core.formats.codec import encode_value, tuple_key
 from millwheel.core.model.damage import checked
-from millwheel.errors import FencedError, SetupError, UnavailableError
+from millwheel.errors import FencedError, SetupError, UnavailableError, invariant
 
 
 class RowBatch(msgspec.Struct, frozen=True, array_like=True):
@@ -220,6 +220,8 @@ class ExternalWriter(Writer):
 
 def halves(batch: RowBatch) -> list[bytes]:
     """A batch of at least two rows in two, numbered from its number on."""
+    # One half would be the batch itself, again and again.
+    invariant(len(batch.rows) > 1, f"batch {batch.number} of {len(batch.rows)} rows is halved")
     records, middle = batch.records(), len(batch.rows) // 2
     return [
         encode_rows(batch.number, records[:middle]),
@@ -228,6 +230,11 @@ def halves(batch: RowBatch) -> list[bytes]:
 
 
 def _without(batch: RowBatch, reasons: dict[int, str]) -> BatchRefusedError:
+    # A batch without fewer rows would be refused for ever.
+    invariant(
+        bool(reasons) and reasons.keys() <= set(range(len(batch.rows))),
+        f"batch {batch.number} has {len(batch.rows)} rows; refused are {sorted(reasons)}",
+    )
     records = batch.records()
     # Under the same number: with a new one the target would miss a batch, and what it holds would
     # count for another (test_refused_rows_are_told_with_the_batch_without_them).

@@ -23,7 +23,7 @@ import numpy as np
 
 from millwheel.connect.connectors.external.meanings import Meaning
 from millwheel.connect.connectors.kafka.client import Complaints, library, meaning_of, settings
-from millwheel.errors import ExhaustedError, SetupError
+from millwheel.errors import ExhaustedError, SetupError, invariant
 
 TopicShare: TypeAlias = tuple[str, int]
 """(topic, number of the partition)."""
@@ -152,6 +152,7 @@ class Consuming:
                 **settings(brokers, config, complaints),
                 **callbacks,
                 "group.id": group or config.get("group.id", "millwheel"),
+                # Our commits hold the positions; what the group has is for people.
                 "enable.auto.commit": False,
                 "enable.partition.eof": True,
                 # Else the library jumps over what retention has taken, and nobody learns of it
@@ -182,6 +183,9 @@ class Consuming:
             return Polled([], offset, False, gone=True)
         messages = at.take(most)
         if messages:
+            # Messages of an earlier assignment would be applied twice.
+            first = messages[0].offset()
+            invariant(first >= offset, f"{share}: offset {first} was read, {offset} is next")
             at.next_offset = messages[-1].offset() + 1
         if at.paused and not at.has_many(2):
             at.paused = False

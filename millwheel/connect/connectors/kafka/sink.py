@@ -52,7 +52,7 @@ from millwheel.connect.sinks.base import (
     flush_us,
 )
 from millwheel.connect.sinks.result_rows import Mode
-from millwheel.errors import SetupError, UnavailableError
+from millwheel.errors import SetupError, UnavailableError, invariant
 
 
 def build_kafka_sink(
@@ -298,6 +298,8 @@ class KafkaWriter(Writer):
 
 
 def _halved(committable: Committable, error: Exception) -> BatchSplitError:
+    # One half would be the batch itself, again and again.
+    invariant(len(committable.messages) > 1, f"batch {committable.number} has no halves")
     number, messages, middle = (
         committable.number,
         committable.messages,
@@ -311,6 +313,11 @@ def _halved(committable: Committable, error: Exception) -> BatchSplitError:
 
 
 def _without(batch: Committable, reasons: dict[int, str]) -> BatchRefusedError:
+    # A batch without fewer messages would be refused for ever.
+    invariant(
+        bool(reasons) and reasons.keys() <= set(range(len(batch.messages))),
+        f"batch {batch.number} has {len(batch.messages)} messages; refused are {sorted(reasons)}",
+    )
     messages = [message for index, message in enumerate(batch.messages) if index not in reasons]
     refused = [
         Refused(as_record(batch.messages[index]), reason)

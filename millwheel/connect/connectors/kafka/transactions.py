@@ -56,7 +56,7 @@ from millwheel.connect.connectors.kafka.marks import (
 from millwheel.connect.connectors.kafka.messages import Committable, Message
 from millwheel.connect.connectors.kafka.sink_options import KafkaSinkOptions
 from millwheel.core.model.lease import Lease
-from millwheel.errors import FencedError, MillwheelError, UnavailableError
+from millwheel.errors import FencedError, MillwheelError, UnavailableError, invariant
 
 log = logging.getLogger("millwheel.kafka")
 _WITHOUT_END = -1
@@ -184,6 +184,8 @@ class Transactions:
 
     def _transact(self, messages: Sequence[Message], number: int) -> None:
         producer = self._producer
+        # By a mark that goes back, the next owner would publish batches again.
+        invariant(number >= self._last, f"{self._name}: mark {number} follows mark {self._last}")
         producer.begin_transaction()
         if self._carefully and messages:
             self._deliver(messages)

@@ -146,6 +146,7 @@ class Pages:
         if self._connection is None:
             connection = client.connect(self._options.dsn)
             try:
+                # The query is a person's, and may call functions that write.
                 connection.execute("set default_transaction_read_only to on")
                 self._look(connection)
             except BaseException:

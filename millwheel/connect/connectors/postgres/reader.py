@@ -19,7 +19,7 @@ from millwheel.connect.connectors.postgres.pages import Page, Pages
 from millwheel.connect.sources.base import Chunk, Reader, Reject
 from millwheel.core.columns.declared_fields import FieldTypes
 from millwheel.core.model.damage import DAMAGE
-from millwheel.errors import UnavailableError
+from millwheel.errors import UnavailableError, invariant
 
 _AHEAD = 2  # pages: one is read while the next one comes
 
@@ -99,6 +99,8 @@ class Fetching:
                 self._put(page)
                 if page.last:
                     return
+                # The next page begins behind this key: one that does not rise is read for ever.
+                invariant(page.rows[-1][0] > after, f"{page.rows[-1][0]} follows key {after}")
                 after = page.rows[-1][0]
         except BaseException as ex:  # also a panic of the client: the reader would wait for ever
             self._put(meanings.in_words(ex, self._pages.where))

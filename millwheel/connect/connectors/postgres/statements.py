@@ -117,6 +117,7 @@ class TableWriter:
                 f"insert into {into} ({columns}) select {columns} from {_STAGE}"
                 f" {self._conflict(names)}"
             )
+            # At once: the next wave of the same transaction makes it again.
             connection.execute(f"drop table {_STAGE}")
 
     def _insert(self, names: Sequence[str]) -> str:

@@ -50,6 +50,7 @@ class PostgresTarget(ExternalTarget):
         try:
             connection = self._connected()
             with connection.transaction():
+                # So that there is a row to lock: of two owners who come first, one waits here.
                 connection.execute(
                     f"insert into {self._batches} (name, number, token) values (%s, %s, %s) on"
                     " conflict do nothing",
@@ -75,7 +76,7 @@ class PostgresTarget(ExternalTarget):
                     raise UnavailableError(
                         f"{self._where} has lost our lease token; it is noted again"
                     )
-                if number <= last:
+                if number <= last:  # the answer to its commit was lost
                     return
                 # A deferred constraint would speak up at the commit, which cannot tell the row.
                 connection.execute("set constraints all immediate")
@@ -122,6 +123,7 @@ class PostgresTarget(ExternalTarget):
         if not rows:
             return
         try:
+            # A savepoint: the first refused row would end the transaction that has locked our mark.
             with connection.transaction():
                 writer.write(connection, rows)
         except Exception as ex:

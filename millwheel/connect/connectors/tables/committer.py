@@ -98,6 +98,7 @@ class Committer:
             for job in jobs:
                 job.error = job.error or ex
         finally:
+            # In any case: a thread waits for each, and would do so for ever.
             for job in jobs:
                 job.done.set()
 
@@ -146,6 +147,7 @@ class Committer:
                     version.commit(change)
             except TableConflictError as ex:
                 log.debug("%s: %s; trying again", self._table.where, ex)
+                # By chance: two that have met would meet again at the same moment.
                 self._sleep(min(_LONGEST_WAIT_S, 0.01 * 2**attempt) * random.random())
             else:
                 return

@@ -73,6 +73,7 @@ class BucketDestination:
         try:
             there = self._store.head(marker)
             if there is not None and self._store.get(marker) == former.encode():
+                # Only as it was read: two runs that start from one savepoint must not both have it.
                 self._store.write(marker, identity.encode(), there.version)
         except UnavailableError as ex:
             raise SetupError(str(ex)) from ex
@@ -106,6 +107,7 @@ class BucketDestination:
         else:
             self._give_up(piece, gone)
         if piece.size and not piece.data:
+            # Only now: until the object is visible, this is all there is of the rows.
             self._store.delete(f"{self._hidden}{piece.temp}")
             self._kept.pop(piece.temp, None)
 

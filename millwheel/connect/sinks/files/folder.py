@@ -52,9 +52,10 @@ class FolderDestination:
             for temp, data in contents:
                 path = f"{self._hidden}/{temp}"
                 with contextlib.suppress(FileNotFoundError):
-                    self._files.unlink(path)
+                    self._files.unlink(path)  # of a try that failed: a create would refuse
                 write_new(self._files, path, data)
                 self._written.add(temp)
+            # Before the commit that names them: a committable must not outlive its files.
             self._files.sync_dir(self._hidden)
         except OSError as ex:
             for temp, _ in contents:
@@ -75,6 +76,7 @@ class FolderDestination:
         except OSError as ex:
             raise in_words(ex, f"publish {path}") from ex
         try:
+            # Before the runtime forgets the committable: nothing else names the hidden file.
             self._files.sync_dir(folder)
         except OSError as ex:
             raise in_words(ex, f"publish {path}") from ex

@@ -221,6 +221,7 @@ class FilesWriter(Writer):
             return _pack(FileCommittable(temp, final, count, len(data), checksum, data))
         try:
             self._write(f"{self._hidden}/{temp}", data)
+            # Before the commit that names it: a committable must not outlive its file.
             self._files.sync_dir(self._hidden)
         except OSError as ex:
             raise in_words(ex, f"write results to {self._folder}") from ex
@@ -267,6 +268,7 @@ class FilesWriter(Writer):
         """The committable of a small batch whose content is now in a hidden file."""
         if not batch.data:
             return batch
+        # Under a name of its own: a zombie may be writing the same batch.
         temp = batch.temp.replace(".tmp", f"-{uuid4().hex}.tmp")
         self._write(f"{self._hidden}/{temp}", batch.data)
         self._written.add(temp)
@@ -302,6 +304,7 @@ class FilesWriter(Writer):
         """Make sure that the visible name is there and holds the batch."""
         try:
             self._verify(batch)
+            # A link replaces nothing: whatever has the name is compared, never overwritten.
             self._files.link(f"{self._hidden}/{batch.temp}", f"{self._folder}/{batch.final}")
         except (FileExistsError, FileNotFoundError):
             self._expect_published(batch)
