@@ -27,7 +27,7 @@ from millwheel.testing import PipelineHarness, assert_survives_crashes
 from tests.unit.engine.workers.operators.column_runs import in_bundles
 
 Row = dict[str, Any]
-PIPELINE = """
+HEAD = """
 pipeline: bids
 streams:
   bids:
@@ -35,6 +35,10 @@ streams:
     timestamp: {{field: at, unit: us}}
     watermark: {{max_delay: 3us, max_future: null}}
     fields: {{ad: int, who: str, cost: float, size: int, at: int}}
+"""
+PIPELINE = (
+    HEAD
+    + """\
 computations:
   totals:
     input: {{bids: {{key: {key}}}}}
@@ -51,6 +55,7 @@ computations:
 sinks:
   totals: {{stdout: {{}}}}
 """
+)
 GROWING = """
       who: {count_distinct: who}
       costs: {count_distinct: cost, where: "size > 0"}
@@ -70,6 +75,19 @@ def in_rows(wanted: bool) -> Iterator[None]:
         if wanted:
             patch.setattr(window_forms, "_why_versions_apart", lambda *parts: "it is wanted")
         yield
+
+
+def never_whole_for_long(monkeypatch: pytest.MonkeyPatch, most: int, rows_below: int = 20) -> None:
+    """Groups leave the columns where they have more bytes, or after a few small bundles."""
+    monkeypatch.setattr(change_log, "_MOST_BYTES", most)
+    monkeypatch.setattr(key_forms, "_SMALL_BUNDLES", 2)
+    monkeypatch.setattr(columns_to_rows, "PART_RECORDS", 5)
+    limits = partialmethod(ShardLimits.__init__, rows_below=rows_below)
+    monkeypatch.setattr(ShardLimits, "__init__", limits)
+
+
+SIZES = [40, 40, *[3] * 6, 40, 3, 40, *[2] * 9, 30]
+"""Of bundles: small ones among whole ones."""
 
 
 @pytest.fixture
@@ -169,14 +187,10 @@ def test_groups_leave_the_columns_and_come_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int, growing: str
 ) -> None:
     """Small bundles send all of them to rows, and too many bytes the oldest."""
-    monkeypatch.setattr(key_forms, "_SMALL_BUNDLES", 2)
-    monkeypatch.setattr(columns_to_rows, "PART_RECORDS", 5)
-    monkeypatch.setattr(ShardLimits, "__init__", partialmethod(ShardLimits.__init__, rows_below=20))
-    sizes = [40, 40, *[3] * 6, 40, 3, 40, *[2] * 9, 30]
-    bundles = [bids(size, seed, ads=40) for seed, size in enumerate(sizes)]
-    path = written(tmp_path, growing=growing)
     most *= 3 if growing and most < 1 << 25 else 1
-    monkeypatch.setattr(change_log, "_MOST_BYTES", most)
+    never_whole_for_long(monkeypatch, most)
+    bundles = [bids(size, seed, ads=40) for seed, size in enumerate(SIZES)]
+    path = written(tmp_path, growing=growing)
     alike(path, bundles, "ad")
     with PipelineHarness(path, shards=1) as harness:
         [shard] = harness._cluster.shards_of("totals")
@@ -210,11 +224,8 @@ def in_order(sizes: list[int], ads: int) -> list[list[Row]]:
 def test_groups_are_forgotten_as_in_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int, ttl: str
 ) -> None:
-    monkeypatch.setattr(change_log, "_MOST_BYTES", most)
-    monkeypatch.setattr(key_forms, "_SMALL_BUNDLES", 2)
-    monkeypatch.setattr(columns_to_rows, "PART_RECORDS", 5)
-    monkeypatch.setattr(ShardLimits, "__init__", partialmethod(ShardLimits.__init__, rows_below=20))
-    bundles = in_order([40, 40, *[3] * 6, 40, 3, 40, *[2] * 9, 30], 40)
+    never_whole_for_long(monkeypatch, most)
+    bundles = in_order(SIZES, 40)
     bundles[8][4] |= {"cost": 1e-300}
     path = written(tmp_path, f"ttl: {ttl}")
     alike(path, bundles, "ad")
@@ -272,14 +283,9 @@ def test_an_open_group_can_be_asked_for(tmp_path: Path) -> None:
 
 # Records that are taken back.
 
-BACK = """
-pipeline: back
-streams:
-  bids:
-    source: {{files: {{path: "{folder}/*.jsonl", format: jsonl}}}}
-    timestamp: {{field: at, unit: us}}
-    watermark: {{max_delay: 3us, max_future: null}}
-    fields: {{ad: int, who: str, cost: float, size: int, at: int}}
+BACK = (
+    HEAD
+    + """\
 computations:
   best:
     input: {{bids: {{key: [ad, who]}}}}
@@ -307,6 +313,7 @@ computations:
 sinks:
   totals: {{stdout: {{{mode}}}}}
 """
+)
 
 
 def taking_back(folder: Path, option: str = "", key: str = "ad", mode: str = "") -> str:
@@ -394,12 +401,8 @@ def test_keys_that_columns_cannot_hold_are_taken_back_in_rows(tmp_path: Path) ->
 def test_groups_that_are_taken_back_leave_the_columns_and_come_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
-    monkeypatch.setattr(change_log, "_MOST_BYTES", most)
-    monkeypatch.setattr(key_forms, "_SMALL_BUNDLES", 2)
-    monkeypatch.setattr(columns_to_rows, "PART_RECORDS", 5)
-    monkeypatch.setattr(ShardLimits, "__init__", partialmethod(ShardLimits.__init__, rows_below=9))
-    sizes = [40, 40, *[3] * 6, 40, 3, 40, *[2] * 9, 30]
-    bundles = [bids(size, seed, ads=40) for seed, size in enumerate(sizes)]
+    never_whole_for_long(monkeypatch, most, rows_below=9)
+    bundles = [bids(size, seed, ads=40) for seed, size in enumerate(SIZES)]
     for key in ("ad", "most"):
         path = taking_back(tmp_path, "accumulation: retracting", key, "mode: changelog")
         same(path, bundles, True, key)
@@ -407,14 +410,9 @@ def test_groups_that_are_taken_back_leave_the_columns_and_come_back(
 
 # Aggregates of whole records.
 
-WHOLE = """
-pipeline: whole
-streams:
-  bids:
-    source: {{files: {{path: "{folder}/*.jsonl", format: jsonl}}}}
-    timestamp: {{field: at, unit: us}}
-    watermark: {{max_delay: 3us, max_future: null}}
-    fields: {{ad: int, who: str, cost: float, size: int, at: int}}
+WHOLE = (
+    HEAD
+    + """\
 computations:
   totals:
     input: {{bids: {{key: ad}}}}
@@ -429,6 +427,7 @@ computations:
 sinks:
   totals: {{stdout: {{{mode}}}}}
 """
+)
 
 
 def keeping(folder: Path, option: str = "", mode: str = "") -> str:
@@ -465,12 +464,8 @@ def test_whole_records_are_those_of_the_row_form(tmp_path: Path, option: str) ->
 def test_whole_records_leave_the_columns_and_come_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
-    monkeypatch.setattr(change_log, "_MOST_BYTES", most)
-    monkeypatch.setattr(key_forms, "_SMALL_BUNDLES", 2)
-    monkeypatch.setattr(columns_to_rows, "PART_RECORDS", 5)
-    monkeypatch.setattr(ShardLimits, "__init__", partialmethod(ShardLimits.__init__, rows_below=20))
-    sizes = [40, 40, *[3] * 6, 40, 3, 40, *[2] * 9, 30]
-    bundles = [bids(size, seed, ads=40) for seed, size in enumerate(sizes)]
+    never_whole_for_long(monkeypatch, most)
+    bundles = [bids(size, seed, ads=40) for seed, size in enumerate(SIZES)]
     alike(keeping(tmp_path), bundles, "ad")
     path = keeping(tmp_path, "accumulation: retracting", "mode: changelog")
     both = [told(path, bundles, form, True, "ad", ["totals"]) for form in (False, True)]
