@@ -49,7 +49,6 @@ def test_files_have_one_owner_and_a_readable_length() -> None:
 
 MAX_METHODS, MAX_ATTRIBUTES = 28, 22
 LARGE_CLASSES = {
-    "MasterState": "the machine where all of the master's parts meet: one attribute for each",
     "MemoryDisk": "a file system: one method per system call",
     "Part": "a value: how far one partition of a source has been read",
     "WorkerRuntime": "one attribute per part of the loop, and hardly any state besides",

@@ -1,17 +1,28 @@
 """Moves, splits and merges, planned by the master or requested by users, until the stored table
-contains them. Pure, as ``state.py`` is."""
+contains them. Pure, as ``state.py`` is.
+
+Nothing in here changes a table: a plan that is lost with its master costs nothing, and the next
+master plans anew."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+from millwheel.control.master.balance import Balancer, ClusterLoad
 from millwheel.control.master.effects import AnswerMove
-from millwheel.control.master.events import MoveRequested, ReshardRequested
+from millwheel.control.master.events import LoadReported, MoveRequested, ReshardRequested
+from millwheel.control.master.loads import Load, LoadBook
+from millwheel.control.master.membership import Membership
+from millwheel.control.master.speeds import Speeds
 from millwheel.control.master.tables.holdings import Holdings
-from millwheel.control.master.tables.planner import Move, NodeDemand
+from millwheel.control.master.tables.planner import Move, NodeDemand, plan_moves
 from millwheel.control.master.tables.resharding import Resharding, Split, fitted, refusal
 from millwheel.core.model.names import NodeName, ShardName, WorkerName
+
+if TYPE_CHECKING:
+    from millwheel.control.master.state import MasterConfig
 
 _NEVER_US = -(1 << 60)
 """Long before any time that a clock shows."""
@@ -177,3 +188,150 @@ def _carried(requested: Resharding, holdings: Holdings) -> bool:
         and bool(lower.merges_as)
         and lower.merges_as == upper.merges_as
     )
+
+
+class Rebalancing:
+    """Which shards should move, split or merge: requested by users, or planned from the measured
+    loads, so that the workers that serve have their shares first of shards and then of load."""
+
+    def __init__(self, config: MasterConfig) -> None:
+        self.moves = RequestedMoves()
+        self.reshardings = RequestedReshardings(config.nodes)
+        self._config = config
+        self._pace = MovePace(config.moves_at_once, config.recover_us, config.gently_us)
+        self._book = LoadBook()
+        self._balancer = None if config.balance is None else Balancer(config.balance)
+        self._speeds = Speeds(config.speeds)
+        self._memory: dict[WorkerName, float] = {}
+        self._state_bytes: dict[ShardName, int] = {}
+        self._least = {
+            node.name: node.count(config.expected_workers)
+            for node in config.nodes
+            if not node.fixed
+        }
+        self._grains = {node.name: node.grain for node in config.nodes}
+        self._balanced = False
+
+    @property
+    def loads(self) -> Mapping[ShardName, Load]:
+        """The known loads of shards."""
+        return self._book.loads
+
+    def slowness(self, worker: WorkerName) -> float:
+        """How many times the time of the others a worker takes; 1: as quick."""
+        return self._speeds.slowness(worker)
+
+    def memory(self, worker: WorkerName) -> float:
+        """The used share of a worker's memory; 0: unknown."""
+        return self._memory.get(worker, 0.0)
+
+    def weights(self, membership: Membership) -> dict[WorkerName, float]:
+        """The weights that workers state, divided by how slow they are."""
+        return {
+            name: weight / self._speeds.slowness(name)
+            for name, weight in membership.weights().items()
+        }
+
+    def full(self) -> set[WorkerName]:
+        """The workers that are to get no more shards. Nobody is full without ``balance``: all
+        shards have to be somewhere."""
+        balance = self._config.balance
+        return (
+            set()
+            if balance is None
+            else {name for name, used in self._memory.items() if used >= balance.full}
+        )
+
+    def take(self, event: LoadReported, now_us: int) -> None:
+        """Take the loads that a worker reports of its shards."""
+        self._state_bytes.update((load.shard, load.state_bytes) for load in event.loads)
+        self._memory[event.incarnation] = event.memory
+        for load in event.loads:
+            self._book.take(load, now_us)
+
+    def lost(self, now_us: int) -> None:
+        """A worker that owned shards is lost."""
+        self._pace.lost_us = now_us
+
+    def unsettle(self) -> None:
+        """The set of workers that serve has changed."""
+        self._balanced = False
+
+    def forget(self, holdings: Holdings, serving: Collection[WorkerName]) -> None:
+        """Drop the requests that stored tables have fulfilled or made obsolete."""
+        self.moves.forget(holdings, serving)
+        self.reshardings.forget(holdings)
+
+    def answers(self, holdings: Holdings, serving: Collection[WorkerName]) -> Iterator[AnswerMove]:
+        """Answer requests that are settled."""
+        yield from self.moves.answers(holdings, serving)
+        yield from self.reshardings.answers(holdings)
+
+    def plan(
+        self, holdings: Holdings, membership: Membership, serving: set[WorkerName], now_us: int
+    ) -> list[NodeName]:
+        """Plan a few moves, splits or merges, now that membership has settled and every shard is
+        served. Returns the nodes that they are about."""
+        if self._pace.recovers(now_us):
+            return []
+        self._measure(holdings, membership, now_us)
+        if self._balanced:
+            return self._plan_by_load(holdings, membership, serving, now_us)
+        on_their_way = sum(facts.moving for facts in holdings.every()) + len(self.moves.takers)
+        # A worker that lost its seat is emptied like one that leaves.
+        leaving = membership.live().keys() - serving
+        tables = [holdings.stored[demand.name] for demand in self._config.nodes]
+        shards = sum(len(table.shards) for table in tables)
+        room = self._pace.room(shards, on_their_way, bool(leaving), now_us)
+        if room <= 0:
+            return []
+        planned = plan_moves(
+            tables, serving, leaving, room, self._state_bytes, self.weights(membership)
+        )
+        full = self.full() if not leaving and serving - self.full() else ()
+        moves = [move for move in planned if move.worker not in full]
+        if moves:
+            self._pace.moved_us = now_us
+        self.moves.plan(moves)
+        # A move that somebody asks for later is not taken back: only a change of membership starts
+        # this again.
+        self._balanced = not moves and not on_their_way
+        return [move.node for move in moves]
+
+    def _measure(self, holdings: Holdings, membership: Membership, now_us: int) -> None:
+        """Judge how slow workers are, by the loads of their shards."""
+        live = membership.live()
+        self._memory = {name: used for name, used in self._memory.items() if name in live}
+        if self._balancer is not None:
+            weights, tables = membership.weights(), holdings.stored.values()
+            self._speeds.look(tables, live, self._book.loads, weights, now_us)
+
+    def _plan_by_load(
+        self, holdings: Holdings, membership: Membership, serving: set[WorkerName], now_us: int
+    ) -> list[NodeName]:
+        """Each worker has its share of shards: balance by measured load."""
+        if self._balancer is None or self.moves.takers or self.reshardings.requested:
+            return []
+        if any(facts.changing for facts in holdings.every()):
+            return []
+        tables = [holdings.stored[demand.name] for demand in self._config.nodes]
+        self._book.forget_others({entry.shard for table in tables for entry in table.shards})
+        cluster = ClusterLoad(
+            tables,
+            serving,
+            self._book.loads,
+            self._least,
+            self._grains,
+            self.weights(membership),
+            self._memory,
+            membership.hosts,
+            self._state_bytes,
+            self._speeds.slow().keys(),
+        )
+        steps = list(self._balancer.look(cluster, now_us))
+        for step in steps:
+            if isinstance(step, Move):
+                self.moves.plan([step])
+            else:
+                self.reshardings.plan([step])
+        return [step.node for step in steps]

@@ -1,4 +1,5 @@
-"""The master as a pure machine: an event in, effects out.
+"""The master as a pure machine: an event in, effects out. It owns the range tables; what should
+move in them is planned in ``moves.py``.
 
 The machine decides from levels, not from edges: every event first updates the known state, and then
 all decisions are derived anew from this state, for the nodes about which something has changed.
@@ -17,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from millwheel.control.master.balance import BalanceConfig, Balancer, ClusterLoad
+from millwheel.control.master.balance import BalanceConfig
 from millwheel.control.master.effects import Effect, WriteRangeTable
 from millwheel.control.master.events import (
     Event,
@@ -38,19 +39,13 @@ from millwheel.control.master.events import (
     WriteConflicted,
     WriteFailed,
 )
-from millwheel.control.master.loads import Load, LoadBook
+from millwheel.control.master.loads import Load
 from millwheel.control.master.membership import Membership
-from millwheel.control.master.moves import MovePace, RequestedMoves, RequestedReshardings
-from millwheel.control.master.speeds import SpeedConfig, Speeds
+from millwheel.control.master.moves import Rebalancing
+from millwheel.control.master.speeds import SpeedConfig
 from millwheel.control.master.tables.holdings import Holdings
 from millwheel.control.master.tables.open_nodes import OpenNodes
-from millwheel.control.master.tables.planner import (
-    Census,
-    Move,
-    NodeDemand,
-    first_table,
-    plan_moves,
-)
+from millwheel.control.master.tables.planner import Census, NodeDemand, first_table
 from millwheel.control.master.tables.spares import HostLoss, losses, seated
 from millwheel.control.master.tables.standbys import chosen, followers
 from millwheel.control.master.tables.succession import Situation, successor
@@ -121,25 +116,11 @@ class MasterState:
         self._loaded = False
         self._membership = Membership()
         self._holdings = Holdings()
-        self._moves = RequestedMoves()
-        self._reshardings = RequestedReshardings(config.nodes)
+        self._rebalancing = Rebalancing(config)
         self._released: dict[tuple[WorkerName, ShardName, Token], int] = {}
         self._manifest_tokens: dict[ShardName, Token] = {}
-        self._state_bytes: dict[ShardName, int] = {}
-        self._book = LoadBook()
-        self._balancer = None if config.balance is None else Balancer(config.balance)
-        self._speeds = Speeds(config.speeds)
-        self._memory: dict[WorkerName, float] = {}
-        self._least = {
-            node.name: node.count(config.expected_workers)
-            for node in config.nodes
-            if not node.fixed
-        }
-        self._grains = {node.name: node.grain for node in config.nodes}
         self._members_since_us = 0
-        self._pace = MovePace(config.moves_at_once, config.recover_us, config.gently_us)
         self._takers_since_us: int | None = None
-        self._balanced = False
         self._seats = config.expected_workers
         self._followed = {node.name for node in config.nodes if node.standby}
         self._standbys: dict[tuple[NodeName, ShardName], WorkerName] = {}
@@ -158,15 +139,15 @@ class MasterState:
     @property
     def loads(self) -> Mapping[ShardName, Load]:
         """The known loads of shards."""
-        return self._book.loads
+        return self._rebalancing.loads
 
     @property
     def workers(self) -> Mapping[WorkerName, WorkerState]:
         """What is known of each living worker."""
-        weights = self._membership.weights().items()
+        measured = self._rebalancing
         return {
-            w: WorkerState(n, self._speeds.slowness(w), self._memory.get(w, 0.0))
-            for w, n in weights
+            name: WorkerState(weight, measured.slowness(name), measured.memory(name))
+            for name, weight in self._membership.weights().items()
         }
 
     def exposures(self) -> tuple[HostLoss, ...]:
@@ -210,13 +191,17 @@ class MasterState:
         if self._membership.dead and not self._membership.dead.keys().isdisjoint(
             self._holdings.owners()
         ):
-            self._pace.lost_us = self._now_us
+            self._rebalancing.lost(self._now_us)
         self._forget_old_news()
         # Chosen for the tables as they stand now: what follows from another event may be about
         # others.
         self._standbys = {}
         if isinstance(event, Tick):
-            self._plan()
+            if self._settled(self._config.settle_us):
+                nodes = self._rebalancing.plan(
+                    self._holdings, self._membership, self._serving(), self._now_us
+                )
+                self._open.open(*nodes)
             self._choose_standbys()
         return [
             *self._membership.lines(),
@@ -224,8 +209,7 @@ class MasterState:
             *self._writes(),
             *self._membership.removals(self._holdings.owners()),
             *self._membership.collections(self._holdings.mentioned()),
-            *self._moves.answers(self._holdings, self._serving()),
-            *self._reshardings.answers(self._holdings),
+            *self._rebalancing.answers(self._holdings, self._serving()),
         ]
 
     def _take(self, event: Event) -> None:
@@ -243,7 +227,7 @@ class MasterState:
                 if self._holdings.owners():
                     # The last master may have died just after a worker, and was moving shards one
                     # after the other: all of them would go at once now.
-                    self._pace.lost_us = self._now_us
+                    self._rebalancing.lost(self._now_us)
                 self._open.open_all()
             case TableSeen():
                 self._holdings.take(event.table)
@@ -257,19 +241,16 @@ class MasterState:
                 self._released[event.incarnation, event.shard, event.token] = event.last_commit
                 self._open.open_of(event.shard)
             case LoadReported():
-                self._state_bytes.update((load.shard, load.state_bytes) for load in event.loads)
-                self._memory[event.incarnation] = event.memory
-                for load in event.loads:
-                    self._book.take(load, self._now_us)
+                self._rebalancing.take(event, self._now_us)
             case ManifestSeen():
                 token = self._manifest_tokens.get(event.shard, NO_TOKEN)
                 self._manifest_tokens[event.shard] = max(token, event.token)
                 self._open.open_of(event.shard)
             case MoveRequested():
-                self._moves.ask(event)
+                self._rebalancing.moves.ask(event)
                 self._open.open(event.node)
             case ReshardRequested():
-                self._reshardings.ask(event)
+                self._rebalancing.reshardings.ask(event)
                 self._open.open(event.resharding.node)
             case _:
                 self._take_about_workers(event)
@@ -295,24 +276,7 @@ class MasterState:
         """The set of serving workers may have changed: balance again once the set has been stable
         for a while."""
         self._members_since_us = self._now_us
-        self._balanced = False
-
-    def _weights(self) -> dict[WorkerName, float]:
-        """The weights that workers state, divided by how slow they are."""
-        return {
-            name: weight / self._speeds.slowness(name)
-            for name, weight in self._membership.weights().items()
-        }
-
-    def _full(self) -> set[WorkerName]:
-        """The workers that are to get no more shards. Nobody is full without ``balance``: all
-        shards have to be somewhere."""
-        balance = self._config.balance
-        return (
-            set()
-            if balance is None
-            else {name for name, used in self._memory.items() if used >= balance.full}
-        )
+        self._rebalancing.unsettle()
 
     def _serving(self) -> set[WorkerName]:
         """The workers that own shards or may be given some: all eligible workers except spares."""
@@ -332,8 +296,7 @@ class MasterState:
             }
             self._released = {key: commit for key, commit in self._released.items() if key in held}
         takers = self._membership.takers()
-        self._moves.forget(self._holdings, self._serving())
-        self._reshardings.forget(self._holdings)
+        self._rebalancing.forget(self._holdings, self._serving())
         if not takers:
             self._takers_since_us = None
         elif self._takers_since_us is None:
@@ -358,9 +321,9 @@ class MasterState:
             takers=self._serving() if self._giving() else (),
             dead=self._membership.dead,
             released=self._released,
-            moves=self._moves.takers,
+            moves=self._rebalancing.moves.takers,
             manifest_tokens=self._manifest_tokens,
-            reshardings=tuple(self._reshardings.requested),
+            reshardings=tuple(self._rebalancing.reshardings.requested),
             standbys=self._standbys,
         )
         open_nodes = self._open.under(frozenset(situation.takers), dict(situation.dead))
@@ -371,10 +334,10 @@ class MasterState:
         ]
         if not nodes:
             return
-        weights, full = self._weights(), self._full()
+        full = self._rebalancing.full()
         weights = {
             name: weight * _FULL_WEIGHT if name in full else weight
-            for name, weight in weights.items()
+            for name, weight in self._rebalancing.weights(self._membership).items()
         }
         census = Census(
             situation.takers, self._holdings.expected().values(), self._membership.hosts, weights
@@ -401,88 +364,18 @@ class MasterState:
         table = successor(stored, situation, census)
         return None if table == stored else table
 
-    def _plan(self) -> None:
-        """Plan a few moves when membership has settled, every shard is served, and the load is
-        uneven."""
-        if self._now_us - self._members_since_us < self._config.settle_us or not self._at_rest():
-            return
-        if self._pace.recovers(self._now_us):
-            return
-        self._measure()
-        if self._balanced:
-            self._plan_by_load()
-            return
-        on_their_way = sum(facts.moving for facts in self._holdings.every()) + len(
-            self._moves.takers
-        )
-        serving = self._serving()
-        # A worker that lost its seat is emptied like one that leaves.
-        leaving = self._membership.live().keys() - serving
-        demanded = [self._holdings.stored[demand.name] for demand in self._config.nodes]
-        shards = sum(len(table.shards) for table in demanded)
-        room = self._pace.room(shards, on_their_way, bool(leaving), self._now_us)
-        if room <= 0:
-            return
-        planned = plan_moves(demanded, serving, leaving, room, self._state_bytes, self._weights())
-        full = self._full() if not leaving and serving - self._full() else ()
-        moves = [move for move in planned if move.worker not in full]
-        if moves:
-            self._pace.moved_us = self._now_us
-        self._moves.plan(moves)
-        self._open.open(*(move.node for move in moves))
-        # A move that somebody asks for later is not taken back: only a change of membership starts
-        # this again.
-        self._balanced = not moves and not on_their_way
-
     def _choose_standbys(self) -> None:
         """Choose the standbys, when membership has settled and every shard is served."""
-        settled = (
-            self._now_us - self._members_since_us >= self._config.standby_settle_us
-            and self._at_rest()
-        )
-        if settled and self._followed:
+        if self._followed and self._settled(self._config.standby_settle_us):
             tables = [self._holdings.stored[node] for node in sorted(self._followed)]
             self._standbys = chosen(tables, self._membership.hosts_of_takers(), self._serving())
             self._open.open(*self._followed)
 
-    def _measure(self) -> None:
-        """Judge how slow workers are, by the loads of their shards."""
-        live = self._membership.live()
-        self._memory = {name: used for name, used in self._memory.items() if name in live}
-        if self._balancer is not None:
-            weights, tables = self._membership.weights(), self._holdings.stored.values()
-            self._speeds.look(tables, live, self._book.loads, weights, self._now_us)
-
-    def _plan_by_load(self) -> None:
-        """Each worker has its share of shards: balance by measured load."""
-        if self._balancer is None or self._moves.takers or self._reshardings.requested:
-            return
-        if any(facts.changing for facts in self._holdings.every()):
-            return
-        tables = [self._holdings.stored[demand.name] for demand in self._config.nodes]
-        self._book.forget_others({entry.shard for table in tables for entry in table.shards})
-        cluster = ClusterLoad(
-            tables,
-            self._serving(),
-            self._book.loads,
-            self._least,
-            self._grains,
-            self._weights(),
-            self._memory,
-            self._membership.hosts,
-            self._state_bytes,
-            self._speeds.slow().keys(),
-        )
-        for step in self._balancer.look(cluster, self._now_us):
-            self._open.open(step.node)
-            if isinstance(step, Move):
-                self._moves.plan([step])
-            else:
-                self._reshardings.plan([step])
-
-    def _at_rest(self) -> bool:
-        """Every node has a table that is not being written, and every shard of it has a living
-        owner."""
+    def _settled(self, after_us: int) -> bool:
+        """Whether membership has not changed for so long, every node has a table that is not being
+        written, and every shard of it has a living owner."""
+        if self._now_us - self._members_since_us < after_us:
+            return False
         stored, live = self._holdings.stored, self._membership.live()
         if self._holdings.writing or any(
             demand.name not in stored for demand in self._config.nodes

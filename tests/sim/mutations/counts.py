@@ -6,8 +6,7 @@ from typing import Any
 
 from millwheel.control.injector.range_index import RangeIndex
 from millwheel.control.injector.session_directory import SessionDirectory
-from millwheel.control.master.tables.facts import facts_of
-from millwheel.control.master.tables.holdings import Holdings
+from millwheel.control.master.tables.holdings import Holdings, facts_of
 from millwheel.core.model.range_table import RangeTable
 from millwheel.engine.workers.delivery.inbox import Arrival, Inbox
 from millwheel.engine.workers.delivery.outbox import Outbox, OutputChunk

@@ -6,7 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millwheel.connect.sources.base import Partition
-from millwheel.control.master.tables.facts import facts_of
 from millwheel.control.master.tables.planner import (
     Census,
     Move,
@@ -14,8 +13,7 @@ from millwheel.control.master.tables.planner import (
     first_table,
     plan_moves,
 )
-from millwheel.core.model.names import NOBODY, NodeName, ShardName, Token, WorkerName
-from millwheel.core.model.range_table import Ancestor, RangeTable, ShardEntry
+from millwheel.core.model.range_table import RangeTable, ShardEntry
 from millwheel.core.model.ranges import tile
 from millwheel.core.slices.slots import SLOTS, WIDTH
 from millwheel.engine.workers.sources.partitions import spread_of
@@ -207,34 +205,3 @@ def test_plans_by_weight_end_and_nothing_moves_to_and_fro(
         counts = Counter(entry.owner for entry in known.shards)
         most = max(counts[name] / weights[name] for name in WORKERS)
         assert all((counts[name] + 1) / weights[name] >= most for name in WORKERS)
-
-
-# facts.py
-
-W0, W1, W2 = WorkerName("w0"), WorkerName("w1"), WorkerName("w2")
-FIRST, SECOND, THIRD = tile(3)
-
-
-def entry(number: int, owner: WorkerName, **more: object) -> ShardEntry:
-    return ShardEntry(
-        ShardName(f"n-{number}"), (FIRST, SECOND, THIRD)[number], owner, Token(1), **more
-    )  # type: ignore[arg-type]
-
-
-def test_owners_ancestors_and_burdens() -> None:
-    old = (Ancestor(W2, Token(1), 10, -1),)
-    shards = (entry(0, W0), entry(1, NOBODY, lineage=old), entry(2, W0, next_owner=W1, standby=W1))
-    facts = facts_of(RangeTable(NodeName("n"), shards))
-    assert facts.owners == {W0, NOBODY}
-    assert facts.mentioned == {W0, W2}
-    assert facts.burdens == {W0: 1, W1: 1, NOBODY: 1}
-    assert (facts.moving, facts.changing) == (1, True)
-    assert facts.followed == (shards[2],)
-
-
-def test_a_split_is_a_change_and_no_move() -> None:
-    shards = (entry(0, W0, split_at=FIRST.hi // 2), entry(1, W0), entry(2, W0))
-    facts = facts_of(RangeTable(NodeName("n"), shards))
-    assert (facts.moving, facts.changing) == (0, True)
-    quiet = facts_of(RangeTable(NodeName("n"), (entry(0, W0), entry(1, W0), entry(2, W0))))
-    assert (quiet.moving, quiet.changing) == (0, False)
