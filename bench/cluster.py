@@ -39,6 +39,7 @@ from millwheel.control.injector.events import (
     ReportsArrived,
 )
 from millwheel.control.injector.state import InjectorState
+from millwheel.control.master.config import MasterConfig
 from millwheel.control.master.effects import RemoveMember, SealJournal, WriteRangeTable
 from millwheel.control.master.events import (
     Event,
@@ -52,7 +53,7 @@ from millwheel.control.master.events import (
     Tick,
     WorkerUnreachable,
 )
-from millwheel.control.master.state import MasterConfig, MasterState
+from millwheel.control.master.state import MasterState
 from millwheel.control.master.tables.planner import NodeDemand
 from millwheel.core.model.names import NodeName, ShardName, WorkerName
 from millwheel.core.model.range_table import RangeTable, ShardEntry

@@ -21,8 +21,8 @@ import psutil
 from bench.paths import HOUSE, PIPELINES
 from millwheel.adapters.durable_store import open_space
 from millwheel.adapters.spaces.root_notes import QueryTable
-from millwheel.engine.queries.peers.link import Links
-from millwheel.engine.queries.peers.peer_client import Workers
+from millwheel.engine.queries.link import Links
+from millwheel.engine.queries.peer_client import Workers
 from millwheel.tools.chaos.plan import Target
 from millwheel.tools.chaos.processes import processes_of
 from millwheel.tools.gateway.run_follower import FollowedRun

@@ -13,8 +13,7 @@ from millwheel.core.pipeline.work import AggregateSpec
 from millwheel.core.slices.levels import slice_levels
 from millwheel.core.slices.slots import slot_stored_key
 from millwheel.engine.queries.model import Mode
-from millwheel.engine.queries.slices import StoredSlice, encode_slice
-from millwheel.engine.queries.span import span_of
+from millwheel.engine.queries.slices import StoredSlice, encode_slice, span_of
 
 MINUTE_US = 60_000_000
 HOUR_US, DAY_US = 60 * MINUTE_US, 1_440 * MINUTE_US

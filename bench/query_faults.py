@@ -26,7 +26,7 @@ from typing import Any
 
 from bench.queried_run import QueriedRun, Writer, asking_workers, queried_run
 from bench.stats import quantile
-from millwheel.engine.queries.peers.peer_client import Workers
+from millwheel.engine.queries.peer_client import Workers
 from millwheel.tools.chaos.processes import strike
 from millwheel.tools.gateway.questions import AskedQuestion, asking_of
 

@@ -43,7 +43,7 @@ from bench.query_counts import DAY_US, HOUR_US, LEVELS_US, bytes_per_key, precis
 from bench.tables import series, table
 from millwheel.core.slices.levels import slice_levels
 from millwheel.engine.queries.model import Mode
-from millwheel.engine.queries.span import pieces, span_of
+from millwheel.engine.queries.slices import pieces, span_of
 
 CLIENTS = 100
 BATCH = 156

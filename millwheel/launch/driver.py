@@ -41,8 +41,7 @@ from millwheel.control.savepoints.upgrade import (
 from millwheel.core.pipeline.graph import build_graph
 from millwheel.core.pipeline.spec import PipelineSpec, SinkSpec
 from millwheel.core.pipeline.work import LookupSpec
-from millwheel.engine.letters.letters import letters_folder, read_letters
-from millwheel.engine.letters.replays import Replays, ask
+from millwheel.engine.letters import Replays, ask, letters_folder, read_letters
 from millwheel.engine.workers.operators.broadcast.rows import missing_rows
 from millwheel.errors import BrokenError, SetupError
 from millwheel.language.spec import PipelineFile, load_pipeline, resolve_params

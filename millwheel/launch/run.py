@@ -37,7 +37,7 @@ from millwheel.control.savepoints.restore import write_tables
 from millwheel.core.model.names import NodeName
 from millwheel.core.pipeline.graph import build_graph
 from millwheel.core.pipeline.spec import PipelineSpec
-from millwheel.engine.letters.replays import Replays
+from millwheel.engine.letters import Replays
 from millwheel.errors import SetupError, UnavailableError
 from millwheel.launch.auto_spares import AutoSpares
 from millwheel.launch.coordinator import Keeper, coordinator_for

@@ -12,6 +12,7 @@ from collections import deque
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 
+from millwheel.control.master.config import MasterConfig
 from millwheel.control.master.effects import (
     AnswerMove,
     AttachWorker,
@@ -39,7 +40,7 @@ from millwheel.control.master.events import (
     WriteConflicted,
     WriteFailed,
 )
-from millwheel.control.master.state import MasterConfig, MasterState
+from millwheel.control.master.state import MasterState
 from millwheel.core.model.range_table import RangeTable, ShardEntry
 
 

@@ -8,7 +8,7 @@ import random
 from dataclasses import dataclass
 from typing import Any
 
-from millwheel.control.master.state import MasterConfig
+from millwheel.control.master.config import MasterConfig
 from millwheel.control.master.tables.planner import NodeDemand, why_fixed
 from millwheel.core.model.range_table import RangeTable
 from millwheel.core.model.times import MAX_TIME

@@ -21,7 +21,7 @@ from millwheel.adapters.grpc.injection_client import InjectionResult
 from millwheel.adapters.metrics.endpoint import Endpoint
 from millwheel.connect.connectors.http.endpoint import HttpEndpoint
 from millwheel.connect.connectors.http.options import HttpOptions
-from millwheel.engine.queries.peers.peer_client import Workers
+from millwheel.engine.queries.peer_client import Workers
 from millwheel.tools.gateway.app import Gateway, GatewaySettings
 from millwheel.tools.gateway.owners import Owners
 from millwheel.tools.ui.app import PageSettings, RunPage

@@ -34,8 +34,8 @@ from millwheel.connect.connectors.http.bodies import (
 )
 from millwheel.control.savepoints.record import RECORD_FILE, encode_record, read_record
 from millwheel.core.expressions.language import compile_foreign
-from millwheel.engine.queries.formulas import literal
 from millwheel.engine.queries.model import QueryError
+from millwheel.engine.queries.named_queries import literal
 from millwheel.engine.queries.resp import MAX_COMMAND_BYTES, CommandReader, ProtocolError
 from millwheel.errors import RecordError, SetupError
 from tests.fuzz.test_decoders import EXAMPLES, PLAIN, damaged

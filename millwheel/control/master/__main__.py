@@ -18,9 +18,9 @@ from millwheel.adapters.processes.lifeline import die_with_parent
 from millwheel.adapters.processes.logs import LogFormat, set_up
 from millwheel.adapters.processes.signals import stop_on_signals
 from millwheel.control.master.balance import BalanceConfig
+from millwheel.control.master.config import MasterConfig
 from millwheel.control.master.runtime import MasterPace
 from millwheel.control.master.server import MasterOutside, MasterProcess
-from millwheel.control.master.state import MasterConfig
 from millwheel.control.master.tables.planner import NodeDemand, why_fixed
 from millwheel.control.roots.shipment import shared_folder
 from millwheel.control.roots.shipping import load_shipped

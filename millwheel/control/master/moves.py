@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from millwheel.control.master.balance import Balancer, ClusterLoad
+from millwheel.control.master.config import MasterConfig
 from millwheel.control.master.effects import AnswerMove
 from millwheel.control.master.events import LoadReported, MoveRequested, ReshardRequested
 from millwheel.control.master.loads import Load, LoadBook
@@ -20,9 +20,6 @@ from millwheel.control.master.tables.holdings import Holdings
 from millwheel.control.master.tables.planner import Move, NodeDemand, plan_moves
 from millwheel.control.master.tables.resharding import Resharding, Split, fitted, refusal
 from millwheel.core.model.names import NodeName, ShardName, WorkerName
-
-if TYPE_CHECKING:
-    from millwheel.control.master.state import MasterConfig
 
 _NEVER_US = -(1 << 60)
 """Long before any time that a clock shows."""

@@ -24,6 +24,7 @@ from millwheel.adapters.pb import master_pb2 as pb
 from millwheel.adapters.pb import worker_pb2
 from millwheel.adapters.pb.master_pb2_grpc import MasterServicer, add_MasterServicer_to_server
 from millwheel.adapters.ports import Clock, Coordination, Journals, Snapshots
+from millwheel.control.master.config import MasterConfig
 from millwheel.control.master.events import (
     Event,
     LoadReported,
@@ -32,7 +33,7 @@ from millwheel.control.master.events import (
     WorkerUnreachable,
 )
 from millwheel.control.master.runtime import MasterPace, MasterPorts, MasterRuntime, MasterView
-from millwheel.control.master.state import MasterConfig, MasterState
+from millwheel.control.master.state import MasterState
 from millwheel.control.master.tables.resharding import Merge, Resharding, Split
 from millwheel.core import metrics as c
 from millwheel.core.metrics import Figure

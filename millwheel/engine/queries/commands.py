@@ -14,11 +14,20 @@ from msgspec.structs import replace
 from millwheel.core.slices.slots import slot_of
 from millwheel.engine.queries import resp
 from millwheel.engine.queries.cluster import ClusterMap, node_id
+from millwheel.engine.queries.health import ErrorShare, Health
 from millwheel.engine.queries.model import Answer, Consistency, Found, Query, QueryError
 from millwheel.engine.queries.names import Catalog, QueryPlan
-from millwheel.engine.queries.peers.health import ErrorShare, Health
-from millwheel.engine.queries.rendering import error_reply, get_reply, hash_reply, json_reply
-from millwheel.engine.queries.replies import Form, Formed, Gather, Pending, Replies
+from millwheel.engine.queries.replies import (
+    Form,
+    Formed,
+    Gather,
+    Pending,
+    Replies,
+    error_reply,
+    get_reply,
+    hash_reply,
+    json_reply,
+)
 
 MAX_KEYS = 10_000
 """The most names in one MGET or EXISTS; ask for more in further commands."""

@@ -1,18 +1,256 @@
-"""Named queries: those of the pipeline's file, overridden by those that were set while it runs,
-which are followed."""
+"""Named queries: formulas over the values of several computations, and their answers from theirs.
+Those of the pipeline's file are overridden by those that are set while it runs, which are followed.
+
+Null rules: division by zero gives null; so does every operation on a null
+value; a comparison with null is false, as in expressions.
+"""
 
 from __future__ import annotations
 
 import logging
+import re
 import threading
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Generic, Protocol, TypeVar
 
-from millwheel.core.expressions.language import Compile, compile_expression
+import msgspec
+from msgspec.structs import replace
+
+from millwheel.core.expressions.language import (
+    Compile,
+    Formula,
+    compile_expression,
+    foreign_formula,
+    formula_of,
+)
+from millwheel.core.instants.decimals import NO_SCALES, beyond, in_units_again, with_decimals
+from millwheel.core.model.keys import Key
 from millwheel.core.pipeline.query_changes import QueryChanges
 from millwheel.core.pipeline.spec import KeptKinds, QuerySpec
-from millwheel.engine.queries.formulas import NO_KINDS, NamedFormula
-from millwheel.errors import MillwheelError
+from millwheel.engine.queries.model import Answer, Consistency, Query, QueryError
+from millwheel.errors import MillwheelError, RecordError
+from millwheel.language.spec.typed.decimals import has_decimals
+from millwheel.language.spec.typed.formulas import TypedFormula, typed_formula
+
+K = TypeVar("K")
+V = TypeVar("V")
+_ENTRY_BYTES = 200  # of an entry beside what it holds
+
+
+NO_KINDS: Mapping[str, KeptKinds] = MappingProxyType({})
+"""Of a pipeline without decimals."""
+LITERAL = "value"
+"""The name of the value of an unnamed formula."""
+# the characters of names of computations and queries; a formula has others
+_PLAIN = re.compile(r"[\w.-]+")
+_WEAKNESS = (Consistency.DURABLE, Consistency.STANDBY, Consistency.LATEST)
+
+
+@dataclass(frozen=True, slots=True)
+class NamedFormula:
+    """A query with its compiled formula."""
+
+    spec: QuerySpec
+    typed: TypedFormula
+
+    @staticmethod
+    def of(
+        spec: QuerySpec,
+        kept: Mapping[str, KeptKinds] = NO_KINDS,
+        compile_text: Compile = compile_expression,
+    ) -> NamedFormula:
+        """``kept`` are the kinds of what computations keep, ``compile_text`` is of the language of
+        named queries. Raises ValueError if the formula is not an expression over computations."""
+        formula = formula_of(spec.formula, compile_text)
+        return NamedFormula(spec, typed_formula(spec.formula, formula, kept, compile_text))
+
+    @property
+    def formula(self) -> Formula:
+        """The formula, over whole units where it reads decimals."""
+        return self.typed.formula
+
+    @property
+    def computations(self) -> tuple[str, ...]:
+        """The computations that the formula reads, each once."""
+        return self.formula.computations
+
+    def questions(self, query: Query, keys: Mapping[str, Key] | None = None) -> list[Query]:
+        """The questions whose answers the formula needs, one per computation. ``keys`` by
+        computation, where they are known already. Raises QueryError."""
+        window_us = self.spec.window_us if query.window_us is None else query.window_us
+        keys_by_name = (
+            {name: self.key_for(name, query.key) for name in self.computations}
+            if keys is None
+            else keys
+        )
+        return [
+            replace(query, indicator=name, key=keys_by_name[name], window_us=window_us)
+            for name in self.computations
+        ]
+
+    def result(self, answers: Sequence[Answer]) -> Answer:
+        """The answer of the formula, from those of :attr:`computations` in their order. Its span is
+        the union of their spans. It is complete if all of them are complete and cover the same
+        span. Its consistency is the weakest of theirs; shard and commit are those of the first."""
+        values = {
+            name: answer.values for name, answer in zip(self.computations, answers, strict=True)
+        }
+        weakest = max(answers, key=lambda answer: _WEAKNESS.index(answer.consistency))
+        lags = [answer.lag_us for answer in answers if answer.lag_us is not None]
+        starts = {answer.covered_start_us for answer in answers}
+        ends = {answer.covered_end_us for answer in answers}
+        return replace(
+            answers[0],
+            values={self.spec.name: self.value(values)},
+            covered_start_us=min((start for start in starts if start is not None), default=None),
+            covered_end_us=max((end for end in ends if end is not None), default=None),
+            watermark_us=min(answer.watermark_us for answer in answers),
+            complete=len(starts) == len(ends) == 1 and all(answer.complete for answer in answers),
+            consistency=weakest.consistency,
+            lag_us=max(lags, default=None),
+        )
+
+    def value(self, values: Mapping[str, Mapping[str, object]]) -> Any:
+        """The value of the formula for the values of each computation, by name; None by the null
+        rules."""
+        scales = self.typed.scales
+        record: dict[str, Any] = {
+            name: in_units_again(dict(values[name]), scales.get(name, NO_SCALES))
+            for name in self.computations
+        }
+        read = [_read(record, computation, value) for computation, value in self.formula.used]
+        for computation, value in self.formula.used:
+            if not value:
+                record[computation] = next(iter(record[computation].values()))
+        try:
+            return _told(self._shown(self.formula.expression.evaluate(record)))
+        except RecordError as ex:
+            if None in read or str(ex).endswith("by zero"):
+                return None
+            raise QueryError(
+                "bad_value", f"the query {self.spec.name} has no value: {ex}"
+            ) from None
+
+    def _shown(self, value: Any) -> Any:
+        """The value as answers have it. Raises RecordError for units that are no longer exact."""
+        scale = self.typed.kind
+        if not has_decimals(scale):
+            return value
+        if problem := beyond(value, scale):
+            raise RecordError(problem)
+        return with_decimals(value, scale)
+
+    def key_for(self, computation: str, key: Any) -> Any:
+        """The key of a computation, made of parts of the question's key."""
+        key_names = self.spec.keys.get(computation)
+        if key_names is None:
+            return key
+        parts = key if isinstance(key, tuple) else (key,)
+        if len(parts) != len(self.spec.key):
+            names = ", ".join(self.spec.key)
+            raise QueryError(
+                "wrong_key", f"the key of {self.spec.name} has {len(self.spec.key)} parts ({names})"
+            )
+        values = tuple(parts[self.spec.key.index(name)] for name in key_names)
+        return values if len(values) > 1 else values[0]
+
+
+def _told(value: Any) -> Any:
+    """A value that an answer can hold. Raises RecordError for another one."""
+    if type(value) in (float, str, bool, type(None)):
+        return value
+    try:
+        _json(value)
+    except (OverflowError, TypeError, RecursionError, UnicodeEncodeError):
+        raise RecordError("its value is too large, or of a kind that JSON does not have") from None
+    return value
+
+
+_json = msgspec.json.Encoder().encode
+
+
+def _read(record: Mapping[str, Any], computation: str, value: str) -> Any:
+    values = record[computation]
+    if value:
+        if value not in values:
+            raise QueryError(
+                "unknown_indicator",
+                f"{computation} has no {value!r}; it has {', '.join(sorted(values))}",
+            )
+        return values[value]
+    if len(values) != 1:
+        raise QueryError(
+            "unknown_indicator",
+            f"{computation} has {len(values)} values; name one: {computation}.NAME",
+        )
+    return next(iter(values.values()))
+
+
+def literal(text: str, kept: Mapping[str, KeptKinds] = NO_KINDS) -> NamedFormula:
+    """The formula that a question contains: one of a client, whose cost is bounded. Raises
+    QueryError if it is not an expression over computations."""
+    formula = None if kept else _literals.get(text)
+    if formula is not None:
+        return formula
+    try:
+        typed = typed_formula(text, foreign_formula(text), kept)
+        named_formula = NamedFormula(QuerySpec(LITERAL, text), typed)
+    except ValueError as ex:
+        raise QueryError("bad_formula", f"{text[:80]!r} is no formula: {ex}") from None
+    if not kept:  # another pipeline may be asked in this process, with other kinds
+        _literals.keep(text, named_formula, len(text) * _BYTES_OF_A_CHARACTER)
+    return named_formula
+
+
+def formula_asked(
+    indicator: str,
+    named: Mapping[str, NamedFormula],
+    kept: Mapping[str, KeptKinds] = NO_KINDS,
+) -> NamedFormula | None:
+    """The formula that an indicator stands for: a named one, or one that it spells out; None for an
+    indicator of one computation. Raises QueryError if it spells out no formula."""
+    formula = named.get(indicator)
+    return (
+        literal(indicator, kept) if formula is None and not _PLAIN.fullmatch(indicator) else formula
+    )
+
+
+class KeptTexts(Generic[K, V]):
+    """What is kept of texts that clients send, who choose how long those are: values of about
+    ``most_bytes`` together. All of them are forgotten at once when they are more: that is rare,
+    since clients repeat what they ask. Several threads may use it; they may then do the same work
+    twice."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self._most = most_bytes
+        self._bytes = 0
+        self._values: dict[K, V] = {}
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def get(self, key: K) -> V | None:
+        """The value, or None."""
+        return self._values.get(key)
+
+    def keep(self, key: K, value: V, size: int) -> None:
+        """Keep a value that holds about ``size`` bytes. One that is larger than all may be is not
+        kept."""
+        size += _ENTRY_BYTES
+        if self._bytes + size > self._most:
+            self._values.clear()
+            self._bytes = 0
+        if size <= self._most:
+            self._values[key] = value
+            self._bytes += size
+
+
+_BYTES_OF_A_CHARACTER = 200
+"""About what a compiled formula takes for each character of its text: it is a tree of closures."""
+_literals: KeptTexts[str, NamedFormula] = KeptTexts(16 << 20)
+
 
 _LOOK_S = 10.0  # between two reads, in case a notification was lost
 _log = logging.getLogger("millwheel.queries")

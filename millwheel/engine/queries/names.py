@@ -37,9 +37,13 @@ from millwheel.core.model.times import duration_text, duration_us
 from millwheel.core.pipeline.keys import KeyKind, KeySpec
 from millwheel.core.pipeline.spec import ComputationSpec, KeptKinds, PipelineSpec, QuerySpec
 from millwheel.core.pipeline.work import SlicesSpec
-from millwheel.engine.queries.formulas import KeptTexts, NamedFormula, formula_asked
 from millwheel.engine.queries.model import Answer, Consistency, Mode, Query, QueryError
-from millwheel.engine.queries.named_queries import NamedQueries
+from millwheel.engine.queries.named_queries import (
+    KeptTexts,
+    NamedFormula,
+    NamedQueries,
+    formula_asked,
+)
 from millwheel.errors import MillwheelError, RecordError
 from millwheel.language.spec.typed.decimals import has_decimals, scales_of
 

@@ -25,11 +25,10 @@ from millwheel.adapters.front.listener import Front, listening
 from millwheel.adapters.front.visitors import Visitor, VisitPhase
 from millwheel.engine.queries.commands import QueryService, Session
 from millwheel.engine.queries.connection import Connection, Slot, failed_reply
+from millwheel.engine.queries.link import Links
 from millwheel.engine.queries.model import AskedQueries, Found, Query, QueryError
-from millwheel.engine.queries.peers.link import Links
-from millwheel.engine.queries.peers.peer_client import Asking, Workers, command_of
-from millwheel.engine.queries.rendering import answer_of
-from millwheel.engine.queries.replies import Gather
+from millwheel.engine.queries.peer_client import Asking, Workers, command_of
+from millwheel.engine.queries.replies import Gather, answer_of
 from millwheel.engine.queries.resp import hiredis_reader
 
 GATHER_S = 1.0

@@ -23,9 +23,9 @@ from millwheel.control.roots.root import read_run
 from millwheel.control.roots.shipping import load_shipped
 from millwheel.core.pipeline.query_changes import QUERIES_ROLE, QueryChanges, QueryRow
 from millwheel.core.pipeline.spec import PipelineSpec
+from millwheel.engine.queries.link import LinkClosed, Links, json_of, packed, secured_links
 from millwheel.engine.queries.named_queries import merged
 from millwheel.engine.queries.names import query_document
-from millwheel.engine.queries.peers.link import LinkClosed, Links, json_of, packed, secured_links
 from millwheel.errors import SetupError
 from millwheel.language.spec.pipelines import load_queries, one_query
 from millwheel.tools.cli.arguments import chosen_root

@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from millwheel.engine.queries.model import QueryAnswer, QueryError
-from millwheel.engine.queries.rendering import answer_from
+from millwheel.engine.queries.replies import answer_from
 from millwheel.errors import SetupError
 from millwheel.tools.client.query_requests import Ask, Instant, Window, body_of, pieces_of
 

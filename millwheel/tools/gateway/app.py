@@ -21,8 +21,7 @@ from starlette.staticfiles import StaticFiles
 from millwheel.adapters.front.browsers import BrowserRules, ForeignRequest
 from millwheel.adapters.front.guard import Guarded
 from millwheel.engine.queries.model import QueryError
-from millwheel.engine.queries.peers.peer_client import Asking, Workers
-from millwheel.engine.queries.peers.watching import HealthWatch
+from millwheel.engine.queries.peer_client import Asking, HealthWatch, Workers
 from millwheel.tools.gateway.pages import DOCUMENT, PAGE, PAGE_POLICY
 from millwheel.tools.gateway.questions import (
     MAX_BATCH,

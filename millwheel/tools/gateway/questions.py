@@ -10,7 +10,7 @@ import msgspec
 from millwheel.core.model.keys import Key, check_key
 from millwheel.engine.queries.model import Consistency, QueryError
 from millwheel.engine.queries.names import Catalog
-from millwheel.engine.queries.peers.peer_client import Asking, command_of, no_others
+from millwheel.engine.queries.peer_client import Asking, command_of, no_others
 from millwheel.errors import MillwheelError
 from millwheel.tools.gateway.owners import Owners
 

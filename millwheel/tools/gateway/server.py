@@ -14,9 +14,9 @@ from millwheel.adapters.front.listener import listening
 from millwheel.adapters.grpc.certificates import renewing
 from millwheel.adapters.grpc.security import check_listen, is_loopback, load_security
 from millwheel.control.roots.root import read_run
+from millwheel.engine.queries.link import secured_links
 from millwheel.engine.queries.named_queries import ChangesRead
-from millwheel.engine.queries.peers.link import secured_links
-from millwheel.engine.queries.peers.peer_client import Workers
+from millwheel.engine.queries.peer_client import Workers
 from millwheel.errors import SetupError
 
 _ROLE = "worker"  # its certificate is for servers and clients

@@ -35,8 +35,7 @@ from millwheel.core.pipeline.spec import (
 from millwheel.core.pipeline.tables import declared_name
 from millwheel.core.pipeline.work import LookupSpec
 from millwheel.core.windows.windows import Window
-from millwheel.engine.letters.letters import replayable
-from millwheel.engine.letters.replays import Binding
+from millwheel.engine.letters import Binding, replayable
 from millwheel.engine.queries.model import Answer
 from millwheel.engine.workers.host.assembly import Assembly, Factories
 from millwheel.engine.workers.operators.windows.columns import ColumnOperator

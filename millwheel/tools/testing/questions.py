@@ -11,8 +11,8 @@ from millwheel.connect.own_functions import language_of_queries
 from millwheel.core.model.keys import Key
 from millwheel.core.model.times import duration_us
 from millwheel.core.pipeline.spec import KeptKinds, PipelineSpec
-from millwheel.engine.queries.formulas import formula_asked
 from millwheel.engine.queries.model import Answer, Mode, Query, QueryError
+from millwheel.engine.queries.named_queries import formula_asked
 from millwheel.engine.queries.names import Catalog, key_in_units, scales_kept, shown_answer
 from millwheel.engine.workers.queries.answering import ShardView
 from millwheel.engine.workers.shard.shard import Shard

@@ -17,8 +17,14 @@ from millwheel.control.roots.root import read_run
 from millwheel.control.savepoints.record import NotedSavepoint, noted_savepoints
 from millwheel.core.model.times import SECOND
 from millwheel.core.pipeline.spec import PipelineSpec
-from millwheel.engine.letters.letters import Letter, grouped, letters_folder, read_letters
-from millwheel.engine.letters.replays import ask, asked_for
+from millwheel.engine.letters import (
+    Letter,
+    ask,
+    asked_for,
+    grouped,
+    letters_folder,
+    read_letters,
+)
 from millwheel.errors import SetupError
 
 _NEWEST = 5  # letters of a group that are shown

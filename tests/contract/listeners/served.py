@@ -33,7 +33,7 @@ from millwheel.connect.connectors.http.options import HttpOptions
 from millwheel.engine.queries.cluster import ClusterMap
 from millwheel.engine.queries.commands import QueryService
 from millwheel.engine.queries.names import Catalog
-from millwheel.engine.queries.peers.peer_client import Workers
+from millwheel.engine.queries.peer_client import Workers
 from millwheel.engine.queries.server import QueryServer
 from millwheel.engine.workers.server import WorkerService, serve
 from millwheel.tools.gateway.app import Gateway

@@ -8,8 +8,7 @@ from contextlib import contextmanager
 from millwheel.core.pipeline.work import SlicesSpec
 from millwheel.core.slices.levels import SliceLevel
 from millwheel.engine.queries import slices as slices_module
-from millwheel.engine.queries.slices import StoredSlice
-from millwheel.engine.queries.span import SlicePiece, SliceSpan, pieces
+from millwheel.engine.queries.slices import SlicePiece, SliceSpan, StoredSlice, pieces
 from millwheel.engine.workers.delivery.inbox import Arrival
 from millwheel.engine.workers.operators.slices import computation as expiry_module
 from millwheel.engine.workers.operators.slices.cells import SliceCells

@@ -20,7 +20,7 @@ from millwheel.core.model.range_table import RangeTable, ShardEntry
 from millwheel.core.model.ranges import tile
 from millwheel.core.model.times import MAX_TIME
 from millwheel.core.pipeline.graph import ClusterView, Graph, NodeView
-from millwheel.engine.letters.replays import Replays
+from millwheel.engine.letters import Replays
 from millwheel.errors import SetupError
 from millwheel.language.spec import load_pipeline
 from millwheel.launch import run as module

@@ -16,7 +16,7 @@ from time import monotonic
 
 import psutil
 
-from millwheel.engine.queries.peers.health import ErrorShare, Health
+from millwheel.engine.queries.health import ErrorShare, Health
 
 _MOUNTED = Path("/sys/fs/cgroup")
 _OWN = Path("/proc/self/cgroup")

@@ -36,7 +36,7 @@ from millwheel.core.metrics import (
 )
 from millwheel.core.model.keys import key_hash
 from millwheel.core.tracing import SpanCounts
-from millwheel.engine.queries.peers.health import ErrorShare, Health
+from millwheel.engine.queries.health import ErrorShare, Health
 from millwheel.engine.workers import events as ev
 from millwheel.engine.workers.bundle.hangs import Hangs
 from millwheel.engine.workers.bundle.user_lines import current_line

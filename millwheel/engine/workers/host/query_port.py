@@ -14,10 +14,10 @@ from millwheel.core.pipeline.spec import PipelineSpec
 from millwheel.core.pipeline.work import SlicesSpec
 from millwheel.engine.queries.cluster import ClusterMap
 from millwheel.engine.queries.commands import QueryService
+from millwheel.engine.queries.link import secured_links
 from millwheel.engine.queries.model import AskedQueries
 from millwheel.engine.queries.named_queries import ChangesRead, NamedFollower
 from millwheel.engine.queries.names import Catalog
-from millwheel.engine.queries.peers.link import secured_links
 from millwheel.engine.queries.server import QueryServer
 from millwheel.engine.workers.host.health import HealthMeasures
 

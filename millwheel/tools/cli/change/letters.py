@@ -19,14 +19,15 @@ from millwheel.adapters.spaces.root_notes import ReplayOrders
 from millwheel.control.roots.attach import is_driven
 from millwheel.control.roots.root import read_run
 from millwheel.control.roots.shipping import load_shipped
-from millwheel.engine.letters.letters import (
+from millwheel.engine.letters import (
     Letter,
     LetterGroup,
+    ask,
+    asked_for,
     grouped,
     letters_folder,
     read_letters,
 )
-from millwheel.engine.letters.replays import ask, asked_for
 from millwheel.errors import SetupError
 from millwheel.tools.cli.arguments import chosen_root
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from millwheel.control.master.config import MasterConfig
 from millwheel.control.master.effects import (
     AnswerMove,
     AttachWorker,
@@ -34,7 +35,7 @@ from millwheel.control.master.events import (
     WriteConflicted,
     WriteFailed,
 )
-from millwheel.control.master.state import MasterConfig, MasterState
+from millwheel.control.master.state import MasterState
 from millwheel.control.master.tables.planner import NodeDemand
 from millwheel.control.master.tables.resharding import Merge, Split
 from millwheel.core.model.names import NodeName, ShardName, Token, WorkerName

@@ -9,9 +9,10 @@ from unittest.mock import patch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from millwheel.control.master.config import MasterConfig
 from millwheel.control.master.effects import Effect
 from millwheel.control.master.events import Event
-from millwheel.control.master.state import MasterConfig, MasterState
+from millwheel.control.master.state import MasterState
 from millwheel.control.master.tables.open_nodes import OpenNodes
 from millwheel.control.master.tables.planner import NodeDemand
 from millwheel.core.model.names import NodeName

@@ -10,9 +10,10 @@ import pytest
 
 from millwheel.adapters.ports import JournalWriter, Manifest
 from millwheel.control.master import runtime
+from millwheel.control.master.config import MasterConfig
 from millwheel.control.master.events import Event, ShardReleased, WorkerUnreachable
 from millwheel.control.master.runtime import MasterPace, MasterPorts, MasterRuntime
-from millwheel.control.master.state import MasterConfig, MasterState
+from millwheel.control.master.state import MasterState
 from millwheel.control.master.tables.planner import NodeDemand
 from millwheel.control.master.tables.resharding import Split
 from millwheel.core.model.names import WorkerName

@@ -10,6 +10,7 @@ from itertools import pairwise
 import pytest
 
 from millwheel.control.master.balance import BalanceConfig
+from millwheel.control.master.config import MasterConfig
 from millwheel.control.master.effects import (
     Effect,
     WriteRangeTable,
@@ -26,7 +27,7 @@ from millwheel.control.master.events import (
     Tick,
     WorkerUnreachable,
 )
-from millwheel.control.master.state import MasterConfig, MasterState, WorkerState
+from millwheel.control.master.state import MasterState, WorkerState
 from millwheel.control.master.tables.planner import NodeDemand
 from millwheel.core.model.range_table import RangeTable
 from tests.transcripts.spoken import Story, check, rewrite, stories

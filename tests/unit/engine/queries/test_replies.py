@@ -13,8 +13,7 @@ from millwheel.engine.queries.commands import QueryService, Session
 from millwheel.engine.queries.model import Elsewhere, Found, QueryError
 from millwheel.engine.queries.named_queries import NamedQueries
 from millwheel.engine.queries.names import Catalog
-from millwheel.engine.queries.rendering import get_reply, json_reply, value_text
-from millwheel.engine.queries.replies import Gather, Pending
+from millwheel.engine.queries.replies import Gather, Pending, get_reply, json_reply, value_text
 from tests.unit.engine.queries.test_commands import ANSWER, ONE, formulas, parsed, session, told
 
 
@@ -75,7 +74,7 @@ def test_parts_of_a_formula_are_asked_of_standbys_only_where_that_is_good_enough
     assert str(whom(gone)).startswith("TRYAGAIN")
 
 
-# rendering.py: Values and answers as clients get them.
+# Values and answers as clients get them.
 
 
 @pytest.mark.parametrize(

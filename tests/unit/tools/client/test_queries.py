@@ -18,11 +18,11 @@ import uvicorn
 from millwheel.adapters.grpc.security import load_security, make_token
 from millwheel.client import AsyncQueries, Queries, QueryAnswer, QueryError
 from millwheel.control.roots.root import ACCESS, Root, RunInfo
-from millwheel.engine.queries.rendering import json_reply
+from millwheel.engine.queries.replies import json_reply
 from millwheel.errors import SetupError
 from millwheel.launch.certificates import make_set
 from millwheel.tools.client.queries import pause_after, token_for
-from tests.unit.engine.queries.peers.test_peer_client import Refusal
+from tests.unit.engine.queries.test_peer_client import Refusal
 from tests.unit.tools.gateway.test_app import TOKEN, Links, admits, client
 
 ANSWER = QueryAnswer({"n": 3}, 10, 70, 65, True, "clicks-0", 4, 9)

@@ -15,7 +15,7 @@ from millwheel.control.roots.root import RunInfo
 from millwheel.core.model.names import WorkerName
 from millwheel.core.model.range_table import RangeTable, ShardEntry
 from millwheel.core.model.ranges import tile
-from millwheel.engine.queries.peers.peer_client import Workers
+from millwheel.engine.queries.peer_client import Workers
 from millwheel.errors import SetupError
 from millwheel.tools.gateway import app as module
 from millwheel.tools.gateway import server
@@ -23,8 +23,8 @@ from millwheel.tools.gateway.app import MAX_BODY_BYTES, Gateway, GatewaySettings
 from millwheel.tools.gateway.owners import Owners
 from millwheel.tools.gateway.questions import MAX_BATCH
 from millwheel.tools.gateway.server import ServeSettings, serve
-from tests.unit.engine.queries.peers.test_peer_client import FakeLinks, Refusal
 from tests.unit.engine.queries.test_named_queries import Changes
+from tests.unit.engine.queries.test_peer_client import FakeLinks, Refusal
 from tests.unit.tools.gateway.test_questions import CATALOG
 
 ANSWER = b'{"values":{"n":3}}'

@@ -7,7 +7,7 @@ import re
 import msgspec
 
 from millwheel.engine.queries.model import Answer
-from millwheel.engine.queries.rendering import document
+from millwheel.engine.queries.replies import document
 from millwheel.tools.gateway.pages import DOCUMENT, PAGE
 from millwheel.tools.gateway.questions import (
     DEADLINE_MS,

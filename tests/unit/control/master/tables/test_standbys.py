@@ -6,9 +6,10 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
+from millwheel.control.master.config import MasterConfig
 from millwheel.control.master.effects import WriteRangeTable
 from millwheel.control.master.events import JournalSealed, WorkerUnreachable
-from millwheel.control.master.state import MasterConfig, MasterState
+from millwheel.control.master.state import MasterState
 from millwheel.control.master.tables.planner import NodeDemand
 from millwheel.control.master.tables.spares import seated
 from millwheel.control.master.tables.standbys import chosen, followers

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from millwheel.engine.queries.peers.health import ErrorShare
+from millwheel.engine.queries.health import ErrorShare
 from millwheel.engine.workers.host.health import HealthMeasures, memory_share
 
 

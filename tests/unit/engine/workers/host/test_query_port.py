@@ -8,7 +8,7 @@ import socket
 import pytest
 
 from millwheel.core.pipeline.query_changes import QueryChanges, QueryRow
-from millwheel.engine.queries.peers.health import ErrorShare
+from millwheel.engine.queries.health import ErrorShare
 from millwheel.engine.workers.host.health import HealthMeasures
 from millwheel.engine.workers.host.query_port import Queried
 from millwheel.errors import SetupError

@@ -12,7 +12,7 @@ from millwheel.core.expressions.language import formula_of
 from millwheel.core.pipeline.spec import KeptKinds
 from millwheel.engine.queries.model import QueryError
 from millwheel.engine.queries.names import Catalog
-from millwheel.engine.queries.rendering import get_reply
+from millwheel.engine.queries.replies import get_reply
 from millwheel.language.spec.typed.formulas import typed_formula
 from millwheel.testing import PipelineHarness
 

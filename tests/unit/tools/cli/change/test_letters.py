@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from millwheel.engine.letters.letters import Letter
+from millwheel.engine.letters import Letter
 from millwheel.tools.cli.change import letters as module
 from millwheel.tools.cli.change.letters import left_out
 

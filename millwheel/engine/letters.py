@@ -1,10 +1,12 @@
-"""Retries of dead letters: requested by a person, bound by the driver, applied by workers."""
+"""Dead letters in files: read, grouped, and selected for a retry; and their retries: requested by a
+person, bound by the driver, applied by workers."""
 
 from __future__ import annotations
 
 import fcntl
 import secrets
-from collections.abc import Iterator, Mapping
+from base64 import b64decode
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
@@ -14,32 +16,166 @@ from typing import Any
 import msgspec
 
 from millwheel.adapters.rights import lock_file
+from millwheel.adapters.spaces.object_address import local_path
 from millwheel.adapters.spaces.root_notes import ReplayOrders
 from millwheel.connect.own_functions import language_of
 from millwheel.connect.python_objects import load_object
 from millwheel.connect.sources.base import Chunk, Reject
 from millwheel.core.columns.declared_fields import FieldTypes
 from millwheel.core.formats.codec import encode_value
+from millwheel.core.model.damage import DAMAGE
+from millwheel.core.model.failures import kind_of
 from millwheel.core.model.names import NodeName
 from millwheel.core.model.records import Batch, DeadLetter
 from millwheel.core.pipeline.graph import ClusterView, Graph, build_graph
 from millwheel.core.pipeline.replays import (
     KEY,
+    LINE,
     RECORD,
     Again,
+    Past,
     ReplayOrder,
     Request,
     RequestedLetter,
     as_key,
 )
-from millwheel.core.pipeline.spec import PipelineSpec
-from millwheel.engine.letters.letters import Letter
+from millwheel.core.pipeline.spec import DEAD_LETTERS, PipelineSpec
 from millwheel.engine.workers.delivery.fanout import Fanout
 from millwheel.engine.workers.delivery.instances import AnyInstances
 from millwheel.engine.workers.delivery.timestamps import TimesOf, Timestamps
 from millwheel.engine.workers.sources.sorting import Sorting
 from millwheel.engine.workers.sources.source_parts import SourceParts
+from millwheel.errors import CorruptionError, SetupError
 from millwheel.language.spec.key_extractors import load_extractor
+
+
+class Letter(msgspec.Struct):
+    """A dead letter. ``id`` names its file and line, which never change; ``written_s`` is when that
+    file was written."""
+
+    computation: str
+    reason: str
+    stream: str = ""
+    key: Any = None
+    value: Any = None
+    timestamp: int | None = None
+    exception: str = ""
+    location: str = ""
+    attempts: int = 0
+    position: str = ""
+    error: str = ""
+    what: str = ""
+    raw: str = ""
+    history: list[Past] = []
+    id: str = ""
+    written_s: float = 0.0
+
+    @property
+    def kind(self) -> str:
+        """The kind under which it is counted."""
+        return kind_of(self.error, self.location, self.reason)
+
+    @property
+    def again(self) -> str:
+        """The part of it that can be tried again ("": none)."""
+        if self.what == RECORD and self.stream and self.timestamp is not None:
+            return RECORD
+        if self.what.startswith("key of ") and self.timestamp is not None:
+            return KEY
+        return LINE if self.what == LINE and self.computation.startswith("source.") else ""
+
+    def wanted(self) -> RequestedLetter:
+        """The letter in the form in which a request names it."""
+        key, value = (
+            msgspec.msgpack.decode(b64decode(self.raw)) if self.raw else (self.key, self.value)
+        )
+        history = [*self.history, Past(self.reason, self.attempts, self.id)]
+        return RequestedLetter(
+            self.id, self.computation, self.stream, self.again, key, self.timestamp, value, history
+        )
+
+    def matches(self, computation: str, reason: str) -> bool:
+        """Whether it is a letter of ``computation`` ("": of any) with ``reason`` in its reason or
+        kind."""
+        if computation and self.computation not in (computation, f"source.{computation}"):
+            return False
+        return reason in self.reason or reason in self.kind
+
+
+@dataclass(frozen=True, slots=True)
+class LetterGroup:
+    """Letters of one computation and kind: how many, for how many of them a retry was requested,
+    when the first and the last were written (s since 1970), and one example."""
+
+    computation: str
+    kind: str
+    count: int
+    replayed: int
+    first_s: float
+    last_s: float
+    example: Letter
+
+
+def letters_folder(spec: PipelineSpec, root: Path) -> Path:
+    """The folder of a pipeline's letters. Raises SetupError when they are not in files that can be
+    read back."""
+    sink = next((sink for sink in spec.sinks if sink.stream == DEAD_LETTERS), None)
+    if sink is None:
+        return root / DEAD_LETTERS
+    if sink.kind != "files" or sink.options.get("format", "jsonl") != "jsonl":
+        raise SetupError(
+            f"The dead letters of {spec.name} go to a sink of the kind {sink.kind!r}, whose results"
+            " cannot be read back: use the default sink, or {files: {format: jsonl}}"
+        )
+    path = local_path(str(sink.options["path"]))
+    if "://" in path or sink.options.get("partition_by"):
+        raise SetupError(
+            f"The dead letters of {spec.name} go to {path}, from where they cannot be read back:"
+            " use a plain folder"
+        )
+    return Path(spec.folder, path)
+
+
+def replayable(row: Any, name: str) -> Letter:
+    """A letter as it would be read from a file."""
+    letter = msgspec.json.decode(msgspec.json.encode(row), type=Letter)
+    letter.id = name
+    return letter
+
+
+def read_letters(folder: Path) -> Iterator[Letter]:
+    """All letters that are visible, in the order of their files."""
+    for path in sorted(folder.glob("*.jsonl")):
+        written_s = path.stat().st_mtime
+        for number, line in enumerate(path.read_bytes().splitlines(), 1):
+            try:
+                letter = msgspec.json.decode(line, type=Letter)
+            except DAMAGE as error:
+                raise CorruptionError(f"{path}:{number} is no dead letter: {error}") from error
+            letter.id, letter.written_s = f"{path.name}:{number}", written_s
+            yield letter
+
+
+def grouped(letters: Iterable[Letter], requested_ids: frozenset[str]) -> list[LetterGroup]:
+    """Letters by computation and kind, the largest groups first. ``requested_ids`` are the ids of
+    letters whose retry was requested."""
+    by_kind: dict[tuple[str, str], list[Letter]] = {}
+    for letter in letters:
+        by_kind.setdefault((letter.computation, letter.kind), []).append(letter)
+    groups = [
+        LetterGroup(
+            computation,
+            kind,
+            len(members),
+            sum(letter.id in requested_ids for letter in members),
+            min(letter.written_s for letter in members),
+            max(letter.written_s for letter in members),
+            members[0],
+        )
+        for (computation, kind), members in by_kind.items()
+    ]
+    return sorted(groups, key=lambda group: (-group.count, group.computation, group.kind))
+
 
 _LETTERS = 5_000
 """The most letters in one request."""

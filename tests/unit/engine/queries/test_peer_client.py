@@ -6,9 +6,10 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from millwheel.engine.queries.health import Health
+from millwheel.engine.queries.link import LinkClosed
 from millwheel.engine.queries.model import Consistency, Mode, Query, QueryError
-from millwheel.engine.queries.peers.link import LinkClosed
-from millwheel.engine.queries.peers.peer_client import Asking, Workers, command_of, error_of
+from millwheel.engine.queries.peer_client import Asking, HealthWatch, Workers, command_of, error_of
 
 Told = Callable[[bytes], Any]
 
@@ -178,3 +179,52 @@ def test_a_question_is_a_command() -> None:
         == b"MW.QUERY clicks.n 42 MODE inside CONSISTENCY standby "
         b"WINDOW 3600000000us UNTIL 17".split()
     )
+
+
+class PolledLinks:
+    """Workers with a health, and those that are not there."""
+
+    def __init__(self, **health: Health) -> None:
+        self.health = health
+
+    async def call(self, address: str, commands: Sequence[bytes]) -> list[Any]:
+        if address not in self.health:
+            raise LinkClosed("it is away")
+        return [
+            self.health[address].section() if b"INFO" in each else address.encode()
+            for each in commands
+        ]
+
+
+def test_a_worker_that_is_not_well_is_asked_only_where_nobody_else_could_answer() -> None:
+    links = PolledLinks(a=Health(lag_s=9.0), b=Health())
+    workers = Workers(links)  # type: ignore[arg-type]
+    watch = HealthWatch(workers, lambda: frozenset({"a", "b", "gone"}))
+
+    async def ask() -> list[Any]:
+        asked = [Asking(b"x", "a", lambda: ("b",)), Asking(b"x", "a"), Asking(b"x", "b")]
+        await workers.ask(asked, 1.0)
+        return [each.reply for each in asked]
+
+    async def run() -> None:
+        assert await ask() == [b"a", b"a", b"b"]
+        await watch.look()
+        assert await ask() == [b"b", b"a", b"b"]
+        assert set(workers.suspects) == {"gone"}
+        links.health["a"] = Health()
+        await watch.look()
+        assert await ask() == [b"a", b"a", b"b"]
+
+    asyncio.run(run())
+
+
+def test_a_worker_that_is_gone_is_forgotten() -> None:
+    links = PolledLinks(a=Health(disk=1.0))
+    workers = Workers(links)  # type: ignore[arg-type]
+    there = {"a"}
+    watch = HealthWatch(workers, lambda: frozenset(there))
+    asyncio.run(watch.look())
+    assert set(workers.poor) == {"a"}
+    there.clear()
+    asyncio.run(watch.look())
+    assert not workers.poor

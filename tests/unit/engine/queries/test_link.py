@@ -11,14 +11,14 @@ from queue import SimpleQueue
 import pytest
 
 from millwheel.adapters.grpc.security import Security, load_security
-from millwheel.engine.queries.model import AskedQueries
-from millwheel.engine.queries.peers.link import (
+from millwheel.engine.queries.link import (
     MAX_ABANDONED,
     LinkClosed,
     Links,
     packed,
     secured_links,
 )
+from millwheel.engine.queries.model import AskedQueries
 from millwheel.engine.queries.server import QueryServer
 from millwheel.launch.certificates import make_set
 from tests.unit.engine.queries.test_commands import ONE

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from millwheel.engine.queries.peers.health import POOR, ErrorShare, Health, degree_in
+from millwheel.engine.queries.health import POOR, ErrorShare, Health, degree_in
 
 
 @pytest.mark.parametrize(

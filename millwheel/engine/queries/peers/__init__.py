@@ -1,1 +1,0 @@
-"""Questions to workers by the Redis protocol: connections, redirections and retries."""
