@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from millwheel.control.master.effects import (
-    AnswerMove,
-)
+from millwheel.control.master.config import MasterConfig
+from millwheel.control.master.effects import AnswerMove
 from millwheel.control.master.events import (
     MoveRequested,
     ReshardRequested,
@@ -16,6 +15,7 @@ from millwheel.control.master.events import (
 from millwheel.control.master.tables.resharding import Split
 from millwheel.core.model.ranges import SPACE
 from millwheel.core.slices.slots import WIDTH
+from millwheel.errors import InvariantError
 from tests.unit.control.master.test_state import SECOND, of, owners, served, stored
 
 
@@ -90,3 +90,12 @@ def test_a_split_of_slices_that_was_asked_for_is_at_the_edge_of_a_slot_and_answe
     assert isinstance(answer, AnswerMove)
     assert f"upper half begins at {SPACE - WIDTH:016x}" in answer.refusal
     assert state.handle(Tick(now_us=9 * SECOND)) == []
+
+
+# config.py
+
+
+@pytest.mark.parametrize("name", ["expected_workers", "moves_at_once"])
+def test_a_master_that_expects_nobody_or_moves_nothing_is_refused(name: str) -> None:
+    with pytest.raises(InvariantError, match=f"{name} is 0, must be positive"):
+        MasterConfig(**{"nodes": (), "expected_workers": 1, name: 0})  # type: ignore[arg-type]
