@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 from datetime import timedelta
 from typing import Any
 
+import pytest
+
+import millwheel
 from millwheel import (
     AfterAny,
     AfterCount,
@@ -16,6 +20,8 @@ from millwheel import (
 )
 from millwheel.connect.python_objects import load_object
 from millwheel.core.machines.specs import machine_from_spec
+from millwheel.core.windows.kinds import WINDOW_KINDS
+from millwheel.core.windows.trees import FORMS
 from tests.unit.python.fluent.test_draft import small
 
 
@@ -64,3 +70,18 @@ def test_durations_are_text_or_timedeltas() -> None:
     )
     found = pipeline.spec().streams[0]
     assert (found.max_delay_us, found.idle_after_us) == (120_000_000, 3_000_000)
+
+
+@pytest.mark.parametrize("word", [*WINDOW_KINDS])
+def test_every_window_of_a_pipeline_file_is_a_class_with_its_options(word: str) -> None:
+    kind = WINDOW_KINDS[word]
+    public = getattr(millwheel, kind.make.__name__)
+    assert public is kind.make
+    arguments = inspect.signature(public).parameters
+    assert [each.attribute for each in kind.options if each.attribute not in arguments] == []
+
+
+@pytest.mark.parametrize("word", [*FORMS])
+def test_every_trigger_of_a_pipeline_file_is_a_class(word: str) -> None:
+    kind = FORMS[word].kind
+    assert getattr(millwheel, kind.__name__) is kind
