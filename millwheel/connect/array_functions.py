@@ -148,15 +148,15 @@ class ArrayFunction:
         return results.cast(_TYPES[self._returns])
 
 
-def _fits(made: pa.DataType, returns: str) -> bool:
-    if pa.types.is_null(made):
+def _fits(kind: pa.DataType, returns: str) -> bool:
+    if pa.types.is_null(kind):
         return True
     if returns == "str":
-        return bool(pa.types.is_string(made) or pa.types.is_large_string(made))
+        return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
     if returns == "bool":
-        return bool(pa.types.is_boolean(made))
-    whole = pa.types.is_integer(made)
-    return bool(whole or (returns == "float" and pa.types.is_floating(made)))
+        return bool(pa.types.is_boolean(kind))
+    whole = pa.types.is_integer(kind)
+    return bool(whole or (returns == "float" and pa.types.is_floating(kind)))
 
 
 def _array(column: pl.Series) -> pa.Array:

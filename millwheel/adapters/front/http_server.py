@@ -229,7 +229,7 @@ class FrontedServer(uvicorn.Server):
         try:
             connection.setblocking(False)
             await self._loop.connect_accepted_socket(
-                lambda: self._made(visitor),
+                lambda: self._protocol_of(visitor),
                 connection,
                 ssl=self.config.ssl,
                 ssl_handshake_timeout=handshake_s,
@@ -238,9 +238,11 @@ class FrontedServer(uvicorn.Server):
             connection.close()
             self._front.leave(visitor)
 
-    def _made(self, visitor: Visitor) -> asyncio.Protocol:
+    def _protocol_of(self, visitor: Visitor) -> asyncio.Protocol:
         state = {**self.lifespan.state, VISITOR: visitor}
-        made: Any = _protocol(config=self.config, server_state=self.server_state, app_state=state)
-        made.front, made.visitor = self._front, visitor
-        protocol: asyncio.Protocol = made
+        connection: Any = _protocol(
+            config=self.config, server_state=self.server_state, app_state=state
+        )
+        connection.front, connection.visitor = self._front, visitor
+        protocol: asyncio.Protocol = connection
         return protocol

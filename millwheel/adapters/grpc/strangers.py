@@ -54,8 +54,8 @@ class Strangers:
         # gone.
         members = frozenset(self._members)
         there = set(connected)
-        for gone in members - there:  # one by one: members are admitted meanwhile
-            self._members.discard(gone)
+        for former in members - there:  # one by one: members are admitted meanwhile
+            self._members.discard(former)
         since_s = {
             peer: at
             for peer, at in self._since_s.items()

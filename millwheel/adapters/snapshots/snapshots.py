@@ -176,16 +176,16 @@ class FileSnapshots:
         what was made so far.
         """
         files: dict[str, Blob] = {}
-        made = False
+        any_new = False
         for name in sorted(self._files.list_dir(checkpoint)):
             blob = self._reusable(
                 f"{checkpoint}/{name}", parent.files.get(name) if parent else None
             )
             if blob is None and name not in uploaded:
                 uploaded[name] = self._uploaded(f"{checkpoint}/{name}", folder, f"{prefix}{name}")
-                made = True
+                any_new = True
             files[name] = blob or uploaded[name]
-        if made:
+        if any_new:
             # Before the manifest that names them: a power cut would leave a snapshot without blobs.
             self._space.settle(folder)
         return files
@@ -261,10 +261,10 @@ class FileSnapshots:
             newest = manifests[-KEPT_MANIFESTS:]
             keep = {manifest_name(manifest.number) for manifest in newest}
             keep.update(blob for manifest in newest for blob, _, _ in manifest.files.values())
-            gone = [name for name in names if name not in keep and _is_older(name, newest[-1])]
+            old = [name for name in names if name not in keep and _is_older(name, newest[-1])]
             # A restore may be reading it, and a snapshot that lacks a blob is no snapshot.
-            invariant(keep.isdisjoint(gone), f"{shard}: blobs of its newest snapshot would go")
-            return self._delete(folder, gone)
+            invariant(keep.isdisjoint(old), f"{shard}: blobs of its newest snapshot would go")
+            return self._delete(folder, old)
 
     def shards(self) -> list[ShardName]:
         """See :class:`millwheel.adapters.ports.Snapshots`."""

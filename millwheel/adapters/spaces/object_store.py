@@ -98,7 +98,7 @@ class ObjectVersion:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class StoredObject:
     """An object as it is now. ``key`` is its name in the bucket; ``number`` is that of the batch
     that was written, -1 for objects of others and in listings."""
 
@@ -131,7 +131,7 @@ class ObjectStore:
 
     # --- reading ----------------------------------------------------------------------------------
 
-    def list(self, prefix: str, after: str = "") -> Iterator[Found]:
+    def list(self, prefix: str, after: str = "") -> Iterator[StoredObject]:
         """Everything whose name begins with ``prefix``, page by page, in the order of the names.
         With ``after`` only what comes behind that name. The prefix ends anywhere in a name. Some
         keys may be :func:`.is_odd`: they are there, but cannot be read."""
@@ -143,7 +143,7 @@ class ObjectStore:
                 for page in library().list(
                     self._store(), folder or None, offset=after or None, chunk_size=_PAGE
                 ):
-                    for each in map(_found, page):
+                    for each in map(_object_of, page):
                         # A store may ignore where a listing is to begin, as Azure's emulator does.
                         if each.key.startswith(prefix) and each.key > after:
                             last = each.key
@@ -151,12 +151,14 @@ class ObjectStore:
             except InvalidPathError as ex:
                 yield from self._with_odd_keys(prefix, folder, last, reason_of(ex))
 
-    def _with_odd_keys(self, prefix: str, folder: str, after: str, reason: str) -> Iterator[Found]:
+    def _with_odd_keys(
+        self, prefix: str, folder: str, after: str, reason: str
+    ) -> Iterator[StoredObject]:
         for key, size, changed_at_us in sorted(
             listed_with_odd_keys(self.address, self._config, folder, reason)
         ):
             if key.startswith(prefix) and key > after:
-                yield Found(key, size, ObjectVersion(str(changed_at_us)), changed_at_us)
+                yield StoredObject(key, size, ObjectVersion(str(changed_at_us)), changed_at_us)
 
     def names(self, folder: str) -> tuple[str, ...]:
         """The names directly in ``folder``, of objects and of folders with objects."""
@@ -165,11 +167,13 @@ class ObjectStore:
         paths = (*listing["common_prefixes"], *(each["path"] for each in listing["objects"]))
         return tuple(path.rstrip("/").rpartition("/")[2] for path in paths)
 
-    def head(self, key: str) -> Found | None:
+    def head(self, key: str) -> StoredObject | None:
         """The current object; None if there is none."""
         with explaining_calls(self.address, "read", self._name(key)):
             got = self._got(key, {"head": True})
-            return None if got is None else _found(got.meta, str(got.attributes.get(_NUMBER, "")))
+            return (
+                None if got is None else _object_of(got.meta, str(got.attributes.get(_NUMBER, "")))
+            )
 
     def load(self, key: str) -> tuple[bytes, ObjectVersion] | None:
         """The content and its version; None when there is no object."""
@@ -270,9 +274,9 @@ class ObjectStore:
         return f"{self.address.top}/{key}"
 
 
-def _found(meta: Any, number: str = "") -> Found:
+def _object_of(meta: Any, number: str = "") -> StoredObject:
     changed_at_us = int(meta["last_modified"].timestamp() * 1_000_000)
-    return Found(
+    return StoredObject(
         meta["path"],
         meta["size"],
         _version(meta),

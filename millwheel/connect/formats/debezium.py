@@ -79,15 +79,15 @@ class DebeziumMessages(MessageDecoder):
         make = _PARTS.get(op) if isinstance(op, str) else None
         if make is None:
             raise RecordError(_no_change(event, op))
-        known = self._known(event, message_key)
-        parts = make(event, known is Known.KEY)
+        knowledge = self._known(event, message_key)
+        parts = make(event, knowledge is Known.KEY)
         if problems := self._types.check([row for _, row in parts]):
             raise RecordError(next(iter(problems.values())))
         extra = {name: without_decimals(_at(event, path)) for name, path in self._add.items()}
         values = []
         for back, row in parts:
-            change = ChangePart(back, op == "r", known, position_of(event, int(not back)))
-            key = self._identity(known, row, event, message_key, partition)
+            change = ChangePart(back, op == "r", knowledge, position_of(event, int(not back)))
+            key = self._identity(knowledge, row, event, message_key, partition)
             values.append(
                 {**row, **extra, KEY_FIELD: key, CHANGE_FIELD: msgspec.to_builtins(change)}
             )

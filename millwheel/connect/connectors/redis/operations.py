@@ -77,9 +77,9 @@ class RedisRows:
         if self._kind is RedisKind.PUBSUB and change.back:
             raise RecordError("a message that was sent cannot be taken back")
         member = "" if self._member is None else self._member.of(change.row)
-        made = _Change(change, self._key.of(change.row), member)
+        change_of_row = _Change(change, self._key.of(change.row), member)
         self._words(change.row)
-        return made
+        return change_of_row
 
     def _of_rows(self, sound: Sequence[_Change]) -> list[Operation]:
         by_index = {each.change.index: (each.key, each.member) for each in sound}

@@ -134,14 +134,14 @@ class DeltaVersion(TableVersion):
         """One row for each identity: the standing row, or a marker that there is none."""
         by = remove.schema.names
         standing = {tuple(row.values()) for row in add.select(by).to_pylist()}
-        gone = remove.filter(
+        removed = remove.filter(
             pa.array(
                 [tuple(row.values()) not in standing for row in remove.to_pylist()], pa.bool_()
             )
         )
         marked = [
             part.append_column(_ADD, pa.array([flag] * part.num_rows, pa.bool_()))
-            for part, flag in ((add, True), (gone, False))
+            for part, flag in ((add, True), (removed, False))
         ]
         source = pa.concat_tables(marked, promote_options="default")
         same = " AND ".join(f"target.{_quoted(name)} = source.{_quoted(name)}" for name in by)

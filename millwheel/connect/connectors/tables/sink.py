@@ -260,7 +260,7 @@ class TableTarget(ExternalTarget):
         keys = [tuple(row.values()) for row in table.select(list(by)).to_pylist()]
         by_key = outcomes(changes, lambda change: keys[change.index])
         add = [outcome.row.index for outcome in by_key.values() if outcome.row is not None]
-        gone = [
+        removed = [
             keys.index(key)  # type: ignore[arg-type]
             for key, outcome in by_key.items()
             if outcome.row is None and outcome.gone
@@ -268,10 +268,10 @@ class TableTarget(ExternalTarget):
         retractions = [
             change for outcome in by_key.values() if outcome.row is None for change in outcome.backs
         ]
-        gone += self._taken_back(version, table, retractions)
+        removed += self._taken_back(version, table, retractions)
         # two retractions of one row remove it once
-        gone = list({keys[index]: index for index in gone}.values())
-        return PreparedRows(_taken(table, add), by, _taken(table, gone).select(list(by)))
+        removed = list({keys[index]: index for index in removed}.values())
+        return PreparedRows(_taken(table, add), by, _taken(table, removed).select(list(by)))
 
     def _taken_back(
         self, version: TableVersion, table: pa.Table, retractions: Sequence[RowChange]

@@ -55,9 +55,9 @@ def _with_texts(convert: Convert, exact: Mapping[str, Convert]) -> Convert:
                 texts[name] = text(value[name])
             except ValueError as ex:  # more digits than Python writes
                 raise RecordError(f"field {name!r}: {ex}") from ex
-        made = convert(value)
-        made.update(texts)
-        return made
+        record = convert(value)
+        record.update(texts)
+        return record
 
     return run
 

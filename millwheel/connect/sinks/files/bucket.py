@@ -87,7 +87,7 @@ class BucketDestination:
     def publish(self, piece: Piece, number: int) -> None:
         """Make a piece visible, unless it or a newer one is visible already."""
         key = f"{self._prefix}{piece.final}"
-        gone = False
+        is_lost = False
         for _ in range(_TRIES):
             there = self._store.head(key)
             # Compare by number only: the present object may hold this batch and later ones. See
@@ -100,12 +100,12 @@ class BucketDestination:
                     " elsewhere"
                 )
             data = self._content(piece)
-            gone = data is None  # a zombie may have published it just now: look again
+            is_lost = data is None  # a zombie may have published it just now: look again
             version = None if there is None else there.version
             if data is not None and self._store.write(key, data, version, number) is not None:
                 break
         else:
-            self._give_up(piece, gone)
+            self._give_up(piece, is_lost)
         if piece.size and not piece.data:
             # Only now: until the object is visible, this is all there is of the rows.
             self._store.delete(f"{self._hidden}{piece.temp}")
@@ -123,8 +123,8 @@ class BucketDestination:
             if name not in committed:
                 self._store.delete(f"{self._hidden}{name}")
 
-    def _give_up(self, piece: Piece, gone: bool) -> None:
-        if gone:
+    def _give_up(self, piece: Piece, is_lost: bool) -> None:
+        if is_lost:
             raise LostError(f"{self.name}/{HIDDEN}/{piece.temp} is gone before it was published")
         raise UnavailableError(f"{self.name}/{piece.final} was changed by others {_TRIES} times")
 

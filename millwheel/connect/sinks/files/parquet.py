@@ -215,11 +215,11 @@ class ParquetRows:
             frame.columns, lambda name: frame[name] if name in frame.columns else nulls
         )
 
-    def _file(self, found: Iterable[str], values: Callable[[str], Values]) -> bytes:
-        """A file of columns with the names that were ``found``; ``values`` gives one of them."""
+    def _file(self, columns: Iterable[str], values: Callable[[str], Values]) -> bytes:
+        """A file of columns with the names of ``columns``; ``values`` gives one of them."""
         names = dict.fromkeys(self._schema.names)
         if not self._fixed:
-            names.update(dict.fromkeys(found))
+            names.update(dict.fromkeys(columns))
         table = pa.table({name: self._column(name, values(name)) for name in names or ["value"]})
         if not self._fixed:
             self._schema = table.schema

@@ -13,7 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 import xxhash
 
 from millwheel.adapters.spaces.object_address import ObjectAddress, address_of
-from millwheel.adapters.spaces.object_store import Found, ObjectStore, is_odd
+from millwheel.adapters.spaces.object_store import ObjectStore, StoredObject, is_odd
 from millwheel.connect.built_in import other_system
 from millwheel.connect.sources.base import Partition, Reader, Source
 from millwheel.connect.sources.files.object_input import ObjectBytes
@@ -51,15 +51,15 @@ class ObjectsSource(Source):
         open_version: OpenVersion,
         now_s: Callable[[], float] = time.monotonic,
         submit: Callable[
-            [Callable[[], dict[str, Found]]], Future[dict[str, Found]]
+            [Callable[[], dict[str, StoredObject]]], Future[dict[str, StoredObject]]
         ] = _LISTING.submit,
     ) -> None:
         self.bounded = not follow
         self._now_s = now_s
         self._submit = submit
         self._begun_at = -LIST_S
-        self._listing: Future[dict[str, Found]] | None = None
-        self._latest: dict[str, Found] | None = None
+        self._listing: Future[dict[str, StoredObject]] | None = None
+        self._latest: dict[str, StoredObject] | None = None
         self._store = store
         self._listings = [
             _Listing(store, pattern, follow, rising and follow, now_s) for pattern in patterns
@@ -112,7 +112,7 @@ class ObjectsSource(Source):
             self._store, key, not self.bounded, lambda content: self._open_version(key, content)
         )
 
-    def _listed(self) -> dict[str, Found]:
+    def _listed(self) -> dict[str, StoredObject]:
         """The last finished listing; starts another one when it is due."""
         if self._listing is None and self._now_s() >= self._begun_at + LIST_S:
             self._begun_at = self._now_s()
@@ -128,8 +128,8 @@ class ObjectsSource(Source):
             )
         return self._latest
 
-    def _found(self) -> dict[str, Found]:
-        by_key: dict[str, Found] = {}
+    def _found(self) -> dict[str, StoredObject]:
+        by_key: dict[str, StoredObject] = {}
         for listing in self._listings:
             by_key |= listing.look()
         return by_key
@@ -158,7 +158,7 @@ class _Listing:
         self._rising = rising
         self._now_s = now_s
         self._whole_at = -WHOLE_LISTING_S
-        self._objects: dict[str, Found] = {}
+        self._objects: dict[str, StoredObject] = {}
         self._last = ""
         self._lock = threading.Lock()
 
@@ -166,7 +166,7 @@ class _Listing:
         """Whether an object with this key matches, if there is one."""
         return self._matches(key)
 
-    def look(self) -> dict[str, Found]:
+    def look(self) -> dict[str, StoredObject]:
         with self._lock:
             if not self._rising or self._now_s() >= self._whole_at + WHOLE_LISTING_S:
                 self._objects, self._last, self._whole_at = {}, "", self._now_s()
@@ -218,7 +218,7 @@ def addresses(paths: Sequence[str]) -> list[ObjectAddress]:
     return bucket_addresses
 
 
-def _version(listed: Found) -> tuple[int, ...]:
+def _version(listed: StoredObject) -> tuple[int, ...]:
     return listed.size, xxhash.xxh3_64_intdigest(listed.version.tag.encode())
 
 
