@@ -336,7 +336,7 @@ def _check_fields(spec: SinkSpec, sink: Sink, fields: Sequence[str]) -> None:
 
 
 def _refuse_changed(root: Root, spec: PipelineSpec) -> None:
-    """Results of another program are no answer."""
+    """Results of another program do not count."""
     if changed := changed_since(root.path, spec):
         heading = (
             f"The run on {root.address} is complete, and the pipeline {spec.name!r} has changed"

@@ -85,6 +85,8 @@ class RequestedMoves:
 
     def forget(self, holdings: Holdings, takers: Collection[WorkerName]) -> None:
         """Drop requests that stored tables have fulfilled or made obsolete."""
+        # By stored tables only: a write in progress may lose to that of another master, and a move
+        # that was forgotten for it would never be made.
         for (node, shard), worker in list(self.takers.items()):
             entry = holdings.entry(node, shard)
             if (
@@ -118,7 +120,7 @@ def _refusal(
         return ""
     if request.worker not in takers:
         return (
-            f"{request.worker} is no worker that can take shards; these can:"
+            f"{request.worker} is not a worker that can take shards; these can:"
             f" {', '.join(sorted(takers)) or 'none'}"
         )
     if entry.next_owner or not entry.owner:

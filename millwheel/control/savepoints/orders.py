@@ -91,13 +91,13 @@ def standing_order(members: Mapping[str, bytes]) -> SavepointOrder | None:
     """The order that counts. An order to finish always takes precedence; savepoints come one after
     the other. An order to settle comes after all of them, because it lasts as long as a run.
 
-    Raises CorruptionError if a member is no order.
+    Raises CorruptionError if a member is not an order.
     """
     try:
         orders = [_decode_order(data) for data in members.values()]
     except DAMAGE as ex:
         raise CorruptionError(
-            f"{', '.join(members)} in ZooKeeper: at least one of them is no order: {ex}"
+            f"{', '.join(members)} in ZooKeeper: at least one of them is not an order: {ex}"
         ) from ex
     finish = next((order for order in orders if order.phase is Phase.FINISH), None)
     if finish is not None or not orders:
@@ -110,12 +110,12 @@ def standing_order(members: Mapping[str, bytes]) -> SavepointOrder | None:
 
 
 def answers_to(order: SavepointOrder, members: Mapping[str, bytes]) -> list[OrderAnswer]:
-    """The answers to one order. Raises CorruptionError if a member is no answer."""
+    """The answers to one order. Raises CorruptionError if a member is not an answer."""
     try:
         answers = [_decode_answer(data) for data in members.values()]
     except DAMAGE as ex:
         raise CorruptionError(
-            f"{', '.join(members)} in ZooKeeper: at least one of them is no answer: {ex}"
+            f"{', '.join(members)} in ZooKeeper: at least one of them is not an answer: {ex}"
         ) from ex
     return [
         each for each in answers if (each.savepoint, each.number) == (order.savepoint, order.number)

@@ -1,7 +1,7 @@
 """What a run computed, beside what its state depends on: all settings of the pipeline, and the code
 that it names.
 
-A later run on a complete root compares it, because results of another program are no answer. Only
+A later run on a complete root compares it, because results of another program do not count. Only
 code that the pipeline names is looked at, with what that uses of the same modules: a line elsewhere
 in a script changes nothing.
 """

@@ -1,6 +1,6 @@
 """The contents of a savepoint's folder:
 
-savepoint.json           the record; written last, so a folder without it is no savepoint
+savepoint.json           the record; written last, so a folder without it is not a savepoint
 snapshots/<shard>/       the copies of the shards, in the form that snapshots have in a root
 pipeline/                the pipeline as it was shipped to the workers
 inputs/                  the lists of files of bounded sources, and rows of held tables
@@ -109,7 +109,7 @@ def _check(record: SavepointRecord) -> None:
     """A savepoint may come from elsewhere: its names become parts of paths, and its numbers tables.
     Raises ValueError, or what a table raises."""
     if not SAVEPOINT_NAME.fullmatch(record.name):
-        raise ValueError(f"{record.name[:140]!r} is no name of a savepoint")
+        raise ValueError(f"{record.name[:140]!r} is not a name of a savepoint")
     for node in (*record.named, *record.blueprint.nodes):
         checked_name(node)
     for shard in record.shards:

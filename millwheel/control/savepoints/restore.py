@@ -71,6 +71,8 @@ def restore(
         rows = inputs.with_suffix(ROWS)
         if rows.exists():
             shutil.copyfile(rows, root / "inputs" / rows.name)
+    # In this order: a root with neither file would count as new, and a run would begin on it with
+    # the state of some shards and without that of others.
     write_atomically(root / _RESTORED, (folder / RECORD_FILE).read_bytes())
     (root / _RESTORING).unlink()
 
@@ -106,6 +108,8 @@ def write_tables(root: Path, coordination: Coordination, nodes: Sequence[NodeNam
     for table in first_tables(record, nodes):
         with suppress(ConflictError):  # an earlier start wrote this table
             coordination.write_table(table)
+    # Last: a start that is interrupted before it writes the missing tables again, and one after it
+    # must not, because shards that were split since would come back.
     coordination.put_if_absent(_TABLES, record.name.encode())
 
 

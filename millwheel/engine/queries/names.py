@@ -83,7 +83,7 @@ def parse_name(name: bytes) -> Name:
     if not colon or not rest or not indicator:
         raise QueryError(
             "unknown_indicator",
-            f"{text[:60]!r} is no name; write INDICATOR:KEY:WINDOW: clicks:42:3h",
+            f"{text[:60]!r} is not a name; write INDICATOR:KEY:WINDOW: clicks:42:3h",
         )
     key, colon, last = rest.rpartition(":")
     match = _WINDOW.fullmatch(last) if colon and key else None

@@ -45,7 +45,12 @@ def test_a_move_is_answered_once_the_table_says_so_and_not_taken_back_by_balanci
             "w2",
             "traffic has no shard traffic-9; it has traffic-0, traffic-1",
         ),
-        ("traffic", "traffic-0", "w9", "w9 is no worker that can take shards; these can: w1, w2"),
+        (
+            "traffic",
+            "traffic-0",
+            "w9",
+            "w9 is not a worker that can take shards; these can: w1, w2",
+        ),
     ],
 )
 def test_a_move_that_cannot_be_is_refused_with_the_reason(

@@ -259,7 +259,7 @@ def test_a_move_is_answered() -> None:
     rig.runtime.ask_move("traffic", "traffic-0", "w2", answers.append)
     rig.runtime.ask_move("traffic", "traffic-1", "nobody", answers.append)
     rig.turn()
-    assert sorted(answers) == ["", "nobody is no worker that can take shards; these can: w1, w2"]
+    assert sorted(answers) == ["", "nobody is not a worker that can take shards; these can: w1, w2"]
 
 
 def test_snapshots_of_a_shard_that_was_split_go_when_its_children_have_their_own() -> None:
