@@ -122,9 +122,10 @@ def groups_without_their_position() -> Context:
     """A source sends groups, and commits how far it has read with a later commit."""
     right = SourceOperator._write
 
-    def wrong(self: SourceOperator, part: Any, bundle: Any, *more: Any) -> None:
-        if not part.committed.with_results:
-            right(self, part, bundle, *more)
+    def wrong(self: SourceOperator, part: Any, after: Any, bundle: Any, *more: Any) -> None:
+        if not after.with_results:
+            right(self, part, after, bundle, *more)
+        part.committed = after
 
     return replaced(SourceOperator, "_write", wrong)
 
@@ -162,9 +163,10 @@ def chained_reads_without_their_position() -> Context:
     """What is made of a read is committed, and how far it goes only at the end of the partition."""
     right = SourceOperator._write
 
-    def wrong(self: SourceOperator, part: Part, bundle: Any, *more: Any) -> None:
-        if part.committed.finished or not part.with_results:
-            right(self, part, bundle, *more)
+    def wrong(self: SourceOperator, part: Part, after: Any, bundle: Any, *more: Any) -> None:
+        if after.finished or not part.with_results:
+            right(self, part, after, bundle, *more)
+        part.committed = after
 
     return replaced(SourceOperator, "_write", wrong)
 
@@ -177,8 +179,7 @@ def chained_reads_without_their_batch() -> Context:
     def wrong(self: SourceWithSink, part: Part, outcome: Any, bundle: Any) -> None:
         right(self, part, outcome, bundle)
         if part.outstanding and part.outstanding[-1].with_results:
-            part.committed = part.outstanding[-1].after
-            self._write(part, bundle, 1)
+            self._write(part, part.outstanding[-1].after, bundle, 1)
 
     return replaced(SourceWithSink, "_send", wrong)
 

@@ -133,7 +133,8 @@ class WorkerRuntime:
             self._apply(event, now_us)
         unanswered = bool(self._answering.waiting) and self._answering.step()
         if not self._stopping:
-            self._traffic.retry_lanes(now_us)
+            for stalled in [each for each in self._served.values() if each.stalled]:
+                stalled.retry(now_us)
             if now_us >= self._ranges.beginning.until_us:
                 self._go_live(now_us)
             if not self._holding:

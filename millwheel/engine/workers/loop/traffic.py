@@ -17,6 +17,7 @@ from millwheel.engine.workers.effects import Ack, DeliveryRefusal, Gathering, Ou
 from millwheel.engine.workers.loop.shard_handle import LIVE, InjectionReply, LocalReply, Served
 from millwheel.engine.workers.loop.table_entries import KnownEntries
 from millwheel.engine.workers.tracing.tracing import Tracing
+from millwheel.errors import InvariantError
 
 
 class Traffic:
@@ -151,11 +152,15 @@ class Traffic:
         self._out.sends.append(Outgoing(sender, address, entry.token, send))
         return True
 
-    def retry_lanes(self, now_us: int) -> None:
-        """Try again where that is due."""
-        for served in self._served.values():
-            if served.stalled:
-                served.retry(now_us)
+    def _check(self, target: ShardName, number: int) -> None:
+        # Earlier, a sender in this worker would forget what a crash may take back: the pair of what
+        # Performing checks of the acks that leave the worker.
+        served = self._served.get(target)
+        if served is not None and number > served.shard.commits.durable:
+            raise InvariantError(
+                f"{target} acks what rests on its commit {number}, durable is"
+                f" {served.shard.commits.durable}"
+            )
 
     def answer(self, applied: Iterable[tuple[ShardName, int, Arrival]], now_us: int) -> None:
         """Answer what these shards have applied, by commits of these numbers, in order: for each
@@ -173,5 +178,6 @@ class Traffic:
             if not isinstance(reply_to, LocalReply):
                 self._out.acks.append(Ack(reply_to, channel, target, epoch, index, number))
             elif (sender := self._served.get(reply_to.sender)) is not None:
+                self._check(target, number)
                 sender.stir()
                 sender.shard.outbox.ack(channel, target, epoch, index, now_us)

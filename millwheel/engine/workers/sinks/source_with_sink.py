@@ -84,8 +84,7 @@ class SourceWithSink(SourceOperator):
         invariant(part.outstanding.popleft() is read, f"{part.channel}: reads change their order")
         for name, by in read.counters.items():
             bundle.count(name, by)
-        part.committed = read.after
-        self._write(part, bundle, 1)
+        self._write(part, read.after, bundle, 1)
 
     @property
     def _hurries(self) -> bool:

@@ -36,7 +36,7 @@ from millwheel.engine.workers.sources.frames import ReadSize
 from millwheel.engine.workers.sources.key_epochs import delete_epochs, open_key_epochs, write_epoch
 from millwheel.engine.workers.sources.silence import Silence
 from millwheel.engine.workers.state.overlay import Overlay
-from millwheel.errors import invariant
+from millwheel.errors import InvariantError, invariant
 
 _BYTES_COUNTED = 1 << 16
 """Of a first read in columns that only finds hot keys: about as much as is counted of any read."""
@@ -262,6 +262,19 @@ class Part:
         for epoch in decided:
             write_epoch(epoch, self.epochs.rules, self.partition.name, overlay)
         return bool(decided)
+
+    def commit(self, after: Position, overlay: Overlay) -> None:
+        """Store a position behind the committed one."""
+        # A position that falls is read from again, by numbers that consumers have: what is between
+        # would seem to be applied. And after an end, nothing is read for ever.
+        before = self.committed
+        if after.position < before.position or (before.finished and not after.finished):
+            raise InvariantError(
+                f"the position of {self.partition.name} would fall from {before.position} to"
+                f" {after.position}{', behind its end' if before.finished else ''}"
+            )
+        self.committed = after
+        self.write(overlay)
 
     def write(self, overlay: Overlay) -> None:
         """Store the committed position, and drop notes about earlier ones. A decision about input

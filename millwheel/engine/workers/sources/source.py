@@ -34,7 +34,7 @@ from millwheel.engine.workers.sources.partition import Outstanding, Part
 from millwheel.engine.workers.sources.partitions import Partitions
 from millwheel.engine.workers.sources.sorting import Sorted, Sorting
 from millwheel.engine.workers.sources.source_parts import SourceEnd, SourceParts, TablesFirst
-from millwheel.errors import ExhaustedError, InvariantError
+from millwheel.errors import ExhaustedError
 
 _PER_FULL = 20
 """The next read is tried in columns, too, if this one had that part of a full one: few records are
@@ -411,14 +411,14 @@ class SourceOperator(Operator):
         for name, by in counters.items():
             bundle.count(name, by)
         bundle.positions_only = False
-        part.committed = Position(
+        after = Position(
             part.position, part.max_timestamp, part.read_all, part.note, with_results=True
         )
-        self._write(part, bundle, 1)
+        self._write(part, after, bundle, 1)
 
-    def _write(self, part: Part, bundle: Bundle, reads: int) -> None:
+    def _write(self, part: Part, after: Position, bundle: Bundle, reads: int) -> None:
         """Make a position part of the commit."""
-        part.write(bundle.overlay)
+        part.commit(after, bundle.overlay)
         self._settled.append(
             _Settled(bundle.number, part.partition, part.committed.position, reads)
         )
@@ -479,25 +479,18 @@ class SourceOperator(Operator):
         wait for the end of a source wait for the last of these."""
         self._settled_at_us = bundle.now_us
         for part in self.partitions.awake.values():
-            reads = 0
+            after, reads = part.committed, 0
             # Applied, and in order. A position that is committed when it is read loses what was
             # still on its way when the worker dies: see mistake position_committed_when_read.
             while part.outstanding and part.outstanding[0].applied:
                 settled = part.outstanding.popleft()
-                # A position that falls is read from again, by numbers that consumers have: what is
-                # between would seem to be applied.
-                if settled.after.position < part.committed.position:
-                    raise InvariantError(
-                        f"the position of {part.partition.name} would fall from"
-                        f" {part.committed.position} to {settled.after.position}"
-                    )
-                part.committed, reads = settled.after, reads + 1
+                after, reads = settled.after, reads + 1
                 if part.ahead is not None:
                     part.ahead.applied(settled.waited, settled.sent_at_us, bundle.now_us)
                 for name, by in settled.counters.items():
                     bundle.count(name, by)
             if reads:
-                self._write(part, bundle, reads)
+                self._write(part, after, bundle, reads)
 
 
 def _find_end(

@@ -14,6 +14,7 @@ from millwheel.engine.workers.delivery.inbox import Arrival
 from millwheel.engine.workers.effects import Gathering
 from millwheel.engine.workers.loop.shard_handle import Life, LocalReply, Served
 from millwheel.engine.workers.loop.traffic import Traffic
+from millwheel.errors import InvariantError
 from tests.unit.engine.workers.bench import NOW, Counting, Dial, ShardBench
 from tests.unit.engine.workers.loop.stand import ME, known, live, table
 
@@ -185,3 +186,12 @@ def test_a_shard_of_our_own_is_answered_without_a_wire() -> None:
     traffic.answer([("sink.out-0", 1, reply)], 9)
     assert out.acks == []
     assert not bench.shard.outbox.open
+
+
+def test_an_ack_within_the_worker_waits_for_its_commit_too() -> None:
+    bench, served = live(Counting)
+    traffic, _ = stand({"work-0": served}, SINK, LETTERS, w1="there")
+    produced(bench)
+    reply = Arrival("up", 1, 0, Batch("out", [1], [5], ["a"], [1]), LocalReply("work-0"), 5)
+    with pytest.raises(InvariantError, match="rests on its commit 1, durable is 0"):
+        traffic.answer([("work-0", 1, reply)], 9)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from millwheel.connect.sources.base import Partition
 from millwheel.core.formats.store_layout import Position
 from millwheel.core.model.times import MIN_TIME, SECOND
@@ -8,6 +10,7 @@ from millwheel.engine.workers.sources.completion import ReadAhead
 from millwheel.engine.workers.sources.partition import Outstanding, Part, open_part
 from millwheel.engine.workers.sources.silence import Silence
 from millwheel.engine.workers.state.overlay import Overlay
+from millwheel.errors import InvariantError
 from tests.fakes.plain_storage import SimStore
 
 
@@ -17,8 +20,7 @@ def part(store: SimStore, name: str = "a", certain: bool = False) -> Part:
 
 def committed(store: SimStore, one: Part, position: int, finished: bool = False) -> None:
     overlay = Overlay(store)
-    one.committed = Position(position, 70, finished, b"note")
-    one.write(overlay)
+    one.commit(Position(position, 70, finished, b"note"), overlay)
     store.apply(*overlay.take())
 
 
@@ -103,3 +105,12 @@ def test_a_partition_is_read_ahead_of_its_consumers_by_so_much() -> None:
     assert ahead.has_room(one.waiting)
     one.told_bytes(1_000, 10)
     assert one.most_bytes == 50 * 100
+
+
+@pytest.mark.parametrize(("position", "finished"), [(4, False), (6, False)])
+def test_a_position_never_falls_and_an_end_stays_one(position: int, finished: bool) -> None:
+    store = SimStore({})
+    one = part(store)
+    committed(store, one, 5, finished=position > 5)
+    with pytest.raises(InvariantError, match="would fall from 5"):
+        committed(store, one, position, finished)
