@@ -54,7 +54,7 @@ sinks:
 """
 DECLARED = ", fields: {at: int, ad: int, cost: float}"
 MOST = 1.3
-MOST_ENTRIES = 655  # 649 as this is written: whoever needs more looks first at what has come
+MOST_ENTRIES = 650  # 648 as this is written: whoever needs more looks first at what has come
 RECORDS, TRIES, KEYS = 24, 7, 12
 SECOND = 1_000_000
 

@@ -146,7 +146,8 @@ class WorkerRuntime:
         self._snapshots.step(now_us, [(s.shard, s.life in LEAVING) for s in self._served.values()])
         if leaving := [each for each in self._served.values() if each.life in LEAVING]:
             self._ranges.release(leaving)
-        self._savepoints.step(self._served, now_us)
+        if self._savepoints.answers_now:
+            self._savepoints.step(self._served, now_us)
         if self._answering.resting:
             self._answering.release()
         self._perform()

@@ -49,6 +49,8 @@ class SavepointPart:
         self._finishing = False
         self.ordered_now = False
         """While there is an order: it restricts the work of shards."""
+        self.answers_now = False
+        """While :meth:`step` has an order to answer, which may restrict nothing."""
 
     # --- questions of the loop --------------------------------------------------------------------
 
@@ -97,6 +99,7 @@ class SavepointPart:
         elif order is not None:
             self._doing = _Doing(order)
         self.ordered_now = order is not None and order.phase not in (Phase.FINISH, Phase.SETTLE)
+        self.answers_now = self._doing is not None
         for each in served.values():
             self.opened(each.shard, now_us)
 
