@@ -141,8 +141,9 @@ def _uses(spec: PipelineSpec) -> Iterator[_Use]:
             at, text = ("streams", stream.name, "table"), stream.table.delete
             yield from _of_key(compile_text, stream.table.key, stream.name, (*at, "key"))
             yield from _named(compile_text, text, (stream.name,), (*at, "delete"))
-        if stream.timestamp:
-            yield _Use(stream.timestamp, (stream.name,), ("streams", stream.name, "timestamp"))
+        if stream.timestamp and ":" not in stream.timestamp:  # else it is a function
+            at = ("streams", stream.name, "timestamp")
+            yield _Use(stream.timestamp, (stream.name,), at, sure=False)
     for computation in spec.computations:
         yield from _of_computation(compile_text, computation)
         yield from _of_window(computation)

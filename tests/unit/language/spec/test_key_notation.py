@@ -67,7 +67,10 @@ def test_a_key_is_fields_named_expressions_or_everything(
         ("{n: lowr(user)}", "unknown function 'lowr'; did you mean 'lower'?"),
         ("{n: user ==}", "input.hits.key.n: "),
         ("{one: 1}", "`1` is the same for all records; for one group of everything write key: all"),
-        ("{x: cost}", "a key cannot be float, as `cost` is by the types that the stream 'hits'"),
+        (
+            "{x: cost}",
+            "a key cannot be float, as `cost` is by the types of fields of the stream 'hits'",
+        ),
         ("{x: ms > 3}", "a key cannot be bool, as `ms > 3` is"),
         ("{window_start: ms}", "write key: {of_window: window_start}"),
         ("{hits: {null_key: group}}", "null_key: is for keys that are read from fields; write key"),

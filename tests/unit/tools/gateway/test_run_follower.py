@@ -1,4 +1,4 @@
-"""A run is followed from its root. With a run: tests/slow/test_gateway.py."""
+"""A run is followed from its root. With a run: tests/slow/test_queries.py."""
 
 from __future__ import annotations
 

@@ -231,7 +231,7 @@ def test_whoever_dies_the_table_and_counts_over_it_are_those_of_the_database(
     kafka = FakeKafka({("clicks", number): log for number, log in enumerate(logs)})
     made = Topics({("clicks", number): Span(0, len(log.values)) for number, log in enumerate(logs)})
     monkeypatch.setattr(module, "Listing", lambda options: made)
-    for name in ("source", "consumer", "group_offsets"):
+    for name in ("source", "consumer"):
         monkeypatch.setattr(f"millwheel.connect.connectors.kafka.{name}.library", lambda: kafka)
     (tmp_path / "p.yaml").write_text(PIPELINE % json.dumps(stream.form))
     with PipelineHarness(
