@@ -4,6 +4,7 @@ cannot use, is refused before anything starts."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from millwheel.connect.own_functions import named_alone
@@ -32,24 +33,29 @@ def check_field_types(
     reader: NodeReader, spec: PipelineSpec, top: YamlNode, kinds: Mapping[str, Fields]
 ) -> None:
     """Note every key of a field whose type is none of a key, and every aggregate whose argument is
-    a field of a type that its function refuses."""
+    a field of a type that its function refuses; warn where the type follows through computations
+    (``kinds``) and is not declared."""
+    declared = {stream: spec.stream(stream).fields for stream in kinds}
     types = {stream: _types(fields) for stream, fields in kinds.items()}
     for computation in spec.computations:
+        path = ("computations", computation.name)
         for node_input in computation.inputs:
-            problem = _problem_of_key(spec, node_input, types.get(node_input.stream, {}))
-            if problem:
-                reader.bad(
-                    find(top, "computations", computation.name, "input", node_input.stream, "key"),
-                    problem,
-                )
+            stream = node_input.stream
+            node = find(top, *path, "input", stream, "key")
+            of_key = partial(_problem_of_key, spec, node_input)
+            _note(reader, node, of_key(declared.get(stream, {})), of_key(types.get(stream, {})))
         _warn_of_keys(reader, spec, computation, top, types)
         for aggregate in computation.aggregates:
-            problem = _problem(computation, aggregate, types)
-            if problem:
-                reader.bad(
-                    find(top, "computations", computation.name, "aggregate", aggregate.name),
-                    problem,
-                )
+            of_argument = partial(_problem, computation, aggregate)
+            node = find(top, *path, "aggregate", aggregate.name)
+            _note(reader, node, of_argument(declared), of_argument(types))
+
+
+def _note(reader: NodeReader, node: YamlNode, refused: str, warned: str) -> None:
+    if refused:
+        reader.bad(node, refused)
+    elif warned:
+        reader.problems.warn(node.line, node.path, warned)
 
 
 def _types(fields: Fields) -> dict[str, str]:

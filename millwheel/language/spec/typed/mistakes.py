@@ -5,7 +5,7 @@ times."""
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
@@ -28,13 +28,16 @@ _ARITHMETIC = (ast.Sub, ast.Div, ast.FloorDiv, ast.Pow)
 _SHOWN = {"str": "a text", "int": "an int", "float": "a float", "bool": "a bool"}
 
 
-def mistakes_in(tree: ast.expr, fields: Mapping[str, Any]) -> Iterator[str]:
+def mistakes_in(
+    tree: ast.expr, fields: Mapping[str, Any], declared: Collection[str]
+) -> Iterator[str]:
     """The first mistake with times, and the first with texts and numbers, in an expression over
-    fields of these kinds. Kinds that are not words (decimals, records) are not judged here."""
+    fields of these kinds, of which some are ``declared`` as times. Kinds that are not words
+    (decimals, records) are not judged here."""
     kinds = {name: kind for name, kind in fields.items() if isinstance(kind, str)}
     if any(kinds.values()):
-        for types in (_Times, _Values):
-            yield from islice(types(kinds).problems(tree), 1)
+        for types in (_Times(kinds, declared), _Values(kinds)):
+            yield from islice(types.problems(tree), 1)
 
 
 def mistakes_of_bounds(
@@ -60,6 +63,10 @@ def mistakes_of_bounds(
 class _Times(FieldKinds):
     """Mistakes with times: a time in place of a text, a text or a number with a fraction in place
     of a time, and operations that times do not have."""
+
+    def __init__(self, fields: Mapping[str, str], declared: Collection[str]) -> None:
+        super().__init__(fields)
+        self._declared = declared
 
     def problems(self, tree: ast.expr) -> Iterator[str]:
         """The mistakes in an expression and its parts."""
@@ -103,13 +110,18 @@ class _Times(FieldKinds):
         left, right = self.of(node.left), self.of(node.right)
         if KIND not in (left, right) or not isinstance(node.op, ast.Add | ast.Sub):
             return
-        if left == right and isinstance(node.op, ast.Add):
+        # The bounds of windows are whole µs, too: (window_start + window_end) // 2 is a middle.
+        if left == right and isinstance(node.op, ast.Add) and self._is_declared(node):
             yield f"`{ast.unparse(node)}` adds two times. Their difference, `-`, is in µs"
         if "str" in (left, right):
             yield (
                 f"`{ast.unparse(node)}` computes with a time and a text. Write duration('15m') for"
                 " a length of time, or parse_time(text) for a time"
             )
+
+    def _is_declared(self, node: ast.BinOp) -> bool:
+        names = (each.id for each in ast.walk(node) if isinstance(each, ast.Name))
+        return all(name in self._declared for name in names if self._fields.get(name) == KIND)
 
 
 def _is_time(tree: ast.expr) -> bool:

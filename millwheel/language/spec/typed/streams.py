@@ -49,10 +49,12 @@ def with_decimals(
     flow.run()
     for sink in spec.sinks:
         flow.check_sink(sink)
+    streams = tuple(map(flow.of_table, spec.streams))
+    flow.note_mistakes()
     made = {each.name: each for each in flow.made}
     typed = replace(
         spec,
-        streams=tuple(map(flow.of_table, spec.streams)),
+        streams=streams,
         computations=tuple(made.get(each.name, each) for each in spec.computations),
         kept=flow.kept if any(map(_in_decimals, flow.kept.values())) else {},
         scales={name: scales for name, each in flow.kinds.items() if (scales := scales_of(each))},
@@ -75,8 +77,10 @@ class _Flow:
     made: list[ComputationSpec] = field(default_factory=list)
     kept: dict[str, KeptKinds] = field(default_factory=dict)
     """By computation."""
-    mistakes: set[tuple[Path, str]] = field(default_factory=set)
-    """Where expressions have been found wrong: the first step is read twice."""
+    mistakes: dict[tuple[Path, str], bool] = field(default_factory=dict)
+    """Where expressions are wrong, and whether because of declared fields: that is refused. What
+    follows through computations, by which another record may come than is thought here, is a
+    warning."""
 
     def run(self) -> None:
         """Go through the computations, each behind those that feed it."""
@@ -90,6 +94,15 @@ class _Flow:
             for computation in ready or waiting:
                 self._take(computation, cyclic=not ready)
             waiting = [each for each in waiting if each not in ready] if ready else []
+
+    def note_mistakes(self) -> None:
+        """Note all that was found, each once: the first step of several is read twice."""
+        for (path, problem), refused in self.mistakes.items():
+            node = self.find(*path)
+            if refused:
+                self.reader.bad(node, problem)
+            else:
+                self.reader.problems.warn(node.line, node.path, problem)
 
     def check_sink(self, sink: SinkSpec) -> None:
         """Note a sink that has no form for decimals."""
@@ -135,12 +148,12 @@ class _Flow:
             pass  # as is noted elsewhere
         elif not cyclic:
             one.through()
-        else:
-            for text, inner in expressions_of(computation):
-                tree = compile_text(text).tree
-                self._note_mistakes((*path, *inner), tree, declared_kinds(self.spec, computation))
-            if one.given:
-                one.note((), "it is part of a cycle, which cannot have decimals. Declare float")
+        elif one.given:
+            one.note((), "it is part of a cycle, which cannot have decimals. Declare float")
+        declared = declared_kinds(self.spec, computation)
+        for text, inner in expressions_of(computation):
+            tree = compile_text(text).tree
+            self._find_mistakes((*path, *inner), tree, declared, refused=True)
         for word, problem in mistakes_of_bounds(self.spec, computation, compile_text):
             one.note(("join", "within", word), problem)
         self.made.append(one.computation)
@@ -181,14 +194,15 @@ class _Flow:
         except ValueError as error:
             self._note(of, path, str(error))
             return text, ""
-        self._note_mistakes((*of, *path), tree, fields)
+        self._find_mistakes((*of, *path), tree, fields)
         return typed.text, typed.kind
 
-    def _note_mistakes(self, path: Path, tree: ast.expr, fields: Fields) -> None:
-        for problem in mistakes_in(tree, fields):
-            if (path, problem) not in self.mistakes:
-                self.mistakes.add((path, problem))
-                self.reader.bad(self.find(*path), problem)
+    def _find_mistakes(
+        self, path: Path, tree: ast.expr, fields: Fields, refused: bool = False
+    ) -> None:
+        declared = {name for stream in self.spec.streams for name in stream.times}
+        for problem in mistakes_in(tree, fields, declared):
+            self.mistakes[path, problem] = refused or self.mistakes.get((path, problem), False)
 
 
 def _holds(column: str, scale: int) -> bool:

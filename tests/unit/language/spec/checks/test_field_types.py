@@ -87,19 +87,23 @@ def test_keys_of_other_types_are_right(problems: Any, key: str) -> None:
     assert not [each for each in found if "a key cannot be" in each]
 
 
-def test_types_are_followed_through_computations(problems: Any) -> None:
+def test_types_are_followed_through_computations(folder: Path) -> None:
+    file = folder / "p.yaml"
     head = f"{HEAD}  m: {{input: s, map: {{word: v, flag: x > 3}}, output: made}}\n"
-    [found] = problems(
-        f"{head}  c: {{input: {{made: {{key: word}}}}, window: {{tumbling: 1m}},"
-        " aggregate: {total: {sum: word}}, output: o}\n"
-    )
-    assert "aggregate.total: sum cannot use the field 'word', which is str in the" in found
-    [found] = problems(
-        f"{head}  c: {{input: {{made: {{key: flag}}}}, window: {{tumbling: 1m}},"
-        " aggregate: {n: count}, output: o}\n"
-    )
-    assert "c.input.made.key: a key cannot be bool, as the field 'flag' of the stream" in found
-    assert "for example key: {flag: str(flag)}" in found
+
+    def warnings(key: str, aggregate: str) -> list[str]:
+        file.write_text(
+            f"{head}  c: {{input: {{made: {{key: {key}}}}}, window: {{tumbling: 1m}},"
+            f" aggregate: {{{aggregate}}}, output: o}}\n",
+            encoding="utf-8",
+        )
+        return [each for each in check_pipeline(file)[1] if "computations.c" in each]
+
+    warning = "\n".join(warnings("word", "total: {sum: word}"))
+    assert "aggregate.total: sum cannot use the field 'word', which is str in the" in warning
+    warning = "\n".join(warnings("flag", "n: count"))
+    assert "c.input.made.key: a key cannot be bool, as the field 'flag' of the stream" in warning
+    assert "for example key: {flag: str(flag)}" in warning
 
 
 @pytest.mark.parametrize(

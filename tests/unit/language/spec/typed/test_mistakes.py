@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+
+from millwheel.language.spec import check_pipeline
 
 _HEAD = (
     "pipeline: p\nstreams:\n"
@@ -212,16 +215,19 @@ _BEHIND = (
             "computations.c.then.x: `most / n` computes with a text, most",
         ),
         (
-            "c: {input: {a: {key: name}}, aggregate: {total: {sum: n}}, output: m}\n"
-            "d: {input: {m: {key: name}}, where: 'like(total, ''a%'')', aggregate: {k: count},"
-            " output: out}",
+            "c: {input: {a: {key: name}}, window: {tumbling: 1m}, aggregate: {total: {sum: n}},"
+            " output: m}\n"
+            "d: {input: {m: {key: name}}, window: {tumbling: 1m}, where: 'like(total, ''a%'')',"
+            " aggregate: {k: count}, output: out}",
             "computations.d.where: `like(total, 'a%')`: total, an int, and like takes a text",
         ),
     ],
 )
-def test_kinds_follow_through_computations(problems: Any, computations: str, sentence: str) -> None:
+def test_kinds_follow_through_computations(folder: Path, computations: str, sentence: str) -> None:
+    file = folder / "p.yaml"
     text = _BEHIND + "".join(f"  {line}\n" for line in computations.splitlines())
-    assert any(sentence in each for each in problems(text)), problems(text)
+    file.write_text(text, encoding="utf-8")
+    assert any(sentence in each for each in check_pipeline(file)[1]), check_pipeline(file)
 
 
 @pytest.mark.parametrize(
@@ -240,6 +246,9 @@ def test_kinds_follow_through_computations(problems: Any, computations: str, sen
         "d: {input: m, filter: 'v > ''a''', output: out}",
         "c: {input: {a: {key: name}}, window: {tumbling: 1m}, aggregate: {n: count}, then: {early:"
         " window_start < '2026-01-01'}, output: out}",
+        # the middle of a window
+        "c: {input: {a: {key: name}}, window: {tumbling: 1m}, aggregate: {n: count}, then: {middle:"
+        " (window_start + window_end) // 2}, output: out}",
     ],
 )
 def test_kinds_that_differ_are_not_judged(problems: Any, computations: str) -> None:
