@@ -74,7 +74,7 @@ class View:
     def __init__(self, root: Path, standby: bool) -> None:
         run = read_run(root)
         if run is None:
-            raise SystemExit(f"{root} is no root of a run")
+            raise SystemExit(f"{root} is not a root of a run")
         self.session = open_coordination(run.zookeeper, "failover", security=run.security)
         self.security = load_security(run.security, "client")
         self.standby = standby
@@ -98,7 +98,7 @@ class View:
         ]
 
     def lost(self, pid: int) -> bool:
-        """Whether a process is no member."""
+        """Whether a process is not a member."""
         return pid not in {member.pid for member in self.members.values()}
 
     def at_rest(self, workers: int) -> bool:

@@ -58,7 +58,7 @@ def measure(ranges: int, folder: Path) -> Measured:
         ]
         busy, _ = service.used()
         line.rise(range(1, ranges), 1_000_000)
-        # what it has still to read is no part of what follows
+        # what it has still to read is not part of what follows
         _timed(line, partial(line.report, [_report(0, 99)]), 99)
         ones = [
             _timed(line, partial(line.report, [_report(0, value)]), value)

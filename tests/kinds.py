@@ -103,8 +103,8 @@ def class_name(kind: str, role: str) -> str:
 
 
 class Declared(NamedTuple):
-    """A class to be: its base, its kind ("" for a map that is no kind), and the declaration of its
-    options."""
+    """A class to be: its base, its kind ("" for a map that is not a kind), and the declaration of
+    its options."""
 
     base: str
     kind: str

@@ -216,7 +216,7 @@ def test_public_names_can_be_imported_and_are_documented() -> None:
 def test_the_three_services_are_doors_of_the_house() -> None:
     for service, layer in SERVICES.items():
         link = HOUSE / service
-        assert link.is_symlink(), f"{service} is no link"
+        assert link.is_symlink(), f"{service} is not a link"
         assert os.readlink(link) == f"millwheel/{layer}/{service}"
 
 

@@ -2,7 +2,7 @@
 WARM_UP_S
 
 Prints its port. To whoever connects it says records of key -1 for as long as the warm-up takes, so
-that interpreters and classes are loaded; they are no part of the result. Created is when the
+that interpreters and classes are loaded; they are not part of the result. Created is when the
 schedule says, not when this process woke.
 """
 

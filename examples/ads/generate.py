@@ -140,7 +140,7 @@ def milliseconds(text: str) -> int:
         number = text.removesuffix(unit)
         if number != text and number.replace(".", "", 1).isdecimal():
             return round(float(number) * worth)
-    raise argparse.ArgumentTypeError(f"{text!r} is no duration; write for example 5s")
+    raise argparse.ArgumentTypeError(f"{text!r} is not a duration; write for example 5s")
 
 
 def share(text: str) -> float:
@@ -151,7 +151,7 @@ def share(text: str) -> float:
     except ValueError:
         pass
     raise argparse.ArgumentTypeError(
-        f"{text!r} is no share; write a number from 0 to 1, for example 0.01"
+        f"{text!r} is not a share; write a number from 0 to 1, for example 0.01"
     )
 
 
@@ -159,7 +159,7 @@ def count(text: str) -> int:
     """A whole number from 1 up."""
     if text.isdecimal() and int(text) >= 1:
         return int(text)
-    raise argparse.ArgumentTypeError(f"{text!r} is no count; write a whole number from 1 up")
+    raise argparse.ArgumentTypeError(f"{text!r} is not a count; write a whole number from 1 up")
 
 
 def main(arguments: list[str] | None = None) -> None:

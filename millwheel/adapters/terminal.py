@@ -47,7 +47,7 @@ class Terminal(Console):
 
 def plain_stream(stream: TextIO) -> TextIO:
     """A stream on which no control character appears. Bytes, which are for programs, are left alone
-    where it is no terminal."""
+    where it is not a terminal."""
     return cast(TextIO, _PlainStream(stream))
 
 

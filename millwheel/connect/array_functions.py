@@ -144,7 +144,7 @@ class ArrayFunction:
             raise RecordError(
                 f"{self._name}() gave {results.type}, not {self._returns}, which `returns` says"
             )
-        results.validate(full=True)  # bytes that are no text would end the worker
+        results.validate(full=True)  # bytes that are not a text would end the worker
         return results.cast(_TYPES[self._returns])
 
 

@@ -185,7 +185,7 @@ def _file_failure(file: str, path: Path, ex: BaseException) -> str:
     """``visits.py:5: ValueError: …``, with the innermost line of the user's code."""
     if isinstance(ex, SyntaxError):
         return (
-            f"{file if ex.filename == str(path) else ex.filename}:{ex.lineno}: this is no Python:"
+            f"{file if ex.filename == str(path) else ex.filename}:{ex.lineno}: this is not Python:"
             f" {ex.msg}"
         )
     folder = path.parent

@@ -151,7 +151,7 @@ def read_letters(folder: Path) -> Iterator[Letter]:
             try:
                 letter = msgspec.json.decode(line, type=Letter)
             except DAMAGE as error:
-                raise CorruptionError(f"{path}:{number} is no dead letter: {error}") from error
+                raise CorruptionError(f"{path}:{number} is not a dead letter: {error}") from error
             letter.id, letter.written_s = f"{path.name}:{number}", written_s
             yield letter
 

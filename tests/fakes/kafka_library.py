@@ -20,7 +20,7 @@ class TopicPartition:
 
 @dataclass(frozen=True, eq=False)
 class Error:
-    """An event that is no message."""
+    """An event that is not a message."""
 
     code: str
 

@@ -299,7 +299,7 @@ costs far more."""
 
 
 def allowed() -> dict[str, float]:
-    """The highest ratio of each micro-benchmark that is no regression."""
+    """The highest ratio of each micro-benchmark that is not a regression."""
     return {
         name: value * TOLERANCE
         for name, value in json.loads(FILE.read_text(encoding="utf-8")).items()

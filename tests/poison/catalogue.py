@@ -245,7 +245,7 @@ class BrokenText(Exception):
 
 
 class WrongText(Exception):
-    """Its text is no text."""
+    """Its text is not a text."""
 
     def __str__(self) -> Any:
         return 7

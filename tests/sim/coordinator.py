@@ -81,7 +81,7 @@ class SimZooKeeper:
         self.sessions.remove(session)
         for role, members in self.stored.members.items():
             for name in [name for name, (_, owner) in members.items() if owner is session]:
-                self.sim.trace(f"{name} is no member of {role} any more", name)
+                self.sim.trace(f"{name} is not a member of {role} any more", name)
                 del members[name]
                 self.tell_members(role)
         for role, waiting in self._candidates.items():

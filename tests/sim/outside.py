@@ -29,7 +29,8 @@ from tests.sim.kernel import Failure
 
 
 class MemorySource(Source):
-    """Partitions of rows; a row that is None is no record. It can be read again from any position.
+    """Partitions of rows; a row that is None is not a record. It can be read again from any
+    position.
     ``released`` says how many of so many rows have been written by now. Positions are ``stride``
     apart. With ``fields`` (their types) it is read in columns."""
 

@@ -1,4 +1,4 @@
-"""A mistake that no longer fits the code is no mistake that is caught."""
+"""A mistake that no longer fits the code is not a mistake that is caught."""
 
 from __future__ import annotations
 

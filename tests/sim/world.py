@@ -157,7 +157,7 @@ class World:
         process.on_exit.append(lambda: self._exited(place, process))
 
     def admit(self, process: Process) -> None:
-        """A process that is no part of the cluster, and has connections to it: partitions and the
+        """A process that is not part of the cluster, and has connections to it: partitions and the
         end of the simulation concern it as well."""
         self._outsiders.append(process)
         self.sim.trace(f"{process.name} starts", process.name)

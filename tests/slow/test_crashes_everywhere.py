@@ -80,7 +80,7 @@ class Steps(Computation):
         ctx.set_timer("first", record.timestamp + 7)
         ctx.set_timer("clock", ctx.now + 30, Domain.PROCESSING)
         if v == 3:
-            raise ValueError("three is no step")
+            raise ValueError("three is not a step")
         if v == 4:
             ctx.cancel_timer("first")
 

@@ -97,7 +97,7 @@ def test_records_whose_callback_never_returns_are_dead_letters_and_nothing_else_
     assert all("did not return within 2s" in str(row["reason"]) for row in letters)
     assert [str(row["location"]).split(":")[0] for row in letters] == ["poisoned_code.py"] * 2
     assert list(notes.glob("*.json")) == []
-    assert "code that is no callback" not in logged(run)
+    assert "code that is not a callback" not in logged(run)
 
 
 @pytest.mark.slow
@@ -111,5 +111,5 @@ def test_a_key_function_that_takes_long_is_named_and_nothing_else_happens(tmp_pa
     run = Run(tmp_path / "p.yaml", tmp_path, params).start()
     assert run.wait(60).code == 0, run.said[-3000:]
     assert len(rows(tmp_path / "out" / "out")) == 450
-    [said] = [line for line in logged(run).splitlines() if "code that is no callback" in line]
+    [said] = [line for line in logged(run).splitlines() if "code that is not a callback" in line]
     assert "has not returned for 2s, at poisoned_code.py:" in said

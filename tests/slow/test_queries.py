@@ -157,7 +157,7 @@ def test_cluster_clients_ask_a_running_pipeline_and_a_kill_makes_no_answer_wrong
         assert [each["values"]["n"] for each in answers_of(url, batch)] == [RECORDS // KEYS] * KEYS
         answers = 0
         while victim.is_running() or answers < 50:
-            # no answer is no wrong one
+            # no answer is not a wrong one
             with suppress(redis.RedisError, RedisClusterException, OSError):
                 assert (
                     int(client.get(f"clicks.n:{{{answers % KEYS}}}:10m@{END_US}"))

@@ -71,7 +71,7 @@ def test_a_spare_gets_what_a_killed_worker_had_and_nothing_moves_back(tmp_path: 
         (spare,) = {"w0", "w1", "w2"} - serving
         victim, other = sorted(serving)
         kill(run, victim)
-        tool.until("it is no member", lambda victim=victim: victim not in joined.slots)  # type: ignore[misc]
+        tool.until("it is not a member", lambda victim=victim: victim not in joined.slots)  # type: ignore[misc]
         tool.until(
             "the spare follows", lambda other=other, spare=spare: tool.owners("") == {other, spare}
         )  # type: ignore[misc]

@@ -58,7 +58,7 @@ def way(spans: list[ReceivedSpan], trace: str) -> list[ReceivedSpan]:
     while at in mine:
         found.append(mine[at])
         at = mine[at].span
-    assert len(found) == len(mine), "the spans are no tree"
+    assert len(found) == len(mine), "the spans are not a tree"
     return found
 
 

@@ -79,7 +79,7 @@ class OtlpMetrics:
 
 
 def _pause_s(text: str) -> float:
-    """Raises SetupError for what is no interval."""
+    """Raises SetupError for what is not an interval."""
     try:
         found_ms = int(text) if text else _INTERVAL_MS
         if found_ms > 0:

@@ -207,7 +207,7 @@ class SpanQueue:
 
 
 def _number(name: str, default: int) -> int:
-    """Raises SetupError for what is no number above zero."""
+    """Raises SetupError for what is not a number above zero."""
     text = os.environ.get(name, "")
     if not text:
         return default

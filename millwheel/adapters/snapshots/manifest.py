@@ -67,7 +67,7 @@ def blob_prefix(of: Rank) -> str:
 
 
 def blob_rank(name: str) -> Rank | None:
-    """Which snapshot a blob was made for; None when ``name`` is no blob."""
+    """Which snapshot a blob was made for; None when ``name`` is not a blob."""
     match = _BLOB.fullmatch(name)
     return Rank(int(match[1]), int(match[2])) if match else None
 
@@ -88,7 +88,7 @@ def decode_manifest(data: bytes) -> Manifest:
             raise CorruptionError("it fails its checksum")
         manifest = _decode_manifest(body)
     except DAMAGE as ex:
-        raise CorruptionError(f"it is no manifest: {ex}") from ex
+        raise CorruptionError(f"it is not a manifest: {ex}") from ex
     for name, (blob, _, _) in manifest.files.items():
         if not _PLAIN.fullmatch(name) or not _BLOB.fullmatch(blob):
             raise CorruptionError(f"it names the file {name!r} as {blob!r}, which cannot be")

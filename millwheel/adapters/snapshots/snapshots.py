@@ -262,7 +262,7 @@ class FileSnapshots:
             keep = {manifest_name(manifest.number) for manifest in newest}
             keep.update(blob for manifest in newest for blob, _, _ in manifest.files.values())
             old = [name for name in names if name not in keep and _is_older(name, newest[-1])]
-            # A restore may be reading it, and a snapshot that lacks a blob is no snapshot.
+            # A restore may be reading it, and a snapshot that lacks a blob is not a snapshot.
             invariant(keep.isdisjoint(old), f"{shard}: blobs of its newest snapshot would go")
             return self._delete(folder, old)
 

@@ -246,7 +246,7 @@ class RocksStores:
         """``checkpoint`` is moved into place: it is gone afterwards. What ``shard`` had here before
         is deleted.
 
-        Raises CorruptionError when the directory is no store of ours, SetupError when the folder
+        Raises CorruptionError when the directory is not a store of ours, SetupError when the folder
         cannot be used.
         """
         if not _NAME.fullmatch(shard):
@@ -282,8 +282,9 @@ class RocksStores:
         if identity != _FORMAT:
             db.close()
             raise CorruptionError(
-                f"{path} is no shard store of this version (its identity is {identity!r}, expected"
-                f" {_FORMAT!r}); it was restored from an incomplete snapshot, or the path is wrong"
+                f"{path} is not a shard store of this version (its identity is {identity!r},"
+                f" expected {_FORMAT!r}); it was restored from an incomplete snapshot, or the"
+                " path is wrong"
             )
         return db
 

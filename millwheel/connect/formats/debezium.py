@@ -32,7 +32,7 @@ from millwheel.errors import RecordError
 _OPS = "c (insert), r (row of a snapshot), u (update), d (delete)"
 _SCHEMA_ID = 5  # Fixed: bytes of the wire format of schema registries, with a zero in front
 _in_order = msgspec.json.Encoder(order="deterministic").encode
-_OTHER = {"t": "the table was truncated", "m": "a message that is no row"}
+_OTHER = {"t": "the table was truncated", "m": "a message that is not a row"}
 
 
 class DebeziumMessages(MessageDecoder):
@@ -123,7 +123,7 @@ class DebeziumMessages(MessageDecoder):
 
 
 def row_key(message_key: bytes | None, skips: int = 0) -> Any:
-    """The primary key in the key of a message; None for a message without one. What is no JSON
+    """The primary key in the key of a message; None for a message without one. What is not JSON
     begins with ``skips`` bytes that name a schema, which may change while the key stays."""
     if message_key is None:
         return None
@@ -190,7 +190,7 @@ def _named(row: Mapping[str, Any], name: str) -> Any:
 
 def _no_change(event: Mapping[str, Any], op: Any) -> str:
     if op is None:
-        return "it is no change event: it has no field 'op'"
+        return "it is not a change event: it has no field 'op'"
     source = event.get("source")
     table = source.get("table", source.get("collection")) if isinstance(source, dict) else None
     about = f" ({str(table)[:100]})" if table else ""
@@ -215,7 +215,7 @@ def _row(event: Mapping[str, Any], part: str, op: str) -> dict[str, Any]:
             " key, or name it (format: {debezium: {key: [id]}}); or let the database log whole"
             " rows (PostgreSQL: ALTER TABLE … REPLICA IDENTITY FULL; MySQL: binlog_row_image=FULL)"
         )
-    raise RecordError(f"{op} whose {part!r} is no row")
+    raise RecordError(f"{op} whose {part!r} is not a row")
 
 
 Parts = list[tuple[bool, dict[str, Any]]]

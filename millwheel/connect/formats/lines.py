@@ -149,7 +149,7 @@ class TextRows(MessageEncoder):
         try:
             return value.encode()
         except UnicodeEncodeError as ex:
-            raise RecordError(f"field {self._field!r} is no text in UTF-8: {ex.reason}") from ex
+            raise RecordError(f"field {self._field!r} is not a text in UTF-8: {ex.reason}") from ex
 
 
 class CsvMessageRows(MessageEncoder):

@@ -39,7 +39,7 @@ def message_class(options: ProtobufOptions, folder: str) -> Any:
         raise ValueError(f"option 'descriptor': cannot read {path}: {ex.strerror or ex}") from ex
     except DecodeError as ex:
         raise ValueError(
-            f"option 'descriptor': {path} is no descriptor set; make it with protoc"
+            f"option 'descriptor': {path} is not a descriptor set; make it with protoc"
             " --include_imports --descriptor_set_out=FILE"
         ) from ex
     pool = descriptor_pool.DescriptorPool()
@@ -74,7 +74,7 @@ def _of_module(name: str, folder: str) -> Any:
     except MillwheelError as ex:
         raise ValueError(f"option 'message': {ex}") from ex
     if not (isinstance(message_type, type) and issubclass(message_type, Message)):
-        raise ValueError(f"option 'message': {name} is no class of a Protobuf message")
+        raise ValueError(f"option 'message': {name} is not a class of a Protobuf message")
     return message_type
 
 
@@ -136,7 +136,7 @@ class ProtobufMessages(MessageDecoder):
         try:
             parsed = self._parse(message)
         except DecodeError as ex:
-            raise RecordError(f"it is no Protobuf message {self._name}: {ex}") from ex
+            raise RecordError(f"it is not a Protobuf message {self._name}: {ex}") from ex
         if len(message) > self._most_bytes and _values_in(parsed, _MOST_VALUES) > _MOST_VALUES:
             raise RecordError(
                 f"it would become more than {_MOST_VALUES:,} values, of {len(message):,} bytes"
@@ -195,7 +195,7 @@ class ProtobufEncoder(MessageEncoder):
             data: bytes = self._writing.message(row).SerializeToString(deterministic=True)
             return data
         except EncodeError as ex:
-            raise RecordError(f"it is no whole message: {ex}") from ex
+            raise RecordError(f"it is not a whole message: {ex}") from ex
 
     def header(self) -> bytes:
         return (

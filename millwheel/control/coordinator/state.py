@@ -151,7 +151,7 @@ class CoordinatorState:
 
     @singledispatchmethod
     def _answer(self, ask: object, session: int) -> None:
-        raise TypeError(f"{ask!r} is no request")
+        raise TypeError(f"{ask!r} is not a request")
 
     @_answer.register
     def _(self, ask: Join, session: int) -> None:

@@ -107,7 +107,7 @@ _SOURCES = "source."
 
 
 def figures_of(reply: pb.StatusReply, now_s: float) -> Iterator[Figure]:
-    """Figures of each node. A watermark that is no time (none yet, idle, drained) has no lag."""
+    """Figures of each node. A watermark that is not a time (none yet, idle, drained) has no lag."""
     times_us = [node.watermark_us for node in reply.nodes if node.node.startswith(_SOURCES)]
     front_us = max((us for us in times_us if MIN_TIME < us < IDLE_TIME), default=None)
     for node in reply.nodes:

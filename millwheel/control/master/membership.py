@@ -103,7 +103,7 @@ class Membership:
         """Count each worker in ``mentioned`` that is not a member as dead."""
         for incarnation in sorted(mentioned):
             if incarnation not in (self._members or {}) and incarnation not in self._collected:
-                self.declare_dead(incarnation, "a range table names it and it is no member")
+                self.declare_dead(incarnation, "a range table names it and it is not a member")
 
     def sealed(self, incarnation: WorkerName, end: int) -> None:
         """The journal of a dead worker is closed."""

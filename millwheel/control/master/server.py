@@ -170,7 +170,9 @@ def _resharding(request: pb.ReshapeRequest, view: MasterView) -> Resharding:
         try:
             return Split(node, shard, int(request.at, 16))
         except ValueError:
-            raise ValueError(f"{request.at[:40]!r} is no hash: give up to 16 hex digits") from None
+            raise ValueError(
+                f"{request.at[:40]!r} is not a hash: give up to 16 hex digits"
+            ) from None
     entries = (table.entry(shard) for table in view.tables)
     entry = next((each for each in entries if each is not None), None)
     return Split(node, shard, (entry.range.lo + entry.range.hi) // 2 if entry else 0)

@@ -114,8 +114,8 @@ class BucketRoot(Root):
                 self.path / DEAD_LETTERS
             ):
                 raise SetupError(
-                    f"The root {self._space.root} is no folder in which workers on other machines"
-                    " could keep dead letters: name a sink for them (sinks: {dead_letters:"
+                    f"The root {self._space.root} is not a folder in which workers on other"
+                    " machines could keep dead letters: name a sink for them (sinks: {dead_letters:"
                     " {files: {path: ...}}})"
                 )
 

@@ -254,8 +254,8 @@ def _refuse_foreign(path: Path) -> None:
     strange = [name for name in names - {LOCK_FILE} if not name.startswith(f".{IDENTITY}.")]
     if strange and IDENTITY not in names:
         raise SetupError(
-            f"The folder {path} is not empty and is no root of a pipeline. Give an empty or a new"
-            " folder with --root."
+            f"The folder {path} is not empty and is not a root of a pipeline. Give an empty or a"
+            " new folder with --root."
         )
 
 

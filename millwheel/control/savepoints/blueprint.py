@@ -288,7 +288,7 @@ def _states(spec: ComputationSpec, folder: str) -> dict[str, Any]:
     kind = load_object(name, folder)
     if not (isinstance(kind, type) and issubclass(kind, Computation)):
         raise PipelineError(
-            f"{spec.where}: {name} is no millwheel.Computation; derive the class from it"
+            f"{spec.where}: {name} is not a millwheel.Computation; derive the class from it"
         )
     return {each: _state(state) for each, state in declared_states(kind).items()}
 

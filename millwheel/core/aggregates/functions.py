@@ -81,7 +81,7 @@ def _own(
     aggregator = load(function)(**options)
     if isinstance(aggregator, Aggregator):
         return OwnAggregator(aggregator)
-    raise ValueError(f"{function!r} is no Aggregator; derive it from millwheel.Aggregator")
+    raise ValueError(f"{function!r} is not an Aggregator; derive it from millwheel.Aggregator")
 
 
 def column_aggregate(

@@ -63,7 +63,7 @@ class OwnAggregator(Aggregator[Any]):
         if is_plain(acc):
             return acc
         raise RecordError(
-            f"{type(self.wrapped).__name__}.{call} gave an accumulator that is no plain data:"
+            f"{type(self.wrapped).__name__}.{call} gave an accumulator that is not plain data:"
             f" {type(acc).__name__} {acc!r:.{_SHOWN}}; make it of numbers, text, lists and dicts (a"
             " list or a dict for a set, text for a Decimal), and convert it in result"
         )

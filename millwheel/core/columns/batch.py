@@ -28,7 +28,7 @@ COLUMN_WEIGHT = 16
 much."""
 ID_TYPES = ("int", "str")
 """The types of the fields whose external ids columns carry."""
-_INT64 = 2**63  # Fixed: integers from here on are no int64
+_INT64 = 2**63  # Fixed: integers from here on are not an int64
 _SMALL = 1_000
 """A batch of fewer records is never split."""
 
@@ -303,12 +303,12 @@ def _view(numbers: npt.NDArray[Any]) -> bytes:
 
 
 def decode_columns(data: bytes | memoryview) -> ColumnBatch:
-    """The inverse of :func:`encode_columns`; CorruptionError when the bytes are no batch. Arrow's
-    reader trusts its input, so a checksum is looked at first."""
+    """The inverse of :func:`encode_columns`; CorruptionError when the bytes are not a batch.
+    Arrow's reader trusts its input, so a checksum is looked at first."""
     body = memoryview(data)[1 + _DIGEST :]
     if xxhash.xxh3_64_digest(body) != data[1 : 1 + _DIGEST]:
         raise CorruptionError(
-            f"a delivery of {len(data)} bytes is no batch of columns: it fails its checksum"
+            f"a delivery of {len(data)} bytes is not a batch of columns: it fails its checksum"
         )
     try:
         form = _decode(body)
@@ -321,7 +321,7 @@ def decode_columns(data: bytes | memoryview) -> ColumnBatch:
         ids = frame_from(form.ids)[_ID] if form.ids else None
     except (CorruptionError, *DAMAGE) as ex:
         raise CorruptionError(
-            f"a delivery of {len(data)} bytes is no batch of columns: {ex}"
+            f"a delivery of {len(data)} bytes is not a batch of columns: {ex}"
         ) from ex
     count = len(timestamps)
     lengths = {len(keys), frame.height, count, count if ids is None else len(ids)}
@@ -342,7 +342,7 @@ def _with_plain(frame: pl.DataFrame, plain: Sequence[_Plain]) -> pl.DataFrame:
     try:
         return pl.DataFrame(columns)
     except pl.exceptions.PolarsError as ex:
-        raise CorruptionError(f"its columns are no frame: {ex}") from ex
+        raise CorruptionError(f"its columns are not a frame: {ex}") from ex
 
 
 def _key_fields(batch: ColumnBatch) -> tuple[str, ...]:
@@ -376,12 +376,12 @@ def frame_bytes(frame: pl.DataFrame, compression: Compression = "uncompressed") 
 
 
 def frame_from(data: bytes) -> pl.DataFrame:
-    """The inverse of :func:`frame_bytes`; CorruptionError when the bytes are no frame."""
+    """The inverse of :func:`frame_bytes`; CorruptionError when the bytes are not a frame."""
     try:
         return pl.read_ipc_stream(io.BytesIO(data), use_pyarrow=False)
     except (pl.exceptions.PolarsError, OSError, ValueError) as ex:
-        raise CorruptionError(f"{len(data)} bytes are no Arrow stream: {ex}") from ex
+        raise CorruptionError(f"{len(data)} bytes are not an Arrow stream: {ex}") from ex
     except BaseException as ex:
         if is_panic(ex):
-            raise CorruptionError(f"{len(data)} bytes are no Arrow stream: {ex}") from ex
+            raise CorruptionError(f"{len(data)} bytes are not an Arrow stream: {ex}") from ex
         raise

@@ -29,7 +29,7 @@ _ALLOWED: dict[str, set[type]] = {
 }
 _HELD = {Decimal, dict, list}
 """The types that are, or hold, fractions which were read exactly."""
-_INT64 = 2**63  # Fixed: integers from here on are no int64
+_INT64 = 2**63  # Fixed: integers from here on are not an int64
 _TRUE, _FALSE = {"true", "1", "yes"}, {"false", "0", "no"}
 
 
@@ -266,7 +266,7 @@ def are_exact(values: Sequence[Any], fields: Mapping[str, str], exact: Collectio
 
 def frame_of(values: Sequence[Any], fields: Mapping[str, str]) -> pl.DataFrame:
     """The declared fields of values, which are dicts that were checked, or of :func:`row_type`.
-    Raises RecordError for what is no time in one of these."""
+    Raises RecordError for what is not a time in one of these."""
     columns: list[Any]
     if values and type(values[0]) is dict:
         columns = [column_of(name, list(values)) for name in fields]

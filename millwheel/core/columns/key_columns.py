@@ -58,7 +58,7 @@ def _term(text: str, fields: Mapping[str, str], compile_expression: Compile) -> 
         why = f": its field {plainly_named(unknown[0])} is not declared" if unknown else ""
         raise NoColumns(f"the key {text} has no column form{why}") from None
     if term.kind not in _KINDS:
-        raise NoColumns(f"the key {text} is no int or str")
+        raise NoColumns(f"the key {text} is not an int or str")
     return term
 
 

@@ -100,7 +100,7 @@ class ColumnPlan(GroupsPlan):
 
     @property
     def divided(self) -> bool:
-        """Whether keys are divided, so that their last part is no field."""
+        """Whether keys are divided, so that their last part is not a field."""
         return self.key_names[-1] == INSTANCE
 
     @property

@@ -38,7 +38,7 @@ from millwheel.core.expressions.terms import (
 )
 from millwheel.core.lazy_polars import dtype, pl
 
-_INT64 = 2**63  # Fixed: integers from here on are no int64
+_INT64 = 2**63  # Fixed: integers from here on are not an int64
 _COMPARE: dict[type[ast.cmpop], Callable[[pl.Expr, pl.Expr], pl.Expr]] = {
     ast.Eq: operator.eq,
     ast.NotEq: operator.ne,

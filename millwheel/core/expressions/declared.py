@@ -153,7 +153,7 @@ class Function:
     def _parts(self) -> tuple[str, str, str]:
         match = _SIGNATURE.fullmatch(self.signature)
         if match is None:
-            raise ValueError(f"{self.signature!r} is no signature")
+            raise ValueError(f"{self.signature!r} is not a signature")
         name, parameters, gives = match.groups()
         return name, parameters, gives
 

@@ -163,7 +163,9 @@ def _syntax_hint(text: str, complaint: str) -> str:
             return hint
     if outside.count("'") % 2 or outside.count('"') % 2:
         return "a text does not end; close its quote"
-    return f"this is no expression ({complaint}); write for example type == 'click' and cost > 0.5"
+    return (
+        f"this is not an expression ({complaint}); write for example type == 'click' and cost > 0.5"
+    )
 
 
 def _guarded(run: Evaluate, text: str) -> Evaluate:

@@ -147,7 +147,7 @@ def _name(compiler: Compiler, node: Any) -> Evaluate:
         constant = CONSTANTS[node.id]
         return lambda value: constant
     if node.id.startswith("__"):
-        raise compiler.error(node, f"{node.id!r} is no field that can be read")
+        raise compiler.error(node, f"{node.id!r} is not a field that can be read")
     return compiler.read(node.id)
 
 
@@ -287,7 +287,7 @@ def _choice(compiler: Compiler, node: Any) -> Evaluate:
 
 def _inner_field(compiler: Compiler, node: Any) -> Evaluate:
     if node.attr.startswith("_"):
-        raise compiler.error(node, f"{node.attr!r} is no field that can be read")
+        raise compiler.error(node, f"{node.attr!r} is not a field that can be read")
     outer, read = compiler.compile(node.value), field_reader(node.attr)
     if compiler.three_valued:
         return three_valued.strict(read, [outer])
@@ -434,7 +434,7 @@ def _field_name(compiler: Compiler, node: Any, count: int) -> str:
     if isinstance(name, str):
         # of a class; __deleted of a change stream is a field
         if name.startswith("__") and name.endswith("__"):
-            raise compiler.error(node, f"{name!r} is no field that can be read")
+            raise compiler.error(node, f"{name!r} is not a field that can be read")
         return name
     rest = ", 0" if count == 2 else ""
     raise compiler.error(

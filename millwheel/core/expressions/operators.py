@@ -17,13 +17,13 @@ stay."""
 
 def power(base: Any, exponent: Any) -> Any:
     """``**`` with bounded cost. Raises ValueError for a result of more than
-    :data:`MAX_POWER_BITS`, and for one that is no real number."""
+    :data:`MAX_POWER_BITS`, and for one that is not a real number."""
     whole = isinstance(base, int) and isinstance(exponent, int)
     if whole and base.bit_length() * abs(exponent) > MAX_POWER_BITS:
         raise ValueError("the power is too large")
     result = base**exponent
     if isinstance(result, complex):
-        raise ValueError("the power is no real number")
+        raise ValueError("the power is not a real number")
     return result
 
 

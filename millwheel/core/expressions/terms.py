@@ -11,7 +11,7 @@ from typing import Any
 from millwheel.core.lazy_polars import dtype, pl
 
 NULL = "null"
-"""The kind of null itself. It is no column: only what chooses among values takes it."""
+"""The kind of null itself. It is not a column: only what chooses among values takes it."""
 RECORD = "record"
 """The kind of a field that has fields within. It is passed on, and compared with null."""
 EXACT_INT = 2**53  # Fixed: a double holds every integer up to here
@@ -66,7 +66,7 @@ def number_term(value: Any) -> Term:
 
 
 def kinds(terms: Sequence[Term], *expected: str) -> None:
-    """Raises NoColumns unless the terms have these kinds, and one of them is no constant."""
+    """Raises NoColumns unless the terms have these kinds, and one of them is not a constant."""
     if tuple(term.kind for term in terms) != expected:
         raise NoColumns
     if all(term.constant is not None for term in terms):

@@ -91,7 +91,7 @@ def commits_prefix(shard: ShardName, token: Token) -> bytes:
 
 def number_of_commit(data: bytes, prefix: bytes) -> int:
     """The number of an encoded commit that begins with ``prefix``, see :func:`commits_prefix`. A
-    tenth of the time that decoding takes. -1 for bytes that are no commit."""
+    tenth of the time that decoding takes. -1 for bytes that are not a commit."""
     at = len(prefix)
     head = data[at] if len(data) > at else 0xFF
     if head < _UINT8:
@@ -101,13 +101,13 @@ def number_of_commit(data: bytes, prefix: bytes) -> int:
 
 
 FULL_STOP = b"\xc0"
-"""A journal entry that is no commit of any shard. A group is certain once another one is behind it;
-where no commits follow, a group with this entry does."""
+"""A journal entry that is not a commit of any shard. A group is certain once another one is behind
+it; where no commits follow, a group with this entry does."""
 
 
 def shard_of_commit(data: bytes) -> bytes:
     """The beginning of an encoded commit, as far as it names the shard: equal for commits of one
-    shard only. For bytes that are no commit it is some other beginning. Much cheaper than
+    shard only. For bytes that are not a commit it is some other beginning. Much cheaper than
     decoding."""
     head = data[1:3]
     if not head or head[0] < _STR8:  # a text of up to 31 bytes has its length in the first byte
@@ -116,12 +116,12 @@ def shard_of_commit(data: bytes) -> bytes:
 
 
 def decode_commit(data: bytes) -> Commit:
-    """The inverse of :func:`encode_commit`; CorruptionError when the bytes are no commit."""
+    """The inverse of :func:`encode_commit`; CorruptionError when the bytes are not a commit."""
     try:
         return _decode_commit(data)
     except DAMAGE as ex:
         raise CorruptionError(
-            f"a journal entry of {len(data)} bytes passed its checksum but is no commit: {ex}"
+            f"a journal entry of {len(data)} bytes passed its checksum but is not a commit: {ex}"
         ) from ex
 
 
@@ -159,7 +159,7 @@ def decode_batch(data: bytes | memoryview) -> AnyBatch:
     """The inverse of :func:`encode_batch`, with values still encoded (``Raw``) and keys as they
     were. Columns that came in a view may be parts of it.
 
-    Raises CorruptionError when the bytes are no batch or its columns differ in length.
+    Raises CorruptionError when the bytes are not a batch or its columns differ in length.
     """
     if data[:1] == COLUMNS_MARK:
         return decode_columns(data)
@@ -170,7 +170,7 @@ def decode_batch(data: bytes | memoryview) -> AnyBatch:
         labels = _numbers(form.labels) if form.labels else None
         keys = np.frombuffer(form.keys, np.int64) if type(form.keys) is bytes else _batch_keys(form)
     except DAMAGE as ex:
-        raise CorruptionError(f"a delivery of {len(data)} bytes is no batch: {ex}") from ex
+        raise CorruptionError(f"a delivery of {len(data)} bytes is not a batch: {ex}") from ex
     ids = form.ids
     lengths = {len(timestamps), _length(form.values), len(seqs) or len(timestamps)}
     lengths.add(-1 if keys is None else len(keys))
@@ -230,7 +230,7 @@ def deliveries(batch: AnyBatch, most: int = DELIVERY_BYTES) -> list[AnyBatch]:
 
 
 def _batch_keys(form: _BatchForm) -> list[Any] | None:
-    """The keys of a delivery, None when they are no list. Raises CorruptionError for values that
+    """The keys of a delivery, None when they are not a list. Raises CorruptionError for values that
     cannot be keys: they would end the worker much later, where their origin is unknown."""
     keys = form.keys
     if type(keys) is not list:

@@ -182,13 +182,14 @@ _to_client = msgspec.msgpack.Decoder(ToClient)
 
 
 def decode_to_server(data: bytes | memoryview) -> ToServer:
-    """Raises msgspec.DecodeError (or ValidationError) for bytes that are no message of a client."""
+    """Raises msgspec.DecodeError (or ValidationError) for bytes that are not a message of a
+    client."""
     message: ToServer = _to_server.decode(data)
     return message
 
 
 def decode_to_client(data: bytes | memoryview) -> ToClient:
-    """Raises msgspec.DecodeError (or ValidationError) for bytes that are no message of the
+    """Raises msgspec.DecodeError (or ValidationError) for bytes that are not a message of the
     server."""
     message: ToClient = _to_client.decode(data)
     return message

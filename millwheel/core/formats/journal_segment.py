@@ -117,7 +117,7 @@ class JournalPosition:
 def unpack_end(packed: int) -> JournalEnd:
     """The inverse of :meth:`JournalEnd.packed`."""
     # Below 0 stands for no end, in a journal that still grows.
-    invariant(packed >= 0, f"{packed} is no end of a journal")
+    invariant(packed >= 0, f"{packed} is not an end of a journal")
     return JournalEnd(packed >> _OFFSET_BITS, packed & ((1 << _OFFSET_BITS) - 1))
 
 
@@ -146,7 +146,7 @@ def decode_header(data: bytes) -> OpenedSegment:
         raise CorruptionError(f"only {len(data)} bytes, too few for a header")
     magic, kind, segment, first_group, put_id, name_length = _HEADER.unpack_from(data)
     if magic != _HEADER_MAGIC:
-        raise CorruptionError(f"it starts with {magic!r}, which is no journal of this version")
+        raise CorruptionError(f"it starts with {magic!r}, which is not a journal of this version")
     end = _HEADER.size + name_length
     if len(data) < end + _U64.size:
         raise CorruptionError("its header is cut off")

@@ -55,11 +55,11 @@ class DecimalForm:
     def rounded(self, value: Any) -> int:
         """The nearest number of this form to a number, or to a text of one, as whole units; a half
         goes to the even neighbour. A float is what its shortest digits say. Raises ValueError for
-        what is no number, or too large."""
+        what is not a number, or too large."""
         if isinstance(value, str):
             value = value.strip()
             if len(value) > _MOST_TEXT or not _NUMBER.fullmatch(value):
-                raise ValueError("it is no number")
+                raise ValueError("it is not a number")
         number = Decimal(repr(value) if isinstance(value, float) else value)
         if not number.is_finite() or (number and number.adjusted() >= self._whole_digits):
             raise ValueError(f"it has no room in {self.kind}")
@@ -130,7 +130,7 @@ def decimal_form(kind: str) -> DecimalForm:
     """The form that a kind names. Raises ValueError, with the cure, for one that cannot be."""
     match = _KIND.fullmatch(kind)
     if match is None:
-        raise ValueError(f"{kind!r} is no decimal; write for example decimal(12, 2)")
+        raise ValueError(f"{kind!r} is not a decimal; write for example decimal(12, 2)")
     precision, scale = int(match[1]), int(match[2] or 0)
     if not 1 <= precision <= MOST_DIGITS:
         raise ValueError(

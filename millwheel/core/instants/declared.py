@@ -58,7 +58,7 @@ class TimeForm:
             formats.checked_to_parse(self.format)
 
     def inside(self, value: Any) -> int:
-        """The µs of a value. Raises RecordError, with the cure, for what is no time of this
+        """The µs of a value. Raises RecordError, with the cure, for what is not a time of this
         form."""
         if isinstance(value, str):
             return self._of_text(value)

@@ -90,7 +90,7 @@ def checked(form: str) -> tuple[tuple[str, str], ...]:
             continue
         code = next(letters, "")
         if code not in _WRITE:
-            raise ValueError(f"%{code} is no code of a format; there are %{' %'.join(_WRITE)}")
+            raise ValueError(f"%{code} is not a code of a format; there are %{' %'.join(_WRITE)}")
         pieces.append((code, ""))
     return tuple(pieces)
 
@@ -117,7 +117,7 @@ _OF_DAY_US = {  # Fixed: µs of the units of a day
 
 def resolution_us(form: str) -> int:
     """Times that lie in the same stretch of so many µs, counted from 1970, have the same text in
-    UTC. Raises ValueError for what is no format."""
+    UTC. Raises ValueError for what is not a format."""
     return min([_OF_DAY_US.get(code, DAY_US) for code, _ in checked(form)], default=DAY_US)
 
 

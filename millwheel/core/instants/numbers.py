@@ -15,7 +15,7 @@ DAY_US = 86_400 * SECOND  # Fixed: UTC has no leap seconds here
 EPOCH_DAY = date(1970, 1, 1).toordinal()
 FIRST_DAY, LAST_DAY = date.min.toordinal() - EPOCH_DAY, date.max.toordinal() - EPOCH_DAY
 """Days since 1970 that dates can have: 0001-01-01 and 9999-12-31."""
-_INT64 = 2**63  # Fixed: whole numbers from here on are no int64
+_INT64 = 2**63  # Fixed: whole numbers from here on are not an int64
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _US = timedelta(microseconds=1)
 _SHOWN = 80  # characters of a text that are repeated
@@ -33,13 +33,13 @@ def number_us(number: int | float | Decimal, unit_us: int) -> int:
     :data:`LIMIT_US`."""
     if isinstance(number, float):
         if number - number != 0:  # NaN and infinities
-            raise RecordError(f"the timestamp {number!r} is no time")
+            raise RecordError(f"the timestamp {number!r} is not a time")
         number = Decimal(repr(number))  # its shortest digits: what was written
     try:
         stamp = number * unit_us
         if -LIMIT_US < stamp < LIMIT_US:
             return round(stamp)
-    except ArithmeticError:  # a Decimal that is no number, or beyond all of them
+    except ArithmeticError:  # a Decimal that is not a number, or beyond all of them
         pass
     raise RecordError(
         f"the timestamp {str(number)[:_SHOWN]} is outside the supported range of times; check the"

@@ -68,7 +68,7 @@ def says_offset(text: str) -> bool:
 def text_day(text: str) -> int:
     """The days since 1970 of ``2026-01-31``. Raises RecordError for anything else."""
     if not _DAY.fullmatch(text):
-        raise RecordError(f"{text[:_SHOWN]!r} is no date such as 2026-01-31")
+        raise RecordError(f"{text[:_SHOWN]!r} is not a date such as 2026-01-31")
     return text_us(text) // DAY_US
 
 

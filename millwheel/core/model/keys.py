@@ -88,7 +88,7 @@ def _check_text(key: str) -> str:
         key.encode()
     except UnicodeEncodeError as ex:
         raise RecordError(
-            f"the key {key!r} is no Unicode text: {ex.reason}; decode its bytes another way"
+            f"the key {key!r} is not a Unicode text: {ex.reason}; decode its bytes another way"
         ) from ex
     return key
 

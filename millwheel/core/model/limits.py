@@ -55,7 +55,7 @@ def size_bytes(text: str) -> int:
     match = _SIZE.fullmatch(text.strip())
     if match is None:
         raise ValueError(
-            f"{text!r} is no size; write a number and a unit, such as 500B, 64kB, 1MB or 16MiB"
+            f"{text!r} is not a size; write a number and a unit, such as 500B, 64kB, 1MB or 16MiB"
         )
     return int(match[1]) * _UNITS[match[2]]
 

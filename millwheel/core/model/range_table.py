@@ -165,7 +165,7 @@ class RangeTable:
             return RangeTable(checked_name(form.computation), shards, version, form.named)
         except DAMAGE as ex:
             raise CorruptionError(
-                f"{len(data)} bytes in ZooKeeper (version {version}) are no range table: {ex}."
+                f"{len(data)} bytes in ZooKeeper (version {version}) are not a range table: {ex}."
                 " Nobody but the master may write there; restore ZooKeeper's data, or start on a"
                 " new root"
             ) from ex
@@ -257,7 +257,7 @@ def _inner_edge(row: _Row) -> int:
 def edge_of(text: str) -> int:
     """An edge of a range; at most 17 hex digits, 2**64 is one followed by sixteen."""
     if not _EDGE.fullmatch(text):
-        raise ValueError(f"{text[:40]!r} is no edge of a key range")
+        raise ValueError(f"{text[:40]!r} is not an edge of a key range")
     return int(text, 16)
 
 

@@ -44,7 +44,7 @@ def duration_us(text: str | int) -> int:
     parts = _DURATION.findall(compact)
     if not parts or "".join(number + unit for number, unit in parts) != compact:
         raise ValueError(
-            f"{text!r} is no duration; write a number and a unit, such as 500ms, 10s, 2m, 1h30m"
+            f"{text!r} is not a duration; write a number and a unit, such as 500ms, 10s, 2m, 1h30m"
             " or 7d"
         )
     return round(sum(float(number) * _UNITS_US[unit] for number, unit in parts))

@@ -66,7 +66,9 @@ class QueryChanges(msgspec.Struct, frozen=True):
         try:
             return _decode(data)
         except DAMAGE as ex:
-            raise CorruptionError(f"{len(data)} bytes are no table of named queries: {ex}") from ex
+            raise CorruptionError(
+                f"{len(data)} bytes are not a table of named queries: {ex}"
+            ) from ex
 
 
 _decode = msgspec.json.Decoder(QueryChanges).decode

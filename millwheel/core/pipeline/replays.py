@@ -106,7 +106,7 @@ def decode(data: bytes, kind: type[T]) -> T:
             raise CorruptionError("a replay of dead letters fails its checksum")
         return msgspec.msgpack.decode(sealed.body, type=kind)
     except DAMAGE as ex:
-        raise CorruptionError(f"{len(data)} bytes are no replay of dead letters: {ex}") from ex
+        raise CorruptionError(f"{len(data)} bytes are not a replay of dead letters: {ex}") from ex
 
 
 def as_key(plain: Any) -> Key:

@@ -179,7 +179,7 @@ def hash_by_slot(instances: int) -> KeyHash:
             first: int = firsts[key[-1]]
         except (TypeError, IndexError):
             reason = (
-                f"{key!r} is no divided key: its last part is its instance, 0 to {instances - 1}"
+                f"{key!r} is not a divided key: its last part is its instance, 0 to {instances - 1}"
             )
             raise RecordError(reason) from None
         return first + (key_hash(key) >> (_HASH_BITS - below))
@@ -188,7 +188,8 @@ def hash_by_slot(instances: int) -> KeyHash:
 
 
 def hash_of_keys(computation: ComputationSpec | None) -> KeyHash:
-    """Where the keys of a node lie in the 64-bit space; None for a node that is no computation."""
+    """Where the keys of a node lie in the 64-bit space; None for a node that is not a
+    computation."""
     if computation is None:
         return key_hash
     if isinstance(computation.work, SlicesSpec):

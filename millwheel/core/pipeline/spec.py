@@ -76,7 +76,7 @@ def has_format(options: Mapping[str, Any], name: str) -> bool:
 @dataclass(frozen=True, slots=True)
 class UpsertSpec:
     """``table:`` of a stream: its records are rows, each in place of the one of the same ``key``
-    before it. A record that satisfies the expression ``delete`` is no row: its key has none."""
+    before it. A record that satisfies the expression ``delete`` is not a row: its key has none."""
 
     key: KeySpec
     delete: str = ""

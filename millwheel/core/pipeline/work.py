@@ -105,7 +105,7 @@ class BranchesSpec:
 
 
 FOREVER = "forever"
-"""The kind of what is no window: the groups of a change log. No file names it."""
+"""The kind of what is not a window: the groups of a change log. No file names it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,7 +348,7 @@ class EnrichSpec:
     ``waits``: as of their own event time; otherwise as of their arrival. With ``upserts`` the
     stream is that of a table's source: a value that satisfies ``delete`` ends the one before it.
     ``timeless``: that table ends, and has no times; records wait until all of it is there, and no
-    longer. ``broadcast``: each worker reads all of it, and the stream is no input; or there are
+    longer. ``broadcast``: each worker reads all of it, and the stream is not an input; or there are
     copies of it, and the stream is that of the changes of each. ``of``:
     the name of the table in a file, where the stream has another."""
 
@@ -424,7 +424,7 @@ class TableSpec:
 class CopiesSpec:
     """Each record of the table ``of`` goes to each of so many ``copies``, under the ``key`` of its
     row. One of them may have ``limit_bytes`` of keys and rows as they are encoded. With ``upserts``
-    the stream is that of the table's source, and one that satisfies ``delete`` is no row."""
+    the stream is that of the table's source, and one that satisfies ``delete`` is not a row."""
 
     of: str
     key: KeySpec

@@ -65,7 +65,7 @@ def first_rows_or_why(
         return "it has several inputs"
     stream = pipeline.stream(spec.inputs[0].stream)
     if spec.inputs[0].key.kind in (KeyKind.FUNCTION, KeyKind.RECORD) or stream.schema:
-        return "its key is no field" if not stream.schema else "its records are objects"
+        return "its key is not a field" if not stream.schema else "its records are objects"
     chosen = _as_aggregate(work)
     fields = types_of(stream.name, pipeline, compile_expression)
     if chosen is None or not fields:
@@ -116,7 +116,7 @@ def lookbacks_or_why(
     if stream.source is not None:
         return "records of one time are in the order of their source"
     if stream.schema or spec.inputs[0].key.kind in (KeyKind.FUNCTION, KeyKind.RECORD):
-        return "its records are objects" if stream.schema else "its key is no field"
+        return "its records are objects" if stream.schema else "its key is not a field"
     if labels != NO_USE:
         return "timers behind it go by the place of each record"
     ranges = {each.name: over_ranges(each) for each in work.aggregates}
@@ -207,7 +207,7 @@ def _columns_of(
     if stream.schema:
         return "a schema makes an object of each record"
     if not given.key.plain or given.key.instances > 1 or given.key.nulls:
-        return "its key is no field"
+        return "its key is not a field"
     fields = expected_types_of(stream.name, pipeline, compile_expression)
     if not fields:
         return f"the fields of {stream.name} are not declared"

@@ -28,7 +28,7 @@ from millwheel.core.model.keys import Key
 from millwheel.core.windows.panes import RETRACTION_FIELD
 
 AT, ROW = "at", "row"
-_INT64 = 2**63  # Fixed: integers from here on are no int64
+_INT64 = 2**63  # Fixed: integers from here on are not an int64
 _TYPES = {"int": int, "float": float, "str": str, "bool": bool}
 FLAT_KINDS = frozenset(_TYPES)
 """The kinds of fields that may be kept in columns."""

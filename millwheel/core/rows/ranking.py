@@ -2,7 +2,7 @@
 
 Behind the orders stand the time, the earlier (or the ``latest``) first, and the record's bytes; so
 the rows are a function of the records and not of how they came. Where records are taken back, the
-time has no say: a row has the time of the change that brought it, which is no part of the row.
+time has no say: a row has the time of the change that brought it, which is not part of the row.
 """
 
 from __future__ import annotations

@@ -190,7 +190,7 @@ class KeyTypes:
 @dataclass(frozen=True, slots=True)
 class WaitingColumns(KeptRecords):
     """Records of one stream with these ``fields``, in the column ``column``. What ``deletes`` keeps
-    is no row, but says that its key has none: rows take it."""
+    is not a row, but says that its key has none: rows take it."""
 
     column: str
     deletes: ColumnStep | None = None

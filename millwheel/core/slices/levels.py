@@ -58,7 +58,7 @@ def slice_levels(sizes_us: Sequence[int], time_zone: str = "") -> tuple[SliceLev
     for finer, coarser in pairwise(sizes_us):
         if coarser <= finer or coarser % finer:
             raise ValueError(
-                f"the level {duration_text(coarser)} is no multiple of the level"
+                f"the level {duration_text(coarser)} is not a multiple of the level"
                 f" {duration_text(finer)} before it; write levels from short to long, such as [5m,"
                 " 1h, 1d]"
             )

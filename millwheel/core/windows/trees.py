@@ -131,7 +131,7 @@ def _custom(argument: Any, reader: _Reader) -> Trigger:
     trigger = loaded(**(fields.get("with") or {}))
     if isinstance(trigger, Trigger):
         return trigger
-    raise reader.error(f"{fields['class']} is no trigger; derive it from millwheel.Trigger")
+    raise reader.error(f"{fields['class']} is not a trigger; derive it from millwheel.Trigger")
 
 
 def _time(trigger: AfterProcessingTime, inner: _Tree) -> Any:

@@ -137,8 +137,8 @@ class Sliding:
         if changes and self.size % self.every:
             raise ValueError(
                 "emit: changes needs a size that is a multiple of the slide;"
-                f" {duration_text(self.size)} is no multiple of {duration_text(self.every)}; write"
-                " a slide that divides it"
+                f" {duration_text(self.size)} is not a multiple of {duration_text(self.every)};"
+                " write a slide that divides it"
             )
 
     def assign(self, timestamp: int) -> Sequence[Window]:
@@ -355,8 +355,8 @@ class OfInput:
         start, end = bounds
         if not MIN_TIME <= start < end <= MAX_TIME:
             raise RecordError(
-                f"window: {{of: input}}: {self.start} {start} and {self.end} {end} are no window,"
-                " which starts before it ends, within all of time"
+                f"window: {{of: input}}: {self.start} {start} and {self.end} {end} are not a"
+                " window, which starts before it ends, within all of time"
             )
         return Window(start, end)
 

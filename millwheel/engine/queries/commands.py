@@ -97,8 +97,8 @@ class Session:
             return error_reply(ex)
 
     def refuse(self, problem: resp.ProtocolError) -> bytes:
-        """The reply to what is no command. Before the first command it is another protocol, whose
-        bytes are not looked through for commands: the connection ends."""
+        """The reply to what is not a command. Before the first command it is another protocol,
+        whose bytes are not looked through for commands: the connection ends."""
         reply = resp.error(f"Protocol error: {problem}")
         return reply if self.greeted else self._ended(reply)
 

@@ -198,7 +198,7 @@ def literal(text: str, kept: Mapping[str, KeptKinds] = NO_KINDS) -> NamedFormula
         typed = typed_formula(text, foreign_formula(text), kept)
         named_formula = NamedFormula(QuerySpec(LITERAL, text), typed)
     except ValueError as ex:
-        raise QueryError("bad_formula", f"{text[:80]!r} is no formula: {ex}") from None
+        raise QueryError("bad_formula", f"{text[:80]!r} is not a formula: {ex}") from None
     if not kept:  # another pipeline may be asked in this process, with other kinds
         _literals.keep(text, named_formula, len(text) * _BYTES_OF_A_CHARACTER)
     return named_formula

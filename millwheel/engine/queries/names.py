@@ -78,7 +78,7 @@ def parse_name(name: bytes) -> Name:
     try:
         text = name.decode()
     except UnicodeDecodeError:
-        raise QueryError("wrong_key", f"{name[:60]!r} is no UTF-8 text") from None
+        raise QueryError("wrong_key", f"{name[:60]!r} is not UTF-8") from None
     indicator, colon, rest = text.partition(":")
     if not colon or not rest or not indicator:
         raise QueryError(
@@ -99,7 +99,7 @@ def window_of(text: str) -> int:
         return duration_us(text)
     except (MillwheelError, ValueError, OverflowError):
         raise QueryError(
-            "bad_window", f"{text[:40]!r} is no window; write 90s, 10m, 3h or 7d"
+            "bad_window", f"{text[:40]!r} is not a window; write 90s, 10m, 3h or 7d"
         ) from None
 
 
@@ -307,7 +307,7 @@ class Catalog:
 
 def key_in_units(key: Key, kinds: KeptKinds | None) -> Key:
     """A key as records have it: decimals, which are numbers or texts of them, as whole units.
-    Raises QueryError for what is no decimal of its form."""
+    Raises QueryError for what is not a decimal of its form."""
     parts = key if isinstance(key, tuple) else (key,)
     if kinds is None or len(parts) != len(kinds.key) or not any(map(has_decimals, kinds.key)):
         return key

@@ -263,7 +263,9 @@ def _check_header(data: bytes | bytearray, at: int) -> None:
 def _count(text: bytes, most: int) -> int:
     text = text.removesuffix(b"\r")
     if not text.isdigit() or len(text) > _HEADER_BYTES or int(text) > most:
-        raise ProtocolError(f"{text[:20]!r} is no length; a command has {MAX_WORDS} words at most")
+        raise ProtocolError(
+            f"{text[:20]!r} is not a length; a command has {MAX_WORDS} words at most"
+        )
     return int(text)
 
 

@@ -10,7 +10,7 @@ manner of etcd's raft. Its fields show what must be durable before anything is s
 - ``others`` wait for nothing.
 
 The code that performs them checks the first two points
-(:mod:`millwheel.engine.workers.performing`). A shard's store is no part of this: a commit is
+(:mod:`millwheel.engine.workers.performing`). A shard's store is not part of this: a commit is
 applied to it while the shard runs, since the next bundle reads what this one wrote.
 """
 

@@ -60,7 +60,7 @@ def files_below(folder: Path) -> Iterator[Path]:
 
 
 def tree_of(path: Path) -> ast.Module:
-    """A file's syntax tree. It is empty if the file is no Python; the import reports that."""
+    """A file's syntax tree. It is empty if the file is not Python; the import reports that."""
     try:
         return ast.parse(path.read_bytes())
     except (SyntaxError, ValueError, OSError):

@@ -103,7 +103,8 @@ class Parameters:
         node.value = scalar(text) if typed else text
 
     def _replace_around_secrets(self, node: YamlNode) -> None:
-        """Leaves secrets as they are written. A ``${`` in the value of a parameter is no secret."""
+        """Leaves secrets as they are written. A ``${`` in the value of a parameter is not a
+        secret."""
         text = _REFERENCE.sub(lambda match: self._secret(match, node), node.text)
         option = _MAY_BE_SECRET.fullmatch(node.path)
         if option is None or option["option"].partition("[")[0] in _SHAPES_THE_GRAPH:
@@ -136,8 +137,8 @@ class Parameters:
         if inside is None:
             excerpt = repr(match.group(0))[:60]
             text = (
-                f"{excerpt} is no parameter; write ${{name}} or ${{name:-default}}, or $${{ for a"
-                " plain ${"
+                f"{excerpt} is not a parameter; write ${{name}} or ${{name:-default}}, or $${{"
+                " for a plain ${"
             )
             self._problems.add(node.line, node.path, text)
             return ""
@@ -210,7 +211,7 @@ def resolve_params(
     begins a ``path`` of a source or a sink is made absolute from ``cwd``, because workers have
     another folder and another environment.
 
-    A file that is no YAML gives no paths; :func:`~millwheel.language.spec.load_pipeline` reports
+    A file that is not a YAML gives no paths; :func:`~millwheel.language.spec.load_pipeline` reports
     the reason. Raises PipelineError if the file cannot be read, or, for Python, imported.
     """
     pipeline_file = PipelineFile.of(path)

@@ -97,7 +97,7 @@ class NodeWriter:
         for name, item in value.items():
             if not isinstance(name, str):
                 self.complain(
-                    node.line, node.path, f"the name {name!r:.60} is no text; write it in quotes"
+                    node.line, node.path, f"the name {name!r:.60} is not a text; write it in quotes"
                 )
                 continue
             node.value[name] = self.node(item, code_line, node.child_path(name))

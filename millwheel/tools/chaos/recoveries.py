@@ -3,8 +3,8 @@ argument.
 
 Three moments follow a fault, each counted from it, in seconds:
 
-    detected       a worker's journal is sealed, or it is no member any more; a leader leads no more
-    reassigned     all shards of the worker have another owner; another leader leads
+    detected       a worker's journal is sealed, or it is not a member any more; a leader leads no
+    more reassigned     all shards of the worker have another owner; another leader leads
     first output   the first durable commit of one of these shards under its new owner; for a
     service, which owns no
                    shards, the first durable commit of any shard: the work goes on without it

@@ -276,8 +276,8 @@ def _cause(difference: Difference, reasons: Sequence[str]) -> list[str]:
         return []
     if not reasons:
         return [
-            "Nothing may make this difference: a defect of MillWheel, or code that is no function"
-            " of its input."
+            "Nothing may make this difference: a defect of MillWheel, or code that is not a"
+            " function of its input."
         ]
     sentences = [f"Arrival decides in {reason}." for reason in reasons]
     return [

@@ -87,7 +87,8 @@ class _Client:
             )
         if not isinstance(document, Mapping):
             raise QueryError(
-                "unavailable", f"{self._url} is no gateway of queries: its reply is no JSON object"
+                "unavailable",
+                f"{self._url} is not a gateway of queries: its reply is not JSON object",
             )
         return document
 
@@ -322,7 +323,7 @@ def _context(ca: str) -> ssl.SSLContext:
     try:
         context.load_verify_locations(ca)
     except OSError as ex:
-        raise SetupError(f"{ca} is no certificate of a CA: {ex.strerror or ex}") from ex
+        raise SetupError(f"{ca} is not a certificate of a CA: {ex.strerror or ex}") from ex
     return context
 
 

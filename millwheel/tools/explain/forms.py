@@ -24,7 +24,8 @@ _BY_RECORD = "record by record"
 
 
 def forms_of(spec: PipelineSpec, graph: Graph, load: Callable[[str], Any]) -> dict[str, str]:
-    """A phrase for each node: ``read in columns``, ``taken record by record: its key is no field``.
+    """A phrase for each node: ``read in columns``, ``taken record by record: its key is not a
+    field``.
     ``load`` gives the object that ``module:name`` names. Raises PipelineError for code that cannot
     be loaded."""
     labels = labels_of(graph, LoadedCode(load))

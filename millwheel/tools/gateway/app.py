@@ -197,7 +197,7 @@ async def _read(request: Request) -> QueryBatch:
     except (msgspec.DecodeError, UnicodeDecodeError) as ex:
         example = '{"queries": [{"indicator": "clicks", "key": 42, "window": "3h"}]}'
         raise QueryError(
-            "bad_window", f"the body is no request: {ex}; write for example {example}"
+            "bad_window", f"the body is not a request: {ex}; write for example {example}"
         ) from None
     if len(batch.queries) > MAX_BATCH:
         raise QueryError(

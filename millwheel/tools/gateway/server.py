@@ -55,7 +55,7 @@ def serve(settings: ServeSettings, changes: ChangesRead, announce: Callable[[str
             f"{settings.root} is not the root of a run: give the --root of its `millwheel run`"
         )
     if settings.pages and not Path(settings.pages).is_dir():
-        raise SetupError(f"--pages {settings.pages} is no folder")
+        raise SetupError(f"--pages {settings.pages} is not a folder")
     folder = settings.security or run.security
     credentials = load_security(folder, _ROLE)
     check_listen(f"{settings.host}:{settings.port}", credentials)

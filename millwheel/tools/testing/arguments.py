@@ -63,7 +63,7 @@ def check_window(argument: Any) -> WindowFunction:
     value."""
     if isinstance(argument, _WINDOWS):
         return argument
-    raise ValueError(f"window={argument!r} is no window; write for example Tumbling('10s')")
+    raise ValueError(f"window={argument!r} is not a window; write for example Tumbling('10s')")
 
 
 def check_trigger(argument: Any) -> Trigger:
@@ -72,7 +72,8 @@ def check_trigger(argument: Any) -> Trigger:
     if isinstance(argument, Trigger):
         return argument
     raise ValueError(
-        f"trigger={argument!r} is no trigger; write for example AfterWatermark(early=AfterCount(2))"
+        f"trigger={argument!r} is not a trigger; write for example"
+        " AfterWatermark(early=AfterCount(2))"
     )
 
 

@@ -40,8 +40,8 @@ def spec_of(pipeline: Any, params: Mapping[str, Any] | None) -> PipelineSpec:
         )
     if not isinstance(pipeline, Documented):
         raise PipelineError(
-            f"{type(pipeline).__name__} is no pipeline; give the path of a YAML or Python file, a"
-            " Pipeline or a PipelineSpec"
+            f"{type(pipeline).__name__} is not a pipeline; give the path of a YAML or Python"
+            " file, a Pipeline or a PipelineSpec"
         )
     document, values = (
         pipeline.millwheel_document(__file__, ""),

@@ -206,7 +206,7 @@ class RunPage:
                     return refusal(f"a request has {_MAX_BODY_BYTES} bytes at most", 413)
             replay_request = msgspec.json.decode(body, type=Replay)
         except msgspec.MsgspecError as ex:
-            return refusal(f"the body is no request: {ex}", 400)
+            return refusal(f"the body is not a request: {ex}", 400)
         except ClientDisconnect:
             return refusal("the client hung up before the end of the body", 400)
         try:

@@ -242,7 +242,7 @@ def entries_are_of_the_records_in_turn() -> Context:
 
 @mistake(within=1, first=69)
 def columns_leave_out_parts_without_text() -> Context:
-    """What lies between two separators that follow each other is no part in columns."""
+    """What lies between two separators that follow each other is not a part in columns."""
     right = lists._parts
 
     def wrong(*given: Any) -> Any:

@@ -45,7 +45,7 @@ class Ctx:
         """See millwheel.api.Context, as for the next three."""
         node = self._node
         if stream not in node.spec.outputs:
-            raise RecordError(f"produce: {stream!r} is no output of this computation")
+            raise RecordError(f"produce: {stream!r} is not an output of this computation")
         if timestamp is not None and timestamp < node.time:
             raise RecordError(
                 f"produce to {stream!r}: a production may not be earlier than its cause"

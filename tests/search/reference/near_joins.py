@@ -104,7 +104,7 @@ class Near(Computation):
         )
         for value in (*lows, *highs):
             if type(value) is not int:
-                raise RecordError(f"{value!r} is no time")
+                raise RecordError(f"{value!r} is not a time")
         return max(lows, default=float("-inf")), min(highs, default=float("inf"))
 
     def _say(self, ctx: Any, value: Any, at: int) -> None:

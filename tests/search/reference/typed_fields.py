@@ -29,12 +29,12 @@ def read_typed(value: dict[str, Any], spec: StreamSpec) -> None:
 
 def _units(given: Any, digits: int, behind: int) -> int:
     if type(given) not in (int, str):
-        raise Unusable(f"{given!r} is no decimal")
+        raise Unusable(f"{given!r} is not a decimal")
     try:
         units = Decimal(given) * 10**behind
         whole = int(units)
     except (InvalidOperation, ValueError, OverflowError) as ex:
-        raise Unusable(f"{given!r} is no number") from ex
+        raise Unusable(f"{given!r} is not a number") from ex
     if whole != units or abs(whole) >= 10**digits:
         raise Unusable(f"{given!r} has more digits")
     return whole

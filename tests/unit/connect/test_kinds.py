@@ -125,7 +125,7 @@ def test_a_sink_says_how_long_and_how_much_it_collects() -> None:
         (
             "files",
             {"path": "x", "flush": "soon"},
-            "option 'flush': 'soon' is no duration; write a number and a unit",
+            "option 'flush': 'soon' is not a duration; write a number and a unit",
         ),
         ("files", {"path": "x", "flush": -1}, "option 'flush' is -1; write a duration"),
         (
@@ -143,7 +143,7 @@ def test_a_sink_says_how_long_and_how_much_it_collects() -> None:
             {"path": "x", "format": "parquet", "fields": {"a": "number"}},
             "'a' is 'number'; write one of int",
         ),
-        ("stdout", {"flush": "x"}, "option 'flush': 'x' is no duration"),
+        ("stdout", {"flush": "x"}, "option 'flush': 'x' is not a duration"),
     ],
 )
 def test_options_that_cannot_work_are_refused_with_the_fix(

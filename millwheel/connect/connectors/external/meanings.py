@@ -88,13 +88,13 @@ _MEND_CODES = frozenset(
 _OF_VALUES = (ValueError, TypeError, ArithmeticError, RecursionError)
 """What libraries raise for a value that they cannot convert."""
 _OF_LIBRARIES = frozenset({"PanicException", "CancelledError", "BaseExceptionGroup"})
-"""What they raise that is no ``Exception``."""
+"""What they raise that is not an ``Exception``."""
 
 
 def is_of_client(error: BaseException) -> bool:
     """Whether a client failed, rather than somebody having ended the thread. Libraries in Rust
-    panic, and those with an event loop are cancelled, with exceptions that are no ``Exception``;
-    unnoticed they would end the thread in silence."""
+    panic, and those with an event loop are cancelled, with exceptions that are not an
+    ``Exception``; unnoticed they would end the thread in silence."""
     if isinstance(error, Exception):
         return True
     return type(error).__name__ in _OF_LIBRARIES or isinstance(error, SystemExit)

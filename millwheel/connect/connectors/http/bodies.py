@@ -109,13 +109,13 @@ def _events(events: list[Any]) -> Posted:
     posted = Posted()
     for number, event in enumerate(events, 1):
         if not isinstance(event, dict):
-            raise BodyError(f"event {number} is no JSON object")
+            raise BodyError(f"event {number} is not JSON object")
         missing = [
             name for name in _NEEDED if not isinstance(event.get(name), str) or not event[name]
         ]
         if missing:
             raise BodyError(
-                f"event {number} is no CloudEvent: it has no {' and no '.join(missing)}"
+                f"event {number} is not a CloudEvent: it has no {' and no '.join(missing)}"
             )
         posted.add(_encode(_value(event)), event_id(event["source"], event["id"]), trace_in(event))
     return posted
@@ -139,7 +139,7 @@ def _attribute(header: str, value: str) -> str:
         return unquote_to_bytes(value.encode("latin-1")).decode()
     except UnicodeError:
         raise BodyError(
-            f"the header {header} is no UTF-8 text, percent-encoded: {value[:100]!r}"
+            f"the header {header} is not UTF-8, percent-encoded: {value[:100]!r}"
         ) from None
 
 

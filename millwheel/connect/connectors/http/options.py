@@ -82,7 +82,7 @@ class HttpOptions(msgspec.Struct, frozen=True):
 
     @property
     def body_timeout_s(self) -> float:
-        """``body_timeout`` in seconds. Raises ValueError for what is no duration."""
+        """``body_timeout`` in seconds. Raises ValueError for what is not a duration."""
         return duration_us(self.body_timeout) / SECOND
 
 

@@ -68,7 +68,7 @@ def check_config(config: Mapping[str, Any]) -> None:
     if wrong := [
         name for name, value in config.items() if not isinstance(value, (str, int, float, bool))
     ]:
-        raise ValueError(f"option 'config': {wrong[0]} is no text, number or boolean")
+        raise ValueError(f"option 'config': {wrong[0]} is not a text, number or boolean")
 
 
 class Complaints:

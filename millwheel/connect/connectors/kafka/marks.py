@@ -209,5 +209,5 @@ def _decoded(value: bytes, topic: str) -> Mark:
         return _decode(value)
     except msgspec.DecodeError as ex:
         raise CorruptionError(
-            f"topic {topic} holds something that is no mark ({value[:100]!r}): {ex}"
+            f"topic {topic} holds something that is not a mark ({value[:100]!r}): {ex}"
         ) from ex

@@ -261,7 +261,7 @@ class Rows:
         number = self._partition(value)
         if type(number) is not int or number < 0:
             raise RecordError(
-                f"`partition: {self._options.partition}` gave {number!r}, which is no partition"
+                f"`partition: {self._options.partition}` gave {number!r}, which is not a partition"
             )
         return number
 

@@ -111,7 +111,7 @@ class _Typed:
             return None
         try:
             frame = frame_of(rows, self.fields)
-        except RecordError:  # a field that is no time
+        except RecordError:  # a field that is not a time
             return None
         return None if _lacks(frame) else (None, frame, {})
 
@@ -377,7 +377,7 @@ def _frame(
     form: MessageDecoder, values: list[bytes], fields: Mapping[str, str]
 ) -> tuple[list[int] | None, pl.DataFrame, dict[int, str]] | None:
     """The indexes of valid values (None: all), their declared fields as columns, and the errors of
-    the others. None where a field is no time: then they are decoded as rows."""
+    the others. None where a field is not a time: then they are decoded as rows."""
     from millwheel.core.columns.declared_fields import frame_of
 
     frame = form.frame(values) if values else None

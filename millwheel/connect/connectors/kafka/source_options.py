@@ -173,7 +173,9 @@ class KafkaSourceOptions(msgspec.Struct, frozen=True):
         try:
             self.pattern()
         except re.error as ex:
-            raise ValueError(f"option 'topics': {names[0]} is no regular expression: {ex}") from ex
+            raise ValueError(
+                f"option 'topics': {names[0]} is not a regular expression: {ex}"
+            ) from ex
 
     def _check_start(self) -> None:
         forms = ("time", "group")
@@ -194,6 +196,6 @@ def _ms(moment: Any) -> int:
         return text_us(str(moment)) // _MS
     except RecordError:
         raise ValueError(
-            f"option 'start': {moment!r} is no ISO 8601 time; write for example {{time:"
+            f"option 'start': {moment!r} is not an ISO 8601 time; write for example {{time:"
             " 2026-01-01T00:00:00Z}"
         ) from None

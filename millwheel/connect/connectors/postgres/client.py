@@ -52,7 +52,7 @@ def address_of(dsn: str) -> str:
     except psycopg.ProgrammingError:
         # The library's words quote the text, and thus the password.
         raise ValueError(
-            "option 'dsn' is no connection string of PostgreSQL; write for example "
+            "option 'dsn' is not a connection string of PostgreSQL; write for example "
             "dsn: postgresql://user:${secret:PG_PASSWORD}@db:5432/results"
         ) from None
     host, port = (

@@ -133,7 +133,7 @@ class PostgresSinkOptions(msgspec.Struct, frozen=True):
             columns = getattr(self, option)
             if columns and (missing := [name for name in identity_of(self) if name not in columns]):
                 raise ValueError(
-                    f"option 'by' names {missing[0]!r}, which is no column of option {option!r}"
+                    f"option 'by' names {missing[0]!r}, which is not a column of option {option!r}"
                 )
 
 

@@ -125,7 +125,9 @@ def parts_of(name: str) -> list[str]:
     """Schema and table of a name as people write it. Raises ValueError for quotes that do not
     match."""
     if not _PARTS.fullmatch(name):
-        raise ValueError(f'{name!r} is no name of a table; write ctr, billing.ctr or "with.a dot"')
+        raise ValueError(
+            f'{name!r} is not a name of a table; write ctr, billing.ctr or "with.a dot"'
+        )
     return [
         part[1:-1].replace('""', '"') if part.startswith('"') else part
         for part, _ in _PART.findall(name)

@@ -128,7 +128,7 @@ class RedisKeyLookup(Lookup):
         try:
             return msgspec.json.decode(answer)
         except msgspec.DecodeError as ex:
-            return NoAnswer(f"what {self.where} has is no JSON: {ex}")
+            return NoAnswer(f"what {self.where} has is not JSON: {ex}")
 
     def _no_answer(self, error: Exception) -> NoAnswer:
         """Whether it is about the key or about the server."""

@@ -70,6 +70,6 @@ def key_text(value: Any, name: str) -> str:
     if isinstance(value, (int, float)):
         return repr(value)
     raise RecordError(
-        f"{name} is {'null' if value is None else 'a ' + type(value).__name__}, which is no part of"
-        " a key"
+        f"{name} is {'null' if value is None else 'a ' + type(value).__name__}, which is not part"
+        " of a key"
     )

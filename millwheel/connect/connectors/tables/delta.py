@@ -78,7 +78,7 @@ class DeltaLakeTable(LakeTable):
                 f"{self.where} is not there; create it, or declare its columns with the option"
                 " 'fields'"
             ) from ex
-        except BaseException as ex:  # also a panic, which is no Exception
+        except BaseException as ex:  # also a panic, which is not an Exception
             raise failed(ex, self.where) from ex
 
     def create(self, schema: pa.Schema) -> None:

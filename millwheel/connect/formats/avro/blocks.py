@@ -53,7 +53,7 @@ class BlockSpan(NamedTuple):
 
 
 def read_head(file: BinaryIO) -> FileHead:
-    """The head of a file. Raises ValueError for what is no container file."""
+    """The head of a file. Raises ValueError for what is not a container file."""
     file.seek(0)
     data = file.read(_CHUNK_BYTES)
     while True:

@@ -86,7 +86,9 @@ class AvroReader(Reader):
 
 def _problem(value: Any) -> str:
     return (
-        value.reason if type(value) is Unusable else "it is no record: its schema is another type"
+        value.reason
+        if type(value) is Unusable
+        else "it is not a record: its schema is another type"
     )
 
 

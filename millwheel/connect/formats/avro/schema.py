@@ -48,7 +48,7 @@ def load_schema(schema: str | Mapping[str, Any] | list[Any], folder: str) -> Sch
     except OSError as ex:
         raise ValueError(f"option 'schema': cannot read {path}: {ex.strerror or ex}") from ex
     except UnicodeDecodeError as ex:
-        raise ValueError(f"option 'schema': {path} is no text in UTF-8: {ex}") from ex
+        raise ValueError(f"option 'schema': {path} is not a text in UTF-8: {ex}") from ex
 
 
 def parse(schema: Schema, what: str = "option 'schema'") -> Parsed:
@@ -61,7 +61,7 @@ def parse(schema: Schema, what: str = "option 'schema'") -> Parsed:
     except SetupError:
         raise
     except Exception as ex:  # fastavro raises several kinds, TypeError among them
-        raise ValueError(f"{what} is no Avro schema: {type(ex).__name__}: {ex}") from ex
+        raise ValueError(f"{what} is not an Avro schema: {type(ex).__name__}: {ex}") from ex
     parsed = Parsed(full, bare, _holds_itself(full, frozenset()))
     _refuse_endless(full, what, set())
     return parsed
@@ -138,7 +138,7 @@ def _json(text: str, what: str) -> Schema:
     try:
         return json.loads(text)
     except ValueError as ex:
-        raise ValueError(f"{what} is no JSON: {ex}") from ex
+        raise ValueError(f"{what} is not JSON: {ex}") from ex
 
 
 def plain_schema(schema: Schema) -> Schema:

@@ -46,7 +46,7 @@ def must_be_plain(*names: str) -> None:
     """Raises ValueError unless these are plain file names, without folders."""
     for name in names:
         if not name or "/" in name or "\0" in name:
-            raise ValueError(f"{name!r} is no name of a file")
+            raise ValueError(f"{name!r} is not a name of a file")
 
 
 _pack = msgspec.msgpack.Encoder().encode

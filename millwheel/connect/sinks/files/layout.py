@@ -46,9 +46,9 @@ class Piece(msgspec.Struct, frozen=True, array_like=True):
             or "\0" in self.final
             or any(part in ("", ".", "..") for part in self.final.split("/"))
         ):
-            raise ValueError(f"{self.final!r} is no path below the folder of a sink")
+            raise ValueError(f"{self.final!r} is not a path below the folder of a sink")
         if not self.temp or "/" in self.temp or "\0" in self.temp:
-            raise ValueError(f"{self.temp!r} is no name of a file")
+            raise ValueError(f"{self.temp!r} is not a name of a file")
 
 
 class Pieces(msgspec.Struct, frozen=True, array_like=True):

@@ -129,7 +129,7 @@ def _level(part: str | dict[str, str]) -> _Level:
     name = name or (text.strip() if call is None else call.group(1))
     if not _NAME.fullmatch(name):
         raise ValueError(
-            f"option 'partition_by': {name!r} is no name of letters, digits and _; {_EXAMPLE}"
+            f"option 'partition_by': {name!r} is not a name of letters, digits and _; {_EXAMPLE}"
         )
     return _Level(
         name,
@@ -152,7 +152,7 @@ def _time(unit: str, value_of: Callable[[Any], Any]) -> Callable[[Any], Any]:
             return (_EPOCH + timedelta(microseconds=moment)).strftime(_TIMES[unit])
         except OverflowError:
             raise RecordError(
-                f"{unit}() of `partition_by` has {moment} µs, which is no time of a calendar"
+                f"{unit}() of `partition_by` has {moment} µs, which is not a time of a calendar"
             ) from None
 
     return text
@@ -165,11 +165,12 @@ def _text(name: str, value: Any) -> str:
         return "true" if value else "false"
     if not isinstance(value, (str, int, float, Decimal)):
         raise RecordError(
-            f"`partition_by` gave {name} = {str(value)[:80]!r}, which is no text, number or boolean"
+            f"`partition_by` gave {name} = {str(value)[:80]!r}, which is not a text, number or"
+            " boolean"
         )
     text = quote(str(value), safe=" .-_:+@,()")
     if len(text) > _MOST_LETTERS or text.strip(". ") == "":
         raise RecordError(
-            f"`partition_by` gave {name} = {text[:80]!r}, which is no name of a folder"
+            f"`partition_by` gave {name} = {text[:80]!r}, which is not a name of a folder"
         )
     return text

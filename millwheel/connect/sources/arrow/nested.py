@@ -60,7 +60,7 @@ def as_bytes(kind: pa.DataType) -> pa.DataType:
 
 
 def text_of(data: bytes) -> str:
-    """Raises RecordError for bytes that are no text."""
+    """Raises RecordError for bytes that are not a text."""
     try:
         return data.decode()
     except UnicodeDecodeError as ex:

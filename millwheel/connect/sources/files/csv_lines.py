@@ -53,7 +53,7 @@ class CsvLines:
             rows = self._rows([header.decode()])
         except (ValueError, csv.Error) as ex:
             raise SetupError(
-                f"the first line of {self._name} is no header ({ex}); {_fix(header)}, or declare"
+                f"the first line of {self._name} is not a header ({ex}); {_fix(header)}, or declare"
                 " columns: [...] if there is none"
             ) from ex
         self._columns = [name.strip() for name in rows[0]] if rows else []
@@ -159,7 +159,7 @@ class CsvLines:
 
 
 def _fix(header: bytes) -> str:
-    """The advice about a line that is no header."""
+    """The advice about a line that is not a header."""
     if header.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or b"\0" in header:
         return "it looks like UTF-16: convert the file to UTF-8"
     if b"\r" in header.rstrip(b"\r\n"):

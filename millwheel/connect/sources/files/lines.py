@@ -225,7 +225,7 @@ class LineReader(Reader):
                 return None
             try:
                 frames.append(frame_of(decoded.values, self._frames.fields))
-            except RecordError:  # a field that is no time
+            except RecordError:  # a field that is not a time
                 return None
             if decoded.positions is None and step.block is not None:
                 positions.append(step.block.ends + step.block.base)

@@ -5,8 +5,8 @@ In columns each group has the coupons of its values, or the registers that these
 *coupon* is what DataSketches' HyperLogLog keeps of it: 26 bits of an address, and above them how
 many zeros a second hash begins with. A sketch of few values is a set of coupons, one of many has
 for each address the highest number of zeros: its *registers*, which are coupons with shorter
-addresses here. A list of registers begins with 0, which is no coupon. Whatever is put together in
-which order, the same list comes out of the same values.
+addresses here. A list of registers begins with 0, which is not a coupon. Whatever is put together
+in which order, the same list comes out of the same values.
 """
 
 from __future__ import annotations

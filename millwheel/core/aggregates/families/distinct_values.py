@@ -122,7 +122,7 @@ class Distinct:
 
     def __init__(self) -> None:
         self.others: dict[Any, None] = {}
-        """The values that are no whole numbers from 0 to 2**64 - 1, in the order in which they
+        """The values that are not a whole numbers from 0 to 2**64 - 1, in the order in which they
         came. Of a set :attr:`few`, all values."""
         self._parts: list[_Part] = []
         self._lows: list[int] = []
@@ -322,7 +322,7 @@ class Distinct:
     def from_stored(
         data: bytes | memoryview, chunks_of: Callable[[], Chunks] | None = None
     ) -> Distinct:
-        """The inverse of :meth:`stored`. CorruptionError when the bytes are no set."""
+        """The inverse of :meth:`stored`. CorruptionError when the bytes are not a set."""
         result = Distinct()
         try:
             result.others, parts = _decode(data)
@@ -336,7 +336,7 @@ class Distinct:
                 ]
             )
         except DAMAGE as ex:
-            raise CorruptionError(f"{len(data)} bytes are no set of values: {ex}") from ex
+            raise CorruptionError(f"{len(data)} bytes are not a set of values: {ex}") from ex
         for number in [number for part in result._parts for number, _ in part.entries]:
             if chunks is None:
                 raise CorruptionError(
@@ -396,4 +396,4 @@ def _bitmap(data: bytes) -> BitMap64:
     try:
         return BitMap64.deserialize(data)
     except ValueError as ex:
-        raise CorruptionError(f"{len(data)} bytes of a set are no bitmap: {ex}") from ex
+        raise CorruptionError(f"{len(data)} bytes of a set are not a bitmap: {ex}") from ex

@@ -29,7 +29,7 @@ beyond 64 bits. There is at least one float if any was added, so that a sum of f
 its whole part instead, as ``[text]``."""
 
 INT64 = 2**63
-"""Fixed: integers from here on are no int64."""
+"""Fixed: integers from here on are not an int64."""
 SCALE_BITS = 90  # Fixed: of the fraction in an exact sum; stored sums have it
 _SCALE = 2.0**SCALE_BITS  # Fixed: what fractions are multiplied by
 _ONE = 1 << SCALE_BITS  # Fixed: one, in the scale of exact sums
@@ -173,7 +173,7 @@ def from_exact(acc: Sequence[Any]) -> tuple[int, int]:
 
 
 def scaled(number: float, bits: int) -> int:
-    """``number`` * 2**bits; Unfit when that is no whole number."""
+    """``number`` * 2**bits; Unfit when that is not a whole number."""
     above, below = number.as_integer_ratio()
     quotient, rest = divmod(above << bits, below)
     if rest:

@@ -48,7 +48,7 @@ class Bins(LogarithmicMapping):
         return float(self._multiplier)
 
     def value(self, key: int) -> float:
-        """As DDSketch has it; of the last bin, whose middle is no float any more, the largest
+        """As DDSketch has it; of the last bin, whose middle is not a float any more, the largest
         one."""
         try:
             middle: float = super().value(key)

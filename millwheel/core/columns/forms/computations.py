@@ -202,7 +202,7 @@ def _why_no_aggregation(
     compile_expression: Callable[[str], Any],
     labels: Labels,
 ) -> str:
-    """Why a computation is no aggregation over windows; "" when it is."""
+    """Why a computation is not an aggregation over windows; "" when it is."""
     match computation.work:
         case AggregationSpec():
             return WEAK_IN_ROWS if computation.identified else ""

@@ -99,7 +99,7 @@ def _pairing_or_why(
     streams = [pipeline.stream(each.stream) for each in spec.inputs]
     keys = [each.key for each in spec.inputs]
     if any(not key.plain or key.instances > 1 or key.nulls for key in keys):
-        return "its key is no field"
+        return "its key is not a field"
     types = [expected_types_of(stream.name, pipeline, compile_expression) for stream in streams]
     for stream, fields in zip(streams, types, strict=True):
         if stream.schema or (stream.source is not None and not fields):

@@ -176,7 +176,7 @@ def _why_rows(spec: ComputationSpec, slices: SlicesSpec, pipeline: PipelineSpec)
         return "it has several inputs"
     stream = pipeline.stream(spec.inputs[0].stream)
     if spec.inputs[0].key.kind in (KeyKind.FUNCTION, KeyKind.RECORD):
-        return "its key is no field"
+        return "its key is not a field"
     if takes_retractions(spec, pipeline):
         return "records can be taken back"
     if slices.ttl_us is not None:

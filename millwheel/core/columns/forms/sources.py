@@ -219,7 +219,7 @@ def _why_rows_of(
         if any(plans.get(name) is None for name in consumers):
             return "a dictionary or a join needs declared fields"
         if not stream.arrival and (not stream.timestamp or ":" in stream.timestamp):
-            return "its timestamp is no field"
+            return "its timestamp is not a field"
     elif stream.schema:
         return "a schema makes an object of each record"
     elif not stream.arrival and stream.fields.get(stream.timestamp) != "int":

@@ -166,7 +166,7 @@ def _why_no_columns(spec: ComputationSpec, windowing: Windowing) -> str:
     if len(spec.inputs) != 1:
         return "it has several inputs"
     if spec.inputs[0].key.kind in (KeyKind.FUNCTION, KeyKind.RECORD):
-        return "its key is no field"
+        return "its key is not a field"
     if not spec.aggregates:
         return "its result is the records"
     if isinstance(windowing.window, Sessions) and any(map(keeps_records, spec.aggregates)):

@@ -11,7 +11,7 @@ from millwheel.core.columns.batch import Int64s
 from millwheel.core.columns.groups_frame import key_parts
 from millwheel.core.lazy_polars import pl
 
-_INT64 = 2**63  # Fixed: integers from here on are no int64
+_INT64 = 2**63  # Fixed: integers from here on are not an int64
 _BITS = 18
 """Of a table that tells most keys that are not there: a quarter of a megabyte, near the core."""
 _MIX = np.uint64(0x9E3779B97F4A7C15)  # Fixed: 2**64 over the golden ratio, which mixes well

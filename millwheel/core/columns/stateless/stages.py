@@ -17,7 +17,7 @@ from millwheel.core.expressions.terms import NoColumns, Term
 from millwheel.core.lazy_polars import dtype, pl
 
 Mask = npt.NDArray[np.bool_]
-_INT64 = 2**63  # Fixed: integers from here on are no int64
+_INT64 = 2**63  # Fixed: integers from here on are not an int64
 
 
 @dataclass(frozen=True, slots=True)

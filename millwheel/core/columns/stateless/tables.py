@@ -18,7 +18,7 @@ from millwheel.core.model.keys import key_from_bytes
 from millwheel.core.pipeline.keys import KeyKind
 from millwheel.core.pipeline.work import EnrichSpec, Missing
 
-_INT64 = 2**63  # Fixed: integers from here on are no int64
+_INT64 = 2**63  # Fixed: integers from here on are not an int64
 _KINDS: Mapping[type, str] = {int: "int", float: "float", str: "str", bool: "bool"}
 _KEY_KINDS = ("int", "str")
 

@@ -23,7 +23,7 @@ def _units(form: DecimalForm, value: Any) -> int:
 
 
 def number_of(value: Any) -> int | float:
-    """The value itself. Raises ValueError for what is no number."""
+    """The value itself. Raises ValueError for what is not a number."""
     if isinstance(value, (int, float)):
         return value
     raise ValueError

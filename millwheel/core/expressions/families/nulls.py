@@ -171,7 +171,7 @@ def _json(value: Any, *steps: Any) -> Any:
         try:
             value = msgspec.json.decode(value)
         except (msgspec.DecodeError, RecursionError, UnicodeError) as ex:
-            raise ValueError(f"{value!r:.80} is no JSON: {ex}") from None
+            raise ValueError(f"{value!r:.80} is not JSON: {ex}") from None
     for step in steps:
         value = _inner(value, step)
         if value is None:
@@ -341,7 +341,7 @@ FUNCTIONS = table(
         "json(value: any, step...: any) -> any",
         _json,
         "what a JSON text, a map or a list has under names and positions, from 0, one step after"
-        " another; null where it has nothing. A text that is no JSON is an error",
+        " another; null where it has nothing. A text that is not JSON is an error",
         (
             ("""json('{"a": [{"b": 7}]}', 'a', 0, 'b')""", 7),
             ("""json('{"a": 1}', 'x', 'y')""", None),

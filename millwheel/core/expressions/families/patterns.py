@@ -29,7 +29,7 @@ def pattern_of(text: str) -> re.Pattern[str]:
     try:
         return re.compile(text)
     except (re.error, OverflowError, RecursionError) as ex:
-        raise ValueError(f"the pattern {text!r:.80} is no regular expression: {ex}") from None
+        raise ValueError(f"the pattern {text!r:.80} is not a regular expression: {ex}") from None
 
 
 def _matches(text: Any, pattern: Any) -> bool:

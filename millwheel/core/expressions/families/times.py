@@ -64,7 +64,7 @@ def _length(unit: str) -> int:
     """The µs of a duration."""
     length_us = duration_us(unit) if len(unit) < 40 else 0  # characters: no duration needs more
     if length_us <= 0:
-        raise ValueError("it is no duration such as 15m, 1h or 1d")
+        raise ValueError("it is not a duration such as 15m, 1h or 1d")
     return length_us
 
 

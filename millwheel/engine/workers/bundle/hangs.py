@@ -92,7 +92,7 @@ def encode_hang(hang: Hang) -> bytes:
 
 
 def decode_hang(data: bytes) -> Hang:
-    """The inverse of :func:`encode_hang`; CorruptionError when the bytes are no note."""
+    """The inverse of :func:`encode_hang`; CorruptionError when the bytes are not a note."""
     try:
         sealed = msgspec.json.decode(data, type=_Sealed)
         body = bytes(sealed.hang)
@@ -101,7 +101,7 @@ def decode_hang(data: bytes) -> Hang:
         return msgspec.json.decode(body, type=Hang)
     except DAMAGE as ex:
         raise CorruptionError(
-            f"{len(data)} bytes are no note about a callback that did not return: {ex}"
+            f"{len(data)} bytes are not a note about a callback that did not return: {ex}"
         ) from ex
 
 

@@ -81,7 +81,8 @@ class NumbersRead:
         }
 
     def read(self, node: str, store: StateStore) -> StoredNumbers | None:
-        """What the store of a shard of this node knows of values; None if it is no dictionary's."""
+        """What the store of a shard of this node knows of values; None if it is not a
+        dictionary's."""
         spec = self._specs.get(node)
         return (
             None

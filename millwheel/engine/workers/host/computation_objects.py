@@ -115,6 +115,6 @@ def _called(called: CallbackSpec, kind: Any, where: str) -> Computation:
         raise SetupError(f"{where}: {called.callback} cannot be built: {text}") from ex
     if not isinstance(instance, Computation):
         raise SetupError(
-            f"{where}: {called.callback} is no millwheel.Computation; derive the class from it"
+            f"{where}: {called.callback} is not a millwheel.Computation; derive the class from it"
         )
     return instance

@@ -145,10 +145,11 @@ class Watchdog:
         return current_line(sys._current_frames().get(self._loop))
 
     def _name_others(self, hang: Hang | None) -> None:
-        """A call that does not return and is no callback blocks the whole worker: log its line."""
+        """A call that does not return and is not a callback blocks the whole worker: log its
+        line."""
         if self._standstill.look(sys._current_frames().get(self._loop)) and hang is None:
             _log.error(
-                "a call of user code that is no callback (a key extractor, timestamp function,"
+                "a call of user code that is not a callback (a key extractor, timestamp function,"
                 " aggregator, trigger, source or sink) has not returned for %s, at %s: this worker"
                 " does nothing until it does",
                 *(self._looks.words, self._where()),

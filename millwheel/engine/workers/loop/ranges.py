@@ -121,7 +121,7 @@ class Ranges:
             self._joined = True
         elif self._joined:
             raise FencedError(
-                f"{self._incarnation} is no member any more: the master has declared it dead"
+                f"{self._incarnation} is not a member any more: the master has declared it dead"
             )
 
     def table(self, event: ev.TableChanged, opens: bool) -> None:

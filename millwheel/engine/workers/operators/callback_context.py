@@ -93,7 +93,7 @@ def timer_tag(call: str, tag: Any, most: int, systems: tuple[str, ...] = ("\0",)
             text.encode()
         except UnicodeEncodeError as ex:
             raise RecordError(
-                f"{call} {text!r:.80}: the tag is no Unicode text ({ex.reason})"
+                f"{call} {text!r:.80}: the tag is not a Unicode text ({ex.reason})"
             ) from ex
     if len(text) * 4 > most and (size := len(text.encode())) > most:
         raise RecordError(over("key", f"{call}: a tag", size, most))
@@ -245,7 +245,7 @@ class CallbackContext:
     ) -> None:
         if stream not in self._outputs:
             raise RecordError(
-                f"produce: {stream!r} is no output of this computation; its outputs:"
+                f"produce: {stream!r} is not an output of this computation; its outputs:"
                 f" {_names(self._outputs)}"
             )
         if timestamp is None:

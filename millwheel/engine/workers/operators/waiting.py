@@ -2,7 +2,7 @@
 the watermark has passed comes in one operation. Which keys are in columns, key_forms.py says.
 
 In rows each record has a timer of its own. A record that comes behind the watermark comes at once
-there, so its key goes on in rows; as does one whose record is no result, which rows tell.
+there, so its key goes on in rows; as does one whose record is not a result, which rows tell.
 """
 
 from __future__ import annotations

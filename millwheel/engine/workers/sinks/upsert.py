@@ -272,5 +272,5 @@ def read_row(data: bytes) -> SinkRecord:
 
 
 def _same(standing: Any, back: Any) -> bool:
-    """Equal, also where a value is no number (NaN), which is never equal to itself."""
+    """Equal, also where a value is not a number (NaN), which is never equal to itself."""
     return bool(standing == back) or encode_value(standing) == encode_value(back)

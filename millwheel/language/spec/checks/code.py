@@ -210,7 +210,7 @@ class CodeChecks:
             try:
                 self._reader.language.compile(text)
             except ValueError as ex:
-                self._bad(f"{text!r} is no field of a record: {ex}; name one in by", *path)
+                self._bad(f"{text!r} is not a field of a record: {ex}; name one in by", *path)
 
     def _no_retractions(self, computation: ComputationSpec) -> None:
         """Refuses retractions for computations that could not undo the effect of the retracted
@@ -281,8 +281,8 @@ class CodeChecks:
             return
         if not (isinstance(kind, type) and issubclass(kind, Computation)):
             self._bad(
-                f"{called.callback} is no class derived from millwheel.Computation; derive it from"
-                " there",
+                f"{called.callback} is not a class derived from millwheel.Computation; derive it"
+                " from there",
                 *path,
             )
             return

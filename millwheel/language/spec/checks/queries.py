@@ -61,7 +61,7 @@ def _wrong_keys(query: QuerySpec, formula: Formula) -> str:
         for part in parts:
             if part not in query.key:
                 return (
-                    f"the key of {name} needs {part}, which is no part of key:"
+                    f"the key of {name} needs {part}, which is not part of key:"
                     f" [{', '.join(query.key)}]"
                 )
     return ""

@@ -163,7 +163,7 @@ def _compiled(reader: NodeReader, text: str) -> Any:
         if not _WORDS_LEFT.search(order.text):
             raise
         raise ValueError(
-            f"{text!r} is no order: behind its expression stand asc or desc, and nulls first or"
+            f"{text!r} is not an order: behind its expression stand asc or desc, and nulls first or"
             " nulls last, such as 'price desc nulls last'"
         ) from ex
 

@@ -35,7 +35,7 @@ TABLE_PART = FilePart(
         "delete": Field(
             "delete",
             ExpressionText("op == 'd'"),
-            "a record for which this holds is no row: its key has none from then on",
+            "a record for which this holds is not a row: its key has none from then on",
             default="every record is a row",
         ),
     },

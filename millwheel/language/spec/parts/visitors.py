@@ -154,7 +154,7 @@ def read_visitors(
     of, name = values.get("of", ""), values.get("name", _NAME)
     if of and not of.isidentifier():
         reader.bad(
-            fields["of"], f"{of[:80]!r} is no field; make one in a computation before (map: …)"
+            fields["of"], f"{of[:80]!r} is not a field; make one in a computation before (map: …)"
         )
     if not name.isidentifier() or name in (
         *_TAKEN,

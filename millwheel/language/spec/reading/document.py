@@ -75,7 +75,7 @@ def read_text(path: str) -> str:
     except UnicodeDecodeError as ex:
         line = data.count(b"\n", 0, ex.start) + 1
         raise PipelineError(
-            f"{path}:{line}: byte 0x{data[ex.start]:02x} is no UTF-8; save the file as UTF-8"
+            f"{path}:{line}: byte 0x{data[ex.start]:02x} is not UTF-8; save the file as UTF-8"
         ) from None
 
 
@@ -278,7 +278,7 @@ def _malformed(ex: MarkedYAMLError, text: str, line: int) -> str:
     lines = text.splitlines()
     excerpt = lines[line - 1].strip() if line <= len(lines) else ""
     at = f" at `{excerpt:.60}`" if excerpt else ""
-    return f"this is no YAML: {what}{at}. {_advice(what, excerpt)}"
+    return f"this is not a YAML: {what}{at}. {_advice(what, excerpt)}"
 
 
 def _advice(what: str, excerpt: str) -> str:

@@ -241,7 +241,7 @@ class DecimalWork:
         if not made and isinstance(whole, Mapping):
             return changed_step, whole
         if not made and has_decimals(whole):
-            self.note(path, "a decimal alone is no record: write map: {NAME: …}")
+            self.note(path, "a decimal alone is not a record: write map: {NAME: …}")
         return changed_step, {name: each for name, (_, each) in made.items()}
 
     def _results(self, work: AggregationSpec | OverSpec | SlicesSpec) -> Fields:

@@ -26,7 +26,7 @@ _TAKEN = (
     "abs, between, case, cast, ceil, coalesce, float, floor, int, max, min, mod, nullif, round,"
     " sign and str"
 )
-_SIDES = 2  # Fixed: of a comparison that is no chain
+_SIDES = 2  # Fixed: of a comparison that is not a chain
 _MAYBE_NULL = ("case", "coalesce", "nullif", "get")
 """Functions that may give null, of which a cast makes null again."""
 

@@ -18,7 +18,7 @@ from millwheel.adapters.processes.interpreter import begin_process
 from millwheel.errors import SetupError
 
 _ENDS = ("driver", "executor")
-# one that does not fit is no error
+# one that does not fit is not an error
 _USE = "-XX:SharedArchiveFile={} -Xlog:cds=off -Xlog:cds+dynamic=off"
 _MAKE = "-XX:ArchiveClassesAtExit={} -Xlog:cds=off"
 _MAKING_S = 300.0  # to write it, which takes a quarter of a minute on quiet cores

@@ -11,8 +11,8 @@ Act = Callable[[], object]
 
 
 class Killed(BaseException):
-    """The process was killed. It is no ``Exception``, so that the code under test does not catch
-    it."""
+    """The process was killed. It is not an ``Exception``, so that the code under test does not
+    catch it."""
 
 
 class Outside:

@@ -37,7 +37,7 @@ class MemoryStore:
             for table in self._tables:
                 self._merge(_read_table(self._files, f"{self._path}/{table}"))
         except FileNotFoundError as ex:
-            raise CorruptionError(f"{self._path} is no store: {ex}") from ex
+            raise CorruptionError(f"{self._path} is not a store: {ex}") from ex
 
     def _merge(self, changes: _Changes) -> None:
         for key, value in changes:

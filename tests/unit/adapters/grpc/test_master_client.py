@@ -70,7 +70,7 @@ def test_a_port_where_nobody_listens_refuses_and_one_that_is_silent_does_not() -
         assert not _is_refused(f"127.0.0.1:{server.getsockname()[1]}")
     assert _is_refused(f"127.0.0.1:{free_port()}")
     assert not _is_refused("no.such.host.invalid:1"), (
-        "that nobody knows the name is no word of the machine's"
+        "that nobody knows the name is not a word of the machine's"
     )
 
 

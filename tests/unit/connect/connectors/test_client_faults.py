@@ -45,7 +45,7 @@ BAD = 17
 
 
 class PanicException(BaseException):
-    """As pyo3's, which is no Exception."""
+    """As pyo3's, which is not an Exception."""
 
 
 class Client:

@@ -49,10 +49,10 @@ def test_what_happened_to_rows_becomes_values_and_retractions(wrapped: bool) -> 
     [
         (event("u", None, NEW), "an update without 'before': .*REPLICA IDENTITY FULL"),
         (event("d"), "a delete without 'before': .*or name it"),
-        (event("c"), "an insert whose 'after' is no row"),
-        (event("u", OLD, 3), "an update whose 'after' is no row"),
+        (event("c"), "an insert whose 'after' is not a row"),
+        (event("u", OLD, 3), "an update whose 'after' is not a row"),
         (event("t", source={"table": "users"}), r"op 't' \(users\): the table was truncated"),
-        (event("m"), "a message that is no row"),
+        (event("m"), "a message that is not a row"),
         (event("x"), "op 'x'; known are c"),
         (event(["c"]), "known are c"),
         (b'{"id": 1}', "no field 'op'"),

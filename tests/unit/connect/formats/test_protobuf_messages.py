@@ -37,7 +37,7 @@ def test_messages_are_read_as_they_were_written_and_damage_is_told(click: Any) -
     assert decoder.takes_empty
     found = decoder.decode([good, good[:-1], b"\xff" * 9, b"", good])
     assert (found.indexes, found.records[0], found.records[1]["ad"]) == ([0, 3, 4], FULL, 0)
-    assert found.wrong[1].startswith("it is no Protobuf message shop.Click")
+    assert found.wrong[1].startswith("it is not a Protobuf message shop.Click")
 
 
 def test_with_a_registry_a_message_tells_its_schema_and_its_type(click: Any) -> None:
@@ -125,9 +125,9 @@ def test_what_is_not_there_is_a_sentence(tmp_path: Path) -> None:
     for message, descriptor, told in (
         ("shop.Clik", name, "has no message 'shop.Clik'; did you mean 'shop.Click'"),
         ("shop.Click", "no.desc", r"option 'descriptor': cannot read .*no\.desc"),
-        ("shop.Click", "bad.desc", "is no descriptor set; make it with protoc"),
+        ("shop.Click", "bad.desc", "is not a descriptor set; make it with protoc"),
         ("no_such_pb2:Click", "", "option 'message'"),
-        ("json:loads", "", "json:loads is no class of a Protobuf message"),
+        ("json:loads", "", "json:loads is not a class of a Protobuf message"),
     ):
         with pytest.raises(ValueError, match=told):
             message_class(ProtobufOptions(message, descriptor), str(tmp_path))

@@ -83,7 +83,10 @@ def test_a_split_is_in_the_middle_unless_a_hash_is_given() -> None:
 def test_a_hash_that_is_none_is_refused_before_the_loop_is_asked() -> None:
     request = pb.ReshapeRequest(node="n", shard="n-0", at="xyz")
     reply = service(None).Reshape(request, cast("Any", Context()))
-    assert (reply.accepted, reply.reason) == (False, "'xyz' is no hash: give up to 16 hex digits")
+    assert (reply.accepted, reply.reason) == (
+        False,
+        "'xyz' is not a hash: give up to 16 hex digits",
+    )
 
 
 def test_a_shard_of_a_dead_worker_has_no_owner() -> None:

@@ -41,7 +41,7 @@ def test_a_root_of_another_pipeline_is_refused(tmp_path: Path) -> None:
 
 def test_a_folder_with_other_things_is_refused_and_left_as_it_was(tmp_path: Path) -> None:
     (tmp_path / "holiday.txt").write_text("sun")
-    with pytest.raises(SetupError, match="not empty and is no root"):
+    with pytest.raises(SetupError, match="not empty and is not a root"):
         Root.open(str(tmp_path), "ads")
     assert [path.name for path in tmp_path.iterdir()] == ["holiday.txt"]
 

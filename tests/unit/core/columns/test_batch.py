@@ -161,7 +161,9 @@ def test_columns_of_different_lengths_are_reported() -> None:
     body = msgspec.msgpack.decode(memoryview(encode_batch(batch_of([1, 2], [10, 20])))[9:])
     body[8][0][3] = body[8][0][3][:8]
     damaged = msgspec.msgpack.encode(body)
-    with pytest.raises(CorruptionError, match="is no batch of columns: its columns are no frame"):
+    with pytest.raises(
+        CorruptionError, match="is not a batch of columns: its columns are not a frame"
+    ):
         decode_batch(COLUMNS_MARK + xxhash.xxh3_64_digest(damaged) + damaged)
 
 

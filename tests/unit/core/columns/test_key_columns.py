@@ -92,7 +92,7 @@ def test_a_key_tells_the_types_of_its_parts() -> None:
 @pytest.mark.parametrize(
     ("key", "why"),
     [
-        (key_of(x="cost * 2"), "the key cost * 2 is no int or str"),
+        (key_of(x="cost * 2"), "the key cost * 2 is not an int or str"),
         (key_of(x="gone + 1"), "the key gone + 1 has no column form: its field gone is not decl"),
         (key_of(x="json(k, 'a')"), "the key json(k, 'a') has no column form"),
         (KeySpec(KeyKind.FIELD, ("cost",)), "the key cost is not declared as int or str"),

@@ -1,4 +1,4 @@
-"""What the parts of an expression mean, and what is no part of the language."""
+"""What the parts of an expression mean, and what is not part of the language."""
 
 from __future__ import annotations
 

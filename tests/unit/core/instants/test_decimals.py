@@ -111,7 +111,7 @@ def test_kinds() -> None:
         ("decimal(38, 9)", "has 38 digits; write 1 to 18, for example decimal(18, 9)"),
         ("decimal(0, 0)", "has 0 digits"),
         ("decimal(2, 5)", "more digits behind the point than digits; write for example decimal(2"),
-        ("decimal", "is no decimal; write for example decimal(12, 2)"),
+        ("decimal", "is not a decimal; write for example decimal(12, 2)"),
     ],
 )
 def test_a_form_that_cannot_be_is_refused(kind: str, sentence: str) -> None:
@@ -184,7 +184,7 @@ def test_the_nearest_decimal_to_a_number(value: Any, kind: str, expected: int) -
     ],
 )
 def test_what_has_no_nearest_decimal_is_refused(value: Any, kind: str) -> None:
-    with pytest.raises(ValueError, match=r"it is no number|it has no room in"):
+    with pytest.raises(ValueError, match=r"it is not a number|it has no room in"):
         decimal_form(kind).rounded(value)
 
 

@@ -83,7 +83,7 @@ def test_a_text_that_does_not_fit_is_an_error_with_its_position(
 
 def test_codes_that_are_none_are_refused() -> None:
     for form in ("%Q", "%", "%-d"):
-        with pytest.raises(ValueError, match="is no code of a format; there are %Y %y"):
+        with pytest.raises(ValueError, match="is not a code of a format; there are %Y %y"):
             checked(form)
     with pytest.raises(ValueError, match="%j cannot be read"):
         checked_to_parse("%Y-%j")

@@ -71,7 +71,7 @@ def test_one_changed_byte_is_damage_and_never_another_order(request: Request, da
 
 
 def test_an_order_is_no_request() -> None:
-    with pytest.raises(CorruptionError, match="are no replay of dead letters"):
+    with pytest.raises(CorruptionError, match="are not a replay of dead letters"):
         decode(encode(ReplayOrder("x", [])), Request)
 
 

@@ -359,6 +359,6 @@ def test_all_keys_of_an_instance_that_is_a_place_are_in_one_range(
 
 def test_a_key_without_an_instance_is_told_apart() -> None:
     with pytest.raises(
-        RecordError, match="'path' is no divided key: its last part is its instance, 0 to 3"
+        RecordError, match="'path' is not a divided key: its last part is its instance, 0 to 3"
     ):
         hash_by_slot(4)("path")

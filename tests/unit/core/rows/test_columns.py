@@ -84,7 +84,7 @@ CASES: dict[str, tuple[str, str]] = {
     "may come twice": ("output: priced", "delivery: at_least_once, output: priced"),
     "have ids": ("output: priced", "productions: weak, output: priced"),
     "a field that columns cannot have": ("as: price", 'as: "*"'),
-    "is no field": ("key: item}, p", "key: {item: upper(item)}}, p"),
+    "is not a field": ("key: item}, p", "key: {item: upper(item)}}, p"),
     "two types": ("item: str, cents", "item: int, cents"),
 }
 

@@ -46,7 +46,7 @@ def test_times_at_the_ends_of_time_have_slices_that_can_be_stored() -> None:
 @pytest.mark.parametrize(
     ("sizes", "zone", "said"),
     [
-        ((5 * M, 7 * M), "", "7m is no multiple of the level 5m"),
+        ((5 * M, 7 * M), "", "7m is not a multiple of the level 5m"),
         ((H, M), "", "write levels from short to long"),
         ((7 * H,), "Europe/Paris", "does not fit into local days"),
         ((H,), "Mars/Base", "unknown time zone"),

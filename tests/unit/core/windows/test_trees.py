@@ -116,7 +116,10 @@ def test_a_tree_can_be_checked_without_loading_anything() -> None:
             "trigger.after_watermark.late.after_count: AfterCount",
         ),
         ("aftr_count", "unknown trigger 'aftr_count'; did you mean 'after_count'[?] There are"),
-        ({"after_processing_time": "soon"}, "trigger.after_processing_time: 'soon' is no duration"),
+        (
+            {"after_processing_time": "soon"},
+            "trigger.after_processing_time: 'soon' is not a duration",
+        ),
         ({"repeat": None}, "trigger.repeat: is one trigger"),
         ({"any": {"after_count": 1}}, "trigger.any: needs a list of triggers"),
         ({"any": []}, "trigger.any: needs a list"),
@@ -133,6 +136,6 @@ def test_an_error_names_the_place_and_the_fix(tree: Any, error: str) -> None:
 
 def test_a_custom_class_that_is_no_trigger_is_refused() -> None:
     with pytest.raises(
-        ValueError, match=r"my:Mine is no trigger; derive it from millwheel\.Trigger"
+        ValueError, match=r"my:Mine is not a trigger; derive it from millwheel\.Trigger"
     ):
         trigger_from_tree({"custom": "my:Mine"}, lambda name: dict)

@@ -184,8 +184,8 @@ def test_a_result_is_in_the_window_that_it_names() -> None:
         ({"window_start": 3}, "the record has no field 'window_end'"),
         ({"window_start": 3, "window_end": 4.0}, "the record has window_end 4.0"),
         ({"window_start": True, "window_end": 4}, "the record has window_start True"),
-        ({"window_start": 4, "window_end": 4}, "window_start 4 and window_end 4 are no window"),
-        ({"window_start": 4, "window_end": MAX_TIME + 1}, "are no window"),
+        ({"window_start": 4, "window_end": 4}, "window_start 4 and window_end 4 are not a window"),
+        ({"window_start": 4, "window_end": MAX_TIME + 1}, "are not a window"),
     ],
 )
 def test_a_record_without_the_bounds_of_a_window_says_what_it_has(value: Any, why: str) -> None:

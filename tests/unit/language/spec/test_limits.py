@@ -39,7 +39,7 @@ def test_a_callback_may_take_for_ever_if_one_says_so(check: Any) -> None:
     ("field", "words"),
     [
         ("record: 5", "must be a size"),
-        ("record: 1TB", "is no size"),
+        ("record: 1TB", "is not a size"),
         ("record: 1GB", "must lie between 1KiB and 32MiB"),
         ("key: 1B", "must lie between 64B and 1MiB"),
         ("state: 10B", "must lie between"),

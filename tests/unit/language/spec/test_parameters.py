@@ -70,7 +70,7 @@ def test_an_unknown_parameter_names_line_field_and_the_option_to_give() -> None:
 )
 def test_what_looks_like_a_parameter_and_is_none_is_refused(text: str) -> None:
     _, (found,) = filled(text, {"x": "1"})
-    assert "is no parameter; write ${name}" in found
+    assert "is not a parameter; write ${name}" in found
 
 
 def test_names_are_not_replaced() -> None:

@@ -112,9 +112,9 @@ def test_all_problems_are_reported_by_line(weblog: str, problems: Any) -> None:
         (("SpikeDetector", "SpikeDetectro"), "has no 'SpikeDetectro'"),
         (
             ("SpikeDetector", "Plain"),
-            "15: computations.spikes.callback: detectors:Plain is no class derived from",
+            "15: computations.spikes.callback: detectors:Plain is not a class derived from",
         ),
-        (("SpikeDetector", "by_user"), "is no class derived from"),
+        (("SpikeDetector", "by_user"), "is not a class derived from"),
         (("SpikeDetector", "Lazy"), "Lazy has no process_record"),
         (("detectors:SpikeDetector", "SpikeDetector"), "names no Python object; write module:name"),
         (

@@ -83,7 +83,7 @@ def test_functions_of_two_folders_with_a_file_of_the_same_name_are_apart(tmp_pat
     [
         ("x = 1\n", "visits.py: the file defines no pipeline; assign one at its top level"),
         ("from millwheel import Pipeline\n", "visits.py: the file defines no pipeline"),
-        ("\nx = (\n", "visits.py:2: this is no Python: "),
+        ("\nx = (\n", "visits.py:2: this is not Python: "),
         ("\n1 / 0\n", "visits.py:2: ZeroDivisionError: division by zero"),
         ("import sys\nsys.exit(3)\n", "visits.py:2: SystemExit: 3"),
         (
@@ -92,7 +92,7 @@ def test_functions_of_two_folders_with_a_file_of_the_same_name_are_apart(tmp_pat
         ),
         (
             "from millwheel import *\nTumbling('1 minute')\n",
-            "visits.py:2: '1 minute' is no duration; write a number",
+            "visits.py:2: '1 minute' is not a duration; write a number",
         ),
         (
             "from millwheel import *\nPipelin('x')\n",

@@ -31,7 +31,8 @@ _RESULTS = ("name", "output", "dials")
 
 class Arguments(NamedTuple):
     """A method, and the fields of the file that its arguments are. ``called``: those with another
-    name in Python. ``more``: arguments that are no field. ``without``: words that are refused."""
+    name in Python. ``more``: arguments that are not a field. ``without``: words that are
+    refused."""
 
     method: Callable[..., Any]
     fields: Mapping[str, Field]

@@ -128,7 +128,7 @@ def test_the_public_names_are_the_same_objects_and_come_late() -> None:
         (
             "hits.process(int)",
             (
-                "computations.int.callback: builtins:int is no class derived from"
+                "computations.int.callback: builtins:int is not a class derived from"
                 " millwheel.Computation"
             ),
         ),

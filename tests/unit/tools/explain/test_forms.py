@@ -113,7 +113,7 @@ SAID = {
         "output",
         "productions: weak, output",
     ),
-    ROWS + "its key is no field": (BARE, "{events: {key: ad}}", "events"),
+    ROWS + "its key is not a field": (BARE, "{events: {key: ad}}", "events"),
     ROWS + "its result is the records": (BARE, "aggregate: {n: count, spend: {sum: cost}}, ", ""),
     ROWS + "the key user is not declared as int or str": (BARE, "key: ad", "key: user"),
     ROWS + "the aggregate spend has no column form: collect has none for what it is given": (

@@ -174,7 +174,7 @@ def test_boxes_say_what_they_do(shop: Picture) -> None:
         "tumbling 1m, offset 10s",
         "result = the records",
         "fires 1m after its end",
-        "taken record by record: its key is no field",
+        "taken record by record: its key is not a field",
     )
     assert shop.box("batches").lines == (
         "tumbling 1m",

@@ -184,7 +184,7 @@ def test_other_names_than_ours_are_refused_but_for_probes() -> None:
     ("known", "settings", "said"),
     [
         (False, {}, "is not the root of a run"),
-        (True, {"pages": "/nowhere"}, "is no folder"),
+        (True, {"pages": "/nowhere"}, "is not a folder"),
         (True, {"host": "0.0.0.0"}, "without authentication"),
     ],
 )

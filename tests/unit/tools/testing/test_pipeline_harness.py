@@ -224,7 +224,7 @@ def test_parameters_that_a_computation_needs_must_be_given(tmp_path: Path) -> No
 def test_what_is_no_pipeline_is_refused(tmp_path: Path) -> None:
     with pytest.raises(PipelineError, match="there is no pipeline file"):
         PipelineHarness(tmp_path / "nothing.yaml")
-    with pytest.raises(PipelineError, match="int is no pipeline"):
+    with pytest.raises(PipelineError, match="int is not a pipeline"):
         PipelineHarness(5)
 
 

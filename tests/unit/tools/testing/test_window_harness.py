@@ -145,9 +145,9 @@ def test_a_key_that_is_none_is_refused_as_the_runtime_does() -> None:
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
-        (lambda: WindowHarness("10s"), "'10s' is no window; write for example Tumbling"),
-        (lambda: WindowHarness(Tumbling), "is no window"),
-        (lambda: WindowHarness(Tumbling(10), AfterCount), "is no trigger; write for example"),
+        (lambda: WindowHarness("10s"), "'10s' is not a window; write for example Tumbling"),
+        (lambda: WindowHarness(Tumbling), "is not a window"),
+        (lambda: WindowHarness(Tumbling(10), AfterCount), "is not a trigger; write for example"),
         (
             lambda: WindowHarness(Tumbling(10), accumulation="discard"),
             "one of discarding, accumulating, retracting",

@@ -53,7 +53,7 @@ def too_large(where: str, name: str, limit: int, who: str, rows: str = "") -> st
 class TableSource:
     """Where a table comes from, and what its records mean. ``partitions`` come in the order of
     their channels. ``finds`` gives the bytes of a row's key, and ``deletes`` tells whether a record
-    is no row; they raise for records that are dead letters elsewhere, as are those of more than
+    is not a row; they raise for records that are dead letters elsewhere, as are those of more than
     ``most_bytes``. ``name`` is the table's, ``where`` the line of the enrichment, and ``kept``
     gives the rows, where they were read before."""
 

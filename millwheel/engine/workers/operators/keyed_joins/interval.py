@@ -196,7 +196,7 @@ class IntervalJoined(Suspending):
         self._put(ctx, side, own)
 
     def row_of(self, side: int, record: Record) -> NearRow:
-        """The row of a record. Raises RecordError where a bound is no time."""
+        """The row of a record. Raises RecordError where a bound is not a time."""
         value, at = plain(record.value), record.timestamp
         before, after = self._apart[side]
         first = MIN_TIME if before is None else at - before

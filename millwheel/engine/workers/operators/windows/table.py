@@ -317,7 +317,7 @@ class WindowHolds:
         self._queue = TimerQueue(Domain.EVENT)
         for timer in _read(HOLD, overlay):
             self._queue.set(*timer)
-        # entries that were read are no changes, and are not written again
+        # entries that were read are not changes, and are not written again
         self._queue.take_changes()
 
     def take(self, effects: Iterable[HoldEffect]) -> None:

@@ -128,7 +128,7 @@ def test_a_writer_that_is_closed_while_it_publishes_releases_the_target_afterwar
 
 
 class Panic(BaseException):
-    """As pyo3's, which is no Exception."""
+    """As pyo3's, which is not an Exception."""
 
 
 Panic.__name__ = "PanicException"

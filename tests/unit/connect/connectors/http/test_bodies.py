@@ -69,7 +69,7 @@ def test_data_that_is_no_object_is_a_field() -> None:
 
 
 def test_what_is_no_event_is_refused_with_what_it_lacks() -> None:
-    with pytest.raises(BodyError, match="event 2 is no CloudEvent: it has no id and no type"):
+    with pytest.raises(BodyError, match="event 2 is not a CloudEvent: it has no id and no type"):
         read_body(
             json.dumps([EVENT, {"specversion": "1.0", "source": "shop"}]).encode(),
             {"content-type": "application/cloudevents-batch+json"},
@@ -127,7 +127,7 @@ def test_an_attribute_counts_once_in_headers_and_in_json(text: str) -> None:
 
 def test_a_header_that_is_no_text_is_refused() -> None:
     headers = {f"ce-{name}": value for name, value in EVENT.items() if isinstance(value, str)}
-    with pytest.raises(BodyError, match="the header ce-id is no UTF-8 text"):
+    with pytest.raises(BodyError, match="the header ce-id is not UTF-8"):
         read_body(b"{}", {**headers, "ce-id": "%FF%FE"})
     assert read_body(b"{}", {**headers, "ce-id": "100% sure"}).ids == ["4 shop 100% sure"]
 

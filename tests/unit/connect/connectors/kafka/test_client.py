@@ -41,7 +41,7 @@ def test_what_exactly_once_rests_on_is_nobodys_option(name: str) -> None:
 
 def test_other_settings_are_the_users_and_plain() -> None:
     check_config({"compression.type": "zstd", "linger.ms": 5})
-    with pytest.raises(ValueError, match="a is no text, number or boolean"):
+    with pytest.raises(ValueError, match="a is not a text, number or boolean"):
         check_config({"a": []})
     assert (
         settings("b:1", {"linger.ms": 5, "client.id": "mine"}, lambda error: None)["client.id"]

@@ -136,5 +136,5 @@ def test_a_mark_comes_back_from_a_message(number: int, token: int) -> None:
 
 
 def test_what_is_no_mark_is_damage_with_its_topic() -> None:
-    with pytest.raises(CorruptionError, match="topic marks holds something that is no mark"):
+    with pytest.raises(CorruptionError, match="topic marks holds something that is not a mark"):
         _decoded(b"hello", "marks")

@@ -56,7 +56,7 @@ def test_key_partition_and_headers_are_computed_from_the_value() -> None:
             {"ad": 1, "missing": 1},
             "gave 't1', which is not among t0",
         ),
-        ({"partition": "0 - ad"}, {"ad": 1}, "gave -1, which is no partition"),
+        ({"partition": "0 - ad"}, {"ad": 1}, "gave -1, which is not a partition"),
         ({}, {"text": "x" * 1_000_000}, "more than message.max.bytes"),
     ],
 )

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[5]
         ({"brokers": "b:1"}, "needs the option 'topics'"),
         ({"brokers": "b:1", "topics": []}, "option 'topics' is empty"),
         ({"brokers": "b:1", "topics": ["^a", "b"]}, "mixes a pattern with names"),
-        ({"brokers": "b:1", "topics": "^(", "format": "json"}, "is no regular expression"),
+        ({"brokers": "b:1", "topics": "^(", "format": "json"}, "is not a regular expression"),
         ({"brokers": "b:1", "topics": ["a"], "format": "jsn"}, "did you mean 'json'"),
         ({"brokers": "b:1", "topics": ["a"], "start": "lates"}, "did you mean 'latest'"),
         (
@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[5]
         ),
         (
             {"brokers": "b:1", "topics": ["a"], "start": {"time": "soon"}},
-            "'soon' is no ISO 8601 time",
+            "'soon' is not an ISO 8601 time",
         ),
         ({"brokers": "b:1", "topics": ["a"], "until": "tomorrow"}, "option 'until' is 'tomorrow'"),
         (
@@ -36,7 +36,7 @@ ROOT = Path(__file__).parents[5]
         ),
         (
             {"brokers": "b:1", "topics": ["a"], "config": {"ssl": [1]}},
-            "option 'config': ssl is no text",
+            "option 'config': ssl is not a text",
         ),
     ],
 )

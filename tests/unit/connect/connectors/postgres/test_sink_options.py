@@ -21,16 +21,16 @@ GIVEN = {"dsn": "postgresql://u:hush-hush@db/results", "table": "ctr"}
         ({"columns": {"n": "1 +"}}, "option 'columns': n: "),
         (
             {"mode": "upsert", "by": "ad", "columns": {"n": "n"}},
-            "'ad', which is no column of option 'columns'",
+            "'ad', which is not a column of option 'columns'",
         ),
         (
             {"mode": "upsert", "by": "ad", "create": {"n": "int"}},
-            "'ad', which is no column of option 'create'",
+            "'ad', which is not a column of option 'create'",
         ),
         ({"create": {"n": "int; drop table x"}}, "write a type of PostgreSQL, such as bigint"),
         ({"flush": "soon"}, "option 'flush'"),
         ({"cut_records": 0}, "option 'cut_records'"),
-        ({"dsn": "postgresql//u:hush-hush@db"}, "option 'dsn' is no connection string"),
+        ({"dsn": "postgresql//u:hush-hush@db"}, "option 'dsn' is not a connection string"),
     ],
 )
 def test_options_that_cannot_work_are_sentences_without_the_password(

@@ -41,7 +41,7 @@ def test_a_position_fits_into_64_bits_whatever_the_keys_are(count: int) -> None:
         ({"order_by": "id", "table": "t", "page_rows": 0}, "option 'page_rows'"),
         (
             {"order_by": "id", "table": "t", "dsn": "hush hush"},
-            "option 'dsn' is no connection string",
+            "option 'dsn' is not a connection string",
         ),
     ],
 )

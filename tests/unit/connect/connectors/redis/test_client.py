@@ -59,7 +59,7 @@ def test_it_is_told_with_the_server_and_the_words_of_the_client(
 
 
 def test_an_error_of_ours_stays_as_it_is() -> None:
-    ours = SetupError("LOADING is no option")
+    ours = SetupError("LOADING is not an option")
     assert client.in_words(ours, "Redis at h") is ours
 
 

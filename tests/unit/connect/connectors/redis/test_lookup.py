@@ -59,7 +59,7 @@ def test_strings_are_text_or_json() -> None:
     )
     assert good == [1]
     assert isinstance(bad, NoAnswer)
-    assert "is no JSON" in bad.reason
+    assert "is not JSON" in bad.reason
 
 
 def test_a_key_of_another_type_is_told_and_trouble_of_the_server_is_asked_again() -> None:

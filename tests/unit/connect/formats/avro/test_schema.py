@@ -25,7 +25,7 @@ def test_a_schema_is_a_map_text_or_a_file_beside_the_pipeline(tmp_path: Path) ->
     with pytest.raises(ValueError, match=r"option 'schema': cannot read .*no\.avsc"):
         load_schema("no.avsc", str(tmp_path))
     (tmp_path / "bad.avsc").write_text("{")
-    with pytest.raises(ValueError, match=r"bad\.avsc is no JSON"):
+    with pytest.raises(ValueError, match=r"bad\.avsc is not JSON"):
         load_schema("bad.avsc", str(tmp_path))
 
 
@@ -33,7 +33,7 @@ def test_a_schema_is_a_map_text_or_a_file_beside_the_pipeline(tmp_path: Path) ->
     "schema", ["lnog", {"type": "record"}, {"a": 1}, 3, {"type": "enum", "name": "e"}]
 )
 def test_what_is_no_schema_is_a_sentence(schema: Any) -> None:
-    with pytest.raises(ValueError, match="option 'schema' is no Avro schema"):
+    with pytest.raises(ValueError, match="option 'schema' is not an Avro schema"):
         parse(schema)
 
 

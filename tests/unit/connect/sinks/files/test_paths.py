@@ -46,9 +46,9 @@ def test_a_folder_follows_from_the_value(parts: list[Any], value: Any, folder: s
         (["country"], {}, "country"),
         (["day(at)"], {"at": "today"}, "needs a time in µs, but has 'today'"),
         (["day(at)"], {"at": 1 << 62}, "no time of a calendar"),
-        (["tags"], {"tags": [1]}, "which is no text, number or boolean"),
-        (["name"], {"name": "x" * 300}, "which is no name of a folder"),
-        (["name"], {"name": ".."}, "which is no name of a folder"),
+        (["tags"], {"tags": [1]}, "which is not a text, number or boolean"),
+        (["name"], {"name": "x" * 300}, "which is not a name of a folder"),
+        (["name"], {"name": ".."}, "which is not a name of a folder"),
     ],
 )
 def test_a_record_without_a_folder_is_an_error_in_words(
@@ -64,7 +64,7 @@ def test_a_record_without_a_folder_is_an_error_in_words(
         (["a", "a"], "names 'a' twice"),
         (["a +"], "option 'partition_by': a \\+"),
         (["a + 1"], "needs a name"),
-        ([{"a b": "c"}], "is no name"),
+        ([{"a b": "c"}], "is not a name"),
         ([{"a": "b", "c": "d"}], "a map of 2 entries"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Files of lines: the replay law, unterminated and overlong lines, and what is no record."""
+"""Files of lines: the replay law, unterminated and overlong lines, and what is not a record."""
 
 from __future__ import annotations
 

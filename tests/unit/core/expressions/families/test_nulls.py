@@ -71,7 +71,7 @@ def test_json_has_names_and_positions_and_null_for_all_else() -> None:
         assert JSON(text, *steps) is None
     assert JSON({"a": (1, 2)}, "a", 1) == 2
     for wrong in ("{", "", "[" * 100_000, b"\xff"):
-        with pytest.raises(ValueError, match="is no JSON"):
+        with pytest.raises(ValueError, match="is not JSON"):
             JSON(wrong)
     with pytest.raises(TypeError, match="a step is a name or a position"):
         JSON(text, None)

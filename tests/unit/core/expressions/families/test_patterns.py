@@ -53,5 +53,5 @@ def test_what_stands_for_what_was_found_exists() -> None:
     with pytest.raises(ValueError, match="no group 7"):
         extracted("ab", "(a)", 7)
     assert extracted("ab", "(x)?b", 1) is None
-    with pytest.raises(ValueError, match=r"the pattern '\(' is no regular expression"):
+    with pytest.raises(ValueError, match=r"the pattern '\(' is not a regular expression"):
         FUNCTIONS["matches"].act("text", "(")

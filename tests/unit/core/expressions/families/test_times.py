@@ -92,14 +92,14 @@ def test_what_a_format_says_is_read_again(time: int, zone: str) -> None:
     ("text", "sentence"),
     [
         ("hour(t, 'Europe/Pariss')", r"column 9: hour\(\) does not take .* as zone: unknown time"),
-        ("trunc(t, '1 fortnight')", "column 10: .* is no duration; write"),
+        ("trunc(t, '1 fortnight')", "column 10: .* is not a duration; write"),
         ("trunc(t, '0s')", "no duration such as 15m"),
-        ("trunc(t, 'decade')", "'decade' is no duration"),
-        ("date_format(t, '%Q')", "%Q is no code"),
+        ("trunc(t, 'decade')", "'decade' is not a duration"),
+        ("date_format(t, '%Q')", "%Q is not a code"),
         ("parse_time(t, '%j')", "%j cannot be read"),
         ("time_of(t, 'ns')", "a unit is one of s, ms, us"),
         ("year('12 May') == t", "neither a number nor ISO 8601 text"),
-        ("time_diff(t, t, 'month')", "'month' is no duration"),
+        ("time_diff(t, t, 'month')", "'month' is not a duration"),
     ],
 )
 def test_constants_that_are_no_times_zones_or_formats_are_refused(text: str, sentence: str) -> None:

@@ -49,7 +49,7 @@ def test_code_of_the_users_gets_its_options() -> None:
     [
         (Limited, r"p.yaml:3: m:C\({}\) cannot be built: .*limit"),
         (Reading, "p.yaml:3: m:C cannot be built: .*model"),
-        (dict, "p.yaml:3: m:C is no millwheel.Computation"),
+        (dict, "p.yaml:3: m:C is not a millwheel.Computation"),
     ],
 )
 def test_what_cannot_be_built_is_named_with_its_line(kind: Any, words: str) -> None:

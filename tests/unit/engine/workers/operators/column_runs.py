@@ -114,7 +114,7 @@ def declared_events() -> list[dict[str, Any]]:
 
 def of_events(folder: Path, computations: str, dirt: Sequence[Any] = ()) -> Path:
     """A pipeline with these computations of declared events. Some of the events are of one time,
-    and alike but for what is no order; in the middle of them comes ``dirt``."""
+    and alike but for what is not an order; in the middle of them comes ``dirt``."""
     made = declared_events()
     for number, each in enumerate(made):
         if number % 3 == 0:

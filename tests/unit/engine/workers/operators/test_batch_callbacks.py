@@ -19,8 +19,8 @@ from tests.unit.engine.workers.bench import NOW, Dial, ShardBench, computation, 
 
 
 class Sums(Computation):
-    """Adds up the values of each key, and notes how they came. What is no number fails; ``"timer"``
-    sets one."""
+    """Adds up the values of each key, and notes how they came. What is not a number fails;
+    ``"timer"`` sets one."""
 
     total = ValueState(int, default=0)
 

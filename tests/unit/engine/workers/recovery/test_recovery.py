@@ -181,7 +181,7 @@ def test_an_entry_that_is_no_commit_stops_recovery(storage: Storage) -> None:
     storage.commits("w1", 1, 1)
     good = encode_commit(Commit("t-0", 1, 2, [], []))
     storage.journals.write("w1", [good[:-1]])
-    with pytest.raises(CorruptionError, match="is no commit"):
+    with pytest.raises(CorruptionError, match="is not a commit"):
         storage.recover(sealed("w1", 1, 2))
 
 

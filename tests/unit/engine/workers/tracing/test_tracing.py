@@ -146,7 +146,7 @@ def test_a_new_owner_works_on_the_record_again_in_the_same_trace_and_says_so() -
     assert lost.context.trace_id == done.context.trace_id == CONTEXT.trace_id
     assert (done.facts["millwheel.lease_token"], done.facts["millwheel.recovered"]) == (2, True)
     assert "millwheel.recovered" not in lost.facts
-    made.deliver(("a", 1, 10))  # sent once more: a copy is no work
+    made.deliver(("a", 1, 10))  # sent once more: a copy is not a work
     made.through()
     assert len(spans.all) == 2
 

@@ -71,7 +71,7 @@ def test_every_way_to_write_an_aggregate(
         ("{x: sum}", ".x: sum needs a field or an expression; write for example {sum: size}"),
         ("{x: {sum: size, max: size}}", ".x: names 2 functions (sum, max)"),
         ("{x: {sum: [size]}}", ".x.sum: must be text, not a list"),
-        ("{x: {sum: size +}}", ".x.sum: column 6: this is no expression"),
+        ("{x: {sum: size +}}", ".x.sum: column 6: this is not an expression"),
         ("{x: {count: {where: a = 1}}}", ".x.count.where: column 1: compare with =="),
         ("{x: {where: a}}", ".x: names no function"),
         ("{x: {}}", ".x: names no function"),
@@ -95,7 +95,7 @@ def test_mistakes_in_an_aggregate_are_named(problems: Any, text: str, expected: 
 
 def test_a_class_that_is_no_aggregator_is_named(problems: Any) -> None:
     (found,) = problems(_pipeline("{x: {detectors:Plain: size}}"))
-    assert "is no Aggregator" in found
+    assert "is not an Aggregator" in found
 
 
 def test_the_key_of_several_fields_takes_their_names(problems: Any) -> None:

@@ -50,9 +50,9 @@ def test_the_first_rows_are_taken_back_when_they_change(
         ({"top": "{by: 'a + desc', k: 1}"}, "top.by: column 3"),
         (
             {"top": "{by: a desc nulls lst, k: 1}"},
-            "top.by: 'a desc nulls lst' is no order: behind its expression stand asc or desc",
+            "top.by: 'a desc nulls lst' is not an order: behind its expression stand asc or desc",
         ),
-        ({"top": "{by: a nulls, k: 1}"}, "top.by: 'a nulls' is no order"),
+        ({"top": "{by: a nulls, k: 1}"}, "top.by: 'a nulls' is not an order"),
         ({"top": "{by: a, k: 1, rank: 'a b'}"}, "top.rank: is the name of a field, not 'a b'"),
         ({"top": "{by: a, k: 1}", "deduplicate": "{keep: last}"}, "a computation does one of"),
         (

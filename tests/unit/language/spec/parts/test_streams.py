@@ -98,7 +98,7 @@ def test_a_parameter_may_be_a_number_where_a_path_is_text(check: Any) -> None:
             "must be a duration, not 1; write a number and a unit",
         ),
         ("timestamp: ts\nwatermark: 10s", "streams.a.watermark: must be a map, not '10s'"),
-        ("timestamp: ts\nwatermark: {max_delay: 10 sec}", "is no duration"),
+        ("timestamp: ts\nwatermark: {max_delay: 10 sec}", "is not a duration"),
         ("timestamp: ts\nwatermark: {max_delay: 100000d}", "must lie between"),
         ("timestamp: ts\nwatermark: {idle: 5s}", "unknown field 'idle'"),
         (
@@ -206,7 +206,7 @@ def test_times_are_whole_numbers_once_they_were_read(stream: Any) -> None:
         ),
         ("timestamp: at\nfields: {at: {unit: ms}}", "", "type"),
         ("timestamp: at\nfields: {at: {type: timestamp, zone: Berlin}}", "", "'Berlin'"),
-        ("timestamp: at\nfields: {at: {type: timestamp, format: '%q'}}", "", "%q is no code"),
+        ("timestamp: at\nfields: {at: {type: timestamp, format: '%q'}}", "", "%q is not a code"),
         ("timestamp: at\nfields: {at: {type: int}}", "", "timestamp"),
         (
             "timestamp: at\nschema: m:C\nfields: {at: timestamp}",
@@ -248,7 +248,7 @@ def test_decimals_are_units_inside(stream: Any) -> None:
     [
         ("fields: {d: decimal(12, 2)}", "", 'in braces a comma ends the value; write it in quotes'),
         ("fields: {d: decimal(20)}", "", "has 20 digits; write 1 to 18"),
-        ("fields: {d: decimals}", "", "'decimals' is no decimal; write for example decimal(12, 2)"),
+        ("fields: {d: decimals}", "", "'decimals' is not a decimal; write for example decimal("),
         ("schema: m:C\nfields: {d: decimal(5)}", "", "a class says the types of its fields"),
         ("fields: {ts: decimal(5)}", "", "ts is the timestamp of the stream"),
         ("fields: {d: decimal(5)}", "source: {files: {path: x, format: apache_combined}}",

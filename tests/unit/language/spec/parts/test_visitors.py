@@ -192,7 +192,10 @@ def test_the_approximate_form_is_near(tmp_path: Path) -> None:
     [
         ("input: {hits: {key: page}}, uv: {of: user}, output: counts", "every"),
         ("input: {hits: {key: page}}, uv: {every: 1m}, output: counts", "of"),
-        ("input: {hits: {key: page}}, uv: {of: 'a + b', every: 1m}, output: counts", "is no field"),
+        (
+            "input: {hits: {key: page}}, uv: {of: 'a + b', every: 1m}, output: counts",
+            "is not a field",
+        ),
         (
             "input: {hits: {key: page}}, uv: {of: user, every: 1m, as: page}, output: counts",
             "name of the count",

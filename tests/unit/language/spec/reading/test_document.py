@@ -130,7 +130,7 @@ def test_a_file_too_large_or_in_another_encoding_is_refused_with_its_name(tmp_pa
     with pytest.raises(PipelineError, match=r"p\.yaml: the file is too large; the limit is 256 kB"):
         read_text(str(file))
     file.write_bytes("a: 1\nb: 2\nc: é".encode("latin-1"))
-    with pytest.raises(PipelineError, match=r"p\.yaml:3: byte 0xe9 is no UTF-8"):
+    with pytest.raises(PipelineError, match=r"p\.yaml:3: byte 0xe9 is not UTF-8"):
         read_text(str(file))
 
 

@@ -57,9 +57,9 @@ def test_one_kind_is_named_and_no_other_number(text: str) -> None:
 def test_what_a_factory_refuses_is_told_at_the_option_that_it_names() -> None:
     kind, reader = read("files:\n  path: a\n  rate: 5\n")
     assert kind is not None
-    blame(reader, kind, ValueError("'rate' is no option of files"))
+    blame(reader, kind, ValueError("'rate' is not an option of files"))
     blame(reader, kind, ValueError("files cannot be read"))
     assert reader.problems.found == {
-        "p.yaml:3: files.rate: 'rate' is no option of files": 3,
+        "p.yaml:3: files.rate: 'rate' is not an option of files": 3,
         "p.yaml:1: files: files cannot be read": 1,
     }

@@ -191,7 +191,7 @@ def test_what_is_no_decimal_is_a_dead_letter(tmp_path: Path) -> None:
     [
         ("input: a, map: {x: lower(price)}, output: out", "x.map.x", "lower takes no decimal"),
         ("input: a, map: 'mod:f', output: out", "x", "mod:f would get decimals as whole units"),
-        ("input: a, map: price, output: out", "x.map", "a decimal alone is no record"),
+        ("input: a, map: price, output: out", "x.map", "a decimal alone is not a record"),
         ("input: {a: {key: who}}, callback: 'mod:F', output: out", "x",
          "it does not take decimals"),
         ("input: {a: {key: who}}, window: global, aggregate: {m: {mean: price}}, output: out",

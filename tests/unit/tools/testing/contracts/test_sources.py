@@ -16,7 +16,7 @@ INPUT = {"a": [1, None, 2, 3, 4, 5], "b": [6], "c": []}
 
 
 class ListReader(Reader):
-    """Rows of a list; None is no record. Its positions are 10 apart."""
+    """Rows of a list; None is not a record. Its positions are 10 apart."""
 
     def __init__(self, rows: Sequence[int | None]) -> None:
         self.rows = rows

@@ -69,5 +69,5 @@ def test_a_damaged_or_missing_table_is_found() -> None:
     with pytest.raises(CorruptionError, match="fails its checksum"):
         MemoryStores(disk, "/b").open("s", "/c/1")
     disk.make_dir("/c/2")
-    with pytest.raises(CorruptionError, match="is no store"):
+    with pytest.raises(CorruptionError, match="is not a store"):
         MemoryStores(disk, "/b").open("s", "/c/2")

@@ -299,8 +299,8 @@ def test_an_accumulator_that_cannot_be_stored_is_the_letter_of_its_record(run: R
     assert rows == {"a": 2}
     assert value == records[0]
     assert (
-        "aggregation failed: RecordError: Sum.add gave an accumulator that is no plain data: object"
-        in reason
+        "aggregation failed: RecordError: Sum.add gave an accumulator that is not plain data:"
+        " object" in reason
     )
 
 
