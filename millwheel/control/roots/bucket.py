@@ -154,8 +154,8 @@ def _shared_identity(space: ReplacingSpace, pipeline: str) -> Identity:
         ]
         if strange:
             raise SetupError(
-                f"There are objects below {space.root} (for example {min(strange)}), and it is no"
-                " root of a pipeline. Give a prefix of its own with --root."
+                f"There are objects below {space.root} (for example {min(strange)}), and it is not"
+                " a root of a pipeline. Give a prefix of its own with --root."
             )
         space.create(key, msgspec.json.encode(Identity(pipeline, secrets.token_hex(8))))
     try:

@@ -122,7 +122,7 @@ def shown(value: Any, most: int) -> str:
 
 
 def encodable(text: str) -> str:
-    """The text, with question marks for what is not a Unicode, such as half an emoji."""
+    """The text, with question marks for what is not Unicode, such as half an emoji."""
     return text.encode("utf-8", "replace").decode()
 
 

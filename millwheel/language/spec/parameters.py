@@ -211,7 +211,7 @@ def resolve_params(
     begins a ``path`` of a source or a sink is made absolute from ``cwd``, because workers have
     another folder and another environment.
 
-    A file that is not a YAML gives no paths; :func:`~millwheel.language.spec.load_pipeline` reports
+    A file that is not YAML gives no paths; :func:`~millwheel.language.spec.load_pipeline` reports
     the reason. Raises PipelineError if the file cannot be read, or, for Python, imported.
     """
     pipeline_file = PipelineFile.of(path)

@@ -88,7 +88,7 @@ class _Client:
         if not isinstance(document, Mapping):
             raise QueryError(
                 "unavailable",
-                f"{self._url} is not a gateway of queries: its reply is not JSON object",
+                f"{self._url} is not a gateway of queries: its reply is not a JSON object",
             )
         return document
 

@@ -109,7 +109,7 @@ def _events(events: list[Any]) -> Posted:
     posted = Posted()
     for number, event in enumerate(events, 1):
         if not isinstance(event, dict):
-            raise BodyError(f"event {number} is not JSON object")
+            raise BodyError(f"event {number} is not a JSON object")
         missing = [
             name for name in _NEEDED if not isinstance(event.get(name), str) or not event[name]
         ]

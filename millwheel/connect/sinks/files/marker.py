@@ -65,8 +65,8 @@ def discard(folder: str, identity: str) -> str:
     """Remove the results of a root from a folder, and folders that are empty then. What is left, in
     words.
 
-    A folder in it that belongs to another root stays as it is, as does every file that is no
-    result."""
+    A folder in it that belongs to another root stays as it is, as does every file that is not
+    a result."""
     top = Path(folder)
     if not _is_of(top, identity):
         return ""

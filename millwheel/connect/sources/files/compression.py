@@ -15,7 +15,7 @@ _CHUNK_BYTES = 1 << 16  # of packed data
 _GZIP, _MAGIC = 31, b"\x1f\x8b"  # Fixed: by the format
 _FEW_BYTES = 1 << 10  # of a read that looks for the place of a damage
 _BEHIND_THE_END = (
-    "behind the end of the compressed data there are bytes that are not a gzip; they are not read"
+    "behind the end of the compressed data there are bytes that are not gzip; they are not read"
 )
 CUT_OFF = "the compressed file is cut off: its end is missing"
 

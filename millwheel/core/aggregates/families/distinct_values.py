@@ -122,7 +122,7 @@ class Distinct:
 
     def __init__(self) -> None:
         self.others: dict[Any, None] = {}
-        """The values that are not a whole numbers from 0 to 2**64 - 1, in the order in which they
+        """The values that are not whole numbers from 0 to 2**64 - 1, in the order in which they
         came. Of a set :attr:`few`, all values."""
         self._parts: list[_Part] = []
         self._lows: list[int] = []

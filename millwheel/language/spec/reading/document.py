@@ -278,7 +278,7 @@ def _malformed(ex: MarkedYAMLError, text: str, line: int) -> str:
     lines = text.splitlines()
     excerpt = lines[line - 1].strip() if line <= len(lines) else ""
     at = f" at `{excerpt:.60}`" if excerpt else ""
-    return f"this is not a YAML: {what}{at}. {_advice(what, excerpt)}"
+    return f"this is not YAML: {what}{at}. {_advice(what, excerpt)}"
 
 
 def _advice(what: str, excerpt: str) -> str:

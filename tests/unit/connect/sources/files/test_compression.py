@@ -37,7 +37,7 @@ def read(path: Path, step: int) -> tuple[bytes, str]:
         ),
         ("padded.gz", GZ + bytes(70_001), TEXT, ""),
         ("padded_between.gz", GZ + bytes(512) + GZ, TEXT + TEXT, ""),
-        ("with_more.gz", GZ + b"made by x\n", TEXT, "bytes that are not a gzip"),
+        ("with_more.gz", GZ + b"made by x\n", TEXT, "bytes that are not gzip"),
         ("no_checksum.gz", GZ[:-4], TEXT, CUT_OFF),
         ("other_checksum.gz", GZ[:-8] + b"12345678", TEXT, "damaged"),
         ("empty.gz", b"", b"", ""),
