@@ -68,7 +68,7 @@ def test_a_root_of_another_pipeline_or_of_something_else_is_refused(
     opened(folder).close()
     space = bucket_server.space()
     space.create(f"{space.root}/holiday.jpg", b"")
-    with pytest.raises(SetupError, match=r"holiday\.jpg.*no root of a pipeline"):
+    with pytest.raises(SetupError, match=r"holiday\.jpg.*not a root of a pipeline"):
         opened(space.root)
 
 
