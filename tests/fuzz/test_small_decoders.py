@@ -143,9 +143,9 @@ def test_marks_whose_ranges_leave_a_gap_are_corrupt() -> None:
 @pytest.mark.parametrize("bad", ["../x", "/etc/passwd", "a/b", "", "a\0b"])
 def test_committables_cannot_name_files_elsewhere(bad: str) -> None:
     for temp, final in ((bad, "b"), ("a", bad)):
-        with pytest.raises(CorruptionError, match="no name of a file"):
+        with pytest.raises(CorruptionError, match="not a name of a file"):
             unpack_committable(msgspec.msgpack.encode([temp, final, 1, 1, 1, b""]))
-        with pytest.raises(CorruptionError, match="no name of a file"):
+        with pytest.raises(CorruptionError, match="not a name of a file"):
             unpack_replacement(msgspec.msgpack.encode([temp, final]))
 
 

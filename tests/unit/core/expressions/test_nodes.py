@@ -31,7 +31,7 @@ from millwheel.errors import RecordError
         ("a AND b", "small letters"),
         ("$a > 1", "without \\$"),
         ("type == 'click", "close its quote"),
-        ("a +", "no expression"),
+        ("a +", "not an expression"),
         ("lenn(a)", "unknown function 'lenn'; did you mean 'len'"),
         ("a.lower()", "write lower\\(field\\)"),
         ("len()", "len\\(\\) takes 1 argument, not 0"),
@@ -48,18 +48,18 @@ from millwheel.errors import RecordError
         ("f'{a}'", "an f-string cannot be used"),
         ("{'a': 1}", "a map cannot be used"),
         ("b'x'", "neither a number nor text"),
-        ("a.__class__", "no field that can be read"),
+        ("a.__class__", "not a field that can be read"),
         ("__import__('os')", "unknown function"),
-        ("__builtins__", "no field that can be read"),
+        ("__builtins__", "not a field that can be read"),
         ("(a + 1)(b)", "cannot be called"),
         ("1 / 0 + a", "fails for every record"),
         ("a > 1 and 9 ** 9 ** 9", "fails for every record"),
         ("a" * (MAX_LENGTH + 1), "characters"),
         ("+".join("a" * 900), "parts"),
-        ("(" * 400 + "a" + ")" * 400, "no expression"),
+        ("(" * 400 + "a" + ")" * 400, "not an expression"),
         ("a\0b", "null bytes"),
-        ("import os", "no expression"),
-        ("a; b", "no expression"),
+        ("import os", "not an expression"),
+        ("a; b", "not an expression"),
     ],
 )
 def test_what_is_not_in_the_language_is_refused_with_column_and_hint(text: str, hint: str) -> None:
@@ -75,7 +75,7 @@ def test_the_column_is_that_of_the_users_text() -> None:
 @pytest.mark.parametrize("name", ["__class__", "__dict__", "__init__", "__struct_fields__"])
 @pytest.mark.parametrize("call", ["field('{}')", "get('{}', 1)", "has('{}')", "get({}, 1)"])
 def test_what_belongs_to_a_class_is_no_field(name: str, call: str) -> None:
-    with pytest.raises(ValueError, match="no field that can be read"):
+    with pytest.raises(ValueError, match="not a field that can be read"):
         compile_expression(call.format(name))
 
 
@@ -124,7 +124,7 @@ def test_no_power_of_whole_numbers_takes_for_ever(base: int, exponent: int) -> N
 
 
 def test_a_power_is_a_real_number() -> None:
-    with pytest.raises(ValueError, match="no real number"):
+    with pytest.raises(ValueError, match="not a real number"):
         power(-8, 0.5)
 
 

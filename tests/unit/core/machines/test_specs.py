@@ -127,7 +127,7 @@ def _computation(**settings: Any) -> ComputationSpec:
         ({"window": WindowSpec("count", {"count": 3}), "trigger": "never"}, "after_count"),
         ({"aggregates": (AggregateSpec("n", "medain"),)}, "unknown aggregate function 'medain'"),
         ({"aggregates": (AggregateSpec("n", "sum"),)}, "n: sum needs a field or expression"),
-        ({"aggregates": (AggregateSpec("n", "sum", "a +"),)}, "no expression"),
+        ({"aggregates": (AggregateSpec("n", "sum", "a +"),)}, "not an expression"),
     ],
 )
 def test_a_computation_that_cannot_work_is_refused(settings: dict[str, Any], fix: str) -> None:

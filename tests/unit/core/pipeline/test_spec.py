@@ -116,5 +116,5 @@ def test_of_each_name_the_last_change_counts() -> None:
 
 @pytest.mark.parametrize("data", [b"", b"torn", b"[]", b'{"number": "x"}'])
 def test_damage_is_told(data: bytes) -> None:
-    with pytest.raises(CorruptionError, match="no table of named queries"):
+    with pytest.raises(CorruptionError, match="not a table of named queries"):
         QueryChanges.decode(data)

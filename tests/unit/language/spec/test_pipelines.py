@@ -310,7 +310,7 @@ def test_one_query_has_a_formula_and_perhaps_a_window(spec: PipelineSpec) -> Non
         ("q", "views.n", "", "unknown computation 'views'"),
         ("q", "clicks.m", "", "unknown value of clicks 'm'"),
         ("q", "clicks.n", "2d", "longer than clicks keeps"),
-        ("q", "clicks.n +", "", "no expression"),
+        ("q", "clicks.n +", "", "not an expression"),
         ("q q", "clicks.n", "", "cannot be the name"),
         ("clicks", "clicks.n", "", "name of a computation"),
     ],

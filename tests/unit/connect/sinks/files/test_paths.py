@@ -45,7 +45,7 @@ def test_a_folder_follows_from_the_value(parts: list[Any], value: Any, folder: s
     [
         (["country"], {}, "country"),
         (["day(at)"], {"at": "today"}, "needs a time in µs, but has 'today'"),
-        (["day(at)"], {"at": 1 << 62}, "no time of a calendar"),
+        (["day(at)"], {"at": 1 << 62}, "not a time of a calendar"),
         (["tags"], {"tags": [1]}, "which is not a text, number or boolean"),
         (["name"], {"name": "x" * 300}, "which is not a name of a folder"),
         (["name"], {"name": ".."}, "which is not a name of a folder"),

@@ -93,7 +93,7 @@ def test_what_a_format_says_is_read_again(time: int, zone: str) -> None:
     [
         ("hour(t, 'Europe/Pariss')", r"column 9: hour\(\) does not take .* as zone: unknown time"),
         ("trunc(t, '1 fortnight')", "column 10: .* is not a duration; write"),
-        ("trunc(t, '0s')", "no duration such as 15m"),
+        ("trunc(t, '0s')", "not a duration such as 15m"),
         ("trunc(t, 'decade')", "'decade' is not a duration"),
         ("date_format(t, '%Q')", "%Q is not a code"),
         ("parse_time(t, '%j')", "%j cannot be read"),

@@ -163,7 +163,7 @@ def test_who_was_a_member_and_is_none_was_declared_dead() -> None:
     stand = Stand()
     stand.ranges.workers(ev.WorkersChanged({}))  # not joined yet
     stand.ranges.workers(ev.WorkersChanged({ME: "here"}))
-    with pytest.raises(FencedError, match="no member any more"):
+    with pytest.raises(FencedError, match="not a member any more"):
         stand.ranges.workers(ev.WorkersChanged({"w9": "there"}))
 
 

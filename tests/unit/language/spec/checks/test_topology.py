@@ -186,7 +186,7 @@ def test_windows_of_results_do_not_follow_a_join_that_passes_these_on_later(
         ("{cpc: {formula: clicks.n, window: 2d}}", "longer than clicks keeps its slices, 1d"),
         ("{clicks: {formula: clicks.n}}", "the name of a computation"),
         ("{cpc: {formula: clicks.n, keys: {views: ad}}}", "does not ask"),
-        ("{cpc: {formula: clicks.n, key: [site], keys: {clicks: ad}}}", "no part of key"),
+        ("{cpc: {formula: clicks.n, key: [site], keys: {clicks: ad}}}", "not part of key"),
     ],
 )
 def test_mistakes_are_named(tmp_path: Path, queries: str, said: str) -> None:
