@@ -135,6 +135,16 @@ SecurityFolder = Annotated[
         ),
     ),
 ]
+ServerAddress = Annotated[
+    str,
+    typer.Option(
+        metavar="ADDRESS", help="address to listen on; other than the loopback needs --security"
+    ),
+]
+"""Where `ui` and `serve` listen."""
+ServerSecurity = Annotated[
+    str, typer.Option(metavar="FOLDER", help="certificates and token; default: those of the run")
+]
 Open = Annotated[
     bool,
     typer.Option(

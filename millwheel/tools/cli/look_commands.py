@@ -9,7 +9,14 @@ import typer
 
 from millwheel.adapters.processes.address import LOOPBACK
 from millwheel.adapters.terminal import Terminal
-from millwheel.tools.cli.arguments import AsJson, RootArgument, RunningRoot, the_root
+from millwheel.tools.cli.arguments import (
+    AsJson,
+    RootArgument,
+    RunningRoot,
+    ServerAddress,
+    ServerSecurity,
+    the_root,
+)
 
 looking = typer.Typer()
 
@@ -37,16 +44,8 @@ def ui(
     folder: RootArgument = "",
     root: RunningRoot = "",
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one")] = 8081,
-    listen: Annotated[
-        str,
-        typer.Option(
-            metavar="ADDRESS", help="address to listen on; other than the loopback needs --security"
-        ),
-    ] = LOOPBACK,
-    security: Annotated[
-        str,
-        typer.Option(metavar="FOLDER", help="certificates and token; default: those of the run"),
-    ] = "",
+    listen: ServerAddress = LOOPBACK,
+    security: ServerSecurity = "",
     writable: Annotated[
         bool,
         typer.Option(

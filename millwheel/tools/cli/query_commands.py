@@ -9,7 +9,7 @@ import typer
 
 from millwheel.adapters.processes.address import LOOPBACK
 from millwheel.adapters.terminal import Terminal
-from millwheel.tools.cli.arguments import AsJson
+from millwheel.tools.cli.arguments import AsJson, ServerAddress, ServerSecurity
 
 asking = typer.Typer()
 queries = typer.Typer(
@@ -65,16 +65,8 @@ def queries_list(root: Root, as_json: AsJson = False) -> None:
 def serve(
     root: Root,
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one")] = 8080,
-    listen: Annotated[
-        str,
-        typer.Option(
-            metavar="ADDRESS", help="address to listen on; other than the loopback needs --security"
-        ),
-    ] = LOOPBACK,
-    security: Annotated[
-        str,
-        typer.Option(metavar="FOLDER", help="certificates and token; default: those of the run"),
-    ] = "",
+    listen: ServerAddress = LOOPBACK,
+    security: ServerSecurity = "",
     cors: Annotated[
         list[str] | None,
         typer.Option(metavar="ORIGIN", help="a site whose pages may ask, too; repeatable"),

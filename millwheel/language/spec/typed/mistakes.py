@@ -60,7 +60,34 @@ def mistakes_of_bounds(
                         )
 
 
-class _Times(FieldKinds):
+class _Mistakes(FieldKinds):
+    """Mistakes of one sort: with times, or with texts and numbers."""
+
+    def problems(self, tree: ast.expr) -> Iterator[str]:
+        """The mistakes in an expression and its parts."""
+        for node in ast.walk(tree):
+            yield from self._of_comparison(node)
+            if isinstance(node, ast.BinOp):
+                yield from self._of_operation(node)
+            elif isinstance(node, ast.Call) and (function := function_of(node)) is not None:
+                for index, argument in enumerate(node.args):
+                    takes = function.parameter(index).takes
+                    yield from self._of_argument(node, argument, function.name, takes)
+
+    def _of_comparison(self, node: ast.AST) -> Iterator[str]:
+        raise NotImplementedError
+
+    def _of_operation(self, node: ast.BinOp) -> Iterator[str]:
+        raise NotImplementedError
+
+    def _of_argument(
+        self, call: ast.Call, argument: ast.expr, name: str, takes: str
+    ) -> Iterator[str]:
+        """The mistakes with an argument of the function ``name``, which takes this kind there."""
+        raise NotImplementedError
+
+
+class _Times(_Mistakes):
     """Mistakes with times: a time in place of a text, a text or a number with a fraction in place
     of a time, and operations that times do not have."""
 
@@ -68,29 +95,18 @@ class _Times(FieldKinds):
         super().__init__(fields)
         self._declared = declared
 
-    def problems(self, tree: ast.expr) -> Iterator[str]:
-        """The mistakes in an expression and its parts."""
-        for node in ast.walk(tree):
-            yield from self._of_comparison(node)
-            if isinstance(node, ast.Call):
-                yield from self._of_call(node)
-            elif isinstance(node, ast.BinOp):
-                yield from self._of_operation(node)
-
-    def _of_call(self, node: ast.Call) -> Iterator[str]:
-        function = function_of(node)
-        if function is None:
-            return
-        for index, each in enumerate(node.args):
-            takes, kind = function.parameter(index).takes, self.of(each)
-            shown = f"`{ast.unparse(node)}`: {ast.unparse(each)} is {_article(kind)}"
-            if takes == "time" and kind in _NO_TIMES:
-                yield (
-                    f"{shown}, and {function.name} takes a time. Declare the field as {KIND}, or"
-                    " write time_of(number, 's') for a number"
-                )
-            if takes == "text" and kind == KIND:
-                yield f"{shown}, and {function.name} takes a text. Write iso({ast.unparse(each)})"
+    def _of_argument(
+        self, call: ast.Call, argument: ast.expr, name: str, takes: str
+    ) -> Iterator[str]:
+        kind, text = self.of(argument), ast.unparse(argument)
+        shown = f"`{ast.unparse(call)}`: {text} is {_article(kind)}, and {name} takes a"
+        if takes == "time" and kind in _NO_TIMES:
+            yield (
+                f"{shown} time. Declare the field as {KIND}, or write time_of(number, 's') for a"
+                " number"
+            )
+        if takes == "text" and kind == KIND:
+            yield f"{shown} text. Write iso({text})"
 
     def _of_comparison(self, node: ast.AST) -> Iterator[str]:
         for one, other in compared(node):
@@ -134,35 +150,27 @@ def _article(kind: str) -> str:
     return f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}" if kind else "anything"
 
 
-class _Values(FieldKinds):
+class _Values(_Mistakes):
     """Mistakes with texts and numbers."""
 
-    def problems(self, tree: ast.expr) -> Iterator[str]:
-        """The mistakes in an expression and its parts."""
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Call):
-                yield from self._of_call(node)
-            elif isinstance(node, ast.BinOp):
-                yield from self._of_operation(node)
-            for one, other in _by_order(node):
-                kinds = {self.of(one), self.of(other)}
-                if "str" in kinds and kinds & {*_NUMBERS}:
-                    yield (
-                        f"`{ast.unparse(node)}` compares {self._shown(one)} with"
-                        f" {self._shown(other)}, of which neither is greater. {_CURE}"
-                    )
+    def _of_argument(
+        self, call: ast.Call, argument: ast.expr, name: str, takes: str
+    ) -> Iterator[str]:
+        kind, text = self.of(argument), ast.unparse(argument)
+        shown = f"`{ast.unparse(call)}`: {self._shown(argument)} and {name} takes a"
+        if takes == "text" and kind in (*_NUMBERS, "bool"):
+            yield f"{shown} text. Write str({text}), or declare the field as str"
+        if takes in _TAKE_NUMBERS and kind == "str":
+            yield f"{shown} number. {_CURE}"
 
-    def _of_call(self, node: ast.Call) -> Iterator[str]:
-        function = function_of(node)
-        if function is None:
-            return
-        for index, each in enumerate(node.args):
-            takes, kind = function.parameter(index).takes, self.of(each)
-            shown = f"`{ast.unparse(node)}`: {self._shown(each)} and {function.name} takes a"
-            if takes == "text" and kind in (*_NUMBERS, "bool"):
-                yield f"{shown} text. Write str({ast.unparse(each)}), or declare the field as str"
-            if takes in _TAKE_NUMBERS and kind == "str":
-                yield f"{shown} number. {_CURE}"
+    def _of_comparison(self, node: ast.AST) -> Iterator[str]:
+        for one, other in _by_order(node):
+            kinds = {self.of(one), self.of(other)}
+            if "str" in kinds and kinds & {*_NUMBERS}:
+                yield (
+                    f"`{ast.unparse(node)}` compares {self._shown(one)} with"
+                    f" {self._shown(other)}, of which neither is greater. {_CURE}"
+                )
 
     def _of_operation(self, node: ast.BinOp) -> Iterator[str]:
         kinds = {self.of(node.left), self.of(node.right)}

@@ -7,9 +7,8 @@ pane becomes a record on every output of the computation.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from itertools import groupby, repeat
-from operator import itemgetter
+from collections.abc import Callable, Iterable, Sequence
+from itertools import repeat
 from typing import Any
 
 from millwheel.adapters.ports import StoreView
@@ -142,22 +141,12 @@ class WindowedOperator(Operator, Validated):
     def _take_received(
         self, groups: Iterable[tuple[Key, Group]], times: Times, bundle: Bundle
     ) -> None:
-        """Take groups that came in rows. Where the user's aggregator cannot merge those of a key,
-        they are a dead letter together."""
-        shared = Effects()
-        for key, rows in groupby(groups, itemgetter(0)):
-            several, effects = [group for _, group in rows], Effects()
-            try:
-                self._machine.on_groups(self._cells.of(key), key, several, times, effects)  # type: ignore[attr-defined]
-            except BaseException as ex:
-                if passes(ex):
-                    raise
-                self._cells.drop(key)  # it may have half of the call's changes
-                self.outputs.lose(key, several, ex, bundle)
-            else:
-                _join(shared, effects)
-        self._perform(shared, None, bundle)
-        self._flush(None, bundle)
+        """Take groups that came in rows."""
+
+        def take(key: Key, of_key: list[Group], effects: Effects) -> None:
+            self._machine.on_groups(self._cells.of(key), key, of_key, times, effects)  # type: ignore[attr-defined]
+
+        self._take_by_key(groups, take, bundle)
 
     def take_groups(
         self, groups: Iterable[tuple[Key, Group]], bundle: Bundle, closed: int | None = None
@@ -165,26 +154,41 @@ class WindowedOperator(Operator, Validated):
         """Take records that were aggregated elsewhere, of windows that are open. ``closed``: they
         are all that columns hold, of key windows that have emitted steps up to this time (µs), or
         of other windows that have fired."""
-        machine, times, effects = self._machine, Times(bundle.watermark, bundle.now_us), Effects()
+        machine, times = self._machine, Times(bundle.watermark, bundle.now_us)
         if not isinstance(machine, TakesGroups):
             raise InvariantError(f"{self._spec.name}: its windows take no groups")
+
+        def take(key: Key, of_key: list[Group], effects: Effects) -> None:
+            self._take_groups_of(machine, key, of_key, closed, times, effects)
+
+        self._take_by_key(groups, take, bundle)
+        self._write_holds()
+
+    def _take_by_key(
+        self,
+        groups: Iterable[tuple[Key, Group]],
+        take: Callable[[Key, list[Group], Effects], None],
+        bundle: Bundle,
+    ) -> None:
+        """Take the groups of each key. Where the user's aggregator cannot merge those of a key,
+        they are a dead letter together."""
         of_keys: dict[Key, list[Group]] = {}
         for key, group in groups:
             of_keys.setdefault(key, []).append(group)
-        for key, own_groups in of_keys.items():
-            own_effects = Effects()
+        shared = Effects()
+        for key, of_key in of_keys.items():
+            effects = Effects()
             try:
-                self._take_groups_of(machine, key, own_groups, closed, times, own_effects)
+                take(key, of_key, effects)
             except BaseException as ex:
                 if passes(ex):
                     raise
                 self._cells.drop(key)  # it may have half of the call's changes
-                self.outputs.lose(key, own_groups, ex, bundle)
+                self.outputs.lose(key, of_key, ex, bundle)
             else:
-                _join(effects, own_effects)
-        self._perform(effects, None, bundle)
+                _join(shared, effects)
+        self._perform(shared, None, bundle)
         self._flush(None, bundle)
-        self._write_holds()
 
     def _take_groups_of(
         self,
