@@ -25,7 +25,7 @@ from millwheel.engine.workers import events as ev
 from millwheel.engine.workers.bundle.hangs import Hangs
 from millwheel.engine.workers.host.figures import figures_of
 from millwheel.engine.workers.host.metrics_port import Observed
-from millwheel.engine.workers.sinks.pending import SinkFigures
+from millwheel.engine.workers.sinks.pending_batches import SinkFigures
 from millwheel.engine.workers.threads.journal import JournalFigures
 from millwheel.testing import PipelineHarness
 

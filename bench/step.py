@@ -31,7 +31,7 @@ from bench.paths import HOUSE, PIPELINES, PLUGINS
 from millwheel.adapters.durable_store import open_journals
 from millwheel.adapters.exchange.mailbox import Mailbox
 from millwheel.adapters.spaces.files import PosixFiles
-from millwheel.adapters.stores.growing import GrowingStores
+from millwheel.adapters.stores.growing_store import GrowingStores
 from millwheel.adapters.stores.rocksdb import RocksStores
 from millwheel.connect.kinds import build_sink
 from millwheel.connect.sources.base import Partition

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from millwheel.core.expressions.declared import Function, Nulls
+from millwheel.core.expressions.declaration import Function, Nulls
 from millwheel.core.expressions.functions import FAMILIES
 
 PAGE = Path(__file__).parents[1] / "docs" / "expressions.md"

@@ -260,7 +260,7 @@ PROBES = {
     "millwheel/launch/launchers/spark/context.py": (
         "an attribute of PySpark that no page promises"
     ),
-    "millwheel/python/fluent/windowed.py": "window objects of users are of any class",
+    "millwheel/python/fluent/windowed_streams.py": "window objects of users are of any class",
 }
 
 

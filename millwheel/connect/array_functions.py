@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from millwheel.core.expressions.declared import KNOWN, VALUE, known_dtype
+from millwheel.core.expressions.declaration import KNOWN, VALUE, known_dtype
 from millwheel.core.lazy_polars import dtype, pl
 from millwheel.errors import RecordError
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from millwheel.connect.python_objects import load_object
 from millwheel.core.aggregates.plain_data import copied
-from millwheel.core.expressions.declared import MOST_ARGUMENTS, NullLogic, OwnFunction
+from millwheel.core.expressions.declaration import MOST_ARGUMENTS, NullLogic, OwnFunction
 from millwheel.core.expressions.language import BUILT_IN, Expression, Language, built_in
 from millwheel.core.formats.codec import MOST_NESTING, encode_value, nests_too_deeply
 from millwheel.core.model.failures import in_words

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from millwheel.adapters.ports import StateStores
 from millwheel.adapters.spaces.files import Files, PosixFiles
-from millwheel.adapters.stores.growing import SMALL_BYTES, GrowingStores
+from millwheel.adapters.stores.growing_store import SMALL_BYTES, GrowingStores
 from millwheel.adapters.stores.rocksdb import RocksStores
 from millwheel.errors import CorruptionError, InvariantError
 from millwheel.tools.testing.memory.disk import MemoryDisk

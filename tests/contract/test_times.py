@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from millwheel.connect.formats.avro.containers import _BLOCK, _HEADER
-from millwheel.connect.sources.arrow import columns, nested
+from millwheel.connect.sources.arrow import columns, nested_values
 from millwheel.core.pipeline.spec import StreamSpec
 from millwheel.engine.workers.delivery.timestamps import Timestamps
 from tests.fakes.reading import open_file, read_on
@@ -112,7 +112,7 @@ def test_columns_of_arrow_never_wrap(unit: str) -> None:
     numbers: list[int | None] = [*TIMES, None, *ENDS]
     column, wrong = columns.plain(pa.array(numbers, pa.int64()).view(pa.timestamp(unit)))
     lists = pa.array([[number] for number in numbers], pa.list_(pa.int64()))
-    within, inner = nested.nested_values(lists.view(pa.list_(pa.timestamp(unit))))
+    within, inner = nested_values.nested_values(lists.view(pa.list_(pa.timestamp(unit))))
     for row, number in enumerate(numbers):
         us = None if number is None else expected(number, unit)
         assert column[row].as_py() == us
@@ -215,7 +215,7 @@ MISTAKES: list[tuple[str, Any, Callable[[Path], None]]] = [
         lambda path: test_timestamps_of_parquet_are_exact_or_refused(path, "ms", None),
     ),
     (
-        "millwheel.connect.sources.arrow.nested.scaled_us",
+        "millwheel.connect.sources.arrow.nested_values.scaled_us",
         always_fits,
         lambda path: test_columns_of_arrow_never_wrap("ms"),
     ),

@@ -25,7 +25,7 @@ import polars as pl
 
 from millwheel import Computation, ValueState
 from millwheel.adapters.spaces.files import PosixFiles
-from millwheel.adapters.stores.growing import GrowingStores
+from millwheel.adapters.stores.growing_store import GrowingStores
 from millwheel.adapters.stores.rocksdb import RocksStores
 from millwheel.control.injector.events import ReportColumns
 from millwheel.control.injector.node import NodeState

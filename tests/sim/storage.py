@@ -11,7 +11,7 @@ from millwheel.adapters.snapshots.snapshots import FileSnapshots
 from millwheel.adapters.spaces.durable import read_whole, remove_tree
 from millwheel.adapters.spaces.folder import FolderSpace
 from millwheel.adapters.spaces.root_notes import HangNotes
-from millwheel.adapters.stores.growing import GrowingStores
+from millwheel.adapters.stores.growing_store import GrowingStores
 from millwheel.control.savepoints.orders import Standing
 from millwheel.core.formats.journal_segment import decode_header, valid_prefix
 from millwheel.errors import CorruptionError

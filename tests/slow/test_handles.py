@@ -15,7 +15,7 @@ import pytest
 
 from millwheel import Computation, GeneratorSource, Pipeline, StdoutSink, ValueState
 from millwheel.errors import BrokenError
-from millwheel.python.handles.attended import RunState
+from millwheel.python.handles.driver import RunState
 from millwheel.python.handles.handle import RunHandle
 
 pytestmark = pytest.mark.slow

@@ -15,7 +15,7 @@ from enum import Enum, auto
 from typing import Any
 
 from millwheel.core.expressions.columns import number_over_columns, zero_without_sign
-from millwheel.core.expressions.declared import PLAIN, Dialect
+from millwheel.core.expressions.declaration import PLAIN, Dialect
 from millwheel.core.expressions.scope import ANY_VALUE
 from millwheel.core.lazy_polars import dtype, pl
 

@@ -25,7 +25,7 @@ from millwheel.core.aggregates.families import (
 )
 from millwheel.core.aggregates.own import OwnAggregator
 from millwheel.core.expressions.columns import condition_over_columns, term_over_columns
-from millwheel.core.expressions.declared import is_three_valued
+from millwheel.core.expressions.declaration import is_three_valued
 from millwheel.core.expressions.inner_fields import columns_read
 from millwheel.core.expressions.terms import NoColumns, Term
 from millwheel.core.lazy_polars import pl

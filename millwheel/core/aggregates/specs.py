@@ -15,7 +15,7 @@ from millwheel.core.aggregates.aggregation import (
 )
 from millwheel.core.aggregates.base import Aggregator
 from millwheel.core.aggregates.functions import make_aggregator
-from millwheel.core.expressions.declared import is_three_valued
+from millwheel.core.expressions.declaration import is_three_valued
 from millwheel.core.pipeline.spec import AggregationStage
 from millwheel.core.pipeline.work import AggregateSpec
 from millwheel.errors import RecordError

@@ -16,7 +16,7 @@ from millwheel.core.instants.decimals import (
     is_decimal,
     without_decimals,
 )
-from millwheel.core.instants.declared import INSIDE, KIND, TimeForm, form_of, is_time
+from millwheel.core.instants.time_forms import INSIDE, KIND, TimeForm, form_of, is_time
 from millwheel.core.lazy_polars import dtype, pl
 from millwheel.core.model.records import Values, taken
 from millwheel.errors import RecordError

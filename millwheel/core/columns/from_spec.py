@@ -11,7 +11,7 @@ from millwheel.core.columns.clean import is_pattern
 from millwheel.core.columns.key_columns import fields_read, kinds_of_key
 from millwheel.core.columns.plan import ColumnPlan
 from millwheel.core.expressions.columns import condition_over_columns, kind_of_number
-from millwheel.core.expressions.declared import is_three_valued
+from millwheel.core.expressions.declaration import is_three_valued
 from millwheel.core.expressions.inner_fields import columns_read, plainly_named
 from millwheel.core.expressions.terms import NoColumns
 from millwheel.core.lazy_polars import dtype, pl

@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from millwheel.core.expressions.declared import (
+from millwheel.core.expressions.declaration import (
     KNOWN,
     PLAIN,
     VALUE,

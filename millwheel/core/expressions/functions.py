@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from millwheel.core.expressions.declared import Function
+from millwheel.core.expressions.declaration import Function
 from millwheel.core.expressions.families import decimals, nulls, numbers, patterns, text, times
 
 FAMILIES: Mapping[str, Mapping[str, Function]] = {

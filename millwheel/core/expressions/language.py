@@ -22,7 +22,7 @@ from typing import Any
 
 from simpleeval import InvalidExpression, SimpleEval
 
-from millwheel.core.expressions.declared import PLAIN, Dialect, NullLogic, OwnFunction
+from millwheel.core.expressions.declaration import PLAIN, Dialect, NullLogic, OwnFunction
 from millwheel.core.expressions.fields import field_reader, missing_field
 from millwheel.core.expressions.nodes import (
     COMPARISONS,

@@ -14,7 +14,7 @@ from typing import Any
 from simpleeval import DEFAULT_OPERATORS, InvalidExpression
 
 from millwheel.core.expressions import three_valued
-from millwheel.core.expressions.declared import (
+from millwheel.core.expressions.declaration import (
     PLAIN,
     Dialect,
     Function,

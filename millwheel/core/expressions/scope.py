@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from millwheel.core.expressions.declared import PLAIN, Dialect, NullLogic
+from millwheel.core.expressions.declaration import PLAIN, Dialect, NullLogic
 from millwheel.core.expressions.terms import NULL, RECORD, NoColumns, Term, exact_of
 from millwheel.core.lazy_polars import pl
 

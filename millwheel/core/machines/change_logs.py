@@ -13,7 +13,7 @@ from itertools import groupby
 from typing import Any
 
 from millwheel.core.aggregates.aggregation import FILTERED, Aggregation
-from millwheel.core.machines.fixed import AlignedMachine
+from millwheel.core.machines.aligned_windows import AlignedMachine
 from millwheel.core.model.keys import Key
 from millwheel.core.model.records import Domain
 from millwheel.core.model.times import MAX_TIME

@@ -9,10 +9,10 @@ is looked at again: to be passed on when it is late, to name what it causes, or 
 from __future__ import annotations
 
 from millwheel.core.aggregates.aggregation import Aggregation
+from millwheel.core.machines.aligned_windows import AlignedMachine, SilencesMachine
 from millwheel.core.machines.change_logs import ChangeLogMachine
 from millwheel.core.machines.counts import CountMachine
 from millwheel.core.machines.cumulative import CumulativeMachine
-from millwheel.core.machines.fixed import AlignedMachine, SilencesMachine
 from millwheel.core.machines.key_windows import KeyWindowMachine
 from millwheel.core.machines.session_retractions import UnmergingMachine
 from millwheel.core.machines.sessions import MergingMachine

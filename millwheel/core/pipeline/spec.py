@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, TypeVar
 
-from millwheel.core.expressions.declared import NullLogic
+from millwheel.core.expressions.declaration import NullLogic
 from millwheel.core.model.failures import SHARE, OnError
 from millwheel.core.model.limits import DEFAULTS, Limits
 from millwheel.core.pipeline.keys import OWN_KEY, Divided, KeySpec

@@ -72,7 +72,7 @@ class Tumbling:
     midnight (plus ``offset`` by the local clock), and days of 23 or 25 hours are what they are.
 
     ``empty``: a key that had records in a window and has none in the next emits one empty result
-    for that one (see core/machines/fixed.py).
+    for that one (see core/machines/aligned_windows.py).
     """
 
     size: int

@@ -31,7 +31,7 @@ from millwheel.adapters.secret_values import (
 )
 from millwheel.adapters.spaces.files import PosixFiles
 from millwheel.adapters.spaces.root_notes import HangNotes, QueryTable, ReplayOrders
-from millwheel.adapters.stores.growing import GrowingStores
+from millwheel.adapters.stores.growing_store import GrowingStores
 from millwheel.adapters.stores.rocksdb import RocksStores
 from millwheel.connect.kinds import build_sink, build_source
 from millwheel.control.roots.root import identity_of

@@ -8,7 +8,7 @@ from typing import Any
 
 from millwheel.connect.own_functions import named_alone, own_function
 from millwheel.connect.python_objects import load_object
-from millwheel.core.expressions.declared import NullLogic, OwnFunction
+from millwheel.core.expressions.declaration import NullLogic, OwnFunction
 from millwheel.core.expressions.functions import FUNCTIONS as KNOWN
 from millwheel.core.expressions.language import Language
 from millwheel.core.expressions.nodes import CONSTANTS

@@ -32,7 +32,7 @@ from millwheel.python.fluent.option_values import (
 )
 from millwheel.python.fluent.pipeline import Pipeline
 from millwheel.python.fluent.streams import KeyedStream, Stream
-from millwheel.python.fluent.windowed import WindowedStream
+from millwheel.python.fluent.windowed_streams import WindowedStream
 
 __all__ = [
     "AvroFormat",

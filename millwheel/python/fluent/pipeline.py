@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from millwheel.core.instants.declared import KIND
+from millwheel.core.instants.time_forms import KIND
 from millwheel.core.pipeline.spec import DEAD_LETTERS, PipelineSpec
 from millwheel.language.spec.pipelines import check_document
 from millwheel.language.spec.python_files import Document

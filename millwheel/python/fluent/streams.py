@@ -29,7 +29,7 @@ from millwheel.python.fluent.agg import Aggregate
 from millwheel.python.fluent.code_lines import here
 from millwheel.python.fluent.draft import DialOptions, Draft, Input, NullKey, given_dials
 from millwheel.python.fluent.ends import DeclaredLookup, DeclaredSink, Duration, kind_of
-from millwheel.python.fluent.windowed import (
+from millwheel.python.fluent.windowed_streams import (
     Accumulation,
     GroupedStreams,
     Late,

@@ -29,7 +29,7 @@ from millwheel.errors import MillwheelError, PipelineError, SetupError
 from millwheel.launch.progress.report import read_progress
 from millwheel.launch.progress.summary import Summary
 from millwheel.launch.settings import RunSettings
-from millwheel.python.handles.attended import RunOutcome, RunState
+from millwheel.python.handles.driver import RunOutcome, RunState
 from millwheel.python.handles.tables import RunResult, StreamFiles
 
 _LINES = 200  # of the driver's output that are kept
@@ -69,7 +69,7 @@ class RunHandle:
         self._asked_to_stop = False
         self._said: deque[str] = deque(maxlen=_LINES)
         ours, theirs = os.pipe()
-        command = module_command("millwheel.python.handles.attended", (str(theirs),))
+        command = module_command("millwheel.python.handles.driver", (str(theirs),))
         draws = shows and sys.stderr is not None and sys.stderr.isatty()
         # in a session of its own: Ctrl-C reaches it only through us, as a clean stop
         self._process = subprocess.Popen(

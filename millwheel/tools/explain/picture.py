@@ -12,7 +12,7 @@ from typing import Any
 from millwheel.connect.own_functions import named_alone
 from millwheel.connect.python_objects import load_object
 from millwheel.core.expressions.language import formula_of
-from millwheel.core.instants.declared import UNITS
+from millwheel.core.instants.time_forms import UNITS
 from millwheel.core.model.times import duration_text
 from millwheel.core.order.arrival import CURE, by_arrival
 from millwheel.core.order.chains import chains_of

@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from millwheel.core.instants.declared import form_of
 from millwheel.core.instants.texts import iso_text
+from millwheel.core.instants.time_forms import form_of
 from millwheel.core.model.times import MAX_TIME
 from millwheel.core.pipeline.spec import StreamSpec
 from millwheel.core.pipeline.tables import declared_name

@@ -9,12 +9,12 @@ from millwheel.core.aggregates import record_entries
 from millwheel.core.aggregates.record_entries import KeptEntries
 from millwheel.core.columns.plan import ColumnPlan
 from millwheel.core.columns.state.change_logs import FleetingGroups, LastingGroups
-from millwheel.core.columns.state.growing import GrowingGroups
+from millwheel.core.columns.state.growing_groups import GrowingGroups
 from millwheel.core.columns.state.newest import NewestOfKey
 from millwheel.core.columns.state.pair_set import PairSet
 from millwheel.core.lazy_polars import pl
+from millwheel.core.machines.aligned_windows import AlignedMachine
 from millwheel.core.machines.change_logs import ChangeLogMachine
-from millwheel.core.machines.fixed import AlignedMachine
 from millwheel.core.machines.triggers import TriggeredMachine
 from millwheel.core.model.keys import Key
 from millwheel.core.windows.calls import Call, Gone

@@ -13,7 +13,7 @@ from msgspec import structs
 from millwheel.api import Context as CallContext
 from millwheel.control.savepoints import blueprint
 from millwheel.core.columns.key_columns import KeyColumns
-from millwheel.core.instants import declared as instants
+from millwheel.core.instants import time_forms as instants
 from millwheel.core.instants.decimals import DecimalForm
 from millwheel.core.machines import choice
 from millwheel.core.machines.triggers import TriggeredMachine

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from millwheel.core.columns.pairs import INPUT
-from millwheel.core.columns.state.alone import AloneRows
+from millwheel.core.columns.state.alone_rows import AloneRows
 from millwheel.core.columns.state.near_pairs import NearPairing, NearRows
 from millwheel.core.lazy_polars import pl
 from millwheel.core.model.keys import Key

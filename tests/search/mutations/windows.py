@@ -20,9 +20,9 @@ from millwheel.core.columns.state import windows as column_windows
 from millwheel.core.columns.state.late_windows import KeptColumns
 from millwheel.core.columns.state.sessions import SessionColumns
 from millwheel.core.lazy_polars import pl
+from millwheel.core.machines.aligned_windows import SilencesMachine
 from millwheel.core.machines.counts import CountMachine, Filling
 from millwheel.core.machines.cumulative import CumulativeMachine, Period
-from millwheel.core.machines.fixed import SilencesMachine
 from millwheel.core.machines.sessions import MergingMachine
 from millwheel.core.machines.slices import PiecesMachine, SlicedMachine
 from millwheel.core.model.keys import Key

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from millwheel.connect.own_functions import own_function
 from millwheel.core.expressions.columns import value_over_columns
-from millwheel.core.expressions.declared import NullLogic
+from millwheel.core.expressions.declaration import NullLogic
 from millwheel.core.expressions.inner_fields import inner_name
 from millwheel.core.expressions.language import Language
 from millwheel.core.expressions.terms import NoColumns

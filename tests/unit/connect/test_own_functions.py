@@ -17,7 +17,7 @@ from millwheel.connect.own_functions import (
     spoken,
 )
 from millwheel.connect.sinks.base import SinkBatch, SinkRecord
-from millwheel.core.expressions.declared import MOST_ARGUMENTS
+from millwheel.core.expressions.declaration import MOST_ARGUMENTS
 from millwheel.core.expressions.language import BUILT_IN
 from millwheel.core.pipeline.spec import PipelineSpec, SinkSpec
 from millwheel.errors import CorruptionError, InvariantError, PipelineError, RecordError

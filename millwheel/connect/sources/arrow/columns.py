@@ -1,7 +1,8 @@
 """Columns of Arrow as plain columns, and the rows whose value is none.
 
-Every conversion of a time is here, or in :mod:`millwheel.connect.sources.arrow.nested` for parts of
-values: Arrow's own ones wrap around at the ends of 64 bits.
+Every conversion of a time is here, or for parts of values in
+:mod:`millwheel.connect.sources.arrow.nested_values`: Arrow's own ones wrap around at the ends of 64
+bits.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millwheel.connect.sources.arrow.nested import (
+from millwheel.connect.sources.arrow.nested_values import (
     DAY_MS,
     TIMES,
     as_bytes,

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from millwheel.connect.sources.arrow.bounds import ParquetBounds
 from millwheel.connect.sources.arrow.columns import Plain, plain, units_of
-from millwheel.connect.sources.arrow.nested import nested_values
+from millwheel.connect.sources.arrow.nested_values import nested_values
 from millwheel.connect.sources.arrow.ranges import KeptFile, LocalFile
 from millwheel.connect.sources.base import Chunk, FrameChunk, Reader, Reject
 from millwheel.connect.sources.structs import Structs

@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from millwheel.core.aggregates.base import VALUES, AggregateFunction, Aggregator, wrong
 from millwheel.core.aggregates.columns import Argument, ColumnAggregate
-from millwheel.core.aggregates.families.ragged import gathered, spread
+from millwheel.core.aggregates.families.group_lists import gathered, spread
 from millwheel.core.lazy_polars import pl
 
 _LG_K = 12  # 2**12 registers: an error of 1.6 %, 4 kB for a key

@@ -142,7 +142,7 @@ class Distincts(Listed):
 class LastingDistincts(Distincts):
     """The values of a group that a segment is the first to have, and how many those and all older
     segments have. The counts of a bundle are filled in by what knows the segments
-    (:mod:`millwheel.core.columns.state.growing`)."""
+    (:mod:`millwheel.core.columns.state.growing_groups`)."""
 
     grows = False
 

@@ -22,8 +22,8 @@ from ddsketch.mapping import LogarithmicMapping
 
 from millwheel.core.aggregates.base import AggregateFunction, Aggregator
 from millwheel.core.aggregates.columns import Argument, ColumnAggregate, Unfit
+from millwheel.core.aggregates.families.group_lists import gathered, spread
 from millwheel.core.aggregates.families.numeric import check_number
-from millwheel.core.aggregates.families.ragged import gathered, spread
 from millwheel.core.lazy_polars import pl
 
 _ACCURACY = 0.01  # relative error of quantiles

@@ -9,7 +9,7 @@ from millwheel.core.columns.clean import is_pattern
 from millwheel.core.columns.state.near_pairs import FAR_US, Bounds, NearPairing
 from millwheel.core.columns.stateless.flow import expected_types_of
 from millwheel.core.expressions.columns import fields_computed_with, value_over_columns
-from millwheel.core.expressions.declared import NullLogic
+from millwheel.core.expressions.declaration import NullLogic
 from millwheel.core.expressions.inner_fields import inner_name
 from millwheel.core.expressions.terms import NoColumns, Term
 from millwheel.core.machines.specs import windowing_from_spec

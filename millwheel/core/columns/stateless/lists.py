@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from millwheel.core.columns.stateless.stages import column_of
 from millwheel.core.expressions.columns import value_over_columns
-from millwheel.core.expressions.declared import Dialect
+from millwheel.core.expressions.declaration import Dialect
 from millwheel.core.expressions.terms import RECORD, NoColumns, Term, exact_of
 from millwheel.core.lazy_polars import pl
 

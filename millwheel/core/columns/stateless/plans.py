@@ -24,7 +24,7 @@ from millwheel.core.expressions.columns import (
     truth_over_columns,
     value_over_columns,
 )
-from millwheel.core.expressions.declared import NullLogic
+from millwheel.core.expressions.declaration import NullLogic
 from millwheel.core.expressions.inner_fields import (
     columns_read,
     inner_path,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Any
 
-from millwheel.core.expressions.declared import Function, Nulls, table
+from millwheel.core.expressions.declaration import Function, Nulls, table
 from millwheel.core.expressions.terms import NULL, NoColumns, Term, by_steps, constant_of, kinds
 from millwheel.core.instants.decimals import MOST_DIGITS, DecimalForm, decimal_form, shown
 from millwheel.core.lazy_polars import pl

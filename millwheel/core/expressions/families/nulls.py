@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from millwheel.core.expressions.declared import Function, Nulls, table
+from millwheel.core.expressions.declaration import Function, Nulls, table
 from millwheel.core.expressions.families.decimals import cast_to_decimal, described, number_of
 from millwheel.core.expressions.fields import field_or_none
 from millwheel.core.expressions.operators import MAX_TEXT

@@ -7,7 +7,7 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from millwheel.core.expressions.declared import Function, table
+from millwheel.core.expressions.declaration import Function, table
 from millwheel.core.expressions.operators import power
 from millwheel.core.expressions.terms import (
     SAFE_INT,

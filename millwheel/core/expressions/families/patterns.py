@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
-from millwheel.core.expressions.declared import Function, table
+from millwheel.core.expressions.declaration import Function, table
 from millwheel.core.expressions.families.text import text_of
 from millwheel.core.expressions.terms import (
     NoColumns,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
-from millwheel.core.expressions.declared import Function, table
+from millwheel.core.expressions.declaration import Function, table
 from millwheel.core.expressions.operators import MAX_TEXT
 from millwheel.core.expressions.terms import NoColumns, Term, constant_of, exact_of, kinds
 from millwheel.core.lazy_polars import pl

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
-from millwheel.core.expressions.declared import Function, table
+from millwheel.core.expressions.declaration import Function, table
 from millwheel.core.expressions.families.text import text_of
 from millwheel.core.expressions.terms import (
     SAFE_INT,

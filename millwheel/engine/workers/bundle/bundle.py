@@ -37,7 +37,7 @@ from millwheel.core.pipeline.spec import DEAD_LETTERS
 from millwheel.engine.workers.delivery.inbox import Arrival, parted
 from millwheel.engine.workers.delivery.outbox import OutputChunk
 from millwheel.engine.workers.state.overlay import Overlay
-from millwheel.engine.workers.tracing.traced import TracedBundle
+from millwheel.engine.workers.tracing.traced_bundle import TracedBundle
 from millwheel.errors import InvariantError
 
 UNCARRIABLE = (TypeError, ValueError, OverflowError, RecursionError)

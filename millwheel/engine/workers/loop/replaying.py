@@ -20,7 +20,7 @@ from millwheel.core.model.ranges import KeyRange
 from millwheel.core.model.records import Batch
 from millwheel.core.model.times import MAX_TIME
 from millwheel.core.pipeline.replays import Again, ReplayOrder, as_key
-from millwheel.engine.workers.bundle.replayed import ReplayReply
+from millwheel.engine.workers.bundle.replays import ReplayReply
 from millwheel.engine.workers.events import ReplayOrdered
 from millwheel.engine.workers.loop.reporting import Reporting
 from millwheel.engine.workers.loop.shard_handle import Served

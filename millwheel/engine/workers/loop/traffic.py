@@ -10,7 +10,7 @@ from typing import Any
 from millwheel.core.model.names import ChannelName, ShardName
 from millwheel.core.model.records import Batch
 from millwheel.engine.workers import events as ev
-from millwheel.engine.workers.bundle.replayed import ReplayReply
+from millwheel.engine.workers.bundle.replays import ReplayReply
 from millwheel.engine.workers.delivery.inbox import Arrival, DeliveryOutcome, Unanswered
 from millwheel.engine.workers.delivery.outbox import Send
 from millwheel.engine.workers.effects import Ack, DeliveryRefusal, Gathering, Outgoing

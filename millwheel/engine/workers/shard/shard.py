@@ -29,9 +29,9 @@ from millwheel.core.model.records import Batch
 from millwheel.core.model.times import MAX_TIME, MIN_TIME
 from millwheel.engine.workers.bundle.bundle import Bundle
 from millwheel.engine.workers.bundle.hangs import Avoided
-from millwheel.engine.workers.bundle.lone import count_of, put_aside
+from millwheel.engine.workers.bundle.lone_records import count_of, put_aside
 from millwheel.engine.workers.bundle.operator import Operator, Validated
-from millwheel.engine.workers.bundle.replayed import take_replayed
+from millwheel.engine.workers.bundle.replays import take_replayed
 from millwheel.engine.workers.delivery.fanout import Fanout
 from millwheel.engine.workers.delivery.high_water_marks import AppliedHighWaterMarks
 from millwheel.engine.workers.delivery.inbox import Arrival, DeliveryOutcome, Inbox

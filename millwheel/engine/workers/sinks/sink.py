@@ -27,7 +27,7 @@ from millwheel.engine.workers.bundle.bundle import Bundle, Hold
 from millwheel.engine.workers.bundle.operator import Operator
 from millwheel.engine.workers.operators.callbacks import Decode
 from millwheel.engine.workers.ports import BackgroundTask
-from millwheel.engine.workers.sinks.pending import (
+from millwheel.engine.workers.sinks.pending_batches import (
     NO_COMMIT_YET,
     PendingBatch,
     Publication,

@@ -29,7 +29,7 @@ from millwheel.core.windows.panes import as_retraction
 from millwheel.engine.workers.bundle.bundle import Bundle, Hold
 from millwheel.engine.workers.bundle.operator import Operator
 from millwheel.engine.workers.operators.callbacks import Decode
-from millwheel.engine.workers.sinks.pending import SinkFigures
+from millwheel.engine.workers.sinks.pending_batches import SinkFigures
 from millwheel.engine.workers.sinks.preparing import RETRY_US
 from millwheel.engine.workers.sinks.sink import LAST_FLUSH_US
 from millwheel.engine.workers.state.overlay import Overlay

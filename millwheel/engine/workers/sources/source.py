@@ -27,7 +27,7 @@ from millwheel.core.pipeline.spec import DEAD_LETTERS
 from millwheel.engine.workers.boundaries import ColumnBoundary
 from millwheel.engine.workers.bundle.bundle import LINE, Bundle, Hold, keys_of
 from millwheel.engine.workers.bundle.hangs import Watched
-from millwheel.engine.workers.bundle.lone import LoneReads
+from millwheel.engine.workers.bundle.lone_records import LoneReads
 from millwheel.engine.workers.bundle.operator import Operator
 from millwheel.engine.workers.sources.frames import sort_frame
 from millwheel.engine.workers.sources.partition import Outstanding, Part

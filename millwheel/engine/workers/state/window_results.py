@@ -11,7 +11,7 @@ import msgspec
 
 from millwheel.adapters.ports import StoreView
 from millwheel.core.formats.store_layout import RESULT, WINDOW, key_prefix, pack, unpack
-from millwheel.core.machines.fixed import AlignedMachine
+from millwheel.core.machines.aligned_windows import AlignedMachine
 from millwheel.core.machines.sessions import MergingMachine
 from millwheel.core.model.damage import checked
 from millwheel.core.model.keys import Key, KeyHash, key_hash

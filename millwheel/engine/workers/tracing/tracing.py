@@ -30,7 +30,7 @@ from millwheel.core.tracing import (
 from millwheel.engine.workers.delivery.inbox import Arrival
 from millwheel.engine.workers.delivery.outbox import Send
 from millwheel.engine.workers.tracing.table import Arrived, TraceTable, index_of
-from millwheel.engine.workers.tracing.traced import TracedBundle, TracedRecord
+from millwheel.engine.workers.tracing.traced_bundle import TracedBundle, TracedRecord
 
 _MOST = 256
 """Records of one bundle, or one read, that get spans; a span takes as long as several dozen

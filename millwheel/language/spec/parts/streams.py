@@ -11,7 +11,7 @@ import msgspec
 from millwheel.connect.built_in import SOURCES
 from millwheel.connect.python_objects import OBJECT_NAME
 from millwheel.core.instants.decimals import decimal_form, is_decimal
-from millwheel.core.instants.declared import INSIDE, KIND, UNITS, TimeForm, is_time
+from millwheel.core.instants.time_forms import INSIDE, KIND, UNITS, TimeForm, is_time
 from millwheel.core.pipeline.spec import DEAD_LETTERS, SourceSpec, StreamSpec
 from millwheel.language.spec.parts.computation_fields import ON_ERROR
 from millwheel.language.spec.parts.tables import TABLE, read_table

@@ -9,7 +9,7 @@ from typing import Any
 
 from millwheel.connect.lookups.base import Lookup
 from millwheel.core.aggregates.functions import FUNCTIONS as AGGREGATES
-from millwheel.core.instants.declared import KIND
+from millwheel.core.instants.time_forms import KIND
 from millwheel.core.pipeline.spec import ComputationSpec, InputSpec, KeptKinds
 from millwheel.core.pipeline.work import (
     AggregateSpec,

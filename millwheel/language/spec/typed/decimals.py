@@ -11,8 +11,8 @@ from decimal import Decimal
 from typing import Any
 
 from millwheel.core.instants.decimals import MOST_DIGITS, DecimalForm, decimal_form, is_decimal
-from millwheel.core.instants.declared import KIND
 from millwheel.core.instants.texts import is_time_text
+from millwheel.core.instants.time_forms import KIND
 from millwheel.language.spec.typed.expressions import FieldKinds, function_of
 
 Fields = Mapping[str, Any]

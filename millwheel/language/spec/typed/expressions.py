@@ -10,9 +10,9 @@ from typing import Any
 from millwheel.core.aggregates.families.rows import order_of
 from millwheel.core.aggregates.functions import FUNCTIONS as AGGREGATES
 from millwheel.core.aggregates.functions import orders_of
-from millwheel.core.expressions.declared import Function
+from millwheel.core.expressions.declaration import Function
 from millwheel.core.expressions.functions import FUNCTIONS
-from millwheel.core.instants.declared import KIND
+from millwheel.core.instants.time_forms import KIND
 from millwheel.core.pipeline.spec import ComputationSpec, InputSpec, PipelineSpec
 from millwheel.core.pipeline.work import (
     AggregateSpec,

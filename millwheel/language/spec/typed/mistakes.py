@@ -10,8 +10,8 @@ from itertools import islice
 from typing import Any
 
 from millwheel.core.expressions.language import Expression
-from millwheel.core.instants.declared import KIND
 from millwheel.core.instants.texts import is_time_text
+from millwheel.core.instants.time_forms import KIND
 from millwheel.core.pipeline.spec import ComputationSpec, PipelineSpec
 from millwheel.core.pipeline.work import IntervalJoinSpec
 from millwheel.language.spec.typed.expressions import (

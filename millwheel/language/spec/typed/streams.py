@@ -16,7 +16,7 @@ from millwheel.connect.kinds import build_lookup
 from millwheel.connect.lookups.base import Lookup
 from millwheel.connect.own_functions import speaking
 from millwheel.core.instants.decimals import MOST_DIGITS, decimal_form
-from millwheel.core.instants.declared import KIND
+from millwheel.core.instants.time_forms import KIND
 from millwheel.core.pipeline.spec import (
     ComputationSpec,
     KeptKinds,

@@ -9,8 +9,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from millwheel.core.instants.declared import KIND
 from millwheel.core.instants.texts import is_time_text
+from millwheel.core.instants.time_forms import KIND
 from millwheel.core.pipeline.spec import ComputationSpec, PipelineSpec
 from millwheel.language.spec.typed.expressions import (
     FieldKinds,

@@ -13,7 +13,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from millwheel.core.expressions.columns import _translate
-from millwheel.core.expressions.declared import MOST_ARGUMENTS, Function, Nulls
+from millwheel.core.expressions.declaration import MOST_ARGUMENTS, Function, Nulls
 from millwheel.core.expressions.functions import FUNCTIONS
 from millwheel.core.expressions.language import compile_expression
 from millwheel.core.expressions.nodes import RUNTIME_ERRORS

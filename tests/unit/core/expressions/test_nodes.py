@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millwheel.core.expressions.declared import NullLogic
+from millwheel.core.expressions.declaration import NullLogic
 from millwheel.core.expressions.language import MAX_LENGTH, built_in, compile_expression
 from millwheel.core.expressions.operators import MAX_POWER_BITS, modulo, power
 from millwheel.errors import RecordError

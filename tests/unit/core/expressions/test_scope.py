@@ -15,7 +15,7 @@ from millwheel.core.expressions.columns import (
     truth_over_columns,
     value_over_columns,
 )
-from millwheel.core.expressions.declared import Dialect, NullLogic
+from millwheel.core.expressions.declaration import Dialect, NullLogic
 from millwheel.core.expressions.language import built_in
 from millwheel.core.expressions.scope import Scope
 from millwheel.core.expressions.terms import NoColumns, Term

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from millwheel.core.expressions.declared import NullLogic, Nulls, OwnFunction
+from millwheel.core.expressions.declaration import NullLogic, Nulls, OwnFunction
 from millwheel.core.expressions.functions import FUNCTIONS
 from millwheel.core.expressions.language import Language, built_in, compile_expression
 from millwheel.errors import RecordError

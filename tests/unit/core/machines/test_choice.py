@@ -8,10 +8,10 @@ import pytest
 
 from millwheel.core.aggregates.specs import compile_aggregation
 from millwheel.core.expressions.language import compile_expression
+from millwheel.core.machines.aligned_windows import AlignedMachine, SilencesMachine
 from millwheel.core.machines.choice import combined_window, why_not_combined
 from millwheel.core.machines.counts import CountMachine
 from millwheel.core.machines.cumulative import CumulativeMachine
-from millwheel.core.machines.fixed import AlignedMachine, SilencesMachine
 from millwheel.core.machines.key_windows import KeyWindowMachine
 from millwheel.core.machines.session_retractions import UnmergingMachine
 from millwheel.core.machines.sessions import MergingMachine

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millwheel.core.aggregates.base import Aggregator
+from millwheel.core.machines.aligned_windows import AlignedMachine
 from millwheel.core.machines.cumulative import CumulativeMachine
-from millwheel.core.machines.fixed import AlignedMachine
 from millwheel.core.windows.contract import MANY, Effects, Times
 from millwheel.core.windows.panes import Pane
 from millwheel.core.windows.windows import Cumulative

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from millwheel.core.machines.fixed import SilencesMachine
+from millwheel.core.machines.aligned_windows import SilencesMachine
 from millwheel.core.model.times import MAX_TIME
 from millwheel.core.windows.panes import Timing
 from millwheel.core.windows.windows import Tumbling

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millwheel.core.aggregates.aggregation import Collected
-from millwheel.core.machines.fixed import AlignedMachine
+from millwheel.core.machines.aligned_windows import AlignedMachine
 from millwheel.core.windows.contract import Effects, LatePolicy, Times, Windowing
 from millwheel.core.windows.panes import Accumulation, Timing
 from millwheel.core.windows.triggers import AfterCount, AfterWatermark

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from millwheel.connect.python_objects import load_object
-from millwheel.core.expressions.declared import NullLogic
+from millwheel.core.expressions.declaration import NullLogic
 from millwheel.core.pipeline.graph import build_graph
 from millwheel.language.spec import load_pipeline
 from millwheel.language.spec.ship import files_to_ship

@@ -23,7 +23,7 @@ from millwheel.language.spec.reading.parts import Choice, Field, FilePart, Own, 
 from millwheel.python.fluent.draft import DialOptions
 from millwheel.python.fluent.pipeline import Pipeline
 from millwheel.python.fluent.streams import Flow, Unkeyed
-from millwheel.python.fluent.windowed import GroupedStreams, RankedStreams, WindowedStream
+from millwheel.python.fluent.windowed_streams import GroupedStreams, RankedStreams, WindowedStream
 
 _RESULTS = ("name", "output", "dials")
 """The arguments of every computation that the file has elsewhere."""

@@ -9,7 +9,7 @@ from rich.console import Console
 from millwheel.errors import BrokenError, PipelineError, SetupError, UnavailableError
 from millwheel.launch.settings import LauncherKind, RunSettings
 from millwheel.python.handles import handle
-from millwheel.python.handles.attended import RunOutcome, RunState, driven, failed
+from millwheel.python.handles.driver import RunOutcome, RunState, driven, failed
 from millwheel.python.handles.handle import _error
 
 
@@ -56,7 +56,7 @@ def test_a_run_that_somebody_else_ends_has_failed(
     assert begun.status().state is RunState.FAILED
 
 
-# attended.py
+# driver.py
 
 
 def test_a_pipeline_that_cannot_run_is_an_outcome_with_its_sentences() -> None:

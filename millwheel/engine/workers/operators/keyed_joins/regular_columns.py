@@ -28,7 +28,7 @@ from millwheel.core.columns.batch import AnyBatch, ColumnBatch, key_list
 from millwheel.core.columns.changes import retractions_of
 from millwheel.core.columns.groups_frame import KEY
 from millwheel.core.columns.pairs import AT, INPUT, VALUE, encoded
-from millwheel.core.columns.state.alone import AloneRows, alone_changes
+from millwheel.core.columns.state.alone_rows import AloneRows, alone_changes
 from millwheel.core.columns.state.columns_to_rows import (
     Left,
     all_keys,

@@ -48,7 +48,7 @@ from millwheel.core.columns.state.columns_to_rows import (
     keys_of,
     where,
 )
-from millwheel.core.columns.state.growing import GrowingGroups
+from millwheel.core.columns.state.growing_groups import GrowingGroups
 from millwheel.core.columns.stateless.results import ResultColumns
 from millwheel.core.expressions.language import Language
 from millwheel.core.formats.store_layout import WINDOW, key_in, pack

@@ -17,9 +17,9 @@ from millwheel.core.columns.groups_frame import END
 from millwheel.core.columns.plan import ColumnPlan
 from millwheel.core.columns.state.plans_by_type import PlansByType
 from millwheel.core.lazy_polars import pl
+from millwheel.core.machines.aligned_windows import AlignedMachine
 from millwheel.core.machines.change_logs import ChangeLogMachine
 from millwheel.core.machines.counts import CountMachine
-from millwheel.core.machines.fixed import AlignedMachine
 from millwheel.core.model.keys import Key
 from millwheel.core.pipeline.spec import ComputationSpec, PipelineSpec
 from millwheel.core.windows.calls import Group

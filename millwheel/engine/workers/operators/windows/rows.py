@@ -15,9 +15,9 @@ from millwheel.adapters.ports import StoreView
 from millwheel.connect.own_functions import language_of
 from millwheel.connect.python_objects import load_object
 from millwheel.core.formats.store_layout import WINDOW, key_prefix, unpack
+from millwheel.core.machines.aligned_windows import AlignedMachine
 from millwheel.core.machines.counts import CountMachine
 from millwheel.core.machines.cumulative import CumulativeMachine
-from millwheel.core.machines.fixed import AlignedMachine
 from millwheel.core.machines.key_windows import KeyWindowMachine
 from millwheel.core.machines.specs import machine_from_spec, window_from_spec
 from millwheel.core.model.failures import in_words

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from millwheel.core.columns.batch import ColumnBatch
 from millwheel.core.columns.stateless.plans import StatelessPlans, stateless_plan, why_no_plan
 from millwheel.core.columns.stateless.stages import StatelessPlan
-from millwheel.core.expressions.declared import NullLogic
+from millwheel.core.expressions.declaration import NullLogic
 from millwheel.core.expressions.language import BUILT_IN, built_in, compile_expression
 from millwheel.core.pipeline.keys import KeyKind, KeySpec
 from millwheel.core.pipeline.spec import ComputationSpec, Delivery, InputSpec, Productions

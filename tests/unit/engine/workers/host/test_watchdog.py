@@ -16,7 +16,7 @@ from millwheel.engine.workers.host import watchdog
 from millwheel.engine.workers.host.watchdog import HangCounter, Standstill, Tidying
 from millwheel.errors import UnavailableError
 from tests.unit.engine.workers.bundle.test_hangs import Running
-from tests.unit.engine.workers.bundle.test_lone import ENTRY, death
+from tests.unit.engine.workers.bundle.test_lone_records import ENTRY, death
 
 PLACE = LeasedShard("work", "work-0", 3)
 

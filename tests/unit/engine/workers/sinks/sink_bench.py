@@ -11,7 +11,7 @@ from millwheel.core.formats.store_layout import COMMITTABLE
 from millwheel.core.model.records import Batch
 from millwheel.engine.workers.bundle.bundle import Bundle
 from millwheel.engine.workers.delivery.inbox import Arrival
-from millwheel.engine.workers.sinks.pending import Publication
+from millwheel.engine.workers.sinks.pending_batches import Publication
 from millwheel.engine.workers.sinks.sink import SinkOperator, SinkShard
 from millwheel.engine.workers.state.overlay import Overlay
 from tests.fakes.plain_storage import SimStore

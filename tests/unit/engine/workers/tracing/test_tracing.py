@@ -18,7 +18,7 @@ from millwheel.engine.workers import events as ev
 from millwheel.engine.workers.operators.windows.grouping import GroupedOperator
 from millwheel.engine.workers.operators.windows.rows import WindowedOperator
 from millwheel.engine.workers.ports import WorkerPorts
-from millwheel.engine.workers.tracing import traced
+from millwheel.engine.workers.tracing import traced_bundle
 from millwheel.engine.workers.tracing import tracing as module
 from millwheel.engine.workers.tracing.table import Arrived
 from millwheel.engine.workers.tracing.tracing import ShardTracing, Tracing, injected_channel
@@ -175,7 +175,7 @@ def test_no_code_of_spans_is_entered_for_a_bundle_without_a_traced_record(
         raise AssertionError("a record was looked at")
 
     for name in ("watched", "numbered", "durable", "rows", "publish"):
-        monkeypatch.setattr(traced.TracedBundle, name, entered)
+        monkeypatch.setattr(traced_bundle.TracedBundle, name, entered)
     spans = KeptSpans()
     made, kept = bench(spans)
     kept.table.put("elsewhere", 1, Arrived(CONTEXT))

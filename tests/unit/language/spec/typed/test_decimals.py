@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millwheel.core.expressions.declared import NullLogic
+from millwheel.core.expressions.declaration import NullLogic
 from millwheel.core.expressions.language import built_in, compile_expression
 from millwheel.core.instants.decimals import shown
 from millwheel.language.spec.typed.decimals import has_decimals, in_units, scales_of

@@ -24,7 +24,7 @@ from millwheel.core.model.records import Batch
 from millwheel.core.pipeline.replays import Again, ReplayOrder
 from millwheel.core.tracing import TraceContext
 from millwheel.engine.workers.bundle import bundle
-from millwheel.engine.workers.bundle.replayed import ReplayReply
+from millwheel.engine.workers.bundle.replays import ReplayReply
 from millwheel.engine.workers.host import assembly
 from millwheel.engine.workers.operators import key_forms
 from millwheel.engine.workers.operators.keyed_joins import columns
@@ -33,7 +33,7 @@ from millwheel.engine.workers.operators.keyed_joins.regular_columns import Lasti
 from millwheel.engine.workers.shard.admission import ShardLimits
 from millwheel.engine.workers.sources.frames import ReadSize
 from millwheel.engine.workers.tracing.table import Arrived
-from millwheel.engine.workers.tracing.traced import TracedBundle
+from millwheel.engine.workers.tracing.traced_bundle import TracedBundle
 from millwheel.testing import PipelineHarness, assert_survives_crashes
 from tests.unit.engine.workers.operators.column_runs import in_bundles
 from tests.unit.engine.workers.tracing.fakes import KeptSpans, tracing

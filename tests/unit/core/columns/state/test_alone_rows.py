@@ -7,7 +7,7 @@ import pytest
 
 from millwheel.core.columns.groups_frame import KEY
 from millwheel.core.columns.pairs import AT
-from millwheel.core.columns.state.alone import alone_changes
+from millwheel.core.columns.state.alone_rows import alone_changes
 from millwheel.core.columns.state.near_pairs import NUMBER, Bounds, NearPairing
 from millwheel.core.lazy_polars import pl
 from millwheel.core.pipeline.work import JoinKind

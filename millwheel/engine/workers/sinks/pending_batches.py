@@ -24,7 +24,7 @@ from millwheel.core.model.names import ShardName, Token
 from millwheel.core.model.times import IDLE_TIME, MAX_TIME, MIN_TIME, SECOND
 from millwheel.engine.workers import events as ev
 from millwheel.engine.workers.bundle.operator import SinkNews
-from millwheel.engine.workers.tracing.traced import TracedBundle
+from millwheel.engine.workers.tracing.traced_bundle import TracedBundle
 from millwheel.errors import InvariantError
 
 NO_COMMIT_YET = MAX_TIME

@@ -7,7 +7,7 @@ from millwheel.core.model.timers import TimerQueue
 from millwheel.core.pipeline.replays import Again, Past, ReplayOrder
 from millwheel.core.pipeline.spec import DEAD_LETTERS
 from millwheel.engine.workers.bundle.bundle import Bundle
-from millwheel.engine.workers.bundle.replayed import ReplayReply, take_replayed
+from millwheel.engine.workers.bundle.replays import ReplayReply, take_replayed
 from millwheel.engine.workers.delivery.inbox import Arrival
 from millwheel.engine.workers.state.overlay import Overlay
 from tests.fakes.plain_storage import SimStore

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millwheel.core.aggregates.aggregation import Growing
-from millwheel.core.machines.fixed import AlignedMachine
+from millwheel.core.machines.aligned_windows import AlignedMachine
 from millwheel.core.model.records import Domain
 from millwheel.core.model.times import MAX_TIME, MIN_TIME
 from millwheel.core.windows.calls import Group

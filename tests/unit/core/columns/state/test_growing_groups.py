@@ -12,7 +12,7 @@ from millwheel.core.columns.groups_frame import KEY
 from millwheel.core.columns.plan import ColumnPlan
 from millwheel.core.columns.state.change_logs import accumulators_of
 from millwheel.core.columns.state.columns_to_rows import Leaving
-from millwheel.core.columns.state.growing import GrowingGroups
+from millwheel.core.columns.state.growing_groups import GrowingGroups
 from millwheel.core.model.times import MAX_TIME
 from millwheel.core.pipeline.work import AggregateSpec
 from millwheel.core.windows.windows import Forever

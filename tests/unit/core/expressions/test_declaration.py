@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from millwheel.core.expressions.declared import Function, Nulls, OwnFunction, table
+from millwheel.core.expressions.declaration import Function, Nulls, OwnFunction, table
 from millwheel.core.expressions.language import (
     BUILT_IN,
     Language,

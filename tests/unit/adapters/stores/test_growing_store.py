@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from millwheel.adapters.spaces.files import PosixFiles
-from millwheel.adapters.stores.growing import GrowingStore, GrowingStores, SharedMemory
+from millwheel.adapters.stores.growing_store import GrowingStore, GrowingStores, SharedMemory
 from millwheel.adapters.stores.rocksdb import RocksStore, RocksStores
 from millwheel.adapters.stores.small import NAME, SmallStore
 from millwheel.errors import InvariantError, UnavailableError

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from millwheel.connect.sources.arrow.nested import nested_values
+from millwheel.connect.sources.arrow.nested_values import nested_values
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=timezone.utc)
 NOON_US = 1_769_860_800_000_000

@@ -7,7 +7,7 @@ import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millwheel.core.aggregates.families.ragged import gathered, spread
+from millwheel.core.aggregates.families.group_lists import gathered, spread
 
 VALUE = st.one_of(st.none(), st.integers(-5, 5))
 

@@ -1,4 +1,4 @@
-"""``python -m millwheel.python.handles.attended``: the driver of a run that a Python program
+"""``python -m millwheel.python.handles.driver``: the driver of a run that a Python program
 controls by a handle.
 
 It reads its settings from the first line of standard input, and shuts down cleanly when standard
@@ -93,7 +93,7 @@ def main() -> None:
     descriptor = int(sys.argv[1])
     with open(0, "rb", buffering=0, closefd=False) as stdin:
         settings = msgspec.json.decode(stdin.readline(), type=RunSettings)
-    threading.Thread(target=_stop_with_parent, daemon=True, name="attended").start()
+    threading.Thread(target=_stop_with_parent, daemon=True, name="parent-watch").start()
     sys.stdout, sys.stderr = masking(sys.stdout), masking(sys.stderr)
     outcome = driven(settings, Terminal(stderr=True))
     with suppress(BrokenPipeError):  # the reader is gone

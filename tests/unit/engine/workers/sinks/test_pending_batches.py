@@ -10,7 +10,12 @@ import pytest
 from millwheel.connect.sinks.base import SinkBatch, Writer
 from millwheel.core.metrics import EVENT_TIME_LATENCY, LATENCY, PUBLISH_FAILURES, Histogram
 from millwheel.core.model.times import MIN_TIME, SECOND
-from millwheel.engine.workers.sinks.pending import PendingBatch, SinkFigures, in_parts, published
+from millwheel.engine.workers.sinks.pending_batches import (
+    PendingBatch,
+    SinkFigures,
+    in_parts,
+    published,
+)
 from millwheel.errors import InvariantError, UnavailableError
 
 

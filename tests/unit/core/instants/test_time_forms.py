@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millwheel.core.instants.declared import TimeForm, form_of, is_time
+from millwheel.core.instants.time_forms import TimeForm, form_of, is_time
 from millwheel.errors import RecordError
 
 NEW_YEAR = 1_767_225_600_000_000  # 2026-01-01

@@ -9,7 +9,7 @@ from millwheel.core.pipeline.spec import DEAD_LETTERS
 from millwheel.core.tracing import SpanKind
 from millwheel.engine.workers.bundle.bundle import Outputs
 from millwheel.engine.workers.tracing.table import Arrived, TraceTable
-from millwheel.engine.workers.tracing.traced import TracedBundle, TracedRecord
+from millwheel.engine.workers.tracing.traced_bundle import TracedBundle, TracedRecord
 from tests.unit.engine.workers.tracing.fakes import CONTEXT, KeptSpan, KeptSpans
 
 SPANS = KeptSpans()
