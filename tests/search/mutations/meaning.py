@@ -199,13 +199,13 @@ def a_join_of_three_combines_a_row_with_the_first_row_of_each_other_stream() -> 
 @mistake(within=10, features="join_of_three", variants="reference")
 def a_join_of_three_leaves_a_null_where_a_row_has_come() -> Context:
     """What stood with a null is not taken back. (``left``, and a record before its partner.)"""
-    right = SeveralJoined._say_all
+    right = SeveralJoined._produce_combination
 
     def wrong(self: Any, ctx: CallContext, parts: Any) -> None:
         if prod(part.weight for part in parts) > 0:
             right(self, ctx, parts)
 
-    return replaced(SeveralJoined, "_say_all", wrong)
+    return replaced(SeveralJoined, "_produce_combination", wrong)
 
 
 @mistake(within=4, features="named_bounds", variants="reference")

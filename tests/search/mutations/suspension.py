@@ -13,7 +13,7 @@ from millwheel.engine.workers.delivery.inbox import Inbox, parted
 from millwheel.engine.workers.operators import suspension
 from millwheel.engine.workers.operators.keyed_joins.interval import IntervalJoined
 from millwheel.engine.workers.operators.keyed_joins.regular import RegularJoined
-from millwheel.engine.workers.operators.record_joins import Joined, Told
+from millwheel.engine.workers.operators.record_joins import Firing, Joined
 from millwheel.engine.workers.operators.suspension import Suspending, Suspension
 from millwheel.engine.workers.operators.windows.join_columns import JoinOperator
 from tests.search.mistakes import Context, mistake, replaced
@@ -90,38 +90,38 @@ def a_window_that_waits_begins_again() -> Context:
 
 @mistake(within=4, features="join", variants="little little-crashes", first=16)
 def a_window_that_waits_forgets_its_records() -> Context:
-    """They are freed with the window, which has closed, before all is said."""
-    right = Joined.taken_up
+    """They are freed with the window, which has closed, before all results are emitted."""
+    right = Joined.decode_waiting
 
-    def wrong(self: Joined, number: int, data: bytes) -> Told:
-        told = right(self, number, data)
+    def wrong(self: Joined, number: int, data: bytes) -> Firing:
+        firing = right(self, number, data)
         return structs.replace(
-            told, sides=[WindowSide((), (), side.come[:1]) for side in told.sides]
+            firing, sides=[WindowSide((), (), side.come[:1]) for side in firing.sides]
         )
 
-    return replaced(Joined, "taken_up", wrong)
+    return replaced(Joined, "decode_waiting", wrong)
 
 
 @mistake(within=8, features="join_again", variants="little little-crashes", first=16)
-def what_a_window_says_again_does_not_wait() -> Context:
-    """A late record, or an early result, while its key waits: it is not said."""
-    right = Joined._tell
+def a_window_that_fires_again_does_not_wait() -> Context:
+    """A late record, or an early result, while its key waits: nothing is emitted."""
+    right = Joined._process_firing
 
     def wrong(self: Joined, ctx: Any, window: Any, sides: Any) -> None:
         if not ctx.suspension.has(ctx.key):
             right(self, ctx, window, sides)
 
-    return replaced(Joined, "_tell", wrong)
+    return replaced(Joined, "_process_firing", wrong)
 
 
 @mistake(within=4, features="join columns", variants="little little-crashes", first=16)
 def pairs_in_columns_leave_out_the_first_of_each_part() -> Context:
     """It goes on behind the next. (A window that has so many that it goes on in columns.)"""
-    right = JoinOperator._say_pairs
+    right = JoinOperator._produce_pairs
 
-    def wrong(self: JoinOperator, ctx: Any, told: Told, pairs: Any, start: int) -> int | None:
-        count = right(self, ctx, told, pairs, start)
+    def wrong(self: JoinOperator, ctx: Any, firing: Firing, pairs: Any, start: int) -> int | None:
+        count = right(self, ctx, firing, pairs, start)
         left = prod(map(len, pairs)) - start
         return min(count + 1, left) if count else count
 
-    return replaced(JoinOperator, "_say_pairs", wrong)
+    return replaced(JoinOperator, "_produce_pairs", wrong)

@@ -229,8 +229,8 @@ def sessions_in_columns_that_never_grow() -> Context:
 def joins_that_say_nothing_of_what_is_alone() -> Context:
     """In whole bundles, every join is an inner one. (``join: left`` or ``outer`` in tumbling
     windows.)"""
-    right = join_columns._speaks
-    return replaced(join_columns, "_speaks", lambda kind: right(JoinKind.INNER))
+    right = join_columns._makes_result
+    return replaced(join_columns, "_makes_result", lambda kind: right(JoinKind.INNER))
 
 
 @mistake(within=20, features="columns join", variants="together pairs")
@@ -243,10 +243,10 @@ def joins_in_columns_that_say_nothing_of_what_is_alone() -> Context:
 @mistake(within=4, features="other_join tumbling_window", variants="reference together", first=10)
 def right_joins_that_say_nothing_of_what_is_alone() -> Context:
     """In whole bundles, a right join is an inner one."""
-    right = join_columns._speaks
+    right = join_columns._makes_result
     inner = JoinKind.INNER
     return replaced(
-        join_columns, "_speaks", lambda kind: right(inner if kind is JoinKind.RIGHT else kind)
+        join_columns, "_makes_result", lambda kind: right(inner if kind is JoinKind.RIGHT else kind)
     )
 
 

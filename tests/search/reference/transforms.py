@@ -263,7 +263,7 @@ class Enriching(Computation):
             found = known[1]
         if found is None and spec.missing is Missing.DEAD_LETTER:
             raise RecordError(
-                f"{spec.stream} has said nothing of {record.key!r} up to {record.timestamp}"
+                f"{spec.stream} has no value for {record.key!r} up to {record.timestamp}"
             )
         made = [{**fields, spec.name: found}]
         if found is None and spec.missing is Missing.DROP:

@@ -12,7 +12,7 @@ from msgspec import structs
 from millwheel.core.pipeline.joins import WindowSide
 from millwheel.engine.workers.delivery import inbox
 from millwheel.engine.workers.delivery.inbox import Arrival, Inbox, parted
-from millwheel.engine.workers.operators.record_joins import Joined, Told
+from millwheel.engine.workers.operators.record_joins import Firing, Joined
 from tests.sim.mistakes import Context, mistake, replaced
 
 
@@ -48,24 +48,27 @@ def what_is_put_back_waits_behind_all_else() -> Context:
 
 @mistake(within=2, workload="paired-windows", first=1009)
 def records_of_waiting_firings_stay_behind() -> Context:
-    """Whoever takes over a key finds which of its firings wait, and not what they are made of."""
-    right_down, right_up = Joined.put_down, Joined.taken_up
+    """The next owner of a key finds which of its firings wait, and not their records."""
+    right_down, right_up = Joined.encode_waiting, Joined.decode_waiting
     written: WeakKeyDictionary[Joined, set[bytes]] = WeakKeyDictionary()
 
-    def put_down(self: Joined, number: int, value: Told) -> bytes:
+    def encode_waiting(self: Joined, number: int, value: Firing) -> bytes:
         data = right_down(self, number, value)
         written.setdefault(self, set()).add(data)
         return data
 
-    def taken_up(self: Joined, number: int, data: bytes) -> Told:
-        told = right_up(self, number, data)
+    def decode_waiting(self: Joined, number: int, data: bytes) -> Firing:
+        firing = right_up(self, number, data)
         if data in written.get(self, ()):
-            return told
-        return structs.replace(told, sides=[WindowSide((), (), ()) for _ in told.sides])
+            return firing
+        return structs.replace(firing, sides=[WindowSide((), (), ()) for _ in firing.sides])
 
     @contextmanager
     def wrong() -> Iterator[None]:
-        with replaced(Joined, "put_down", put_down), replaced(Joined, "taken_up", taken_up):
+        with (
+            replaced(Joined, "encode_waiting", encode_waiting),
+            replaced(Joined, "decode_waiting", decode_waiting),
+        ):
             yield
 
     return wrong()

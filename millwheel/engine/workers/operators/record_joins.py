@@ -49,19 +49,19 @@ from millwheel.errors import RecordError
 UNMATCHED = "unmatched"
 """The counter of records that are dropped because nothing enriches them."""
 _GOES, _COMES = 0, 1
-"""What a window says first, and what behind that."""
+"""The order in which a window emits retractions and results."""
 _PART_BYTES = 16 << 10
-"""Of the records of a window that waits, in one entry: as much as a few pages of disk."""
+"""Most bytes of the records of a waiting window in one entry: a few pages of disk."""
 _NULL = msgspec.Raw(encode_value(None))
 Values = tuple[bytes | None, ...]
 """A result by the encoded values of each stream, in their order."""
 Named = Callable[[Values], Values]
 
 
-class Told(msgspec.Struct):
-    """What is to be said of a ``window``: what of it has gone and come since it was last spoken of,
-    as encoded values of each stream. ``stored``: the bytes that stand for it, whose values are in
-    so many ``parts``."""
+class Firing(msgspec.Struct):
+    """One firing of a ``window``: the encoded values of each stream that have gone, stayed and come
+    since the last one. ``stored``: the bytes that stand for it, whose values are in so many
+    ``parts``."""
 
     window: Window
     sides: Sequence[WindowSide]
@@ -69,24 +69,24 @@ class Told(msgspec.Struct):
     stored: bytes = b""
 
 
-class SaysPairs(Protocol):
-    """Says pairs of a window in columns."""
+class PairProducer(Protocol):
+    """Emits pairs of a window in columns."""
 
-    def __call__(self, ctx: Any, told: Told, pairs: Sequence[Any], start: int) -> int | None:
-        """Say those that there is room for, from that with this number on; how many. None where
-        they have no columns. Of a window that is not ``stored`` none is said."""
+    def __call__(self, ctx: Any, firing: Firing, pairs: Sequence[Any], start: int) -> int | None:
+        """Emit pairs from number ``start`` on while there is room; returns how many. None where
+        they have no columns. Of a firing that is not ``stored`` none is emitted."""
 
 
 class Joined(Suspending):
-    """Every two records of a window and key, one of each stream; of several streams, all
-    combinations. The windows keep the records. The results of a window may span several commits:
-    then it is stored with all that they are made of, so that it may go on, or end, meanwhile, and
-    what the key's windows say next waits behind it."""
+    """A join in windows: all pairs of records of one window and key, or all combinations of several
+    streams. The windows keep the records. The results of a firing may span several commits: then it
+    is stored with all of its records, so that the window may go on, or end, meanwhile, and the next
+    firings of its key wait behind it."""
 
     counts_as = 100
     parts: MapState[int, bytes] = MapState(int, bytes)
     """The records of windows that wait, by number of the window and of the part."""
-    says_pairs: SaysPairs | None = None
+    produce_pairs: PairProducer | None = None
 
     def __init__(
         self,
@@ -106,19 +106,22 @@ class Joined(Suspending):
     def process_window(
         self, ctx: Context, key: Key, window: Window, records: Sequence[Record]
     ) -> None:
-        """The window has closed."""
+        """Emit the results of a window that has closed."""
         sides = self._sides(records)
         if self._needs_all and not all(sides):  # as many do: their records are not even encoded
             return
-        self._tell(ctx, window, [WindowSide((), (), side) for side in sides])
+        self._process_firing(ctx, window, [WindowSide((), (), side) for side in sides])
 
     def change(self, ctx: Context, key: Key, window: Window, sides: Sequence[WindowSide]) -> None:
-        """The window has fired before, and has other records now."""
-        self._tell(ctx, window, sides)
+        """Emit the changes of a window that has fired before, and has other records now."""
+        self._process_firing(ctx, window, sides)
 
     def take_back(self, ctx: Context, key: Key, window: Window, records: Sequence[Record]) -> None:
-        """The window has fired with these records, and is another one now, or none."""
-        self._tell(ctx, window, [WindowSide(side, (), ()) for side in self._sides(records)])
+        """Take back the results of a window that has fired with these records, and is another one
+        now, or none."""
+        self._process_firing(
+            ctx, window, [WindowSide(side, (), ()) for side in self._sides(records)]
+        )
 
     def rows(self, key: Key, window: Window, *sides: Sequence[Any]) -> Iterator[dict[str, Any]]:
         """The results of a window that has closed, by the values of each stream in their order."""
@@ -134,19 +137,19 @@ class Joined(Suspending):
     # --- in parts ---------------------------------------------------------------------------------
 
     def go_on(self, ctx: Any, record: Record, cursor: Cursor) -> bool:
-        """Say what has gone, and then what has come. ``cursor.times`` counts what was said."""
-        told: Told = record.value
-        gone, come = gone_since(told.sides, self._kind), come_since(told.sides, self._kind)
-        if self.says_pairs is not None and not gone and len(come) == 1:
-            said = self._say_pairs(ctx, told, come[0], cursor)
-            if said is not None:
-                return said
+        """Emit retractions, and then results. ``cursor.times`` counts those of the current step."""
+        firing: Firing = record.value
+        gone, come = gone_since(firing.sides, self._kind), come_since(firing.sides, self._kind)
+        if self.produce_pairs is not None and not gone and len(come) == 1:
+            done = self._go_on_in_columns(ctx, firing, come[0], cursor)
+            if done is not None:
+                return done
         begins = cursor.step == _GOES and not cursor.times
         # a record went, and another is as good: only worth the look where all is in memory
-        if begins and any(side.gone for side in told.sides):
+        if begins and any(side.gone for side in firing.sides):
             if _bytes_of(gone) + _bytes_of(come) <= ctx.suspension.room:
                 gone, come = without_common([*tuples(gone)], [*tuples(come)])
-        head = self._head_of(ctx.key, told.window)
+        head = self._head_of(ctx.key, firing.window)
         for step, products in ((_GOES, gone), (_COMES, come)):
             if cursor.step > step:
                 continue
@@ -154,28 +157,29 @@ class Joined(Suspending):
                 if ctx.suspension.room <= 0:
                     return False
                 ctx.suspension.room -= sum(map(_length, values)) + RESULT_BYTES
-                self._say(ctx, head, values, step == _GOES)
+                self._produce_result(ctx, head, values, step == _GOES)
                 cursor.times += 1
             cursor.begin(step + 1)
         return True
 
-    def _say_pairs(
-        self, ctx: Any, told: Told, pairs: list[Sequence[Any]], cursor: Cursor
+    def _go_on_in_columns(
+        self, ctx: Any, firing: Firing, pairs: list[Sequence[Any]], cursor: Cursor
     ) -> bool | None:
-        """Go on in columns where pairs are many, and have such. What is said so cannot be taken
-        back, so the window is stored first."""
-        if not told.stored and _bytes_of([pairs]) <= ctx.suspension.room:
+        """Emit pairs in columns where they are many, and have columns. These cannot be taken back,
+        so the firing is stored first."""
+        if not firing.stored and _bytes_of([pairs]) <= ctx.suspension.room:
             return None
-        assert self.says_pairs is not None
+        assert self.produce_pairs is not None
         start = cursor.times if cursor.step == _COMES else 0
-        count = self.says_pairs(ctx, told, pairs, start)
+        count = self.produce_pairs(ctx, firing, pairs, start)
         if count is None:
             return None
         cursor.step, cursor.times = _COMES, start + count
         return cursor.times == prod(map(len, pairs))
 
-    def put_down(self, number: int, value: Told) -> bytes:
-        """Its records are written once, in parts: what it goes on from is rewritten each time."""
+    def encode_waiting(self, number: int, value: Firing) -> bytes:
+        """Encode a firing. Its records are written once, in parts: its cursor is rewritten each
+        time."""
         if not value.stored:
             rows = [row for side in value.sides for some in _lists(side) for row in some]
             value.parts = 0
@@ -186,31 +190,31 @@ class Joined(Suspending):
             value.stored = encode_value([value.window, lengths, value.parts])
         return value.stored
 
-    def taken_up(self, number: int, data: bytes) -> Told:
-        """The same again."""
+    def decode_waiting(self, number: int, data: bytes) -> Firing:
+        """Decode a firing and read its parts."""
         window, lengths, parts = decode_value(data)
         rows: list[bytes] = []
         for part in range(parts):
             rows += decode_value(self.parts[_part(number, part)])
         each = iter(rows)
         sides = [WindowSide(*([*islice(each, count)] for count in side)) for side in lengths]
-        return Told(Window(*window), sides, parts, data)
+        return Firing(Window(*window), sides, parts, data)
 
     def resumed(self, ctx: Any) -> Iterator[Resumed]:
-        """See there. Of a window that is through, or could not be, nothing is left."""
+        """See there. The parts of a firing that is complete, or has failed, are removed."""
         for each in super().resumed(ctx):
             yield each
             if each.number not in self.waiting:
                 for part in range(each.value.parts):
                     del self.parts[_part(each.number, part)]
 
-    def _tell(self, ctx: Any, window: Window, sides: Sequence[WindowSide]) -> None:
+    def _process_firing(self, ctx: Any, window: Window, sides: Sequence[WindowSide]) -> None:
         encoded = [
             WindowSide(*[self._encoded(number, some) if some else () for some in _lists(side)])
             for number, side in enumerate(sides)
         ]
         self._check(encoded)
-        self.process_record(ctx, Record(ctx.key, Told(window, encoded), ctx.timestamp, ""))
+        self.process_record(ctx, Record(ctx.key, Firing(window, encoded), ctx.timestamp, ""))
 
     def _encoded(self, number: int, values: Sequence[Any]) -> list[bytes]:
         fields = self._fields[number]
@@ -231,7 +235,9 @@ class Joined(Suspending):
         head["window_start"], head["window_end"] = window
         return head
 
-    def _say(self, ctx: Context, head: dict[str, Any], values: Values, back: bool) -> None:
+    def _produce_result(
+        self, ctx: Context, head: dict[str, Any], values: Values, back: bool
+    ) -> None:
         if self._kind.in_pairs:
             raws = [_NULL if data is None else msgspec.Raw(data) for data in values]
             row: Any = {**head, **dict(zip(self._streams, raws, strict=True))}
@@ -242,9 +248,9 @@ class Joined(Suspending):
             ctx.produce(stream, retracted(row) if back else row)
 
     def _check(self, sides: Sequence[WindowSide]) -> None:
-        """Raise RecordError if a result cannot be sent, before the first that can is durable: a
-        window has all of its results, or a dead letter, which has the records of the window as long
-        as that has them."""
+        """Raise RecordError if a result cannot be sent, before any other is durable: a window has
+        all of its results, or a dead letter, which has its records as long as the window has
+        them."""
         values = (data for side in sides for some in _lists(side) for data in some)
         if not self._kind.in_pairs or all(len(data) < MOST_NESTING for data in values):
             return
@@ -333,8 +339,8 @@ class HeldVersion(Version, Certain, array_like=True):
 
 
 class Enriched(Computation):
-    """Adds to a record the latest value of another stream for its key. A value that is taken back,
-    or that ``deletes`` holds for, is none from its time on."""
+    """Adds to a record the latest value of another stream for its key. A retraction, or a value for
+    which ``deletes`` holds, ends the one in force at its time."""
 
     version: ValueState[HeldVersion] = ValueState(HeldVersion)
 
@@ -353,7 +359,7 @@ class Enriched(Computation):
     def process_record(self, ctx: Context, record: Record) -> None:
         """A new version, or a record to enrich."""
         if record.stream == self._spec.stream:
-            self._learn(record)
+            self._update_version(record)
             return
         fields = self._in_order(record.stream, plain(record.value))
         version = self._found(ctx, record, fields)
@@ -367,7 +373,7 @@ class Enriched(Computation):
     def _in_order(self, stream: str, value: Any) -> Any:
         return ordered(value, self._declared.get(stream, ()))
 
-    def _known(self) -> HeldVersion | None:
+    def _current_version(self) -> HeldVersion | None:
         """The version of the current key."""
         return self.version.get()
 
@@ -378,10 +384,10 @@ class Enriched(Computation):
         for stream in self._outputs:
             ctx.produce(stream, row)
 
-    def _learn(self, record: Record) -> None:
-        at, version, back = record.timestamp, self._known(), as_retraction(record.value)
+    def _update_version(self, record: Record) -> None:
+        at, version, back = record.timestamp, self._current_version(), as_retraction(record.value)
         if back is not None:
-            # Of the one in force alone: another has taken the place of any other, and holds.
+            # Only the one in force ends: any other has been replaced already.
             ends = version is not None and version.at <= at and _alike(version.value, back.value)
             if ends:
                 self._keep(HeldVersion(at, None))
@@ -400,30 +406,29 @@ class Enriched(Computation):
             raise RecordError(
                 f"enrich adds the field {spec.name!r}, and a {type(fields).__name__} has no fields"
             )
-        value = known(self._known(), record.timestamp if spec.waits else None)
+        value = known(self._current_version(), record.timestamp if spec.waits else None)
         if value is None and spec.missing is Missing.DROP:
             ctx.count(UNMATCHED)
             return None
         if value is None and spec.missing is Missing.DEAD_LETTER:
             of = spec.of or declared_name(spec.stream)
-            raise RecordError(f"{of} has said nothing of {record.key!r} up to {record.timestamp}")
+            raise RecordError(f"{of} has no value for {record.key!r} up to {record.timestamp}")
         return [value]
 
 
 class EnrichedChanges(Enriched):
-    """The same for records of which some take back earlier ones: what was made of such a record is
-    taken back with the value that it got."""
+    """The same for streams with retractions: the result of a record is taken back with the value
+    that it got."""
 
     given: MapState[bytes, list[Any]] = MapState(list)
-    """By records: [the value], or [] for one that was dropped, of each one that is not taken back,
-    in order."""
+    """By record: [the value], or [] for a dropped one, of each that is not taken back, in order."""
     owed: MapState[bytes, int] = MapState(int)
-    """By records: how many were taken back before they came."""
+    """By record: how many were taken back before they came."""
 
     def process_record(self, ctx: Context, record: Record) -> None:
         """A new version, a record to enrich, or one that takes back another."""
         if record.stream == self._spec.stream:
-            self._learn(record)
+            self._update_version(record)
             return
         back = as_retraction(record.value)
         fields = plain(record.value if back is None else back.value)

@@ -1,10 +1,10 @@
 """Lets the results of one record span several commits.
 
 A record of a join may have any number of partners under its key. It makes as many results as the
-bundle has room for. Then it is stored with a cursor, the place from which it goes on in the next
+bundle has room for. Then it is stored with a cursor, the point from which it goes on in the next
 bundle, and the records that come for its key meanwhile wait behind it, in their order: so the rows
-of the key stay as they are until all is said, and the results are those of one step. A timer holds
-the watermark at the earliest record of them.
+of the key stay as they are until all results are emitted, which are those of one step. A timer
+holds the watermark at the earliest record of them.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from millwheel.errors import InvariantError
 SUSPENDED_TAG = "\0s"
 """The tag of the timers for a key whose records go on in the next bundle."""
 RESULT_BYTES = 200
-"""Of a result besides its records, in memory and on the way."""
+"""Bytes of a result besides its records, in memory and on the way."""
 ROOM_BYTES = 16 << 20
-"""Of results that a join makes in one part of a bundle. They are in memory until they are sent, and
-in its commit."""
+"""Bytes of results that a join makes in one part of a bundle. They are in memory until they are
+sent, and in its commit."""
 LEAST_BYTES = 4 << 10
-"""Of results that each record may make, however full the bundle is: those with few partners do not
-wait."""
+"""Bytes of results that each record may make, however full the bundle is: those with few partners
+do not wait."""
 _MOST_WAITING = 1_000
-"""Records of a key that wait; behind more of them the inbox keeps what comes."""
+"""Most records of a key that wait; behind more of them, new records stay in the inbox."""
 _ALL = 0  # the only entry of the state `waits`
 
 
 class Cursor(Certain, array_like=True):
-    """From where a record goes on: behind the ``entry`` of a row, or so many rows that have none
-    of their own (``few``), or so many ``lists`` of rows; and in what follows behind so many
-    ``times``. ``step`` is what it does with them."""
+    """The point from which a record goes on: behind the ``entry`` of a row, or behind a number of
+    rows without entries (``few``), or of ``lists`` of rows; and then behind a number of ``times``.
+    ``step`` is its current step."""
 
     step: int = 0
     few: int = 0
@@ -51,13 +51,13 @@ class Cursor(Certain, array_like=True):
     lists: int = 0
 
     def begin(self, step: int) -> None:
-        """The step before is over."""
+        """Begin a step: the one before is over."""
         self.step, self.few, self.entry, self.times = step, 0, None, 0
 
 
 class Suspended(Certain, array_like=True):
-    """A record that goes on, or begins, behind those before it. ``value`` is encoded. ``came``: the
-    watermark (µs) as it came, for it is on time, or late, as it was then."""
+    """A record that waits to begin, or to go on, behind those before it. ``value`` is encoded.
+    ``came``: the watermark (µs) as it came, which decides whether it is late."""
 
     stream: str
     at: int
@@ -84,16 +84,16 @@ class Resumed(Record[Any], gc=False):
 
 
 class Suspension:
-    """What the calls of one shard that may go on in later bundles share. ``room`` is how many bytes
-    of results may still be made in this part of a bundle; of ``crowded``
-    keys so many records wait for others that no more should come."""
+    """The state that calls of one shard share which may go on in later bundles. ``room``: bytes of
+    results that may still be made in this part of a bundle. ``crowded``: keys of which so many
+    records wait that no more should come."""
 
     def __init__(self) -> None:
         self.room = self.most_room = ROOM_BYTES
         self.crowded: set[Key] = set()
         self._timers: dict[Domain, TimerQueue] = {}
         self._holds: dict[Key, int] = {}
-        """Keys that were suspended in this bundle, and the earliest time (µs) of what comes."""
+        """Keys that were suspended in this bundle, and the earliest time (µs) of their records."""
         self._postponed: list[Due] = []
 
     def begin(self, timers: dict[Domain, TimerQueue]) -> None:
@@ -113,7 +113,7 @@ class Suspension:
         return {key for key, tag, _ in queue.items() if tag == SUSPENDED_TAG} if queue else set()
 
     def count(self, key: Key, waiting: int) -> None:
-        """So many records of a key wait."""
+        """Note how many records of a key wait."""
         if waiting > _MOST_WAITING:
             self.crowded.add(key)
         else:
@@ -153,7 +153,7 @@ class Suspending(Computation):
     """A computation whose records may go on in later bundles."""
 
     counts_as = 1
-    """A record that waits counts as so many: those that take much state soon stop the inbox."""
+    """The weight of a record that waits: those that take much state soon stop the inbox."""
     waits: MapState[int, Waits] = MapState(int, Waits)
     waiting: MapState[int, Suspended] = MapState(int, Suspended)
 
@@ -162,11 +162,11 @@ class Suspending(Computation):
         """Work on a record from where ``cursor`` is, while there is room in the bundle; False if
         something is left. The cursor is then where it goes on."""
 
-    def put_down(self, number: int, value: Any) -> bytes:
+    def encode_waiting(self, number: int, value: Any) -> bytes:
         """Encode the value of a record that waits under this number."""
         return encode_value(value)
 
-    def taken_up(self, number: int, data: bytes) -> Any:
+    def decode_waiting(self, number: int, data: bytes) -> Any:
         """The same value again."""
         return decode_value(data)
 
@@ -210,7 +210,7 @@ class Suspending(Computation):
             else:
                 del self.waits[_ALL]
                 suspension.resume(key)
-            value = self.taken_up(number, each.value)
+            value = self.decode_waiting(number, each.value)
             yield Resumed(key, value, each.at, each.stream, number, each.cursor, each.came)
             ctx.point(key, each.at)
         suspension.count(key, 0)
@@ -227,11 +227,11 @@ class Suspending(Computation):
             end = number + 1 if waits is None else waits.end
         first = number if waits is None else min(waits.first, number)
         hold = at if waits is None else min(waits.hold, at)
-        # One that goes on is the first of those that wait: behind another, it would be overtaken.
+        # One that goes on is the first in the queue: behind another, it would be overtaken.
         if not first <= number < end:
             raise InvariantError(f"record {number} of {ctx.key!r} waits behind {first} to {end}")
         self.waits[_ALL] = Waits(first, end, hold)
-        value = self.put_down(number, record.value)
+        value = self.encode_waiting(number, record.value)
         self.waiting[number] = Suspended(record.stream, at, value, cursor, ctx.watermark)
         ctx.suspension.count(ctx.key, (end - first) * self.counts_as)
         ctx.suspension.suspend(ctx.key, hold)

@@ -2,7 +2,7 @@
 the watermark has passed comes in one operation. Which keys are in columns, key_forms.py says.
 
 In rows each record has a timer of its own. A record that comes behind the watermark comes at once
-there, so its key goes on in rows; as does one whose record is not a result, which rows tell.
+there, so its key goes on in rows; as does one whose record has no result, which rows report.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ KeptVersion = tuple[Any, int]
 
 
 class WaitingOperator(KeptBundleOperator):
-    """What they share. ``_waiting`` are the segments of records."""
+    """The common part of operators whose records wait. ``_waiting`` are the segments of records."""
 
     def __init__(
         self, kind: type[WaitingSegments], shard: ColumnShard, few: int, *arguments: Any
@@ -80,8 +80,8 @@ class WaitingOperator(KeptBundleOperator):
 
     @abstractmethod
     def _release(self, watermark: int, bundle: Bundle) -> pl.Series:
-        """Make something of the records that the watermark has passed; or return the keys of those
-        that rows tell, and do nothing. Raises Unfit where these are all."""
+        """Emit the results of the records that the watermark has passed; or return the keys of
+        those that rows must process, and do nothing. Raises Unfit where these are all."""
 
     def due_at(self) -> int:
         return min(super().due_at(), self._waiting.due_at())
@@ -160,7 +160,7 @@ class WaitingOperator(KeptBundleOperator):
             return
         for batch, channel in self._left_waiting(segments):
             buffer.keep(batch, channel, bundle, range(len(batch)))
-        # Now: what was put aside before a bundle that fails must not be taken back with it.
+        # Now: a failing bundle must not take back records that were put aside before it.
         buffer.write()
 
     def _left_waiting(self, segments: Sequence[Left]) -> Iterator[tuple[Batch, ChannelName]]:

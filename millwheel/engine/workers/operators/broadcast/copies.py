@@ -37,8 +37,8 @@ KeyOf = Callable[[Any], Key]
 
 class Copied(Computation):
     """Sends each change of a table to every copy: the key of the row, where the change came from,
-    and the row, or None where it ends. A record that has no key, or of which nobody can tell
-    whether it deletes, is a dead letter here, once."""
+    and the row, or None where it ends. A record that has no key, or whose ``delete`` cannot be
+    evaluated, is a dead letter here, once."""
 
     sizes: MapState[bytes, int] = MapState(int)
     """The bytes of key and row, of the keys that have a row."""
@@ -56,7 +56,7 @@ class Copied(Computation):
         self._deletes = deletes
         self._outputs = tuple(outputs)
         self.size_bytes = 0
-        """Of all of it, when the last change came."""
+        """Bytes of all rows and keys as of the last change."""
 
     def process_record(self, ctx: Context, record: Record) -> None:
         """A change, from the source of the table or of its stream."""
@@ -77,7 +77,7 @@ class Copied(Computation):
         before = self.sizes.get(name) or 0
         size = 0 if row is None else len(name) + len(encode_value(row))
         if ends:
-            # Of the row that stands alone: where another has come before this, that one stands.
+            # Only the row in force ends: where another has come before this, that one stands.
             size = 0 if size == before else before
         if size:
             self.sizes[name] = size
@@ -99,7 +99,7 @@ class CopiesOperator(CallbackOperator):
 
     def run(self, bundle: Bundle) -> None:
         super().run(bundle)
-        # Behind the calls: what a call raises concerns its record, and this concerns the run.
+        # Behind the calls: an error of a call concerns its record, and this concerns the run.
         if self._copied.size_bytes > self._work.limit_bytes:
             work = self._work
             raise SetupError(too_large(self._where, work.of, work.limit_bytes, "each copy"))
@@ -122,7 +122,7 @@ class _InCopies(Enriched):
             key, channel, number, value = record.value
             self._point(fitting(key))
             at = (self._key, value, record.timestamp, record.stream, channel, number)
-            self._learn(Located(*at))
+            self._update_version(Located(*at))
             return
         back = as_retraction(record.value)
         self._point(self._key_of(record.value if back is None else back.value))
@@ -131,7 +131,7 @@ class _InCopies(Enriched):
     def _point(self, key: Key) -> None:
         self._key, self._name = key, key_bytes(key)
 
-    def _known(self) -> HeldVersion | None:
+    def _current_version(self) -> HeldVersion | None:
         return self.versions.get(self._name)
 
     def _keep(self, version: HeldVersion) -> None:
@@ -148,7 +148,7 @@ class EnrichedInCopies(_InCopies):
 
 
 class EnrichedChangesInCopies(_InCopies, EnrichedChanges):
-    """The same for records of which some take back earlier ones."""
+    """The same for streams with retractions."""
 
 
 def fitting(key: Any) -> Key:
@@ -157,7 +157,7 @@ def fitting(key: Any) -> Key:
 
 
 def copied(spec: ComputationSpec, pipeline: PipelineSpec) -> Copied:
-    """What sends the changes of a table to its copies."""
+    """The computation that sends the changes of a table to its copies."""
     work, language = spec.work_as(CopiesSpec), language_of(pipeline)
     extract = load_extractor(work.key, pipeline.folder, language)
     condition = language.compile(work.delete).evaluate if work.delete else None

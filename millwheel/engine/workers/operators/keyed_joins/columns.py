@@ -1,5 +1,5 @@
-"""Runs an inner join without a window on whole bundles: what is kept of either stream is in
-columnar segments, and a bundle meets it in one operation.
+"""Runs an inner join without a window on whole bundles: the kept records of either stream are in
+columnar segments, and a bundle meets them in one operation.
 
 The row forms (interval.py, regular.py) have entries for each key. Here the kept records of a shard
 are in memory, and a bundle is one segment more (:mod:`millwheel.core.columns.state.near_pairs`).
@@ -7,8 +7,8 @@ Records that columns cannot hold are kept encoded, and their pairs are made one 
 
 Every key is either in columns or in rows. Few records are as quick in rows, so a shard takes whole
 bundles from the first that is worth it; the keys that rows have go on there until they have nothing
-left. Of more than ``_MOST_BYTES`` the keys without a new record for the longest time go on in rows,
-and so does all that only small bundles come for: some keys in each bundle, as in joins of windows
+left. Beyond ``_MOST_BYTES`` the keys without a new record for the longest time go on in rows, and
+so do all where only small bundles come: some keys in each bundle, as in joins of windows
 (:mod:`millwheel.core.columns.state.columns_to_rows`).
 """
 
@@ -69,7 +69,7 @@ _encode = msgspec.msgpack.Encoder(order="deterministic").encode
 
 
 class JoinInRows(Protocol):
-    """What a join in columns needs of its row form."""
+    """The methods that a join in columns needs of its row form."""
 
     def row_of(self, side: int, record: Record) -> NearRow:
         """The row of a record. Raises RecordError where it has none."""
@@ -91,7 +91,7 @@ class ColumnJoinOperator(CallbackOperator, Validated):
         self, pairing: NearPairing, shard: ColumnShard, few: int | None, *arguments: Any
     ) -> None:
         """Bundles of fewer than ``few`` records are small. None: all of them are taken in rows, and
-        so is what columns hold of another version of the pipeline."""
+        records that another version of the pipeline had in columns go there, too."""
         super().__init__(*arguments)
         instance: Any = self._instance
         self._join: JoinInRows = instance
@@ -104,7 +104,7 @@ class ColumnJoinOperator(CallbackOperator, Validated):
         self._form = FormChoice(self._kept, few or 0, _MOST_BYTES, self._has_rows)
         self._few = few
         self._recalled: list[pl.DataFrame] = []
-        """Records that rows keep, and those of the bundle meet."""
+        """Records from rows or the archive that those of the bundle meet."""
         restore_segments(self._kept, shard)
         # a new owner goes on as the last one
         self._form.in_rows = few is None or not self._kept
@@ -147,8 +147,8 @@ class ColumnJoinOperator(CallbackOperator, Validated):
         write_segments(self._kept, self._shard.name, bundle.overlay)
 
     def _leave(self, count: int, bundle: Bundle) -> None:
-        """What is too much, or not worth it, leaves the columns behind a bundle of so many
-        records."""
+        """Hand over the records that are too many, or not worth columns, behind a bundle of
+        ``count`` records."""
         for segments in self._form.leave(count):
             self._hand_over(segments, bundle)
 
@@ -190,7 +190,8 @@ class ColumnJoinOperator(CallbackOperator, Validated):
         return self._form.in_columns(batches, self._state.held)
 
     def _traced(self, bundle: Bundle, taken: Sequence[Mask]) -> list[tuple[int, int, Any]]:
-        """The traced records, which are not taken with the others: their pairs are to be known."""
+        """The traced records, which are taken one by one, so that each is credited with its
+        pairs."""
         if bundle.traced is None:
             return []
         apart = []
@@ -225,7 +226,7 @@ class ColumnJoinOperator(CallbackOperator, Validated):
             side = streams.index(record.stream)
             try:
                 row = self._join.row_of(side, record)
-            except RecordError:  # the row form says which it is
+            except RecordError:  # the row form reports it
                 mask[index] = False
             else:
                 rows.append((side, record.key, row.at, row.first, row.last, row.data))
@@ -240,9 +241,9 @@ class ColumnJoinOperator(CallbackOperator, Validated):
         late: bool,
         begun: bool = False,
     ) -> list[Mask] | None:
-        """The same; what of ``taken`` was. Where there are too many pairs for one step, None: the
-        bundle has become shorter. If it cannot, the keys with the most pairs go on in rows.
-        ``begun``: something was made of other records of the bundle."""
+        """The same; returns which of ``taken`` have met. None where there are too many pairs for
+        one step: the bundle has become shorter. If it cannot, the keys with the most pairs go on in
+        rows. ``begun``: other records of the bundle have made results."""
         while True:
             try:
                 self._meet(new, bundle, late)
@@ -256,22 +257,22 @@ class ColumnJoinOperator(CallbackOperator, Validated):
                 new = [each.filter(pl.Series(~is_among(each[KEY], of_keys))) for each in new]
 
     def _meet(self, new: Sequence[pl.DataFrame], bundle: Bundle, late: bool) -> None:
-        """The pairs of new records, which are kept then."""
+        """Emit the pairs of new records, and keep these."""
         new = [frame for frame in new if frame.height]
         if not new:
             return
         kept = [*(segment.groups for segment in self._kept.segments()), *self._recalled]
-        self._say(new, kept, bundle, late)
+        self._produce_changes(new, kept, bundle, late)
         for frame in new:
             stays = frame.drop(NUMBER)
             if late:
                 stays = stays.filter(still_open(pl.col(END), bundle.watermark))
             self._kept.add(stays)
 
-    def _say(
+    def _produce_changes(
         self, new: Sequence[pl.DataFrame], kept: Sequence[pl.DataFrame], bundle: Bundle, late: bool
     ) -> None:
-        """Say what new records change in the result."""
+        """Emit the changes that new records make to the result."""
         pairs = self._pairing.pairs(new, kept, bundle.watermark if late else None)
         if pairs is not None:
             self._produce(pairs, bundle)
@@ -336,7 +337,7 @@ class ColumnJoinOperator(CallbackOperator, Validated):
         return by_key
 
     def _hand_over_carefully(self, by_key: Mapping[Key, SidesOfKey], bundle: Bundle) -> None:
-        """Some key has more than limits.state, which columns do not have: it alone is refused."""
+        """Some key has more than limits.state, which columns do not have: only it is refused."""
         for key, sides in by_key.items():
             try:
                 self._go_on(key, sides, bundle)

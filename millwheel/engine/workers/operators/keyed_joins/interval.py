@@ -42,16 +42,16 @@ _FEW = 64
 """Rows of a stream that lie in the entry of their key: each bundle with the key writes them
 again."""
 _FEW_BYTES = 32 << 10
-"""Bytes of them, likewise."""
+"""Most bytes of them, likewise."""
 _SEGMENT_BYTES = 1 << 20
-"""Of a segment: one is read whole."""
+"""Most bytes of a segment, which is read as a whole."""
 _AT_ONCE = 64
-"""Partners that a record meets between two looks whether there is still room."""
+"""Partners that a record meets between two checks for room."""
 
 
 _UNSEEN = 16
-"""Rooms of a bundle that results may need at most before it is looked how much they do need: that
-takes a fifth of the time of a hot key."""
+"""How many times the room of a bundle the bound of its results may be before they are counted,
+which takes a fifth of the time of a hot key."""
 
 
 class NearRow(Certain, array_like=True):
@@ -67,10 +67,10 @@ class NearRow(Certain, array_like=True):
 
 
 class NearSegment(Certain, array_like=True):
-    """What is known of a segment without reading it. Its rows are in the order of their times, from
-    ``first`` to ``last``. All of them can be removed at ``end``; at ``waits`` the first row without
-    a partner has to be emitted (MAX_TIME: none). They are so many (``count``), with values of so
-    many bytes (``size``)."""
+    """The summary of a segment, which saves reading it. Its rows are in the order of their times,
+    from ``first`` to ``last``. All of them can be removed at ``end``; at ``waits`` the first row
+    without a partner has to be emitted (MAX_TIME: none). ``count`` is their number, ``size`` the
+    bytes of their values."""
 
     first: int
     last: int
@@ -81,8 +81,8 @@ class NearSegment(Certain, array_like=True):
 
 
 class NearSide(Certain, array_like=True):
-    """What a key has of one stream: a few rows, segments by their numbers, the next number, and the
-    time of its timer."""
+    """The rows of a key of one stream: a few of them, segments by their numbers, the next number,
+    and the time of its timer."""
 
     rows: list[NearRow] = msgspec.field(default_factory=list)
     segments: dict[int, NearSegment] = msgspec.field(default_factory=dict)
@@ -182,7 +182,7 @@ class IntervalJoined(Suspending):
         return True
 
     def process_timer(self, ctx: Context, timer: Timer) -> None:
-        """Rows may have to be emitted or removed."""
+        """Emit and remove the rows that are due."""
         side = int(timer.tag)
         own = self._side(side)
         own.wakes_us = MAX_TIME
@@ -209,7 +209,7 @@ class IntervalJoined(Suspending):
         return NearRow(at, first, last, end, encode_value(ordered(value, self._fields[side])))
 
     def keep(self, ctx: Context, side: int, rows: list[NearRow]) -> None:
-        """Rows that were kept elsewhere."""
+        """Keep rows that were kept elsewhere."""
         rows.sort(key=_time_of)
         self._keep(ctx, side, rows)
 
@@ -225,7 +225,7 @@ class IntervalJoined(Suspending):
         self._produce(ctx, self._framing(ctx)(left, right), at)
 
     def _fits(self, ctx: Any, new: tuple[list[NearRow], list[NearRow]]) -> bool:
-        """Whether what new rows make has room in the bundle."""
+        """Whether the results of new rows have room in the bundle."""
         if len(new[_LEFT]) + len(new[_RIGHT]) <= _FEW and not (
             self._side(_LEFT).segments or self._side(_RIGHT).segments
         ):
@@ -234,7 +234,7 @@ class IntervalJoined(Suspending):
         return self._most_bytes(new) <= _UNSEEN * room or self._bytes(ctx, new) <= room
 
     def _most_bytes(self, new: tuple[list[NearRow], list[NearRow]]) -> int:
-        """The results of new rows are at most so many bytes, wherever they lie."""
+        """An upper bound for the bytes of the results of new rows, whatever their times are."""
         most = 0
         for side in (_LEFT, _RIGHT):
             other = self._side(1 - side)
@@ -249,7 +249,7 @@ class IntervalJoined(Suspending):
         return most
 
     def _bytes(self, ctx: Context, new: tuple[list[NearRow], list[NearRow]]) -> int:
-        """About so many they are, by what is near in time."""
+        """An estimate of these bytes, from the rows that are near in time."""
         total = 0
         for side in (_LEFT, _RIGHT):
             rows = new[side]
@@ -273,7 +273,7 @@ class IntervalJoined(Suspending):
     ) -> None:
         """Pair new rows with lists of rows of the other side, all in the order of time."""
         for rows in kept:
-            if len(rows) < len(new):  # what few name as their partners is one stretch of the others
+            if len(rows) < len(new):  # the partners that a row names are one stretch of the others
                 self._pair(ctx, 1 - side, rows, new)
             else:
                 self._pair(ctx, side, new, rows)
@@ -297,7 +297,7 @@ class IntervalJoined(Suspending):
                     left.met = right.met = True
 
     def _part(self, ctx: Context, side: int, rows: list[NearRow]) -> None:
-        """Rows that no partner can reach any more are results, if they have none."""
+        """Emit the rows without a partner that none can reach any more."""
         if not self._alone[side]:
             return
         frame = self._framing(ctx)
@@ -370,7 +370,7 @@ class IntervalJoined(Suspending):
         own.number += 1
 
     def _clean(self, ctx: Context, side: int, own: NearSide) -> None:
-        """Remove what is done."""
+        """Remove rows and segments that are done."""
         own.rows = self._left_of(side, own.rows, ctx.watermark)
         for number, segment in list(own.segments.items()):
             if is_behind(segment.end, ctx.watermark) and not is_behind(

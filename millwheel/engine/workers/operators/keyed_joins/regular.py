@@ -1,11 +1,12 @@
 """The join of all records of two streams with equal keys, whenever they come.
 
-Each stream is a multiset of rows per key. What a record changes in the result is said at once: rows
-that come, and rows that are taken back. A row that stands alone in the result (``left``, …) says so
-itself, so that only what was said is taken back, also where rows are forgotten.
+Each stream is a multiset of rows per key. The changes that a record makes to the result are emitted
+at once: new rows, and rows that are taken back. A row notes whether it stands alone in the result
+(``left``, …), so that only emitted rows are taken back, also where rows are forgotten.
 
-A retraction may come before the record that it takes back, because these two may have taken two
-ways. Until that comes, the row counts minus one: so the rows, folded, are the same in either order.
+A retraction may come before the record that it takes back, because the two may travel by different
+ways. Until that record comes, the row counts minus one: so the rows, folded, are the same in either
+order.
 """
 
 from __future__ import annotations
@@ -36,9 +37,9 @@ _FEW = 8
 """Rows of a key that lie in one entry with their count; more of them would make each new row of a
 busy key expensive."""
 _SHORT = 1_000  # bytes of such a row: with eight of them an entry still fits into a page of disk
-_BEGINS, _TELLS_BEFORE, _PAIRS, _TELLS_AFTER = range(4)
-"""What a record does with the rows of the other stream: it makes pairs, and says before or after
-that which of them stand alone no longer, or now."""
+_BEGINS, _OTHERS_BEFORE, _PAIRS, _OTHERS_AFTER = range(4)
+"""The steps of a record. It makes pairs with the rows of the other stream; before or after that,
+these begin or cease to stand alone."""
 _encode = msgspec.msgpack.Encoder(order="deterministic").encode
 _LONGEST = 32  # Fixed: bytes of a row that names itself; state depends on it
 
@@ -55,8 +56,8 @@ class Row(Certain, array_like=True):
 
 
 class Side(Certain, array_like=True):
-    """What a key has of one stream: how many rows, those of retractions taken off; some of them by
-    identity, ``few``; and how many entries the others have."""
+    """The rows of a key of one stream: their number, less that of retractions; a ``few`` of them by
+    identity; and the number of entries of the others."""
 
     count: int = 0
     few: dict[bytes, Row] = msgspec.field(default_factory=dict)
@@ -114,11 +115,11 @@ class StoredSides(Suspending):
         self._sides: tuple[Side, ...] = Side(), Side()
 
     def _stored_sides(self) -> tuple[Side, ...]:
-        """A key of which no stream has rows has no entry: what is read is not written."""
+        """The sides of the current key. One without rows has no entry, and reading writes none."""
         return tuple(self._side(side).get() or Side() for side in range(len(self._names)))
 
     def _store(self, side: int) -> None:
-        """Write what a key has of a stream. That lengthens its life."""
+        """Write a side of the current key. That lengthens its life."""
         own = self._sides[side]
         if own.count or own.few or own.entries:
             self._side(side).set(own)
@@ -149,7 +150,7 @@ class StoredSides(Suspending):
             yield few[cursor.few]
             cursor.few += 1
         if own.entries or self._forgets[side]:
-            rows: Any = self._rows(side)  # its handle knows more than the API says
+            rows: Any = self._rows(side)  # its handle has more methods than the API
             for identity, row in rows.behind(cursor.entry):
                 yield identity, row
                 cursor.entry = identity
@@ -202,9 +203,9 @@ class RegularJoined(StoredSides):
     def go_on(self, ctx: Any, record: Record, cursor: Cursor) -> bool:
         """A row comes, or is taken back."""
         at = record.timestamp
-        if cursor.step == _TELLS_AFTER:
+        if cursor.step == _OTHERS_AFTER:
             self._sides, side = self._stored_sides(), self._names.index(record.stream)
-            done = self._tell_others(ctx, side, at, cursor)
+            done = self._update_others(ctx, side, at, cursor)
         else:
             arrived = self._arrived(ctx, record)
             if arrived is None:
@@ -216,12 +217,12 @@ class RegularJoined(StoredSides):
         return done
 
     def row_of(self, side: int, record: Record) -> NearRow:
-        """The row of a record for columns, which no retraction is."""
+        """The row of a record, which is not a retraction, for columns."""
         data = encode_value(ordered(plain(record.value), self._fields[side]))
         return NearRow(record.timestamp, MIN_TIME, MAX_TIME, LAST_TIME, data)
 
     def keep(self, ctx: Context, side: int, rows: list[NearRow]) -> None:
-        """Rows that were kept elsewhere, where all was said of them, as of a key that owes none."""
+        """Keep rows that were kept elsewhere, where all of their results have been emitted."""
         own = self._side(side).get() or Side()
         self._sides = (own, Side()) if side == _LEFT else (Side(), own)
         own.count += len(rows)
@@ -241,7 +242,7 @@ class RegularJoined(StoredSides):
     ) -> Iterator[tuple[int, list[Row] | None]]:
         """The rows of a side of some keys, by the number of the key; None where they have more than
         ``most`` entries."""
-        state: Any = self._side(side)  # its handle knows more than the API says
+        state: Any = self._side(side)  # its handle has more methods than the API
         for number, own in state.values_of(keys):
             if own.entries > most:
                 yield number, None
@@ -261,25 +262,28 @@ class RegularJoined(StoredSides):
             return set()
         keys = {key for key, rows in by_key.items() if rows[1 - side]}
         asked = [key for key, rows in by_key.items() if rows[side] and key not in keys]
-        state: Any = self._side(1 - side)  # its handle knows more than the API says
+        state: Any = self._side(1 - side)  # its handle has more methods than the API
         return keys | {asked[number] for number, own in state.values_of(asked) if own.count > 0}
 
     def decides(self, side: int, rows: Iterable[Row], met: bool) -> bool:
-        """Whether the partners of these rows of a key are found here. ``met``: there are some, so
-        these rows must have been told apart from those that stand alone."""
-        told = self._shows[side](True)
+        """Whether new records of a key with these rows go by rows: some row is owed, too deep, or,
+        where a partner comes (``met``), noted as one without."""
+        shown = self._shows[side](True)
         return any(
-            row.owed or self.is_deep(row.data) or (met and any(said != told for said in row.alone))
+            row.owed
+            or self.is_deep(row.data)
+            or (met and any(alone != shown for alone in row.alone))
             for row in rows
         )
 
     def is_deep(self, data: bytes) -> bool:
-        """Whether no pair has room for this value, so that there is a dead letter."""
+        """Whether a value nests too deeply for a pair, which then becomes a dead letter."""
         return nests_too_deeply(data, MOST_NESTING - 1)
 
-    def say_alone(self, ctx: Context, side: int, data: bytes, at: int, weight: int) -> None:
-        """Say that an encoded record of the current key stands alone, or no longer does."""
-        self._say_alone(ctx, side, data, at, weight)
+    def produce_alone(self, ctx: Context, side: int, data: bytes, at: int, weight: int) -> None:
+        """Emit an encoded record of the current key on its own; a negative ``weight`` takes it
+        back."""
+        self._produce_alone(ctx, side, data, at, weight)
 
     def kept(self) -> Iterator[tuple[int, int, bytes]]:
         """Side, time and encoded value of each row of the current key. For tests."""
@@ -291,10 +295,11 @@ class RegularJoined(StoredSides):
 
     def produce_pair(self, ctx: Context, left: bytes, right: bytes, at: int) -> None:
         """Emit the pair of two encoded records of the current key."""
-        self._say(ctx, _LEFT, left, right, at, 1)
+        self._produce_pair(ctx, _LEFT, left, right, at, 1)
 
     def _arrived(self, ctx: Context, record: Record) -> JoinArrival | None:
-        """What a record changes; None where the row that it takes back may be forgotten."""
+        """The change that a record makes; None where the row that it takes back may be
+        forgotten."""
         self._sides = self._stored_sides()
         back = as_retraction(record.value)
         value = plain(record.value if back is None else back.value)
@@ -309,11 +314,11 @@ class RegularJoined(StoredSides):
         return JoinArrival(sign, side, identity, data, row, settles)
 
     def _take(self, ctx: Any, arrived: JoinArrival, at: int, cursor: Cursor) -> bool:
-        """One more row: what goes is said before what comes. Whether all is said."""
+        """Add a row; what it removes from the result is emitted first. Whether all is emitted."""
         if cursor.step == _BEGINS:
-            cursor.begin(_TELLS_BEFORE if self._recount(arrived.side, 1) else _PAIRS)
-        if cursor.step == _TELLS_BEFORE:
-            if not self._tell_others(ctx, arrived.side, at, cursor):
+            cursor.begin(_OTHERS_BEFORE if self._recount(arrived.side, 1) else _PAIRS)
+        if cursor.step == _OTHERS_BEFORE:
+            if not self._update_others(ctx, arrived.side, at, cursor):
                 return False
             cursor.begin(_PAIRS)
         if not self._pair(ctx, arrived, at, cursor):
@@ -322,17 +327,17 @@ class RegularJoined(StoredSides):
         return True
 
     def _take_back(self, ctx: Any, arrived: JoinArrival, at: int, cursor: Cursor) -> bool:
-        """One less."""
+        """Remove a row. Whether all is emitted."""
         if not self._pair(ctx, arrived, at, cursor):
             return False
         self._write_row(ctx, arrived, at)
         if not self._recount(arrived.side, -1):
             return True
-        cursor.begin(_TELLS_AFTER)
-        return self._tell_others(ctx, arrived.side, at, cursor)
+        cursor.begin(_OTHERS_AFTER)
+        return self._update_others(ctx, arrived.side, at, cursor)
 
     def _pair(self, ctx: Any, arrived: JoinArrival, at: int, cursor: Cursor) -> bool:
-        """Say the pairs of a row that comes or goes."""
+        """Emit the pairs of a row that comes or goes. Whether all are emitted."""
         if not self._in_pairs:
             return True
         sign, side, _, data, _, _ = arrived
@@ -343,7 +348,7 @@ class RegularJoined(StoredSides):
                 if ctx.suspension.room <= 0:
                     return False
                 ctx.suspension.room -= bytes_of_each
-                self._say(ctx, side, data, partner.data, max(its, at), weight)
+                self._produce_pair(ctx, side, data, partner.data, max(its, at), weight)
                 cursor.times += 1
             cursor.times = 0
         return True
@@ -357,29 +362,29 @@ class RegularJoined(StoredSides):
             self._keep(ctx, side, identity, row or Row(data, [], [], sign < 0), at)
 
     def _keep(self, ctx: Context, side: int, identity: bytes, row: Row, at: int) -> None:
-        """One more of equal rows."""
+        """Add one of equal rows."""
         shows = self._shows[side]
         alone = shows is not _never and shows(self._sides[1 - side].count > 0)
         if alone:
-            self._say_alone(ctx, side, row.data, at, -1 if row.owed else 1)
+            self._produce_alone(ctx, side, row.data, at, -1 if row.owed else 1)
         row.times.append(at)
         row.alone.append(alone)
         self._put(side, identity, row)
 
     def _settle(self, ctx: Context, side: int, identity: bytes, row: Row, at: int) -> None:
-        """One less: that of the same time if there is one."""
+        """Remove one of equal rows: that of the same time if there is one."""
         index = row.times.index(at) if at in row.times else 0
         row.times.pop(index)
         if row.alone.pop(index):
-            self._say_alone(ctx, side, row.data, at, 1 if row.owed else -1)
+            self._produce_alone(ctx, side, row.data, at, 1 if row.owed else -1)
         if row.times:
             self._put(side, identity, row)
         else:
             self._drop(side, identity)
 
     def _recount(self, side: int, change: int) -> bool:
-        """The rows of a side have become one more or less: whether those of the other stand alone
-        no longer, or now."""
+        """Count one row of a side more or less. Whether the rows of the other begin or cease to
+        stand alone."""
         own = self._sides[side]
         before = own.count
         own.count = before + change
@@ -387,36 +392,37 @@ class RegularJoined(StoredSides):
             own.count = sum(len(row.times) for _, row in self._all(side))
         return self._shows[1 - side] is not _never and (before > 0) != (own.count > 0)
 
-    def _tell_others(self, ctx: Any, side: int, at: int, cursor: Cursor) -> bool:
-        """Say of the rows of the other side that they stand alone now, or no longer do."""
+    def _update_others(self, ctx: Any, side: int, at: int, cursor: Cursor) -> bool:
+        """Emit the rows of the other side that begin to stand alone, or take back those that cease
+        to. Whether all are emitted."""
         other = 1 - side
         alone = self._shows[other](self._sides[side].count > 0)
         for identity, row in self._from(other, cursor):
-            if all(said == alone for said in row.alone):
+            if all(was == alone for was in row.alone):
                 continue
-            for index, (said, its) in enumerate(zip(row.alone, row.times, strict=True)):
-                if said == alone:
+            for index, (was, its) in enumerate(zip(row.alone, row.times, strict=True)):
+                if was == alone:
                     continue
                 if ctx.suspension.room <= 0:
                     self._put(other, identity, row)
                     return False
                 ctx.suspension.room -= len(row.data) + RESULT_BYTES
                 weight = -1 if row.owed is alone else 1
-                self._say_alone(ctx, other, row.data, max(its, at), weight)
+                self._produce_alone(ctx, other, row.data, max(its, at), weight)
                 row.alone[index] = alone
             self._put(other, identity, row)
         return True
 
-    # --- what is said -----------------------------------------------------------------------------
+    # --- results ----------------------------------------------------------------------------------
 
-    def _say_alone(self, ctx: Context, side: int, data: bytes, at: int, weight: int) -> None:
+    def _produce_alone(self, ctx: Context, side: int, data: bytes, at: int, weight: int) -> None:
         if self._in_pairs:
-            self._say(ctx, side, data, NULL, at, weight)
+            self._produce_pair(ctx, side, data, NULL, at, weight)
         else:
             value = decode_value(data) if weight < 0 else msgspec.Raw(data)
             self._produce(ctx, value, at, weight)
 
-    def _say(
+    def _produce_pair(
         self, ctx: Context, side: int, data: bytes, partner: bytes, at: int, weight: int
     ) -> None:
         left, right = (data, partner) if side == _LEFT else (partner, data)
@@ -445,6 +451,6 @@ def regular_join(
 
 
 def identity_of(value: Any) -> bytes:
-    """What names a row among those of its key and stream: its value, or a hash of that."""
+    """The name of a row among those of its key and stream: its value, or a hash of that."""
     data = _encode(value)
     return data if len(data) <= _LONGEST else xxhash.xxh3_128_digest(data)

@@ -1,18 +1,18 @@
 """Runs a join of records that come at any time on whole bundles.
 
-Of more than ``_MOST_BYTES`` half goes from memory into the archive of the shard, in columns, too:
-that of the keys without a new record for the longest time; but hot keys go on in rows. A bundle
-meets what the archive has of its keys, and nothing else of it is read.
+Beyond ``_MOST_BYTES``, half of the records leave memory for the archive of the shard, in columns,
+too: those of the keys without a new record for the longest time. Hot keys go on in rows instead. A
+bundle reads only its own keys from the archive.
 
-What rows keep of a key is there for ever, so its new records are not joined in rows for that: they
-are kept in columns, and meet what rows keep of the other stream, which is read for all keys of a
-bundle together. A record goes on in rows, beside those that have gone there before, only when its
-key leaves. So a key is in both forms, or in one, and what comes for it looks at both. What is taken
-in rows finds there all that is kept of its key: the archive has none of it.
+Rows keep the records of a key for ever, but its new records need not be joined in rows for that:
+they are kept in columns, and meet the rows of the other stream, which are read for all keys of a
+bundle together. A record goes on in rows, beside earlier ones, only when its key leaves. So a key
+is in one form or in both, and its new records look at both. Records that are taken in rows find all
+that is kept of their key there: the archive has none of it.
 
-Where one takes back another, and where retractions wait for their records, the row form decides:
-all that columns hold of such a key leaves before. So it does where a row that stands alone in the
-result (``left``, …) is in rows as its first partner comes: rows note of each whether it does.
+Retractions, and keys whose retractions wait for their records, go to the row form: all that columns
+hold of such a key leaves before. So do keys of which a row that stands alone in the result
+(``left``, …) is in rows as its first partner comes: only rows note whether it stands alone.
 """
 
 from __future__ import annotations
@@ -66,20 +66,20 @@ from millwheel.engine.workers.state.column_segments import ColumnShard
 from millwheel.errors import RecordError
 
 _MANY = 500_000
-"""Rows of a key that a bundle does not read at once: its records go on in rows, where what they
-make may span several bundles. Measured with one new record: to read 100,000 rows and join them
-takes 0.8 s of processor time, once for a bundle; in rows it is 0.9 s, for each record. So to read
-takes some 4 s of a step; with 1.5 million rows a step took more than 20 s, and 1.4 GB."""
+"""Rows of a key that a bundle does not read at once: its records go on in rows, where their results
+may span several bundles. Measured with one new record: to read 100,000 rows and join them takes 0.8
+s of processor time, once for a bundle; in rows it is 0.9 s, for each record. So to read takes some
+4 s of a step; with 1.5 million rows a step took more than 20 s, and 1.4 GB."""
 
 
 _HOT = 4_000
-"""Records of a key that do not leave for the archive together, but for rows: what its next partner
-makes of all of them may span several bundles there. To go there costs some 30 µs for each, so a key
-goes part by part, and not when its partner comes."""
+"""Records of a key that leave for rows, not together for the archive: the results of its next
+partner may span several bundles there. To move one takes some 30 µs, so a key moves part by part,
+and not when its partner comes."""
 
 
 class RowsOfKeys(Protocol):
-    """What such a join needs of its row form, too."""
+    """The further methods that such a join needs of its row form."""
 
     def rows_of(
         self, ctx: Any, side: int, keys: Sequence[Key], most: int
@@ -91,13 +91,14 @@ class RowsOfKeys(Protocol):
         """The keys whose rows of a side, which are to be kept, have partners."""
 
     def decides(self, side: int, rows: Iterable[Row], met: bool) -> bool:
-        """Whether what comes for a key with these rows is taken in rows; ``met``: a partner."""
+        """Whether new records of a key with these rows go by rows; ``met``: a partner comes."""
 
     def is_deep(self, data: bytes) -> bool:
         """Whether an encoded record is taken in rows, since it nests too deeply for a pair."""
 
-    def say_alone(self, ctx: Any, side: int, data: bytes, at: int, weight: int) -> None:
-        """Say that an encoded record of the current key stands alone, or no longer does."""
+    def produce_alone(self, ctx: Any, side: int, data: bytes, at: int, weight: int) -> None:
+        """Emit an encoded record of the current key on its own; a negative ``weight`` takes it
+        back."""
 
 
 class LastingJoinOperator(ColumnJoinOperator):
@@ -162,8 +163,8 @@ class LastingJoinOperator(ColumnJoinOperator):
     def _recall_archive(
         self, batches: Sequence[AnyBatch], taken: Sequence[Mask], bundle: Bundle
     ) -> set[Key]:
-        """Read what the archive has for the records of a bundle to meet; the keys of which that is
-        too much."""
+        """Read the partners in the archive for the records of a bundle. Returns the keys that have
+        too many."""
         many: set[Key] = set()
         for side, stream in enumerate(self._pairing.streams):
             # whether a record stands alone depends on those of its own stream, too
@@ -201,7 +202,7 @@ class LastingJoinOperator(ColumnJoinOperator):
         self._keep_in_rows(left, bundle)
 
     def _hand_over(self, segments: Sequence[Left], bundle: Bundle) -> None:
-        """With what the archive has of the same keys."""
+        """Also the archived records of the same keys go on in rows."""
         keys = [segment.groups[KEY] for segment in segments]
         archived = [Left(each, 0) for each in self._archive.taken_out(keys, bundle.overlay)]
         self._keep_in_rows([*segments, *archived], bundle)
@@ -233,8 +234,8 @@ class LastingJoinOperator(ColumnJoinOperator):
             return True
 
     def _recall(self, batches: Sequence[AnyBatch], taken: Sequence[Mask]) -> set[Key]:
-        """Read what rows keep for the records of a bundle to meet; the keys of which the row form
-        takes them all the same."""
+        """Read the partners in rows for the records of a bundle. Returns the keys that go by rows
+        all the same."""
         owed: set[Key] = set()
         pairs = list(zip(batches, taken, strict=True))
         for side, stream in enumerate(self._pairing.streams):
@@ -266,25 +267,25 @@ class LastingJoinOperator(ColumnJoinOperator):
 
     # --- results ----------------------------------------------------------------------------------
 
-    def _say(
+    def _produce_changes(
         self, new: Sequence[pl.DataFrame], kept: Sequence[pl.DataFrame], bundle: Bundle, late: bool
     ) -> None:
         if self._only_pairs:
-            super()._say(new, kept, bundle, late)
+            super()._produce_changes(new, kept, bundle, late)
             return
         kind = self._pairing.kind
         new, kept = alike(new, with_keys_of(new, kept))
         pairs = self._pairing.pairs(new, kept, None) if kind.in_pairs else None
         changes = alone_changes(kind, new, kept)
-        self._say_alone([each for each in changes if each.sign < 0], [*new, *kept], bundle)
+        self._produce_alone([each for each in changes if each.sign < 0], [*new, *kept], bundle)
         if pairs is not None:
             self._produce(pairs, bundle)
-        self._say_alone([each for each in changes if each.sign > 0], [*new, *kept], bundle)
+        self._produce_alone([each for each in changes if each.sign > 0], [*new, *kept], bundle)
 
-    def _say_alone(
+    def _produce_alone(
         self, changes: Sequence[AloneRows], frames: Sequence[pl.DataFrame], bundle: Bundle
     ) -> None:
-        """``known`` have the types of the records of either stream."""
+        """``frames`` have the types of the records of either stream."""
         for side, sign, rows in ((each.side, each.sign, each.rows) for each in changes):
             other_type = self._pairing.type_of(1 - side, frames)
             if VALUE not in rows.schema and (other_type or not self._pairing.kind.in_pairs):
@@ -303,7 +304,7 @@ class LastingJoinOperator(ColumnJoinOperator):
             )
             for key, data, at in each_row:
                 self._context.point(key_from_bytes(key), at)
-                self._rows.say_alone(self._context, side, data, at, sign)
+                self._rows.produce_alone(self._context, side, data, at, sign)
 
 
 def _keys_of(batches: Sequence[AnyBatch], masks: Sequence[Mask]) -> list[pl.Series]:

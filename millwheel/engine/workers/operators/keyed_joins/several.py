@@ -2,8 +2,8 @@
 
 Each stream is kept once. With ``V`` for the rows of a stream, and with a null among them where it
 has none and may be missing (``left``, ``outer``), the result is the product of all ``V``. So a row
-that comes or goes is said with all combinations of the other streams, and so is the null that goes
-or comes with it.
+that comes or goes is emitted with all combinations of the other streams, and so is the null that
+goes or comes with it.
 
 A retraction that comes before its record counts minus one, as in a join of two streams.
 """
@@ -32,8 +32,8 @@ from millwheel.engine.workers.operators.suspension import RESULT_BYTES, Cursor
 
 
 class Factor(NamedTuple):
-    """What one stream gives to a combination: an encoded value (``NULL``: none), its time (µs), and
-    how often it counts; minus for what is taken back."""
+    """The part of one stream in a combination: an encoded value (``NULL``: none), its time (µs),
+    and how often it counts, negative where it is taken back."""
 
     data: bytes
     at: int
@@ -73,8 +73,8 @@ class SeveralJoined(RegularJoined):
         return True
 
     def _combine(self, ctx: Any, side: int, change: Factor, cursor: Cursor) -> bool:
-        """Say what one row more or less of a side changes; what goes before what comes. Whether all
-        is said; ``cursor.times`` counts what is."""
+        """Emit the changes of one row more or less of a side, removals first. Whether all are
+        emitted; ``cursor.times`` counts those that are."""
         own = self._sides[side]
         before = own.count
         own.count += change.weight
@@ -94,11 +94,11 @@ class SeveralJoined(RegularJoined):
             cursor.times += 1
             if any(part.data is not NULL for part in parts):
                 ctx.suspension.room -= sum(len(part.data) for part in parts) + RESULT_BYTES
-                self._say_all(ctx, parts)
+                self._produce_combination(ctx, parts)
         return True
 
     def _others(self, side: int) -> list[list[Factor]] | None:
-        """The rows of the other sides; None if one has nothing to give."""
+        """The factors of the other sides; None if one of them has none."""
         sides = [each for each in range(len(self._names)) if each != side]
         if any(self._is_bare(each) for each in sides):
             return None
@@ -115,7 +115,7 @@ class SeveralJoined(RegularJoined):
             weight = -1 if row.owed else 1
             yield from (Factor(row.data, at, weight) for at in row.times)
 
-    def _say_all(self, ctx: Context, parts: Sequence[Factor]) -> None:
+    def _produce_combination(self, ctx: Context, parts: Sequence[Factor]) -> None:
         row = self._head(ctx.key)
         for name, part in zip(self._names, parts, strict=True):
             row[name] = msgspec.Raw(part.data)

@@ -1,9 +1,9 @@
-"""Runs a join in windows record by record: each key's window is an entry, and what it says when it
-fires may span several commits (:mod:`millwheel.engine.workers.operators.suspension`).
+"""Runs a join in windows record by record: each key's window is an entry, and the results of a
+firing may span several commits (:mod:`millwheel.engine.workers.operators.suspension`).
 
-The windows themselves wait for nothing. A firing that has no more room is stored with the records
-that it is made of, and the next firings of its key wait behind it, in their order. So the results
-are those of one step, whatever the windows take, or forget, meanwhile.
+The windows themselves wait for nothing. A firing that has no more room is stored with its records,
+and the next firings of its key wait behind it, in their order. So the results are those of one
+step, even if the windows take or forget records meanwhile.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class WindowJoinOperator(WindowCallbackOperator):
         self._join(pane, records)
 
     def _records(self, pane: Pane) -> list[Record]:
-        """Those of a pane. They are no copies: a join changes none."""
+        """The records of a pane. They are not copied: a join changes none."""
         rows: list[Any] = pane.result
         return [
             Record(
@@ -86,7 +86,7 @@ class WindowJoinOperator(WindowCallbackOperator):
                 super()._fire([timer], times, bundle)
 
     def _go_on(self, due: Due, bundle: Bundle) -> None:
-        """The firings of a key that wait."""
+        """Go on with the firings of a key that wait."""
         self._context.point(due.key, MIN_TIME)
         for each in self._instance.resumed(self._context):
             self._go_on_with(each, due, bundle)
@@ -111,19 +111,18 @@ class FiringAgainOperator(WindowJoinOperator):
     the one before.
 
     The windows work as they do with ``accumulation: retracting``: a window that fires again gives
-    what it fired with before, as retractions, and all that it has. Here the records of the one are
-    told from those of the other, so that only results with other records are made. A window that is
-    another by then (sessions that grew, or became one), or has no records any more, takes back all
-    of its results.
+    what it fired with before, as retractions, and all that it has. Here the records of the two are
+    compared, so that only results with other records are made. A window that is another by then
+    (sessions that grew, or became one), or has no records any more, takes back all of its results.
 
     Where no record is taken back, windows remember only how many records they fired with: those are
     the first, in the order of arrival, of all that lie in their bounds.
     """
 
     _standing: tuple[tuple[Pane, Cause], ...] = ()
-    """What windows emitted that the next pane replaces, or nothing does."""
+    """Emitted panes that are to be taken back, which the next pane may replace."""
     _before: Pane | None = None
-    """What the window emitted before the pane that is emitted now."""
+    """The pane of the same window before the one that is emitted now."""
 
     def _perform(self, effects: Effects, cause: Cause, bundle: Bundle) -> None:
         super()._perform(effects, cause, bundle)
@@ -163,7 +162,7 @@ class FiringAgainOperator(WindowJoinOperator):
             join.change(self._context, pane.key, pane.window, sides)
 
     def _changes(self, before: Pane, pane: Pane, records: list[Record]) -> list[WindowSide]:
-        stay, gone = told_apart(before.result, pane.result)
+        stay, gone = compared(before.result, pane.result)
         went = list(compress(self._records(before), gone)) if any(gone) else []
         stayed = list(compress(records, stay))
         came = [record for record, old in zip(records, stay, strict=True) if not old]
@@ -173,7 +172,7 @@ class FiringAgainOperator(WindowJoinOperator):
         ]
 
 
-def told_apart(before: int | Sequence[Any], now: Sequence[Any]) -> tuple[list[bool], list[bool]]:
+def compared(before: int | Sequence[Any], now: Sequence[Any]) -> tuple[list[bool], list[bool]]:
     """Of each record that a window has, whether it was there ``before``; and of each that was
     there, whether it has gone. The number of those before is enough where none goes."""
     if isinstance(before, int):
@@ -193,7 +192,8 @@ def _taken(left: Counter[bytes], name: bytes) -> bool:
 
 
 def _whole(before: Pane, now: Pane) -> Pane:
-    """With its records, of which a later pane has all, where only their number was remembered."""
+    """A pane with its records: a later pane has all of them, where only their number was
+    remembered."""
     if not isinstance(before.result, int):
         return before
     start, end = before.window

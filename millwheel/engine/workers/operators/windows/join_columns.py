@@ -2,14 +2,14 @@
 window closes.
 
 The row form has an entry, a timer and a hold for each key and window. Here a bundle is one columnar
-segment, whose rows are records (:mod:`millwheel.core.columns.pairs`). Where all that the closed
-windows hold came in columns, their results are made in one operation, and leave in columns.
+segment, whose rows are records (:mod:`millwheel.core.columns.pairs`). Where all records of the
+closed windows came in columns, their results are made in one operation, and leave in columns.
 Otherwise their records are grouped by key in one operation, and only keys that make a result are
 looked at.
 
-Open windows are in memory. What is large (``_MOST_BYTES`` in the open windows of a shard), or has a
-time or a key that no column can hold, makes the shard go on in rows: the open windows are handed to
-the row form, whose results are the same, some keys in each bundle
+Open windows are in memory. Many records (``_MOST_BYTES`` in the open windows of a shard), or a time
+or a key that no column can hold, make the shard go on in rows: the open windows are handed to the
+row form, whose results are the same, some keys in each bundle
 (:mod:`millwheel.core.columns.state.columns_to_rows`). When the windows in rows have closed, the
 shard takes whole bundles again.
 """
@@ -55,7 +55,7 @@ from millwheel.engine.workers.boundaries import ColumnBoundary
 from millwheel.engine.workers.bundle.bundle import WINDOW as CALL_OF_WINDOW
 from millwheel.engine.workers.bundle.bundle import Bundle, Hold
 from millwheel.engine.workers.operators.callbacks import Decode
-from millwheel.engine.workers.operators.record_joins import Told
+from millwheel.engine.workers.operators.record_joins import Firing
 from millwheel.engine.workers.operators.suspension import LEAST_BYTES, RESULT_BYTES
 from millwheel.engine.workers.operators.windows.join import WindowJoinOperator
 from millwheel.engine.workers.state.column_segments import (
@@ -69,20 +69,20 @@ from millwheel.engine.workers.state.overlay import Overlay
 _MOST_BYTES = 128 << 20
 """Bytes of the records in the open windows of a shard; more of them go by rows."""
 _MOST_PAIR_BYTES = 256 << 20
-"""Of results that are made in one operation: more than the records of open windows, of which most
-have few partners. The keys with the most results go by rows, which make some in each bundle."""
+"""Bytes of results that are made in one operation: more than the records of open windows, of which
+most have few partners. The keys with the most results go by rows, which make some in each
+bundle."""
 _FAN = 32
-"""Segments of one size that are merged into one; seldom, because that makes no fewer records of
-them."""
+"""Segments of one size that are merged into one; seldom, because merging makes no fewer records."""
 _TOGETHER = 1_000
-"""So few records of both inputs are one segment."""
+"""Most records of both inputs that are one segment."""
 _AT_ONCE = 1_000
 """Keys and windows that are decoded at once."""
 _ARRAY32 = b"\xdd"  # Fixed: how msgpack begins an array with a length of four bytes
 
 
-def _speaks(kind: JoinKind) -> pl.Expr:
-    """Which keys of a window make a result, by the inputs that their records came by."""
+def _makes_result(kind: JoinKind) -> pl.Expr:
+    """An expression for the keys of a window that make a result, by the inputs of their records."""
     least, most = pl.col(INPUT).list.min(), pl.col(INPUT).list.max()
     if kind is JoinKind.INNER:
         return least < most
@@ -114,8 +114,8 @@ class JoinOperator(WindowJoinOperator):
         self._leaving = Leaving(self._windows)
         self._in_rows = self._has_rows()
         self._sides: tuple[Any, list[pl.Series] | None] = None, None
-        """The columns of the window whose pairs were said last, by its key and bounds."""
-        self._instance.says_pairs = self._say_pairs
+        """The columns of the window whose pairs were emitted last, by its key and bounds."""
+        self._instance.produce_pairs = self._produce_pairs
         restore_segments(self._windows, shard)
 
     def due_at(self) -> int:
@@ -157,7 +157,7 @@ class JoinOperator(WindowJoinOperator):
 
     def _take(self, bundle: Bundle, times: Times) -> None:
         if closed := self._windows.take_closed(bundle.watermark):
-            self._speak(closed, bundle)
+            self._join_closed(closed, bundle)
         batches = [arrival.batch for arrival in bundle.arrivals]
         stay = [np.full(len(batch), not self._in_rows) for batch in batches]
         if self._in_rows and self._windows:
@@ -256,8 +256,8 @@ class JoinOperator(WindowJoinOperator):
 
     # --- closed windows ---------------------------------------------------------------------------
 
-    def _speak(self, closed: list[pl.DataFrame], bundle: Bundle) -> None:
-        """The pairs of windows that have closed."""
+    def _join_closed(self, closed: list[pl.DataFrame], bundle: Bundle) -> None:
+        """Emit the pairs of windows that have closed."""
         plain = not (self._typed or self._attempts.avoided.hangs or self._attempts.avoided.lone)
         pairs, heavy = None, None
         with suppress(Unfit), self._boundary.inside(bundle.count):
@@ -267,19 +267,21 @@ class JoinOperator(WindowJoinOperator):
         if pairs is not None:
             if heavy is not None:
                 theirs = [_among(part, heavy) for part in closed]
-                self._call(self._speaking(theirs), bundle)
+                self._call(self._with_results(theirs), bundle)
             self._produce_columns(pairs, bundle.outputs.produce_columns)
             bundle.try_(CALL_OF_WINDOW, pairs.height)
             return
-        speaking = self._speaking(closed)
+        groups = self._with_results(closed)
         if plain:
-            self._produce(speaking, bundle)
+            self._produce(groups, bundle)
         else:
-            self._call(speaking, bundle)
+            self._call(groups, bundle)
 
-    def _speaking(self, closed: list[pl.DataFrame]) -> pl.DataFrame:
+    def _with_results(self, closed: list[pl.DataFrame]) -> pl.DataFrame:
         """The keys and windows that make a result, with their records."""
-        return _by_key(in_order_of_time(self._pairing.merge(closed))).filter(_speaks(self._kind))
+        return _by_key(in_order_of_time(self._pairing.merge(closed))).filter(
+            _makes_result(self._kind)
+        )
 
     def _heavy(self, closed: list[pl.DataFrame]) -> pl.DataFrame | None:
         """The keys with too many results for one step, and those of which some wait already."""
@@ -293,32 +295,32 @@ class JoinOperator(WindowJoinOperator):
         for stream in self._spec.outputs:
             produce(ColumnBatch(stream, np.array([], np.int64), stamps, keys, pairs))
 
-    def _say_pairs(
-        self, ctx: Any, told: Told, pairs: Sequence[Sequence[Any]], start: int
+    def _produce_pairs(
+        self, ctx: Any, firing: Firing, pairs: Sequence[Sequence[Any]], start: int
     ) -> int | None:
         if None in pairs[0] or None in pairs[1] or self._typed or self._identified:
             return None
         some = None
         with suppress(Unfit), self._boundary.inside(ctx.count):
-            if not told.stored or self._suspension.room <= 0:
-                return 0 if self._columns_of(ctx, told, pairs) else None
-            some = self._some_of(ctx, told, pairs, start)
+            if not firing.stored or self._suspension.room <= 0:
+                return 0 if self._columns_of(ctx, firing, pairs) else None
+            some = self._some_of(ctx, firing, pairs, start)
         if some is None:
             return None
         self._produce_columns(some, ctx.produce_columns)
         return some.height
 
     def _some_of(
-        self, ctx: Any, told: Told, pairs: Sequence[Sequence[Any]], start: int
+        self, ctx: Any, firing: Firing, pairs: Sequence[Sequence[Any]], start: int
     ) -> pl.DataFrame | None:
         """As many pairs as there is room for."""
-        sides = self._columns_of(ctx, told, pairs)
+        sides = self._columns_of(ctx, firing, pairs)
         if sides is None:
             return None
         end = len(sides[0]) * len(sides[1])
         size = sum(int(side.estimated_size()) // len(side) for side in sides) + RESULT_BYTES
         numbers = range(start, min(start + self._suspension.room // size + 1, end))
-        some = self._pairing.some_of(ctx.key, told.window, sides, numbers)
+        some = self._pairing.some_of(ctx.key, firing.window, sides, numbers)
         if some is not None:
             self._suspension.room -= size * len(numbers)
         if numbers.stop == end:
@@ -326,17 +328,17 @@ class JoinOperator(WindowJoinOperator):
         return some
 
     def _columns_of(
-        self, ctx: Any, told: Told, pairs: Sequence[Sequence[Any]]
+        self, ctx: Any, firing: Firing, pairs: Sequence[Sequence[Any]]
     ) -> list[pl.Series] | None:
-        if self._sides[0] != (ctx.key, told.window):
-            self._sides = (ctx.key, told.window), self._pairing.sides_of(pairs)
+        if self._sides[0] != (ctx.key, firing.window):
+            self._sides = (ctx.key, firing.window), self._pairing.sides_of(pairs)
         return self._sides[1]
 
-    def _produce(self, speaking: pl.DataFrame, bundle: Bundle) -> None:
-        """Without a call for each key, where there is room for its results: values that were
-        decoded can be encoded, so none can fail but those that nest as deeply as they may."""
+    def _produce(self, groups: pl.DataFrame, bundle: Bundle) -> None:
+        """Emit results without a call for each key, where there is room for them: decoded values
+        can be encoded, so only those that nest as deeply as they may can fail."""
         join, suspension, tried = self._instance, self._suspension, 0
-        for some in speaking.iter_slices(_AT_ONCE):
+        for some in groups.iter_slices(_AT_ONCE):
             data = some[VALUE].explode().to_list()
             values = _decoded(data)
             columns = [some[name].to_list() for name in (KEY, START, END, INPUT)]
@@ -361,8 +363,8 @@ class JoinOperator(WindowJoinOperator):
                         bundle.outputs.produce(stream, key, row, end - 1)
         bundle.try_(CALL_OF_WINDOW, tried)
 
-    def _call(self, speaking: pl.DataFrame, bundle: Bundle) -> None:
-        for key, start, end, numbers, stamps, values in speaking.iter_rows():
+    def _call(self, groups: pl.DataFrame, bundle: Bundle) -> None:
+        for key, start, end, numbers, stamps, values in groups.iter_rows():
             records = zip(numbers, stamps, values, strict=True)
             rows = [[[number, decode_value(value)], at] for number, at, value in records]
             self._emit(pane_of(key_from_bytes(key), Window(start, end), rows), None, bundle)

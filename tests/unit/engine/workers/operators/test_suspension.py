@@ -195,14 +195,14 @@ def test_while_many_records_wait_the_inbox_keeps_what_comes(
 def test_a_record_that_fails_as_it_goes_on_is_a_dead_letter_and_those_behind_it_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    right = RegularJoined._say
+    right = RegularJoined._produce_pair
 
     def failing(self: Any, ctx: Any, side: int, data: bytes, partner: bytes, *rest: Any) -> None:
         if decode_value(data)["at"] == 5 and decode_value(partner)["what"] == "19":
             raise RecordError("the pair nests too deeply")
         right(self, ctx, side, data, partner, *rest)
 
-    monkeypatch.setattr(RegularJoined, "_say", failing)
+    monkeypatch.setattr(RegularJoined, "_produce_pair", failing)
     with PipelineHarness(two.joined(tmp_path, "inner")) as harness:
         harness.push("shown", [two.row(at, what=str(at)) for at in range(20)])
         harness.push("clicked", [two.row(4), two.row(5), two.row(6)])

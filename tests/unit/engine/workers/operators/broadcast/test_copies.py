@@ -114,7 +114,7 @@ def test_the_letter_of_a_record_does_not_tell_a_whole_table(tmp_path: Path) -> N
         harness.finish()
         [letter] = harness.read("dead_letters")
     assert "enrich with sides failed" in letter["reason"]
-    assert "sides has said nothing of 99 up to 2" in letter["reason"]
+    assert "sides has no value for 99 up to 2" in letter["reason"]
     assert letter["state"] == {}
 
 

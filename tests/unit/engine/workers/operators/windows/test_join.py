@@ -129,14 +129,16 @@ def test_a_window_that_cannot_go_on_is_a_letter_and_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: str
 ) -> None:
     """The next window of its key goes on, with its own parts."""
-    right = record_joins.Joined._say
+    right = record_joins.Joined._produce_result
 
-    def say(self: record_joins.Joined, ctx: Any, head: Any, values: Any, back: bool) -> None:
+    def produce_result(
+        self: record_joins.Joined, ctx: Any, head: Any, values: Any, back: bool
+    ) -> None:
         if head["window_end"] == 20 and b"last" in (values[0] or b""):
             raise RecordError("no")
         right(self, ctx, head, values, back)
 
-    monkeypatch.setattr(record_joins.Joined, "_say", say)
+    monkeypatch.setattr(record_joins.Joined, "_produce_result", produce_result)
     with PipelineHarness(again.written(tmp_path, "{tumbling: 10us}", "inner", more)) as harness:
         shown = [*[again.row(at) for at in (1, 2, 11, 12)], again.row(13, what="last")]
         harness.push("shown", [*shown, *[again.row(at) for at in (21, 22, 23)]])

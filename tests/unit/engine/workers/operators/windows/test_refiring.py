@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millwheel.core.pipeline.work import JoinKind
-from millwheel.engine.workers.operators.windows.join import told_apart
+from millwheel.engine.workers.operators.windows.join import compared
 from millwheel.testing import PipelineHarness, assert_survives_crashes
 
 PIPELINE = """
@@ -185,16 +185,16 @@ def test_a_join_that_fires_again_survives_crashes(folder: Path, kind: str) -> No
 
 def test_records_that_a_window_had_are_known_by_their_number_or_their_content() -> None:
     now = [[[0, "a"], 1], [[1, "b"], 2], [[0, "a"], 1]]
-    assert told_apart(2, now) == ([True, True, False], [])
-    assert told_apart([now[1]], now) == ([False, True, False], [False])
-    assert told_apart([now[0]], now) == ([True, False, False], [False]), "one of equal ones was"
-    assert told_apart([now[1], now[1]], now) == ([False, True, False], [True, False])
-    assert told_apart([[[0, "a"], 9]], now[:1]) == ([True], [False]), "results have no times"
+    assert compared(2, now) == ([True, True, False], [])
+    assert compared([now[1]], now) == ([False, True, False], [False])
+    assert compared([now[0]], now) == ([True, False, False], [False]), "one of equal ones was"
+    assert compared([now[1], now[1]], now) == ([False, True, False], [True, False])
+    assert compared([[[0, "a"], 9]], now[:1]) == ([True], [False]), "results have no times"
 
 
 def test_records_from_before_are_known_by_their_bytes() -> None:
     def of(before: Any, *now: Any) -> tuple[list[bool], list[bool]]:
-        return told_apart([[[1, before], 0]], [[[1, each], 0] for each in now])
+        return compared([[[1, before], 0]], [[[1, each], 0] for each in now])
 
     assert of({"x": float("nan")}, {"x": float("nan")}) == ([True], [False])
     assert of({"x": 1}, {"x": 1.0}, {"x": 1}) == ([False, True], [False])
