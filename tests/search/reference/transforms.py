@@ -316,7 +316,7 @@ class LookingUp(Computation):
             if spec.missing is Missing.DROP:
                 return
             if spec.missing is Missing.DEAD_LETTER:
-                raise RecordError(f"{spec.kind} knows nothing of {(key,)!r}")
+                raise RecordError(f"{spec.kind} has nothing for {(key,)!r}")
         added = (
             {spec.name: found}
             if spec.name

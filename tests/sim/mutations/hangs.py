@@ -16,7 +16,7 @@ from tests.sim.mistakes import Context, mistake, replaced
 @mistake(within=3, faults="none", workload="hanging")
 def hang_not_remembered() -> Context:
     """Nobody reads the notes: what did not return is called again for ever."""
-    return replaced(Hangs, "learn", lambda self, node, entry: None)
+    return replaced(Hangs, "read_notes", lambda self, node, entry: None)
 
 
 @mistake(within=10, faults="none", workload="hanging")

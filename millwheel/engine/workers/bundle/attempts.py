@@ -72,7 +72,7 @@ class Attempts:
         mark: Callable[[], bytes],
     ) -> None:
         """Call until it works, ``max_attempts`` times at most; ``subject`` is asked only when it
-        does not. What did not return in the hands of an earlier owner is not called."""
+        does not. A call that did not return at an earlier owner is not repeated."""
         hang = self.avoided.meet(mark(), bundle.number) if self.avoided.hangs else None
         if hang is not None:
             self._refuse(bundle, subject(), hang)
@@ -166,7 +166,7 @@ class Attempts:
 
 @dataclass(frozen=True, slots=True)
 class _Failure:
-    """An exception of user code as a dead letter tells it."""
+    """An exception of user code, as a dead letter describes it."""
 
     kind: str
     words: str
@@ -175,7 +175,7 @@ class _Failure:
 
 
 def _failure_of(ex: BaseException) -> _Failure:
-    """What an exception says, and where it was raised."""
+    """The text of an exception, and where it was raised."""
     try:
         where = line_of(ex)
         trace = "".join(traceback.format_exception(ex))[-MOST_WORDS:]

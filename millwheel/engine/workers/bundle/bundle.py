@@ -79,9 +79,9 @@ class Outputs:
         self.counted: list[tuple[str, int]] = []
         self.count = 0
         self.makers: dict[str, str] = {}
-        """Of the streams that chained computations have filled, which one has."""
+        """The chained computation that has filled each stream, if one has."""
         self.label: int | None = None
-        """That of the call whose productions come next (None: productions of this node have no
+        """The label of the call whose productions come next (None: productions of this node have no
         labels)."""
 
     def produce(
@@ -141,7 +141,7 @@ class Outputs:
         del self.counted[mark.get(_COUNTED, 0) :]
         for stream, produced in self.streams.items():
             length = mark.get(stream, 0)
-            # Later than what is here, the mark was made of another bundle.
+            # A mark beyond these productions was made of another bundle.
             if length > len(produced.raws):
                 raise InvariantError(f"{stream}: {length} productions are kept of fewer")
             self.count -= len(produced.raws) - length
@@ -161,7 +161,7 @@ class Produced:
     """As long as the others, or empty."""
 
     def columns(self) -> Iterator[list[Any]]:
-        """All that it consists of."""
+        """All of its columns."""
         yield from (self.raws, self.keys, self.timestamps, self.ids)
         if self.labels:
             yield self.labels
@@ -174,8 +174,8 @@ class Produced:
 
     @property
     def decoded(self) -> list[Any]:
-        """The values as they were produced, for those who take keys out of them: the objects may
-        have changed since."""
+        """The values as they were produced, for the extraction of keys: the objects may have
+        changed since."""
         return _decoded("", self.raws)
 
 
@@ -189,10 +189,10 @@ class Bundle:
     a commit of ``positions_only``. ``due`` are the timers that have fired, at most about
     ``most_timers`` of each domain; ``fired_more`` counts the windows that fired with them beyond
     one each, which are as much work. ``floor`` is the earliest timestamp of productions without an
-    input record (from a processing-time timer). ``tried`` counts calls by what they are about,
-    ``failures`` those that failed, and ``firsts`` says in words how, by kind. ``traced`` are its
-    traced records, if it has any. ``most`` says how many of its records are taken (None: all;
-    ALL: and it must not be fewer), see :meth:`shorten`.
+    input record (from a processing-time timer). ``tried`` counts calls by subject, ``failures``
+    those that failed by kind, and ``firsts`` has the first failure of each kind in words.
+    ``traced`` are its traced records, if it has any. ``most`` is how many of its records are taken
+    (None: all; ALL: and it must not be fewer), see :meth:`shorten`.
     """
 
     number: int
@@ -241,7 +241,7 @@ class Bundle:
 
     def fires(self, domain: Domain) -> Iterator[Due]:
         """The timers that the clock of a domain has passed, in their order, each removed just
-        before it fires: what one does may move or cancel the next."""
+        before it fires: its call may move or cancel the next."""
         return self._event_timers() if domain is Domain.EVENT else self._processing_timers()
 
     def _event_timers(self) -> Iterator[Due]:
@@ -291,11 +291,11 @@ class Bundle:
 
     def try_records(self) -> None:
         """All records are tried. Operators take them out of ``arrivals``, so this comes before the
-        bundle runs; who takes groups adds the records that they stand for."""
+        bundle runs; an operator that takes groups adds the records that they stand for."""
         self.try_(RECORD, sum([len(arrival.batch) for arrival in self.arrivals]))
 
     def remember(self, key: Any, value: Any, timestamp: int, history: list[Any]) -> None:
-        """A record of this step was a dead letter before."""
+        """Note a record of this step that was a dead letter before."""
         self.replayed[_likeness(key, value, timestamp)] = history
 
     def try_(self, what: str, count: int = 1) -> None:
@@ -312,8 +312,8 @@ class Bundle:
         return kind
 
     def add(self, part: Bundle, node: str = "", taken: str = "") -> None:
-        """Make what a part of it has done its own. What a chained ``node`` has done with records of
-        the stream ``taken`` is counted under the name of that node, and as calls about these."""
+        """Take over the results of a part of it. The calls of a chained ``node`` for records of the
+        stream ``taken`` are counted under the name of that node, and as calls about these."""
         for stream in (*part.outputs.streams, *(each.stream for each in part.outputs.columns)):
             if node:
                 part.outputs.makers[whole_of(stream)] = node
@@ -394,8 +394,8 @@ def _raw(letter: DeadLetter) -> str:
 
 
 def plain_letter(letter: DeadLetter) -> Any:
-    """The letter as plain data; what msgpack cannot carry becomes its repr: a dead letter must
-    never fail. It is kept, so no secret is in the words of an error."""
+    """The letter as plain data; a value that msgpack cannot carry becomes its repr: a dead letter
+    must never fail. It is kept, so no secret is in the words of an error."""
     letter.raw = _raw(letter)
     for name in ("reason", "exception", "location", "position", "error"):
         setattr(letter, name, encodable(masked(getattr(letter, name))))
@@ -414,14 +414,14 @@ def plain_letter(letter: DeadLetter) -> Any:
 
 
 def beginning(value: Any) -> str:
-    """How a value begins that is too large to be kept whole."""
+    """The beginning of a value that is too large to be kept whole."""
     return shown(value, _BEGINNING)
 
 
 class Hold(NamedTuple):
-    """What keeps a shard's watermark: no output before ``at`` can come (MAX_TIME: nothing holds
-    it). A source that is silent holds nothing (IDLE_TIME); ``idle_us`` is how far its silence may
-    move the watermark while all other sources are silent, too."""
+    """A hold on a shard's watermark: no output before ``at`` can come (MAX_TIME: nothing holds it).
+    A source that is silent holds nothing (IDLE_TIME); ``idle_us`` is how far its silence may move
+    the watermark while all other sources are silent, too."""
 
     at: int = MAX_TIME
     holder: str = ""

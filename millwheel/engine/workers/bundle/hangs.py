@@ -2,9 +2,9 @@
 is not repeated.
 
 The note about a call is durable before its worker ends, so the next owner of the shard finds it.
-That about a death is written by whoever started the worker, once it has seen how it ended
-(``work_note.py``): two deaths make the records of the shard run one by one, and a record that was
-alone in progress at two further ones is put aside.
+That about a death is written by the process that started the worker, once it has seen how the
+worker ended (``work_note.py``): two deaths make the records of the shard run one by one, and a
+record that was alone in progress at two further ones is put aside.
 
 A record is identified by its number in its channel (or by its id), a timer by key, tag and time, a
 window by key and bounds. Once the call's input is processed, its number is below the channel's mark
@@ -51,7 +51,7 @@ has its own call."""
 
 
 class Hang(msgspec.Struct, frozen=True):
-    """A call that did not return, or a death: then ``ended`` says in words how the worker ended.
+    """A call that did not return, or a death: then ``ended`` describes how the worker ended.
     ``mark`` identifies its input (b"": it cannot be recognised again, or more than one was in
     progress), ``where`` is the line of the user's code. A death concerns ``records`` of the shards
     that have keys from ``lo`` to ``hi`` (hexadecimal)."""
@@ -71,7 +71,7 @@ class Hang(msgspec.Struct, frozen=True):
 
     @property
     def reason(self) -> str:
-        """What is said about it, behind the name of the code."""
+        """The text about it, behind the name of the code."""
         if self.ended:
             return (
                 f"the worker {self.ended} each time this {self.what} was processed, {_ALONE} times"
@@ -158,7 +158,7 @@ def timer_mark(due: Due) -> bytes:
 class Avoided:
     """The calls that one shard must not repeat. ``settled`` gets the marks whose dead letters are
     durable. ``apart``: a call with several records did not return. ``lone``: so many records are
-    still to run one by one, because their workers died of themselves; ``doing`` is where each of
+    still to run one by one, because their workers died on their own; ``doing`` is where each of
     them is noted, and ``deaths`` are the names of the notes that have made it so, which ``passed``
     gets once that is over."""
 
@@ -229,12 +229,12 @@ class Avoided:
         return self.doing.put(msgspec.structs.replace(self.about, records=records))
 
     def over(self, before: bytes) -> None:
-        """It has run."""
+        """Note that it has run."""
         if self.doing is not None:
             self.doing.back(before)
 
     def ran_alone(self, records: int) -> None:
-        """So many records have run one by one, and their commits are durable."""
+        """Count records that have run one by one, and whose commits are durable."""
         if 0 < self.lone <= records:
             assert self.about is not None
             self.passed.put((self.about.node, self.deaths))
@@ -250,7 +250,7 @@ class Avoided:
 
 @dataclass(frozen=True, slots=True)
 class LeasedShard:
-    """Which shard, under which token."""
+    """A shard of a node, under a token."""
 
     node: NodeName
     shard: ShardName
@@ -258,8 +258,8 @@ class LeasedShard:
 
 
 @dataclass(frozen=True, slots=True)
-class KnownHangs:
-    """What the notes about a node say of one shard."""
+class NotedHangs:
+    """The hangs and deaths of one shard, by the notes about its node."""
 
     hangs: dict[bytes, Hang] = field(default_factory=dict)
     apart: bool = False
@@ -267,8 +267,9 @@ class KnownHangs:
     deaths: tuple[str, ...] = ()
 
 
-def known_of(notes: Mapping[str, Hang], entry: ShardEntry, after: int) -> KnownHangs:
-    """What follows from notes, by their names. A call that hung ``after`` times is avoided."""
+def noted_hangs(notes: Mapping[str, Hang], entry: ShardEntry, after: int) -> NotedHangs:
+    """The hangs and deaths that follow from notes, by their names. A call that hung ``after`` times
+    is avoided."""
     marks: dict[bytes, list[Hang]] = {}
     for hang in notes.values():
         marks.setdefault(hang.mark, []).append(hang)
@@ -281,9 +282,9 @@ def known_of(notes: Mapping[str, Hang], entry: ShardEntry, after: int) -> KnownH
         if hang.ended and int(hang.lo, 16) < entry.range.hi and entry.range.lo < int(hang.hi, 16)
     }
     if len(deaths) < _FAST:
-        return KnownHangs(avoided)
+        return NotedHangs(avoided)
     lone = max(_LEAST_LONE, *(2 * hang.records for hang in deaths.values()))
-    return KnownHangs(avoided, True, lone, tuple(deaths))
+    return NotedHangs(avoided, True, lone, tuple(deaths))
 
 
 def _is_enough(hangs: Sequence[Hang], after: int) -> bool:
@@ -292,39 +293,39 @@ def _is_enough(hangs: Sequence[Hang], after: int) -> bool:
 
 
 class Hangs:
-    """All notes that concern the shards of one worker, and the operators that are watched. What
-    hung ``after`` times is avoided."""
+    """All notes that concern the shards of one worker, and the operators that are watched. A call
+    that hung ``after`` times is avoided."""
 
     def __init__(self, notes: Notes, after: int, doing: DoingNote | None = None) -> None:
         self._doing = doing
         self._passed: queue.SimpleQueue[tuple[NodeName, tuple[str, ...]]] = queue.SimpleQueue()
         self._notes = notes
         self._after = after
-        self._known_hangs: dict[tuple[str, int], KnownHangs] = {}
+        self._noted_hangs: dict[tuple[str, int], NotedHangs] = {}
         self._settled: queue.SimpleQueue[tuple[NodeName, bytes]] = queue.SimpleQueue()
         self._watched: WeakValueDictionary[LeasedShard, Any] = WeakValueDictionary()
 
-    def learn(self, node: NodeName, entry: ShardEntry) -> None:
+    def read_notes(self, node: NodeName, entry: ShardEntry) -> None:
         """Read the notes of earlier owners, before the shard is opened (any thread)."""
-        self._known_hangs[entry.shard, entry.token] = known_of(
+        self._noted_hangs[entry.shard, entry.token] = noted_hangs(
             dict(self._read(node)), entry, self._after
         )
 
     def watch(self, watched: Watched | None, node: NodeName, entry: ShardEntry) -> Avoided:
         """Watch an opening shard if its operator calls user code, and give it the calls to
         avoid."""
-        known_hangs = self._known_hangs.pop((entry.shard, entry.token), KnownHangs())
+        noted = self._noted_hangs.pop((entry.shard, entry.token), NotedHangs())
         lo, hi = f"{entry.range.lo:x}", f"{entry.range.hi:x}"
         about = InProgress(node, entry.shard, entry.token, lo, hi)
         parts = (
-            known_hangs.apart,
-            known_hangs.lone,
-            known_hangs.deaths,
+            noted.apart,
+            noted.lone,
+            noted.deaths,
             self._passed,
             self._doing,
             about,
         )
-        avoided = Avoided(known_hangs.hangs, self._settled, *parts)
+        avoided = Avoided(noted.hangs, self._settled, *parts)
         if watched is not None:
             watched.avoid(avoided)
             self._watched[LeasedShard(node, entry.shard, entry.token)] = watched
@@ -339,8 +340,8 @@ class Hangs:
         self._notes.write(hang.node, encode_hang(hang))
 
     def tidy(self) -> None:
-        """Remove the notes that have served. May block. What the root does not do is done by a
-        later call."""
+        """Remove the notes that have served. May block. Removals that the root fails to do are done
+        by a later call."""
         _each(self._passed, self._remove_passed)
         _each(self._settled, self._remove_settled)
 

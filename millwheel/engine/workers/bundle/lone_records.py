@@ -62,8 +62,8 @@ class LoneReads:
     skipped: list[tuple[str, int, bytes]] = field(default_factory=list)
 
     def read(self, partition: str, position: int, reader: Reader, avoided: Avoided) -> Chunk:
-        """Read one record, which is noted until the bundle is over, or pass it over as what it was
-        when it ended its workers."""
+        """Read one record, which is noted until the bundle is over, or pass it over if it has ended
+        its workers."""
         mark = encode_value(("p", partition, position))
         hang = avoided.hangs.get(mark)
         chunk = None if hang is None else reader.skip(position)

@@ -1,5 +1,5 @@
-"""The contract of an operator: what a shard runs. Callbacks, window aggregations, sources and sinks
-are operators.
+"""The contract of an operator, the code that a shard runs. Callbacks, window aggregations, sources
+and sinks are operators.
 
 One thread, that of the worker's loop, makes all calls but one (see
 :class:`~millwheel.engine.workers.bundle.hangs.Watched`). For each operator the shard calls, in this
@@ -36,10 +36,10 @@ from millwheel.engine.workers.bundle.hangs import Avoided, Watched
 
 
 class SinkNews:
-    """What the next report of a shard with a sink has besides its watermark. ``latencies_ms``:
-    those from end to end that were measured since the last one. ``changes`` counts how often
-    :meth:`Operator.hold` got other words for the same watermark, which people should read at
-    once."""
+    """The content of the next report of a shard with a sink besides its watermark.
+    ``latencies_ms``: those from end to end that were measured since the last one. ``changes``
+    counts how often the words of :meth:`Operator.hold` changed for the same watermark, which people
+    should read at once."""
 
     def __init__(self) -> None:
         self.latencies_ms: list[float] = []
@@ -63,26 +63,26 @@ class Operator(ABC):
     watermark beyond a floor that is not durable: the next owner would emit behind it."""
 
     asks_for: str = "answers of a lookup"
-    """What a bundle waits for while :meth:`ask` returns True, for people."""
+    """The name of the input that a bundle waits for while :meth:`ask` returns True."""
 
     collects: bool = False
     """True when records may wait for later ones until the operator is ordered to rest; they do not
     count as unfinished work."""
 
     avoided: Avoided | None = None
-    """What earlier owners of the shard have died of. While records run one by one for it, none
-    waits for others."""
+    """The calls and records that have ended earlier owners of the shard. While records run one by
+    one because of them, none waits for others."""
     fellows: Fellows | None = None
-    """Of a source: the streams that meet its own further down, which hear how far they are."""
+    """Of a source: the streams that meet its own further down, which exchange their progress."""
     behind: Callable[[Bundle], None] | None = None
-    """Lets computations without state take what :meth:`run` has made, in the same bundle. They are
+    """Lets computations without state take the results of :meth:`run`, in the same bundle. They are
     *chained* behind it."""
     has_chain: bool = False
-    """Whether computations take in its shards what a source reads."""
+    """Whether computations take the reads of a source in its shards."""
     news: SinkNews | None = None
     """Of a sink, or of a source with one behind it."""
     first: ReadFirst | None = None
-    """The tables that are read before it goes on, which hear whether they have been."""
+    """The tables that are read before it goes on, with their progress."""
 
     @property
     def lone(self) -> bool:
@@ -120,7 +120,7 @@ class Operator(ABC):
         return MAX_TIME
 
     def due_with(self, at: int, watermark: int) -> int:
-        """As how many timers one counts that was set for ``at`` or later, now that the watermark
+        """The number of timers that one set for ``at`` or later counts as, now that the watermark
         (both µs) has passed that: more than 1 where it may fire several windows."""
         return 1
 
@@ -138,7 +138,7 @@ class Operator(ABC):
         return MAX_TIME
 
     def unfinished(self) -> int:
-        """How much work is unfinished that only this operator knows of, for example batches that
+        """The amount of unfinished work that only this operator can count, for example batches that
         are not visible yet. A savepoint waits until it is 0."""
         return 0
 
@@ -149,12 +149,12 @@ class Operator(ABC):
     # --- questions from outside -------------------------------------------------------------------
 
     def answer(self, query: Query, state: StoreView, watermark_us: int) -> Finding:
-        """What ``state``, a view of the shard's store, knows of a question; ``watermark_us`` is
+        """The answer to a question from ``state``, a view of the shard's store; ``watermark_us`` is
         that of the input as of the view. ``query.until_us`` is set where there is a window. Raises
         QueryError.
 
-        Runs off the loop: it looks at ``state`` and at what never changes, not at what :meth:`run`
-        writes."""
+        Runs off the loop: it looks at ``state`` and at constants, never at anything that
+        :meth:`run` writes."""
         raise QueryError(
             "not_asked", f"{query.indicator} cannot be asked: it keeps nothing that has a name"
         )
@@ -173,9 +173,9 @@ class Operator(ABC):
         return
 
     def ask(self, bundle: Bundle, now_us: int) -> bool:
-        """Ask, on another thread, for what :meth:`run` needs from outside. True: it is not there
-        yet. Then the bundle waits, nothing of it is acked, and this is called again with the same
-        bundle once :meth:`asks_at` has come; ``run`` is called after the first False."""
+        """Ask, on another thread, for the data that :meth:`run` needs from outside. True: it is not
+        there yet. Then the bundle waits, nothing of it is acked, and this is called again with the
+        same bundle once :meth:`asks_at` has come; ``run`` is called after the first False."""
         return False
 
     @abstractmethod

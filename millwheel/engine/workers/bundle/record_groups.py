@@ -33,17 +33,18 @@ from millwheel.engine.workers.delivery.inbox import Arrival
 from millwheel.engine.workers.delivery.row_groups import Decode
 from millwheel.errors import RecordError
 
-Told = list[Callable[[], None]]
+Reports = list[Callable[[], None]]
 Refuse = Callable[[RejectedRecord, None, Bundle], None]
 """Sends a record that the aggregation cannot use to the dead letters."""
 
 
 class HoldsGroups(Protocol):
-    """What takes the groups: windows, or the groups of a change log."""
+    """The holder of the groups: windows, or the groups of a change log."""
 
     @property
     def example(self) -> pl.DataFrame | None:
-        """Some groups, of which all others have the types; None where that is not known."""
+        """Some groups, of which all others have the types; None for none, or where types may
+        differ."""
 
     def late_until(self, watermark: int) -> int:
         """Records are late whose group ends at this time or before."""
@@ -53,7 +54,7 @@ class HoldsGroups(Protocol):
 
 
 class _Prepared:
-    """The records of a key and window, and those that are ``gone``: that are taken back."""
+    """The records of a key and window, and those that are taken back (``gone``)."""
 
     __slots__ = ("gone", "ready", "stamps")
 
@@ -79,7 +80,7 @@ class _Prepared:
 
 
 def _mixed(batch: ColumnBatch, plan: ColumnPlan) -> bool:
-    """Whether each record has to be asked whether it takes another back."""
+    """Whether each record has to be checked for taking another back."""
     return plan.takes_back and are_retractions(batch) is None
 
 
@@ -103,11 +104,11 @@ class RecordGroups:
         plan: ColumnPlan,
         held: HoldsGroups,
         bundle: Bundle,
-        reports: Told,
+        reports: Reports,
     ) -> list[Groups]:
         """The groups of a batch, without those of windows that take no records any more.
-        ``reports`` gets what is to be said of the records that are in none. Raises Unfit, and
-        whatever the aggregation raises for a record."""
+        ``reports`` gets calls that report the records that are in none. Raises Unfit, and the
+        errors of the aggregation for a record."""
         late_until = held.late_until(bundle.watermark)
         parts: list[Groups] = []
         rows: AnyBatch | None = batch
@@ -125,7 +126,7 @@ class RecordGroups:
             clean, rows = plan.divide(batch)
             parts.append(self._of_columns(clean, plan, late_until, bundle, reports))
         if rows is not None:
-            # accumulators do not tell the types of fields that nobody has declared
+            # accumulators do not have the types of undeclared fields
             if plan.inferred:
                 raise Unfit
             of_rows = self._of_rows(rows.rows(), plan, late_until, bundle, reports)
@@ -138,7 +139,12 @@ class RecordGroups:
         return self._form
 
     def _of_columns(
-        self, batch: ColumnBatch, plan: ColumnPlan, late_until: int, bundle: Bundle, reports: Told
+        self,
+        batch: ColumnBatch,
+        plan: ColumnPlan,
+        late_until: int,
+        bundle: Bundle,
+        reports: Reports,
     ) -> pl.DataFrame:
         pass_on = partial(self._too_late, like=bundle.arrivals[0], bundle=bundle)
         if isinstance(plan.window, Sessions) and (late := plan.late(batch, late_until)) is not None:
@@ -154,10 +160,10 @@ class RecordGroups:
         return groups
 
     def _of_rows(
-        self, batch: Batch, plan: ColumnPlan, late_until: int, bundle: Bundle, reports: Told
+        self, batch: Batch, plan: ColumnPlan, late_until: int, bundle: Bundle, reports: Reports
     ) -> list[tuple[Key, Group]]:
-        """The groups of records that come as rows: their input had something in it that columns
-        cannot say."""
+        """The groups of records that come as rows: their input had values that columns cannot
+        express."""
         prepared: dict[tuple[Key, Window], _Prepared] = {}
         late = Batch(batch.stream, [], [], [], [])
         values = self._decode(batch.stream, batch.values)
@@ -199,8 +205,8 @@ class RecordGroups:
         return groups
 
     def _too_late(self, batch: AnyBatch, like: Arrival, bundle: Bundle) -> None:
-        """Records that no window takes any more. If they are not dropped they stay in the bundle,
-        for the row form."""
+        """Count records that no window takes any more. If they are not dropped they stay in the
+        bundle, for the row form."""
         if self._drops:
             bundle.count("late", len(batch))
         else:

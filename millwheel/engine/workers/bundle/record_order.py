@@ -75,8 +75,8 @@ class OrderBuffer:
         timers = bundle.timers[Domain.EVENT]
         for index in indexes:
             key, timestamp = batch.keys[index], batch.timestamps[index]
-            # Timers of one time fire in the order of their tags. So the tag is made of what a
-            # second delivery has, too: in the order of arrival a crash would change the results.
+            # Timers of one time fire in the order of their tags. So the tag is made of values that
+            # a second delivery has, too: in the order of arrival a crash would change the results.
             # See test_order_survives_crashes.
             rank = "0" if batch.stream == self._first else "1"
             tag = f"{ORDER_TAG}{rank}{channel}:{self._name(batch, index, bundle)}"
@@ -120,14 +120,15 @@ class OrderBuffer:
         self._waiting.forget()
 
     def write(self) -> None:
-        """The bundle has run: what it has kept and taken goes into the store."""
+        """The bundle has run: the records that it has kept and taken are written to the store."""
         self._waiting.write()
 
 
 def order_buffer(
     spec: ComputationSpec, overlay: Overlay, decode: Callable[[str, list[Any]], list[Any]]
 ) -> OrderBuffer | None:
-    """Where records wait for the watermark. A version holds for records of its own time."""
+    """The buffer of records that wait for the watermark. A version holds for records of its own
+    time."""
     if isinstance(spec.work, EnrichSpec) and spec.work.held:
         return None
     if isinstance(spec.work, EnrichSpec) and spec.work.waits:
@@ -166,12 +167,12 @@ def _store_key(key: Key, tag: str) -> bytes:
 
 T = TypeVar("T")
 ASIDE_TAG = "\U0010ffffr"
-"""How the tags of records begin that are put aside: behind those of a callback's timers of the same
-time."""
+"""The beginning of the tags of records that are put aside: behind those of a callback's timers of
+the same time."""
 
 
 def label_bytes(label: int) -> bytes:
-    """What a timer keeps that a call has set for a time before its own label."""
+    """The stored label of a timer that a call has set for a time before its own label."""
     return number8(label)
 
 
@@ -195,7 +196,7 @@ class _Waiting:
         self.count, self.until = self.count + 1, max(self.until, until)
 
     def less(self) -> bool:
-        """One has come; True when it was the last."""
+        """Note that one has come; True when it was the last."""
         self.count -= 1
         # Past 0 it is never the last: records of the key would wait behind nothing for ever.
         if self.count < 0:
@@ -228,8 +229,8 @@ class Positions:
         begin: Callable[[int], None],
         fire: Callable[[], None],
     ) -> Iterator[T]:
-        """Those that come now, each behind a call of ``begin`` with its label. ``fire`` lets the
-        timers come that the clock of the bundle has passed."""
+        """The rows that come now, each behind a call of ``begin`` with its label. ``fire`` fires
+        the timers that the clock of the bundle has passed."""
         labels = repeat(NO_LABEL, len(batch)) if batch.labels is None else map(int, batch.labels)
         for index, (row, label) in enumerate(zip(rows, labels, strict=True)):
             if self._comes(batch, index, label, bundle, fire):

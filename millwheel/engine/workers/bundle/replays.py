@@ -12,7 +12,7 @@ from millwheel.engine.workers.bundle.bundle import ALL, LINE, Bundle, keys_of
 
 @dataclass(frozen=True, slots=True)
 class ReplayReply:
-    """Where a record of an order came from; its ack goes nowhere. ``records`` are by number."""
+    """The origin of a record of an order; its ack goes nowhere. ``records`` are by number."""
 
     order: ReplayOrder
     records: Mapping[int, Again]

@@ -29,8 +29,8 @@ def current_line(frame: FrameType | None) -> str:
 
 
 def line_of(ex: BaseException) -> str:
-    """The innermost line of the user's from which an exception came, whatever it called there.
-    Where there is none, the place in the pipeline's text, or the innermost line."""
+    """The innermost line of the user's from which an exception came, perhaps through a library.
+    Where there is none, the position in the pipeline's text, or the innermost line."""
     stack = traceback.extract_tb(ex.__traceback__)
     if isinstance(ex, RecordError) and ex.about and all(map(_is_ours, stack)):
         return ex.about

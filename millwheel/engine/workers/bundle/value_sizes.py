@@ -18,7 +18,7 @@ from millwheel.core.model.limits import over
 from millwheel.core.model.records import Values
 from millwheel.engine.workers.delivery.timestamps import numbers_column
 
-_HEADS = 16  # Fixed: what a field takes beyond its name and its text, at most
+_HEADS = 16  # Fixed: most bytes of a field besides its name and its text
 _SAMPLE = 64
 """Records that are sampled to estimate the size of the others, where all can be sent."""
 _PLAIN = (inspect.IntType, inspect.StrType, inspect.FloatType, inspect.BoolType)
@@ -26,8 +26,9 @@ _PLAIN = (inspect.IntType, inspect.StrType, inspect.FloatType, inspect.BoolType)
 
 @dataclass(frozen=True, slots=True)
 class _Fields:
-    """Those of a type of which every value can be sent, if the whole numbers in ``ints`` fit into
-    64 bits. Encoded, it takes at most ``room`` bytes more than the text that it was read from."""
+    """The fields of a type whose values can all be sent, if the whole numbers in ``ints`` fit into
+    64 bits. Encoded, a value takes at most ``room`` bytes more than the text that it was read
+    from."""
 
     ints: tuple[str, ...]
     room: int
@@ -55,8 +56,8 @@ def carried(values: list[Any], most: int) -> tuple[int, dict[int, str]]:
 
 
 def _are_plain(values: Values, most: int) -> bool:
-    """Whether all can be sent, as their type and their whole numbers tell: a third of the time of
-    encoding them."""
+    """Whether all can be sent, by their type and their whole numbers: this takes a third of the
+    time of encoding them."""
     plain = None if values.kind is None else _fields_of(values.kind)
     if plain is None or values.text_bytes + len(values) * plain.room > most:
         return False

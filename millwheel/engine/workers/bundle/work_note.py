@@ -1,9 +1,9 @@
-"""The note of what a worker's loop is doing, which survives the worker: a mapped file in its
+"""The note of the current work of a worker's loop, which survives the worker: a mapped file in its
 scratch folder.
 
-Whoever started the worker reads it when the worker has died, before the folder goes. It is written
-per bundle, and per record only while records run alone; it is never synced, since the machine has
-not died with the process."""
+The process that started the worker reads it when the worker has died, before the folder goes. It is
+written per bundle, and per record only while records run alone; it is never synced, since the
+machine has not died with the process."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _KEY_CHARS = 500  # of a key in a note, as in a dead letter
 class InProgress(msgspec.Struct, frozen=True, array_like=True):
     """A bundle in progress: of so many ``records`` of a shard with this key range (hexadecimal),
     under this token. ``mark`` identifies the record, timer or window that was alone in progress
-    (b"": several were, or none); ``what`` and ``key`` tell people about it."""
+    (b"": several were, or none); ``what`` and ``key`` describe it for people."""
 
     node: NodeName
     shard: ShardName
@@ -58,7 +58,7 @@ class DoingNote:
         return before
 
     def back(self, before: bytes) -> None:
-        """What ran before goes on; b"": nothing runs."""
+        """Note that the bundle ``before`` goes on; b"": nothing runs."""
         self._now = before
         self._write()
 

@@ -40,7 +40,7 @@ _NONE = type(None)
 class BesideColumns:
     """Makes columns of the reads of one stream of at least ``least`` records. ``fields`` are the
     declared types, ``taking`` has the consumers that get columns, ``others`` the rest, of which
-    some may get what ``beside`` makes."""
+    some may get columns from ``beside``."""
 
     def __init__(
         self,

@@ -52,7 +52,7 @@ class Keyless:
 @dataclass(frozen=True, slots=True)
 class Consumer:
     """A consumer of a stream: ``fields`` are those of its key when it consists of plain fields,
-    ``extract`` is None when it takes the key the producer gave. ``wants_late`` when it has a policy
+    ``extract`` is None when it takes the key the producer gave. ``takes_late`` when it has a policy
     of its own for late records. ``columns`` are all the fields that it looks at, None for one that
     may look at any. ``divided`` is the key of one whose keys are divided over instances.
     ``partitions``: of a dictionary, which has the partition of a value of the field ``of`` as its
@@ -63,7 +63,7 @@ class Consumer:
     node: NodeName
     fields: tuple[str, ...]
     extract: Extractor | None
-    wants_late: bool = False
+    takes_late: bool = False
     columns: Sequence[str] | None = None
     divided: KeySpec | None = None
     of: str = ""
@@ -157,7 +157,7 @@ def _among(parts: Sequence[pl.Series], keys: Iterable[Key]) -> npt.NDArray[np.bo
 
 
 def _fits(part: pl.Series, value: Any) -> bool:
-    """Whether a column of keys can have this value: what was counted in rows may be of another
+    """Whether a column of keys can have this value: keys that were counted in rows may have another
     type."""
     return type(value) is str if part.dtype == pl.String else type(value) is int and value < 2**63
 
@@ -165,7 +165,7 @@ def _fits(part: pl.Series, value: Any) -> bool:
 def key_column_of(
     batch: ColumnBatch, consumer: Consumer, most: int, epochs: Dividing
 ) -> pl.Series | None:
-    """Fields, or what is computed from them, as a column of keys; None when their values cannot all
+    """Fields, or values computed from them, as a column of keys; None when their values cannot all
     be keys, or not all of up to ``most`` bytes."""
     if consumer.partitions:
         return _partition_column(batch, consumer, most)
@@ -178,7 +178,7 @@ def key_column_of(
         return None  # perhaps: rows are measured exactly
     if consumer.divided is not None:
         if batch.ids is not None:
-            return None  # a copy goes to the instance of its id, which rows know
+            return None  # a copy goes to the instance of its id, which only rows have
         parts.append(
             pl.Series(INSTANCE, _instances(batch, consumer, consumer.divided, parts, epochs))
         )

@@ -61,9 +61,9 @@ class Fanout:
                 spec = next(each.key for each in graph.nodes[name].inputs if each.stream == stream)
                 fields = spec.names if spec.plain else ()
                 extract = None if spec.kind is KeyKind.RECORD else load_extractor(spec)
-                wants_late = _wants_late(graph.nodes[name])
+                takes_late = _takes_late(graph.nodes[name])
                 consumer = Consumer(
-                    NodeName(name), fields, extract, wants_late, (columns or {}).get(name)
+                    NodeName(name), fields, extract, takes_late, (columns or {}).get(name)
                 )
                 consumer = replace(
                     consumer, labelled=name in labelled, whole=spec.kind is KeyKind.ALL
@@ -111,7 +111,7 @@ class Fanout:
 
     def drops_late(self, stream: str) -> bool:
         """True when some consumer does not get the late records of this stream."""
-        return any(not consumer.wants_late for consumer in self._of(stream))
+        return any(not consumer.takes_late for consumer in self._of(stream))
 
     def rules(self, stream: str) -> dict[str, Rule]:
         """How the consumers of a stream divide their keys by tables, where any do."""
@@ -125,15 +125,15 @@ class Fanout:
     def split_columns(
         self, batch: ColumnBatch, late: npt.NDArray[np.bool_] | None = None, epochs: Dividing = None
     ) -> tuple[list[tuple[NodeName, AnyBatch]], list[Keyless]]:
-        """:meth:`split` for records in columns; ``late`` says which are late (None: none is). A
-        consumer whose key does not consist of columns gets them as rows."""
+        """:meth:`split` for records in columns; ``late`` marks those that are late (None: none is).
+        A consumer whose key does not consist of columns gets them as rows."""
         consumers, batch = self._of(batch.stream), whole(batch)
         out: list[tuple[NodeName, AnyBatch]] = []
         refused: list[Keyless] = []
         in_time = batch if late is None else batch.where(~late)
         rows: dict[int, Batch] = {}
         for consumer in consumers:
-            gone = None if consumer.wants_late else late
+            gone = None if consumer.takes_late else late
             own_batch = batch if gone is None or consumer.counts else in_time
             if not len(own_batch):
                 continue
@@ -179,7 +179,7 @@ class Fanout:
         epochs: Dividing = None,
     ) -> tuple[list[tuple[NodeName, AnyBatch]], list[Keyless]]:
         """(consumer, batch under its keys) for every consumer, and the records that had no key for
-        one. The indexes in ``late`` go only to consumers that want late records. ``epochs``: how
+        one. The indexes in ``late`` go only to consumers that take late records. ``epochs``: how
         keys are divided; without it, hot keys are not."""
         out: list[tuple[NodeName, AnyBatch]] = []
         refused: list[Keyless] = []
@@ -220,7 +220,7 @@ class Fanout:
         late: Collection[int],
         epochs: Dividing,
     ) -> tuple[Batch, list[Keyless]]:
-        """One consumer's records under its keys, and those that have none."""
+        """One consumer's records under its keys, and the records without a key."""
         if (numbered := self._under_numbers(consumer, batch, decoded, late)) is not None:
             return numbered, []
         # Late records are counted, too. Where a source states watermarks, the size of a read
@@ -242,7 +242,7 @@ class Fanout:
             keyed_batch = keyed_batch.under(
                 with_instances_of(consumer, consumer.divided, keyed_batch, epochs)
             )
-        if late and not consumer.wants_late and consumer.counts:
+        if late and not consumer.takes_late and consumer.counts:
             dropped = set(late)
             usable = [i for i in range(len(batch)) if i not in gone]
             keyed_batch = keyed_batch.pick(
@@ -264,7 +264,7 @@ class Fanout:
             return None
         keyed_batch = batch.under(numbers)
         return (
-            without(keyed_batch, sorted(late)) if late and not consumer.wants_late else keyed_batch
+            without(keyed_batch, sorted(late)) if late and not consumer.takes_late else keyed_batch
         )
 
 
@@ -277,12 +277,12 @@ def _among_all(missing: Sequence[Keyless], late: npt.NDArray[np.bool_]) -> list[
 
 def _indexes(batch: Batch, consumer: Consumer, late: Collection[int]) -> list[int] | None:
     """The indexes of the records that a consumer gets; None for all of them."""
-    if not late or consumer.wants_late:
+    if not late or consumer.takes_late:
         return None
     return [index for index in range(len(batch)) if index not in late]
 
 
-def _wants_late(node: Node) -> bool:
+def _takes_late(node: Node) -> bool:
     if node.sink is not None:
         return node.sink.takes_late
     computation = node.computation

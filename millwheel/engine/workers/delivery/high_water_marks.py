@@ -47,7 +47,7 @@ class HighWaterMarks:
         if seq >= self.highest:
             return seq
         # Every mark rises, since a lane sends all keys in the order of numbers, and none goes back:
-        # what lies between would be applied twice
+        # the records between would be applied twice
         # (test_a_delivery_raises_every_mark_to_its_end_and_one_beyond_all_makes_them_one).
         return HighWaterMarks(tuple((piece, max(mark, seq)) for piece, mark in self.pieces))
 
@@ -60,7 +60,7 @@ class HighWaterMarks:
             pairs = zip(key_list(batch.keys), batch.seqs.tolist(), strict=True)
             mask = [self._is_fresh(k, s, hashed) for k, s in pairs]
             return batch.where(np.array(mask, np.bool_))
-        # Between the lowest mark and the highest, only the key tells: both halves send under the
+        # Between the lowest mark and the highest, only the key decides: both halves send under the
         # same numbers.
         rows = enumerate(zip(batch.keys, batch.seqs, strict=True))
         fresh = [i for i, (k, s) in rows if self._is_fresh(k, s, hashed)]
@@ -86,8 +86,8 @@ def joined_high_water_marks(
         shares = [(piece.overlap(inner), mark) for inner, mark in piece_marks.pieces]
         pieces += [(share, mark) for share, mark in shares if share is not None]
     pieces.sort(key=lambda pair: pair[0])
-    # A key in no piece has the mark 0: all that is sent again for it would be applied again. What
-    # is stored is looked at in the same way when it is read.
+    # A key in no piece has the mark 0: all that is sent again for it would be applied again. Stored
+    # marks are checked in the same way when they are read.
     invariant(
         all(left.hi == right.lo for (left, _), (right, _) in pairwise(pieces)),
         f"the marks of a channel do not follow each other: {pieces}",
@@ -140,7 +140,7 @@ class AppliedHighWaterMarks:
 
     def after(self, channel: ChannelName, last: int) -> bytes:
         """The stored form for a channel that has been applied up to ``last``."""
-        # With a lower mark in the store, the next owner would apply again what lies between.
+        # With a lower mark in the store, the next owner would apply the records between again.
         if last < self._last.get(channel, 0):
             raise InvariantError(
                 f"the mark of {channel} would fall from {self._last[channel]} to {last}"

@@ -79,9 +79,9 @@ def first_of(arrival: Arrival, count: int) -> Arrival:
 
 
 def parted(arrivals: list[Arrival], count: int) -> tuple[list[Arrival], list[Arrival]]:
-    """Arrivals up to the first ``count`` records of all of them, and what lies behind these. So
-    none is answered, and no high-water mark rises, before those of its channel that came earlier:
-    nothing stays behind of what a sender forgets."""
+    """Arrivals up to the first ``count`` records of all of them, and the others. So none is
+    answered, and no high-water mark rises, before those of its channel that came earlier: no record
+    stays behind that its sender forgets."""
     for index, arrival in enumerate(arrivals):
         length = len(arrival.batch)
         if count < length:
@@ -125,7 +125,7 @@ class Inbox:
         if epoch < state.epoch or (epoch == state.epoch and index < state.next_index):
             return DeliveryOutcome.STALE
         if epoch > state.epoch:
-            # The lane began with index 0, which is lost: what it had is sent again.
+            # The lane began with index 0, which is lost: its records are sent again.
             if index != 0:
                 return DeliveryOutcome.RESTART
             state.epoch, state.next_index = epoch, 0
@@ -159,7 +159,7 @@ class Inbox:
             arrivals.append(self.waiting.popleft())
             weight += arrivals[-1].batch.weight
             self.records -= len(arrivals[-1].batch)
-        # By too low a count a bundle takes in nothing, and what waits would wait for ever.
+        # By too low a count a bundle takes in nothing, and waiting arrivals would wait for ever.
         if self.records < 0:
             raise InvariantError(f"{self.records} records are left to wait in an inbox")
         return arrivals
@@ -183,7 +183,7 @@ class Inbox:
     def put_back(self, arrivals: list[Arrival], count: int) -> list[Arrival]:
         """Of arrivals that were taken together, only the first ``count`` records are to be taken
         after all. These; the others wait again, before all else."""
-        # From a negative place on, some would wait again that the bundle has applied.
+        # From a negative index on, some would wait again that the bundle has applied.
         if count < 0:
             raise InvariantError(f"a bundle has taken {count} of its records")
         firsts, rest = parted(arrivals, count)
@@ -224,7 +224,7 @@ class Inbox:
         return {arrival.channel for arrival in self.waiting}
 
     def validate(self) -> None:
-        """Raise InvariantError unless what waits is counted, holds the watermark, and is in the
+        """Raise InvariantError unless all that waits is counted, holds the watermark, and is in the
         order of its channels. For tests: it looks at everything that waits."""
         records = sum(len(arrival.batch) for arrival in self.waiting)
         invariant(

@@ -1,5 +1,5 @@
-"""Which instance gets each production, where a consumer divides its keys by tables: chosen once,
-and stored with it."""
+"""The instance that gets each production, where a consumer divides its keys by tables: chosen once,
+and stored with the production."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ Numbers = Sequence[int] | npt.NDArray[np.int64]
 Measure = Callable[[], Mapping[str, Measured]]
 
 
-_MOST_INSTANCES = 256  # Fixed: that a byte can tell apart
+_MOST_INSTANCES = 256  # Fixed: as many as a byte has values
 
 
 class Instances(Protocol):
-    """Has the instances of the records of one batch."""
+    """The instances of the records of one batch."""
 
     def of(self, node: str, instances: int, keys: Sequence[Key], seqs: Numbers) -> Sequence[int]:
         """The instances, of so many, of the records that a node gets, in order; ``seqs`` are empty
@@ -36,7 +36,7 @@ class Instances(Protocol):
 
 
 class AnyInstances:
-    """For records that nobody has sent yet, and that are sent once: an instance by the key."""
+    """Instances by the key, for records that have not been sent yet, and are sent once."""
 
     def of(self, node: str, instances: int, keys: Sequence[Key], seqs: Numbers) -> Sequence[int]:
         return [hashed(key, 0, instances) for key in keys]
@@ -44,8 +44,8 @@ class AnyInstances:
 
 @dataclass(frozen=True, slots=True)
 class ChosenInstances:
-    """Chooses by tables, and notes what it chose: a byte for each record of a batch, which begins
-    at number ``first``."""
+    """Instances chosen by tables, with a note of each choice: a byte for each record of a batch,
+    which begins at number ``first``."""
 
     tables: CurrentTables
     records: int
@@ -65,7 +65,7 @@ class ChosenInstances:
 
 @dataclass(frozen=True, slots=True)
 class StoredInstances:
-    """Repeats what was noted of a batch with these numbers: a consumer knows a production only
+    """The noted instances of a batch with these numbers: a consumer recognises a production only
     where it was sent before."""
 
     seqs: Numbers
@@ -90,8 +90,8 @@ def _rows(seqs: Numbers, first: int, count: int) -> npt.NDArray[np.int64]:
 
 @dataclass(slots=True)
 class ProductionInstances:
-    """How one shard divides the keys of its productions: tables by stream. ``rules`` gives those of
-    the consumers of a stream; ``measures`` makes what is measured of a stream's instances, if any
+    """The division of the keys of one shard's productions: tables by stream. ``rules`` gives those
+    of the consumers of a stream; ``measures`` makes the measure of a stream's instances, if any
     consumer goes by it."""
 
     rules: Callable[[str], Mapping[str, Rule]]
@@ -113,7 +113,7 @@ class ProductionInstances:
         return ChosenInstances(tables, records, first)
 
     def tables(self) -> list[CurrentTables]:
-        """Those of all streams."""
+        """The tables of all streams."""
         return [entry[0] for entry in self._by_stream.values() if entry is not None]
 
     def _begin(self, stream: str, now_us: int) -> tuple[CurrentTables, Measure] | None:
@@ -141,5 +141,5 @@ class InstanceCounts:
                 self.records.update([key[-1] for key in batch.rows().keys])
 
     def found(self) -> dict[int, int]:
-        """By instance, those that got any."""
+        """The number of records by instance, without those that got none."""
         return {instance: count for instance, count in sorted(self.records.items()) if count}

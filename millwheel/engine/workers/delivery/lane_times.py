@@ -34,8 +34,9 @@ class _Lane:
 
 
 class LaneTimes:
-    """How long the shards that a sender's lanes lead to take. A lane without the records before it
-    in the same lane is *alone*: from its sending, or from the ack before it where that came later.
+    """The completion times of the shards to which a sender's lanes lead. A lane without the records
+    before it in the same lane is *alone*: from its sending, or from the ack before it where that
+    came later.
 
     >>> times = LaneTimes()
     >>> for index in range(2):
@@ -56,7 +57,7 @@ class LaneTimes:
         """A delivery leaves."""
         lane = self._lanes.setdefault((channel, target), _Lane())
         if lane.unacked and lane.unacked[-1].epoch != epoch:
-            lane.unacked.clear()  # sent again: how long it takes says nothing about the shard
+            lane.unacked.clear()  # sent again: its time does not depend on the shard alone
         lane.unacked.append(_Sent(epoch, index, records, now_us))
 
     def acked(self, channel: str, target: ShardName, epoch: int, index: int, now_us: int) -> None:

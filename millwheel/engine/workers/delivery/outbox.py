@@ -145,16 +145,16 @@ class Outbox:
         self._channels: set[ChannelName] = set()
         self._nodes: set[NodeName] = set()
         self.open: dict[tuple[ChannelName, int], OutputChunk] = {}
-        """What some consumer has not applied yet."""
+        """Chunks that some consumer has not applied yet."""
         self.done: list[OutputChunk] = []
-        """What all consumers have applied, but no commit has the end of."""
+        """Chunks that all consumers have applied, but whose end no commit has yet."""
         self.unsettled: list[OutputChunk] = []
         """Productions that keep :meth:`min_timestamp` until a bundle takes them as done."""
         self.ready: dict[tuple[ChannelName, ShardName], None] = {}
         """The lanes that :meth:`sends` has to look at."""
         self.pending_weight = 0
         self.times: LaneTimes | None = None
-        """Where completion times are measured, if anybody goes by them."""
+        """The completion times, if anything depends on them."""
 
     def add(self, chunk: OutputChunk) -> None:
         """Hold a chunk (and the watermark) until :meth:`release` routes it and the consumers ack
@@ -193,7 +193,8 @@ class Outbox:
         ready, self.ready = self.ready, {}
         for lane_key in ready:
             lane = self._lanes.get(lane_key)
-            # One goes in any case: what weighs more than the whole credit would wait for ever.
+            # One goes in any case: a delivery that weighs more than the whole credit would wait for
+            # ever.
             while (
                 lane and lane.waiting and (not lane.unacked or lane.unacked_weight < self._window)
             ):
@@ -230,7 +231,7 @@ class Outbox:
         lane = self._lanes.get((channel, target))
         if lane is None or lane.epoch != epoch:
             return
-        # What this epoch sends later would count as applied, and be lost with its chunk.
+        # Later deliveries of this epoch would count as applied, and be lost with their chunks.
         if index >= lane.next_index:
             raise InvariantError(
                 f"{target} acks index {index} of {channel}; the next to be sent is"
@@ -308,7 +309,7 @@ class Outbox:
         for _, chunk in sorted(chunks.items()):
             for node, batch in chunk.batches:
                 for target, share in route(node, batch) if node in nodes else ():
-                    # Shards that were there before have their parts already: what has neither
+                    # Shards that were there before have their parts already: records with neither
                     # number nor id would be applied there twice.
                     for piece in deliveries(share) if target in fresh else ():
                         chunk.open_parts += 1
@@ -350,15 +351,15 @@ class Outbox:
     def min_timestamp(self) -> int:
         """The earliest production not yet applied by every consumer (MAX_TIME: none), or
         unnumbered, checkpointed and not yet taken as done: it would be sent again after a crash,
-        and consumers know the ids of such a production only while the watermark is not far behind
-        it."""
+        and consumers remember the ids of such a production only while the watermark is not far
+        behind it."""
         stamps = [chunk.min_timestamp for chunk in self.open.values()]
         if self.unsettled:
             stamps += [chunk.min_timestamp for chunk in self.unsettled]
         return min(stamps, default=MAX_TIME)
 
     def holder(self) -> str:
-        """Which lane keeps the earliest production, in words."""
+        """The lane that keeps the earliest production, in words."""
         if not self.open:
             return "production whose end is not committed yet" if self.unsettled else ""
         oldest = min(self.open.values(), key=lambda chunk: chunk.min_timestamp)
@@ -443,7 +444,7 @@ class Outbox:
     def _finish(self, chunk: OutputChunk) -> None:
         del self.open[chunk.channel, chunk.number]
         self.pending_weight -= chunk.weight
-        # What stays counted is never acked: in the end the shard would take nothing more.
+        # Weight that stays counted is never acked: in the end the shard would take nothing more.
         if not self.open and self.pending_weight:
             raise InvariantError(
                 f"nothing is in flight on {chunk.channel}, but {self.pending_weight} is counted"

@@ -75,8 +75,8 @@ class _Edges:
         return indexes
 
     def _hashed_indexes(self, keys: list[Key]) -> npt.NDArray[np.int32]:
-        """Without a look at what is known, which takes longer than to hash a key and forgets those
-        that return."""
+        """Without the memory: looking there takes longer than hashing a key, and new keys push out
+        those that return."""
         each = key_hashes(keys) if self._hashed is key_hash else map(self._hashed, keys)
         hashes = np.fromiter(each, np.uint64, len(keys))
         indexes = np.searchsorted(np.array(self._los, np.uint64), hashes, side="right") - 1
@@ -146,7 +146,7 @@ class TableRouter:
         if before is None or before.shards != edges.shards:
             self._edges[table.computation] = edges
 
-    def knows(self, nodes: Iterable[str]) -> bool:
+    def has_tables(self, nodes: Iterable[str]) -> bool:
         """True once the tables of all ``nodes`` have been seen."""
         return all(node in self._edges for node in nodes)
 
@@ -177,7 +177,7 @@ class TableRouter:
 
 
 def _route_few(edges: _Edges, batch: Batch) -> list[tuple[ShardName, AnyBatch]]:
-    """So few rows are dealt out before an array of them is made."""
+    """Route few rows, which takes less time than to make an array of them."""
     indexes = edges.indexes(batch.keys)
     different = set(indexes)
     if len(different) == 1:

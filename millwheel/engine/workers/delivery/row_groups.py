@@ -1,4 +1,4 @@
-"""Groups in rows: what a sender makes of records for an aggregation, and what that one gets.
+"""Groups in rows, which a sender makes of records for an aggregation, and which that one receives.
 
 A row is ``[start, end, records, accumulator]`` under its key. A record that the aggregation cannot
 use goes as it is, ``[value]``, and becomes a dead letter where it would have become one.
@@ -40,9 +40,9 @@ _decode = msgspec.msgpack.Decoder(list[Any]).decode
 
 @dataclass(frozen=True, slots=True)
 class RowGrouping:
-    """How records are grouped for one computation. ``window`` are the stretches of time of groups.
-    ``plan_of`` gives the plan by which columns are grouped, None for those that are looked at one
-    by one. No group is larger than ``most`` bytes."""
+    """The grouping of records for one computation. ``window`` are the stretches of time of groups.
+    ``plan_of`` gives the plan by which columns are grouped, None for columns that are looked at
+    record by record. No group is larger than ``most`` bytes."""
 
     node: NodeName
     window: Tumbling
@@ -126,7 +126,7 @@ def cost(groups: AnyBatch) -> float:
 
 
 def bytes_of_lists(groups: pl.DataFrame) -> int:
-    """How much the lists of groups take: the more records there are, the more."""
+    """The bytes of the lists of groups: the more records there are, the more."""
     return sum(
         int(column.estimated_size())
         for column in groups.get_columns()
@@ -136,9 +136,9 @@ def bytes_of_lists(groups: pl.DataFrame) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """What came in groups: ``groups`` of windows that are open, those of a key together;
-    ``records`` that are to be looked at one by one, as arrivals; how many records were ``late``;
-    and how many more records than groups there were (``beyond_one``)."""
+    """The content of the groups that came: ``groups`` of windows that are open, those of a key
+    together; ``records`` that are to be looked at one by one, as arrivals; how many records were
+    ``late``; and how many more records than groups there were (``beyond_one``)."""
 
     groups: list[tuple[Key, Group]]
     records: list[Arrival]

@@ -398,7 +398,7 @@ class WorkerRuntime:
 
     def _go_live(self, now_us: int) -> None:
         """Shards begin once it is known where their productions go."""
-        if self._ranges.router.knows(self._graph.nodes):
+        if self._ranges.router.has_tables(self._graph.nodes):
             self._ranges.go_live(now_us)
 
     def _watermarks_rose(self, event: ev.WatermarksRose, now_us: int) -> None:

@@ -1,8 +1,8 @@
 """Runs a user's Computation that takes the records of a key together, ``process_batch``.
 
-Whatever concerns one record has a call of its own: a record behind the watermark, whose timers may
-be due at once; a traced one, whose productions are to be known; each record where productions are
-named after single records, or wait for their order; and each record of a bundle in which a call has
+Some records have calls of their own: a record behind the watermark, whose timers may be due at
+once; a traced one, which is credited with its productions; each record where productions are named
+after single records, or wait for their order; and each record of a bundle in which a call has
 failed, so that only the record at fault is set aside.
 """
 

@@ -1,7 +1,7 @@
-"""Which calls of a bundle a user's Computation gets, one after the other: no record comes before
-what is due earlier, and those that wait come in their turn.
+"""The calls of a user's Computation in a bundle, one after the other: no record comes before timers
+that are due earlier, and those that wait come in their turn.
 
-Whoever makes the calls says how a timer is called: at full speed, or carefully.
+The caller decides how a timer is called: at full speed, or carefully.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from millwheel.engine.workers.state.waiting_records import ORDER_TAG
 
 T = TypeVar("T")
 Fire = Callable[[Due], None]
-"""How a timer is called."""
+"""The call of a timer."""
 
 
 @dataclass(frozen=True, slots=True)
 class CallOrder:
-    """``buffer``: where records wait for the watermark; ``positions``: where they do among timers.
-    ``labels``: calls give them on. ``identified``: productions have ids. ``table``: the stream of a
-    table without times ("": there is none)."""
+    """The order of the calls of one shard. ``buffer``: the records that wait for the watermark;
+    ``positions``: those that wait among timers. ``labels``: calls pass them on. ``identified``:
+    productions have ids. ``table``: the stream of a table without times ("": there is none)."""
 
     context: CallbackContext
     state: KeyedState
@@ -161,13 +161,13 @@ class CallOrder:
     # --- the bundle -------------------------------------------------------------------------------
 
     def forget(self) -> None:
-        """It is taken back."""
+        """The bundle is taken back."""
         if self.positions is not None:
             self.positions.forget()
         if self.buffer is not None:
             self.buffer.forget()
 
     def write(self) -> None:
-        """It has run: what waits goes into the store."""
+        """The bundle has run: records that wait are written to the store."""
         if self.buffer is not None:
             self.buffer.write()

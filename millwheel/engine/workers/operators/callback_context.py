@@ -30,8 +30,8 @@ class TimerChains:
     """Counts, for each key of one shard, the timers that timers have set after the end of the
     input: ``most`` may be.
 
-    The count is stored with the key's state. So it is that of all owners of the shard, and what
-    undoes a call undoes its share.
+    The count is stored with the key's state. So it is that of all owners of the shard, and to undo
+    a call undoes its share.
     """
 
     def __init__(self, most: int) -> None:

@@ -1,4 +1,4 @@
-"""Runs a user's Computation: one key at a time, records before nothing that is due earlier.
+"""Runs a user's Computation: one key at a time, each record behind the timers that are due earlier.
 
 A bundle runs at full speed first. If a callback raises, everything of the bundle is taken back and
 it runs again with a savepoint before each record, so that only the record that fails is retried
@@ -125,7 +125,7 @@ class CallbackOperator(Operator):
         self._context = CallbackContext(outputs, self._state, limits, self._identified, passes_on)
         suspends = isinstance(instance, Suspending)
         if not suspends or self._identified or labels.takes or labels.gives:
-            # the name of a production, and what it waits for, belong to its record's own step
+            # the name of a production and its wait belong to its record's own step
             self._context.suspension.most_room = sys.maxsize
         self._labels = labels.gives
         self._located = is_located(spec.work)
@@ -141,7 +141,7 @@ class CallbackOperator(Operator):
         self._attempts = Attempts(spec, pipeline, code_of(spec.work), self._state)
         self._process: Process = instance.process_record
         self._at: Due | _Running | Together | None = None
-        """Where the fast mode is: at a timer, in a batch, or at some records of a key."""
+        """The position of the fast mode: at a timer, in a batch, or at some records of a key."""
 
     def answer(self, query: Query, state: StoreView, watermark_us: int) -> Finding:
         """Its declared states by name, as a call at the watermark would find them."""
@@ -374,8 +374,8 @@ class CallbackOperator(Operator):
             return structs.replace(record, value=self._decode(record.stream, [encoded])[0])
 
         def once() -> None:
-            # With less, a second attempt would stop before it comes to what has failed, and be
-            # taken up again for ever.
+            # With less, a second attempt would stop before it comes to the failure, and be resumed
+            # for ever.
             self._context.suspension.room = room
             if record is not None:
                 self._context.point(call.key, call.timestamp, call.cause)
@@ -398,7 +398,7 @@ def _resumed(instance: Computation, context: CallbackContext, due: Due) -> Itera
 
 
 def _watched(rows: Iterable[T], arrival: int, bundle: Bundle) -> Iterable[T]:
-    """The rows of an arrival; what is made of a traced one is known afterwards."""
+    """The rows of an arrival; a traced one is credited with its productions."""
     return (
         rows
         if bundle.traced is None
@@ -407,7 +407,7 @@ def _watched(rows: Iterable[T], arrival: int, bundle: Bundle) -> Iterable[T]:
 
 
 def _time_of(due: Due, record: Record | None, floor: int) -> int:
-    """Nothing of the call may be earlier."""
+    """The earliest time for productions of the call."""
     # A wall-clock timer has no event time. Before the floor its results would be behind a published
     # watermark, and windows would drop them:
     # test_a_new_owner_never_goes_behind_a_watermark_published_beside_a_waiting_timer.

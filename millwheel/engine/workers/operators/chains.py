@@ -1,5 +1,5 @@
-"""Runs a chain: what a computation makes is taken at once by those without state that stand behind
-it, in the same bundle and commit. Each keeps its own calls, dead letters and counters.
+"""Runs a chain: the results of a computation are taken at once by those without state that stand
+behind it, in the same bundle and commit. Each keeps its own calls, dead letters and counters.
 
 A call that does not return accuses the record with which a chain without state began: then each
 record goes through the chain alone. Behind a computation with state no call of the user's is
@@ -140,7 +140,7 @@ class ReadChain(_Chain):
         self._link = link
 
     def take(self, batches: Sequence[AnyBatch], channel: ChannelName, bundle: Bundle) -> None:
-        """Run on what was read of one partition, as a part of ``bundle``."""
+        """Run on the reads of one partition, as a part of ``bundle``."""
         bundle.count(chained_counter(self._node, CHAINED_OUT), sum(map(len, batches)))
         arrivals = arrived(batches, channel)
         parts = self._one_by_one(arrivals) if self._careful else [arrivals] if arrivals else ()
@@ -164,7 +164,7 @@ def chain_of(node: Node, graph: Graph, make: Callable[[ComputationSpec], Operato
 def chain_behind(
     source: Node, graph: Graph, make: Callable[[ComputationSpec], Operator]
 ) -> ReadChain | None:
-    """What is chained behind a source; None for nothing."""
+    """The computations that are chained behind a source; None for none."""
     links = _links(source.name, graph, make)
     return ReadChain(source.name, links[0]) if links else None
 
@@ -200,7 +200,7 @@ def _pass_on_results(node: str, links: Sequence[ChainLink], bundle: Bundle) -> N
 
 
 def _pass_on(links: Sequence[ChainLink], results: Bundle, bundle: Bundle) -> None:
-    """Run computations, and those behind them, on what ``made`` has for them, as a part of
+    """Run computations, and those behind them, on their part of ``results``, as a part of
     ``bundle``."""
     for stream, takers in groupby(links, attrgetter("stream")):
         together = list(takers)

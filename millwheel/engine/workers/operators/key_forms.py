@@ -1,10 +1,10 @@
-"""Computations that keep the records of keys in columns, and which keys those are.
+"""Computations that keep the records of keys in columns, and the choice of these keys.
 
 Every key is either in columns or in rows. Few records are as quick in rows, so a shard takes whole
-bundles from the first that is worth it; the keys that rows have go on there. What only small
-bundles come for goes on in rows, and so do the keys without a new record for the longest time once
+bundles from the first that is worth it; the keys that rows have go on there. Keys for which only
+small bundles come go on in rows, and so do the keys without a new record for the longest time once
 columns hold much: some keys in each bundle (:mod:`millwheel.core.columns.state.columns_to_rows`).
-So does a key of which a record needs a look.
+So does a key with a record that has to be looked at by itself.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ from millwheel.engine.workers.state.column_segments import (
 from millwheel.errors import RecordError
 
 _SMALL_BUNDLES = 32
-"""After so many small bundles in a row, what columns hold goes on in rows."""
+"""Small bundles in a row after which all that columns hold goes on in rows."""
 _LOOKS = 64
-"""Bundles between two looks whether any key is still in rows."""
+"""Bundles between two checks whether any key is still in rows."""
 Mask = npt.NDArray[np.bool_]
 
 
@@ -83,7 +83,7 @@ class FormChoice:
         return self._kept.size() < self.most_bytes // 2
 
     def choose(self, count: int) -> None:
-        """Choose the form of a bundle of so many records."""
+        """Choose the form of a bundle of ``count`` records."""
         if not count:
             return
         self._small = 0 if count >= self._few else self._small + 1
@@ -110,11 +110,11 @@ class FormChoice:
         return [np.ones(len(batch), np.bool_) for batch in batches]
 
     def took_in_rows(self, arrivals: Iterable[Arrival]) -> None:
-        """Records that were taken in rows."""
+        """Note the records that were taken in rows."""
         self.some_in_rows |= any(len(arrival.batch) for arrival in arrivals)
 
     def leave(self, count: int) -> Iterator[list[Left]]:
-        """Parts of what goes on in rows behind a bundle of ``count`` records: in the long run as
+        """The parts that go on in rows behind a bundle of ``count`` records: in the long run as
         many as the bundles bring. The caller keeps each in rows before it asks for the next."""
         if self.in_rows:
             yield self.leaving.next_part()
@@ -136,7 +136,7 @@ def _stored(batch: AnyBatch, held: Callable[[list[Key]], Collection[Key]]) -> Ma
 
 
 def left_in(bundle: Bundle, taken: Sequence[Mask]) -> None:
-    """Only what was not taken is left in a bundle."""
+    """Leave only the records in a bundle that were not taken."""
     bundle.arrivals = [
         replace(arrival, batch=where(arrival.batch, ~mask))
         for arrival, mask in zip(bundle.arrivals, taken, strict=True)
@@ -162,7 +162,8 @@ class Offer:
 
 
 class KeptOperator(BatchOperator, Validated):
-    """Keeps the records of keys in columns: ``_kept``. ``_instance`` is the row form."""
+    """An operator that keeps the records of keys in columns: ``_kept``. ``_instance`` is the row
+    form."""
 
     in_columns: bool
     """Whether some keys may be in columns."""
@@ -184,8 +185,7 @@ class KeptOperator(BatchOperator, Validated):
         # a new owner goes on as the last one
         self._form.in_rows = not (kept and self.in_columns)
         self._of_others = self._has_others()
-        """What columns hold is of another version of the pipeline, or of shards with other
-        fields."""
+        """The segments are of another version of the pipeline, or of shards with other fields."""
 
     def _has_others(self) -> bool:
         types = [(each.groups.schema[ROW], each.groups.schema[KEY]) for each in self._segments()]
@@ -213,15 +213,16 @@ class KeptOperator(BatchOperator, Validated):
     def _taken(
         self, offers: Sequence[Offer], fit: Sequence[Mask], gone: list[pl.Series], bundle: Bundle
     ) -> list[Mask]:
-        """Take records in columns; those that were. ``gone`` are keys that are in rows by now."""
+        """Take records in columns; returns which were taken. ``gone`` are keys that are in rows by
+        now."""
 
     @abstractmethod
     def _keep_in_rows(self, key: Key, rows: Any) -> None:
-        """Keep in rows what columns held of the current key."""
+        """Keep in rows the records that columns held of the current key."""
 
     @abstractmethod
     def _rows_of(self, segments: Sequence[Left]) -> dict[Key, Any]:
-        """What columns no longer hold of each key."""
+        """The records of each key that columns no longer hold."""
 
     @abstractmethod
     def _rows_in(self, rows: Any) -> Any:
@@ -252,7 +253,7 @@ class KeptOperator(BatchOperator, Validated):
         write_segments(self._kept, self._shard.name, bundle.overlay)
 
     def _take_due(self, bundle: Bundle) -> None:
-        """Take what the watermark has passed."""
+        """Take the records that the watermark has passed."""
 
     # --- records ----------------------------------------------------------------------------------
 
@@ -326,7 +327,7 @@ class KeptOperator(BatchOperator, Validated):
 
 
 class KeptBundleOperator(KeptOperator):
-    """One whose records come later to something: a bundle is kept as it came."""
+    """A :class:`KeptOperator` whose records have results later: a bundle is kept as it came."""
 
     @abstractmethod
     def _frames(

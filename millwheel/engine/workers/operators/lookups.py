@@ -1,5 +1,5 @@
-"""Records with what another system knows of them: all keys of a bundle are asked for in one
-request, on a thread of the shard's own, while the bundle waits and other shards work on."""
+"""Adds the answers of another system to records: all keys of a bundle go into one request, on a
+thread of the shard's own, while the bundle waits and other shards work on."""
 
 from __future__ import annotations
 
@@ -117,14 +117,14 @@ class LookupLine:
 
 @dataclass(frozen=True, slots=True)
 class LookupTask:
-    """Requests for another thread. Afterwards the loop calls ``told(answers, error, now)``."""
+    """Requests for another thread. Afterwards the loop calls ``receive(answers, error, now)``."""
 
     shard: ShardName
     token: Token
     line: LookupLine
     keys: Sequence[LookupKey]
     batch: int
-    told: Callable[[list[Any], Exception | None, int], None]
+    receive: Callable[[list[Any], Exception | None, int], None]
 
     @property
     def lane(self) -> str:
@@ -134,7 +134,9 @@ class LookupTask:
     def carried_out(self) -> ev.WorkDone:
         """Send the request. The loop raises an error, or tries again."""
         answers, error = self._asked()
-        return ev.WorkDone(self.shard, self.token, lambda now_us: self.told(answers, error, now_us))
+        return ev.WorkDone(
+            self.shard, self.token, lambda now_us: self.receive(answers, error, now_us)
+        )
 
     def _asked(self) -> tuple[list[Any], Exception | None]:
         try:
@@ -187,7 +189,7 @@ class LookedUp(Computation):
             if self._spec.missing is Missing.DROP:
                 return
             if self._spec.missing is Missing.DEAD_LETTER:
-                raise RecordError(f"{self._spec.kind} knows nothing of {key!r}")
+                raise RecordError(f"{self._spec.kind} has nothing for {key!r}")
         row = {**fields, **self._added(answer)}
         for stream in self._outputs:
             ctx.produce(stream, row)
@@ -265,7 +267,7 @@ class LookupOperator(CallbackOperator):
         self._shard.line.close()
 
     def _gather(self, bundle: Bundle) -> None:
-        """The known answers, and the keys to request."""
+        """Gather the cached answers, and the keys to request."""
         answers: dict[bytes, Any] = {}
         questions: dict[bytes, LookupKey] = {}
         records = 0
@@ -308,15 +310,15 @@ class LookupOperator(CallbackOperator):
             shard.line,
             list(self._questions.values()),
             self._batch,
-            self._told,
+            self._receive,
         )
         if shard.send is not None:
             shard.send(task)
         else:
             task.carried_out().tell(now_us)
 
-    def _told(self, answers: list[Any], error: Exception | None, now_us: int) -> None:
-        """Another thread has asked."""
+    def _receive(self, answers: list[Any], error: Exception | None, now_us: int) -> None:
+        """Take the answers that another thread has requested."""
         self._asking = False
         if isinstance(error, UnavailableError):
             self._again_at = now_us + _RETRY_US

@@ -1,10 +1,10 @@
 """Runs steps and branches on columns: a bundle is filtered and projected as a whole, and no record
 becomes an object.
 
-A record whose result columns do not know (a null that is computed with, a product beyond 64 bits)
-goes by rows. Where nothing is made of such records but dead letters, they alone do. Otherwise the
-whole bundle does: productions in rows come behind those in columns, and those of a key keep the
-order of its records.
+A record whose result columns cannot compute (from a null, or a product beyond 64 bits) goes by
+rows. Where such records make nothing but dead letters, only they do. Otherwise the whole bundle
+does: productions in rows come behind those in columns, and those of a key keep the order of its
+records.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class StatelessOperator(CallbackOperator):
             bundle.outputs.counted.append((UNMATCHED, unmatched))
 
     def _passed(self, bundle: Bundle) -> list[Passed] | None:
-        """What each arrival becomes; None where the bundle goes by rows."""
+        """The results of each arrival; None where the bundle goes by rows."""
         batches = [arrival.batch for arrival in bundle.arrivals]
         avoided = self._attempts.avoided
         if (
@@ -118,7 +118,7 @@ class StatelessOperator(CallbackOperator):
         return None
 
     def _become(self, batch: ColumnBatch) -> Passed | None:
-        """What a batch becomes; None where it goes by rows."""
+        """The results of a batch; None where it goes by rows."""
         plan = None if self._plans is None else self._plans.of(batch)
         return None if plan is None else plan.passed(batch)
 

@@ -1,5 +1,5 @@
 """Computations whose records wait for the watermark in columns: a bundle is a segment, and all that
-the watermark has passed comes in one operation. Which keys are in columns, key_forms.py says.
+the watermark has passed comes in one operation. key_forms.py chooses the keys in columns.
 
 In rows each record has a timer of its own. A record that comes behind the watermark comes at once
 there, so its key goes on in rows; as does one whose record has no result, which rows report.

@@ -1,9 +1,9 @@
 """The archive of a shard: kept records of a join that have left memory. They stay in columns, in
 the store.
 
-What leaves together is an *archive segment*: the records of one input, in the order of the hashes
+Records that leave together are an *archive segment*: those of one input, in the order of the hashes
 of their keys, cut between keys into *blocks* of some kilobytes. A block is an entry of the store.
-In memory is the upper half of the hash of each key, which tells the block that may have the key: a
+In memory is the upper half of the hash of each key, which finds the block that may have the key: a
 block is read when a record of such a key comes, and never otherwise.
 
 A block is a message of Arrow, whose head the segment has once for all of them: many blocks are read
@@ -43,17 +43,17 @@ from millwheel.engine.workers.state.overlay import Overlay
 from millwheel.errors import invariant
 
 _BLOCK_BYTES = 8 << 10
-"""Of the records of a block, where a key does not have more. Larger ones bring more records that
-nobody asks for, smaller ones cost as much: some 10 µs each."""
+"""Bytes of the records of a block, where a key does not have more. Larger ones bring more records
+that are not requested, smaller ones cost as much: some 10 µs each."""
 _AT_ONCE = 1_000
-"""Blocks that are read together. Of these 8 MB only the records of the wanted keys stay."""
+"""Blocks that are read together. Of these 8 MB only the records of the requested keys stay."""
 _ALIKE = {
     START: MIN_TIME,
     END: LAST_TIME + 1,
     LAST: MAX_TIME,
 }
-"""What all records have that may meet whatever comes, and blocks do not."""
-_END = b"\xff\xff\xff\xff\x00\x00\x00\x00"  # Fixed: how a stream of Arrow ends
+"""The bounds of all records that may meet any others, which blocks leave out."""
+_END = b"\xff\xff\xff\xff\x00\x00\x00\x00"  # Fixed: the end of a stream of Arrow
 _LENGTH = slice(4, 8)  # Fixed: of the first message of a stream, behind four bytes of ones
 _HALF = "half"
 Halves = npt.NDArray[np.uint32]
@@ -72,7 +72,7 @@ _decode = checked(msgspec.msgpack.Decoder(_Stored).decode, "a segment of an arch
 @dataclass(frozen=True, slots=True)
 class ArchiveSegment:
     """Records of one input. ``halves`` are the upper halves of the hashes of its keys, in order;
-    ``starts`` tells of each block the index of its first one there. Blocks may have gone, or have
+    ``starts`` has for each block the index of its first one there. Blocks may have gone, or have
     lost records, since they were written. ``name`` is its part of the keys of the store."""
 
     name: bytes
@@ -126,7 +126,7 @@ class Archive:
         return bool(self._segments)
 
     def names(self) -> set[bytes]:
-        """Those of its segments, as the store should have them. For tests."""
+        """The names of its segments, as the store should have them. For tests."""
         return {segment.name for segment in self._segments}
 
     def add(self, groups: Iterable[pl.DataFrame], overlay: Overlay) -> None:
@@ -147,10 +147,10 @@ class Archive:
                 blocks.setdefault(segment.head, []).extend(segment.blocks_of(halves))
         if not blocks:
             return []
-        wanted = all_keys([each.to_frame(KEY) for each in keys]).unique()
+        requested = all_keys([each.to_frame(KEY) for each in keys]).unique()
         found = []
         for head, of_head in blocks.items():
-            frames = [_with_keys(frame, wanted) for frame in _read(head, of_head, view)]
+            frames = [_with_keys(frame, requested) for frame in _read(head, of_head, view)]
             if own := [frame for frame in frames if frame.height]:
                 # A copy: texts of a frame are views, which would hold all of their blocks.
                 compact = frame_from(frame_bytes(pl.concat(own)))
@@ -158,7 +158,7 @@ class Archive:
         return found
 
     def taken_out(self, keys: Sequence[pl.Series], overlay: Overlay) -> list[pl.DataFrame]:
-        """All records with these keys, which it no longer has."""
+        """Remove all records with these keys, and return them."""
         halves, found = _halves_of(keys), list[pl.DataFrame]()
         for segment in self._segments:
             for store_key in segment.blocks_of(halves):
@@ -254,13 +254,13 @@ def _rewrite(
 def _message(head: bytes, frame: pl.DataFrame) -> bytes:
     """A frame as one message of a stream that begins with ``head``."""
     stream = frame_bytes(frame.rechunk())
-    # What is read behind another head would be other columns.
+    # Behind another head, a block would be read as other columns.
     invariant(stream.startswith(head), "a block has other columns than its archive segment")
     return stream[len(head) : -len(_END)]
 
 
 def _head_of(frame: pl.DataFrame) -> bytes:
-    """How each stream of such frames begins: with the message that has their schema."""
+    """The beginning of each stream of such frames: the message that has their schema."""
     stream = frame_bytes(frame.clear())
     return stream[: 8 + int.from_bytes(stream[_LENGTH], "little")]
 
@@ -275,7 +275,7 @@ def _by_side(groups: Sequence[pl.DataFrame]) -> Iterator[tuple[int, pl.DataFrame
                 continue
             others = [each for each in (*SIDES, VALUE) if each != value and each in frame.schema]
             own = frame.filter(pl.col(INPUT) == side).drop(others)
-            # What has bounds would come back without them.
+            # Records with bounds would come back without them.
             invariant(
                 all((own[name] == stated).all() for name, stated in _ALIKE.items()),
                 "records with bounds are no archive's",

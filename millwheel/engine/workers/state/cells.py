@@ -1,9 +1,9 @@
-"""Cached entries of state, and what is common to the handles of one declared type.
+"""Cached entries of state, and the common part of the handles of one declared type.
 
-What a call sets is kept as bytes, and what a call reads is an object of its own from then on: to
-change the object that was set changes nothing, and two entries never share one. A value that was
-read may be changed in place. Whether it still is of its declared type is looked at before the next
-call of the key sees it, and before it is written.
+A value that a call sets is kept as bytes, and one that a call reads is an object of its own from
+then on: to change the object that was set changes nothing, and two entries never share one. A value
+that was read may be changed in place. Whether it still is of its declared type is checked before
+the next call of the key sees it, and before it is written.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 ABSENT: Any = object()
 """The value of a cell that has none."""
 STORED: Any = object()
-"""The value of a cell that is still as its bytes say."""
+"""The value of a cell that has not been decoded from its bytes."""
 TTL_TAG = "\0ttl:"
-"""How the tags of the system's own timers begin."""
+"""The beginning of the tags of the system's own timers."""
 TIME_BYTES = 8  # Fixed: when an entry with a time to live was written, before its value
 _OURS = 2
-"""Fixed: the references to a value of which only its cell knows, with that of the call that counts
+"""Fixed: the references to a value that only its cell has, with that of the call that counts
 them."""
 
 
@@ -94,7 +94,7 @@ class Typed:
         self.held = 0
         """About how many bytes the cached cells have in the store."""
         self.touched: list[Cell] = []
-        """Those that may have changed in this bundle."""
+        """The cells that may have changed in this bundle."""
 
     def cell_of(self, store_key: bytes) -> Cell:
         """The value under a key of the store, as a cell."""
@@ -176,7 +176,8 @@ class Typed:
             self._owner.touch(self, cell)
 
     def bytes_of(self, cell: Cell) -> bytes:
-        """What is to be stored of a cell that has a value. Raises RecordError as :meth:`settle`."""
+        """The bytes to be stored of a cell that has a value. Raises RecordError as
+        :meth:`settle`."""
         if cell.value is STORED or not cell.lent:
             assert cell.data is not None
             return cell.data
@@ -244,10 +245,10 @@ def _become(value: Any, other: Any) -> Any:
 
 
 def written_at(data: bytes) -> int:
-    """When an entry with a time to live was written, of how it is stored."""
+    """The time at which an entry with a time to live was written, from its stored form."""
     return int.from_bytes(data[:TIME_BYTES], "big", signed=True)
 
 
 def default_of(state: ValueState[Any]) -> Any:
-    """What a key without a value has."""
+    """The value of a key that has none of its own."""
     return state.default() if callable(state.default) else state.default

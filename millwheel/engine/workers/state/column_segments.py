@@ -33,7 +33,7 @@ from millwheel.engine.workers.state.overlay import Overlay
 from millwheel.errors import invariant
 
 _FIRED = (GroupsKind.KEPT, GroupsKind.ORDERED)
-"""Of these, what has fired stays."""
+"""The kinds of groups that stay when they have fired."""
 
 
 class _Stored(msgspec.Struct, array_like=True):
@@ -53,7 +53,7 @@ _decode = msgspec.msgpack.Decoder(_Stored).decode
 
 @dataclass(frozen=True, slots=True)
 class ColumnShard:
-    """Which shard: its name, its store, and the watermark (µs) up to which its windows have been
+    """A shard: its name, its store, and the watermark (µs) up to which its windows have been
     closed."""
 
     name: str
@@ -62,15 +62,15 @@ class ColumnShard:
 
 
 def restore_segments(held: ColumnarSegments, shard: ColumnShard) -> None:
-    """What columns hold as the store of a shard has it."""
+    """Restore the segments that the store of a shard has."""
     for number, segment in numbered_segments(shard):
         restore_segment(held, number, segment, shard.closed)
 
 
 def restore_segment(held: ColumnarSegments, number: int, segment: Segment, closed: int) -> None:
-    """One of them."""
+    """Restore one of them."""
     groups = segment.groups
-    # what was final under another pipeline is not found again
+    # windows that were final under another pipeline are not found again
     if held.lateness_us > segment.lateness_us:
         groups = groups.filter(still_open(pl.col(END), final_until(closed, segment.lateness_us)))
     held.restore(number, segment.level, groups, closed, segment.fired)
@@ -116,7 +116,7 @@ def validate_segments(every: Sequence[ColumnarSegments], shard: str, state: Stor
 @dataclass(frozen=True, slots=True)
 class Segment:
     """A columnar segment as it is stored. ``slots``: above 0 its keys are those of so many
-    instances with fixed places, and hashed by them. ``types`` are those that were inferred of
+    instances with fixed positions, and hashed by these. ``types`` are the inferred ones of
     undeclared fields. Windows that stay for ``lateness_us`` after they have fired have fired up to
     ``fired``, or to where the shard has closed windows, if that is later."""
 
@@ -156,7 +156,7 @@ def segments_within(store: StateStore, within: KeyRange, closed: int) -> list[Se
 
 
 def _open_groups(segments: Sequence[Segment], closed: int) -> list[pl.DataFrame]:
-    """Those that still take records."""
+    """The groups that still take records."""
     frames = [
         segment.groups
         if segment.kind in (GroupsKind.LASTING, GroupsKind.ORDERED)

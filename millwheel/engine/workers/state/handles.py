@@ -49,10 +49,10 @@ _BUNDLES_AHEAD = 63  # that are read ahead before it is looked again what is ask
 _MAP_KEYS = (str, int, bytes)
 _NEXT = b"\0"  # Fixed: behind a stored key, the least that is greater
 _CACHED_BYTES = 32 << 20
-"""Of one state of a shard, as they are stored."""
+"""Bytes of the cached entries of one state of a shard, as they are stored."""
 _LOOKS_IN_A_TTL = 8
-"""The entries of a map are looked through so often for what must go: each time costs a scan of them
-all."""
+"""How often the entries of a map are searched for those that must go: each time costs a scan of
+them all."""
 
 
 class ValueCells(Typed):
@@ -165,7 +165,7 @@ class ValueCells(Typed):
             # or all keys would share what the factory gives
             fresh = self.decode(self.stored.form(fresh)[1])
             if self.ttl_us is None:
-                cell.value = fresh  # hand() says that it is lent
+                cell.value = fresh  # hand() marks it as lent
             self.hand(cell, fresh)
         return fresh
 

@@ -153,13 +153,13 @@ class KeyedState:
         return held
 
     def prefix(self, name: bytes) -> bytes:
-        """Where the state ``name`` of the current key lies."""
+        """The beginning of the store keys of the state ``name`` of the current key."""
         return STATE + stored_key(self.key) + name
 
     def flush(self, only: Typed | None = None) -> None:
-        """Write what changed so far, or what a handle has changed, into the overlay, in the middle
-        of a bundle. Raises as :meth:`encoded`, and has then done nothing. A callback may hold
-        values of the current key, and change them in place after this too."""
+        """Write the changes so far, or those of one handle, into the overlay, in the middle of a
+        bundle. Raises as :meth:`encoded`, and has then done nothing. A callback may hold values of
+        the current key, and change them in place after this too."""
         changes = self.encoded(only)
         self._put(changes)
         for owner in self._owners(only):
@@ -170,8 +170,8 @@ class KeyedState:
                 self.touch(owner, cell)
 
     def encoded(self, only: Typed | None = None) -> list[Change]:
-        """What changed, as bytes (None: gone). Raises RecordError for a value over the limit, and
-        as encoding does."""
+        """The changes, as bytes (None: gone). Raises RecordError for a value over the limit, and as
+        encoding does."""
         changes: list[Change] = []
         for owner in self._owners(only):
             for cell in owner.touched:
@@ -188,7 +188,7 @@ class KeyedState:
         return self.handles.values() if only is None else (only,)
 
     def write(self, changes: list[Change]) -> None:
-        """Put what :meth:`encoded` gave into the overlay at the end of a bundle; trims the
+        """Put the changes from :meth:`encoded` into the overlay at the end of a bundle; trims the
         cache."""
         self._put(changes)
         for owner, cell, _ in changes:

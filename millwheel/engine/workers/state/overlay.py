@@ -19,7 +19,7 @@ _HEAD = 9
 class Overlay:
     """Pending puts (bytes) and deletes (None) by key.
 
-    From the first scan of a bundle on, what changed is also known by the beginning of its key: a
+    From the first scan of a bundle on, changes are also indexed by the beginning of their keys: a
     bundle may scan as often as it changes something."""
 
     def __init__(self, store: StoreView) -> None:
@@ -68,7 +68,7 @@ class Overlay:
 
     def scan(self, prefix: bytes, since: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
         """All entries below a prefix that are not below ``since``, in byte order, as this bundle
-        sees them. What is scanned is what was there when the first entry was asked for."""
+        sees them. The scan has the entries that were there when the first one was asked for."""
         own = self._like(prefix)
         changed = sorted([key for key in own if key.startswith(prefix) and key >= since])
         if not changed:

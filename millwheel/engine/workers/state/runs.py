@@ -24,7 +24,7 @@ class Runs:
         self._next = 0
 
     def restore(self, store_key: bytes, number: int, size_bytes: int) -> None:
-        """There is a run with this number in the store. To be called in the order of numbers."""
+        """Note a run with this number in the store. To be called in the order of numbers."""
         # Out of order, the next one would get a number that is there, and take its place. Of two
         # parents there may be two with one number, each under its shard.
         invariant(number + 1 >= self._next, f"run {number} is restored behind {self._next - 1}")
@@ -43,7 +43,7 @@ class Runs:
                 self._overlay.delete(store_key)
             same.clear()
             rows = b"".join([*runs, rows])
-        # What no row begins at is read as rows that nobody has written.
+        # A part of a row at the end would be read as rows that were never written.
         if len(rows) % self._row_bytes:
             raise InvariantError(f"{len(rows)} bytes are no rows of {self._row_bytes}")
         store_key = self._key_of(self._next)

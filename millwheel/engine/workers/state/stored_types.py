@@ -1,10 +1,10 @@
 """Declared types of state: a value is accepted if the store gives it back as it was.
 
-A value that stays in the cache is the caller's own object, and after a crash it is what its bytes
-say. Both must be the same in type and value, or a callback works until the first crash. So a value
-is compared with what its bytes become, unless its type shows at a glance that nothing is lost,
-which is the case for nearly all of them. Types of this project promise it of all of their values
-(:class:`Certain`).
+A value that stays in the cache is the caller's own object, and after a crash it is decoded from its
+bytes. Both must be the same in type and value, or a callback works until the first crash. So a
+value is compared with the one that its bytes become, unless its type shows at a glance that nothing
+is lost, which is the case for nearly all of them. Types of this project promise it of all of their
+values (:class:`Certain`).
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ _SCALARS: dict[type[inspect.Type], type] = {
     inspect.NoneType: type(None),
 }
 _NO_LIMITS = (inspect.IntType(), inspect.FloatType(), inspect.StrType(), inspect.BytesType())
-"""Those without a constraint, such as ``ge``."""
+"""Types without a constraint, such as ``ge``."""
 _FEW_LEVELS = 8
-"""So deep a type is looked into; parts of the engine's own types are bytes below that."""
+"""The depth to which a type is examined; parts of the engine's own types are bytes below that."""
 _SHOWN = 80  # characters of a value in an error
 _encode = msgspec.msgpack.Encoder().encode
 Exact = Callable[[Any], bool]
 
 
 class Certain(msgspec.Struct):
-    """Base of types of which every value comes back as it was: nobody looks at each."""
+    """Base of types of which every value comes back as it was: they are not checked one by one."""
 
 
 class StoredType:
-    """One declared type: the bytes of its values, and whether these are what comes back. ``name``
+    """One declared type: the bytes of its values, and whether the same values come back. ``name``
     is that of the state, ``most`` the largest number of bytes of a value."""
 
     __slots__ = (
@@ -148,7 +148,7 @@ class StoredType:
 
 
 class _Judged(NamedTuple):
-    """What a declared type says of all of its values."""
+    """The properties that a declared type gives all of its values."""
 
     decode: Callable[[bytes], Any]
     plain: frozenset[type]
@@ -195,8 +195,8 @@ _remembered = lru_cache(typed=True)(_judge)
 
 
 def difference(value: Any, back: Any, path: str = "") -> tuple[str, Any, Any] | None:
-    """Where a value and what came back differ: (path, value there, what came back); None where they
-    do not."""
+    """The first difference between a value and the one that came back: (path, value there, the
+    other one there); None where there is none."""
     kind = type(value)
     if kind is not type(back):
         same = kind is int and type(back) is float and value == back
@@ -344,7 +344,7 @@ def _exact(info: inspect.Type, around: tuple[inspect.Type, ...]) -> Exact:
 
 
 def _all(info: inspect.Type, around: tuple[inspect.Type, ...]) -> Exact:
-    """Whether all of some values come back: by their types alone, where these tell."""
+    """Whether all of some values come back: by their types alone, where these decide."""
     if isinstance(info, inspect.AnyType):
         return lambda values: PLAIN.issuperset(map(type, values)) or all(map(is_plain, values))
     if plain := _plain_of(info):
@@ -428,7 +428,7 @@ def _is_flat(info: inspect.Type) -> bool:
 
 
 def _has_hooks(kind: type) -> bool:
-    """Whether objects of a class may have more in them than its fields say."""
+    """Whether objects of a class may have more in them than its fields."""
     return any("__post_init__" in vars(base) or "__dict__" in vars(base) for base in kind.__mro__)
 
 

@@ -1,8 +1,8 @@
 """Records that wait for the watermark, in the store of a shard: an entry for many of them.
 
 The records that a bundle keeps are sorted by time and tag, and divided into segments of a bounded
-size. They come due nearly in that order, so an entry beside a segment says up to where they have
-come. A timer in memory waits for each record; the store has none of them.
+size. They come due nearly in that order, so an entry beside a segment has the position up to which
+they have come. A timer in memory waits for each record; the store has none of them.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from millwheel.engine.workers.state.overlay import Overlay
 from millwheel.errors import invariant
 
 ORDER_TAG = "\0r"
-"""How the tags of kept records begin: before every tag of a callback, and before those of times to
-live."""
+"""The beginning of the tags of kept records: before every tag of a callback, and before those of
+times to live."""
 _MOST = 1_000
 """The most records in a segment. One is read whole when its first record comes due, so of each
 bundle that lies across the watermark the values of at most so many are in memory."""
@@ -172,8 +172,8 @@ class WaitingRecords:
 
     def _write_fresh(self) -> None:
         indexes = self._read()
-        # What is in the store is read in this order again, and of timers with one time and tag the
-        # first one set fires first.
+        # The store is read in this order again, and of timers with one time and tag the first one
+        # set fires first.
         rows = sorted(self._fresh.values(), key=_BY_TIME)
         self._fresh.clear()
         for start in range(0, len(rows), _MOST):
@@ -206,7 +206,7 @@ def waiting_records(store: StateStore | StoreView) -> Iterator[WaitingRecord]:
 def waiting_within(
     store: StateStore, within: KeyRange, first: int
 ) -> Iterator[tuple[bytes, bytes]]:
-    """The entries of those whose keys are in a range, numbered from ``first``."""
+    """The entries of the records whose keys are in a range, numbered from ``first``."""
     numbers = count(first)
     for _, segment, gone in _segments(store):
         held = _Open(len(segment.keys), gone.first, set(gone.others))

@@ -1,5 +1,5 @@
-"""The windows of a key as they are asked, and its newest result: one entry, written with the commit
-of its firing."""
+"""The windows of a key as queries see them, and its newest result: one entry, written with the
+commit of its firing."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ class WindowResults:
         self._most = most
 
     def fired(self, pane: Pane, values: Mapping[str, Any]) -> None:
-        """Keep a result, unless that of a later window is known. A result that was taken back is
+        """Keep a result, unless that of a later window is kept. A result that was taken back is
         forgotten."""
         store_key = _store_key(pane.key, self._hashed)
         stored = self._overlay.get(store_key)
@@ -191,8 +191,8 @@ class WindowAnswers:
     def answer(
         self, query: Query, more: Sequence[tuple[Window, Any]], state: StoreView, watermark_us: int
     ) -> Finding:
-        """``more`` are open windows that columns hold, and their results: of those that rows have,
-        too, they have what was there before a late record. Raises QueryError."""
+        """``more`` are open windows that columns hold, and their results: for windows that rows
+        have, too, these are the results before a late record. Raises QueryError."""
         machine = self.machine
         if not self.spec.aggregates or not isinstance(machine, AlignedMachine | MergingMachine):
             raise QueryError(
@@ -212,8 +212,8 @@ class WindowAnswers:
 def _slots(
     query: Query, stored: StoredWindows, machine: AlignedMachine | MergingMachine
 ) -> Sequence[Slot]:
-    """The slots that an answer needs. A scan is dearer than a get: it first writes what waits to be
-    written."""
+    """The slots that an answer needs. A scan is dearer than a get: it first writes the pending
+    changes."""
     if isinstance(machine, MergingMachine):
         return ()  # it has an index
     if query.mode is Mode.OPEN:
@@ -229,7 +229,7 @@ def _slots(
         )
     try:
         windows = window.assign(query.until_us)
-    except RecordError as ex:  # a year that the time zone does not know
+    except RecordError as ex:  # a year that the time zone does not cover
         raise QueryError("bad_window", str(ex)) from None
     return [(each.start, each.end) for each in windows if each.start == query.until_us]
 

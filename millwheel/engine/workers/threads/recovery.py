@@ -42,7 +42,7 @@ class Recovering:
         """Recover a shard and say how it went."""
         try:
             if self.hangs is not None:
-                self.hangs.learn(node, entry)
+                self.hangs.read_notes(node, entry)
             effort = Effort()
             store = None if self.standbys is None else self.standbys.take(entry)
             if store is None:

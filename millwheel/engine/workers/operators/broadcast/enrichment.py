@@ -1,5 +1,5 @@
-"""Records get the rows of a table that their worker holds whole. No state: what a record becomes
-follows from it and the table, and so does what a retraction takes back."""
+"""Records get the rows of a table that their worker holds whole. No state: the result of a record
+follows from it and the table, and so does the one that a retraction takes back."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class EnrichedWhole(Computation):
         self._outputs = tuple(outputs)
 
     def process_record(self, ctx: Context, record: Record) -> None:
-        """The table is there."""
+        """Enrich a record; the table is there."""
         back = as_retraction(record.value)
         value = record.value if back is None else back.value
         fields, spec = plain(value), self._spec

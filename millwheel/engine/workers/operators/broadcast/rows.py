@@ -48,13 +48,13 @@ def has_kept_rows(source: SourceSpec | None) -> bool:
 
 
 def rows_file(root: Path, stream: str) -> Path:
-    """Where a root keeps the rows of a stream's table."""
+    """The path under which a root keeps the rows of a stream's table."""
     return root / "inputs" / f"{stream}{ROWS}"
 
 
 def computations_with_kept_rows(spec: PipelineSpec) -> Iterator[ComputationSpec]:
-    """The enrichments with tables whose rows the root keeps: of each table the one that lets it be
-    least large."""
+    """The enrichments with tables whose rows the root keeps: of each table the one with the lowest
+    limit."""
     first_of: dict[str, ComputationSpec] = {}
     for each in spec.computations:
         work = each.work
@@ -79,7 +79,7 @@ def table_source(
     language: Language,
     kept: Callable[[], TableRows] | None = None,
 ) -> TableSource:
-    """Where the table of an enrichment comes from. ``listed`` gives the partitions that the run has
+    """The source of the table of an enrichment. ``listed`` gives the partitions that the run has
     kept, ``kept`` the rows, where the root has them."""
     work = computation.work_as(EnrichSpec)
     broadcast, stream = work.broadcast, spec.stream(work.stream)
@@ -89,7 +89,7 @@ def table_source(
     condition = language.compile(work.delete).evaluate if work.delete else None
 
     def partitions() -> Sequence[Partition]:
-        # The one whose rows count last comes last, as where its channel tells.
+        # The one whose rows count comes last, as where records are ordered by channel.
         node = f"source.{stream.name}"
         return sorted(listed(), key=lambda each: partition_channel(node, each.name))
 
@@ -107,10 +107,10 @@ def table_source(
 
 
 def missing_rows(
-    spec: PipelineSpec, root: Path, language: Language, say: Callable[[str], None]
+    spec: PipelineSpec, root: Path, language: Language, report: Callable[[str], None]
 ) -> Iterator[tuple[Path, bytes]]:
-    """The rows that the root lacks of tables whose rows it keeps, and where they belong. ``say`` is
-    told where they cannot be read now. Raises SetupError where they cannot be read, or are too
+    """The rows that the root lacks of tables whose rows it keeps, by their path. ``report`` gets a
+    line where they cannot be read now. Raises SetupError where they cannot be read, or are too
     many."""
     for computation in computations_with_kept_rows(spec):
         stream = spec.stream(computation.work_as(EnrichSpec).stream)
@@ -121,18 +121,18 @@ def missing_rows(
             source = build_source(stream.source, spec.folder, schema, stream.declared)
             listed = decode_partitions((root / "inputs" / f"{stream.name}.json").read_bytes())
             table = table_source(spec, computation, source, listed.copy, language)
-            yield path, encode_rows(_read(table, say))
+            yield path, encode_rows(_read(table, report))
 
 
-def _read(source: TableSource, say: Callable[[str], None]) -> TableRows:
+def _read(source: TableSource, report: Callable[[str], None]) -> TableRows:
     wait = Wait(f"table {source.name}")
-    table, told = HeldTable(source, wait), False
+    table, reported = HeldTable(source, wait), False
     while not table.ready:
         table.read(now_us := time.time_ns() // 1000)
         waiting = wait.waiting()
-        if waiting is not None and not told:
-            say(f"Waiting for the table {source.name!r}: {waiting.why}")
-            told = True
+        if waiting is not None and not reported:
+            report(f"Waiting for the table {source.name!r}: {waiting.why}")
+            reported = True
         if not table.ready and table.reads_at() > now_us:
             time.sleep((table.reads_at() - now_us) / SECOND)
     return table.rows

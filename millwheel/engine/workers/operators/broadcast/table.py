@@ -40,10 +40,10 @@ def key_bytes_of(extract: Extractor, most_bytes: int) -> KeyBytes:
     return lambda value: key_bytes(fitting_key(extract(value), most_bytes))
 
 
-def too_large(where: str, name: str, limit: int, who: str, rows: str = "") -> str:
-    """What ends the run where a table is larger than ``who`` may hold of it."""
+def too_large(where: str, name: str, limit: int, holder: str, rows: str = "") -> str:
+    """The error that ends the run where a table is larger than ``holder`` may hold of it."""
     return (
-        f"{where}: the table {name!r} has more than the {limit:,} bytes that {who} may hold of"
+        f"{where}: the table {name!r} has more than the {limit:,} bytes that {holder} may hold of"
         f" it{rows}; leave out broadcast, so that it is divided by its key, or give it more, for"
         f" example broadcast: {{limit: {-(-2 * limit // 1_000_000)}MB}}"
     )
@@ -51,11 +51,11 @@ def too_large(where: str, name: str, limit: int, who: str, rows: str = "") -> st
 
 @dataclass(frozen=True, slots=True)
 class TableSource:
-    """Where a table comes from, and what its records mean. ``partitions`` come in the order of
-    their channels. ``finds`` gives the bytes of a row's key, and ``deletes`` tells whether a record
-    is not a row; they raise for records that are dead letters elsewhere, as are those of more than
-    ``most_bytes``. ``name`` is the table's, ``where`` the line of the enrichment, and ``kept``
-    gives the rows, where they were read before."""
+    """The source of a table, and the meaning of its records. ``partitions`` come in the order of
+    their channels. ``finds`` gives the bytes of a row's key, and ``deletes`` decides whether a
+    record is not a row; they raise for records that are dead letters elsewhere, as are those of
+    more than ``most_bytes``. ``name`` is the table's, ``where`` the line of the enrichment, and
+    ``kept`` gives the rows, where they were read before."""
 
     name: str
     where: str
@@ -89,8 +89,8 @@ class HeldTable:
         return table_columns(self.rows)
 
     def reads_at(self) -> int:
-        """When :meth:`read` goes on (wall clock, µs; MAX_TIME: not before somebody has told that
-        its input ends, or never again)."""
+        """When :meth:`read` goes on (wall clock, µs; MAX_TIME: not before the end of its input is
+        announced, or never again)."""
         if self.ready or not self._source.source.bounded:
             return MAX_TIME
         return self._again_at_us

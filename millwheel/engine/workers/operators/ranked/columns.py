@@ -1,7 +1,6 @@
-"""Runs ``top`` and ``deduplicate`` with ``keep`` on whole bundles: what is kept of the keys of a
-shard is in columnar segments, a bundle meets it in one operation, and what changes leaves as
-columns (:mod:`millwheel.core.rows.segments`). Which keys are in columns,
-key_forms.py says.
+"""Runs ``top`` and ``deduplicate`` with ``keep`` on whole bundles: the kept rows of a shard are in
+columnar segments, a bundle meets them in one operation, and changes leave as columns
+(:mod:`millwheel.core.rows.segments`). key_forms.py chooses the keys in columns.
 
 For keys in rows, columns choose the records of a bundle that may be among the first.
 """
@@ -114,8 +113,8 @@ class FirstRowsOperator(KeptOperator):
     def _companies(
         self, offers: Sequence[Offer], fit: Sequence[Mask], bundle: Bundle
     ) -> Iterator[tuple[list[Mask], TraceSpan | None]]:
-        """What comes together: traced records alone, as what they make is to be known; late records
-        apart from those in time, whose rows must not be told as late ones."""
+        """The records that come together: traced ones alone, to be credited with their results;
+        late ones apart from those in time, whose rows must not be emitted as late ones."""
         rest = [mask.copy() for mask in fit]
         for each in bundle.traced.records if bundle.traced is not None else ():
             if 0 <= each.arrival < len(rest) and rest[each.arrival][each.index]:
@@ -130,8 +129,8 @@ class FirstRowsOperator(KeptOperator):
     def _met(
         self, offers: Sequence[Offer], some: Sequence[Mask], bundle: Bundle, span: TraceSpan | None
     ) -> bool:
-        """Keep what some records change, and tell it. False where columns cannot: then nothing is
-        done."""
+        """Keep the changes of some records, and emit them. False where columns cannot: then nothing
+        is done."""
         assert self._columns is not None
         kept = [segment.groups for segment in self._kept.segments()]
         try:
@@ -147,10 +146,12 @@ class FirstRowsOperator(KeptOperator):
         self.bundles_held += 1
         if changed is not None:
             self._kept.add(changed.rows)
-            self._tell((changed.gone, changed.new), bundle, span)
+            self._produce_changes((changed.gone, changed.new), bundle, span)
         return True
 
-    def _tell(self, changes: Sequence[ColumnBatch], bundle: Bundle, span: TraceSpan | None) -> None:
+    def _produce_changes(
+        self, changes: Sequence[ColumnBatch], bundle: Bundle, span: TraceSpan | None
+    ) -> None:
         outputs = bundle.outputs
         before = outputs.lengths()
         for stream in self._outputs:
@@ -190,7 +191,8 @@ class FirstRowsOperator(KeptOperator):
                 self._order.settle(bundle, self._fire_one)
 
     def _groups(self, bundle: Bundle) -> list[tuple[Key, Group]] | None:
-        """What may be among the first; None where a record has to be looked at by itself."""
+        """The groups that may be among the first; None where a record has to be looked at by
+        itself."""
         traced = bundle.traced is not None and bool(bundle.traced.records)
         if traced or self._attempts.avoided.apart:
             return None

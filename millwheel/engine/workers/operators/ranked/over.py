@@ -2,7 +2,7 @@
 
 A record waits until the watermark has passed it. Then all records of its group up to the watermark
 are taken in the order of their times, however they came; so the results are a function of the
-records. What an aggregate needs of a record is kept while later ones may look back to it.
+records. The part of a record that an aggregate needs is kept while later ones may look back to it.
 
 A few records lie in the entry of their group. More of them become segments while they wait, and
 blocks, each with its accumulator, when they have been taken. Both are written once, read only where
@@ -57,11 +57,11 @@ from millwheel.errors import RecordError
 _FEW = 64
 """Records that lie in the entry of their group: each bundle with the group writes them again."""
 _FEW_BYTES = 32 << 10
-"""Bytes of them, likewise."""
+"""Most bytes of them, likewise."""
 _SEGMENT = 1_000
 """Records of a segment. One that has come due in part is read at each step of the watermark."""
 _MOST_BYTES = 1 << 20
-"""Of a segment or a block: one is read whole."""
+"""Most bytes of a segment or a block, which is read as a whole."""
 _SHARE = 4
 """Where limits.state is low, so many parts of it: records of a key are not refused because many
 lie together."""
@@ -121,7 +121,7 @@ class Over(Computation):
         self._put(ctx, own)
 
     def process_timer(self, ctx: Context, timer: Timer) -> None:
-        """Records have come due, or what is kept of a group is of no more use."""
+        """Records have come due, or a group is of no more use."""
         own = self.group.get() or OverGroup()
         own.wakes_us = MAX_TIME
         due = self._due(own, ctx.watermark)
@@ -140,8 +140,8 @@ class Over(Computation):
     def kept(
         self, watermark: int, past: Sequence[Record] = (), waiting: Sequence[Record] = ()
     ) -> tuple[list[PastRow], list[OverRow]]:
-        """What later results need of the current key, and what waits, if it kept these, too. For
-        tests."""
+        """The records of the current key that later results need, and those that wait, if it kept
+        these, too. For tests."""
         own = self._with(watermark, past, waiting)
         taken = [row for number in own.blocks for row in self.past[number].rows]
         later = [
@@ -154,7 +154,7 @@ class Over(Computation):
     def _with(self, watermark: int, past: Sequence[Record], waiting: Sequence[Record]) -> OverGroup:
         own = self.group.get() or OverGroup()
         rows = _in_order([row for record in past if (row := self._row(record)) is not None])
-        # what waits may be due by now, and looks back from its own time
+        # waiting records may be due by now, and look back from their own times
         begins = min([watermark, *(record.timestamp for record in waiting)])
         of_use = (
             self._keep_us is None or not rows or not is_behind(rows[-1].at + self._keep_us, begins)
@@ -257,7 +257,7 @@ class Over(Computation):
         blocks: Sequence[_Kept],
         new: list[LookbackRow],
     ) -> tuple[list[tuple[int, Found]], int]:
-        """Those of new records, and how many have left."""
+        """The results of new records, and how many records have left."""
         aggregation, by_rows, size = self._aggregation, self._spec.by_rows, self._spec.size
         assert size is not None
         try:
@@ -275,9 +275,9 @@ class Over(Computation):
         rows: Sequence[tuple[int, OverRow]],
         results: Iterable[tuple[int, Found]],
     ) -> None:
-        """``results``: for how many of the rows, and what it is. A record without one is a dead
-        letter, and lies in the look-backs of others as before: so one does not keep the others
-        from theirs, whichever come due with it."""
+        """``results``: each with the number of rows that have it. A record without one is a dead
+        letter, and lies in the look-backs of others as before: so it does not keep the others from
+        theirs, whichever come due with it."""
         coming = iter(rows)
         for count, outcome in results:
             added = b""
@@ -341,7 +341,7 @@ class Over(Computation):
             own.number += 1
 
     def _keep(self, own: OverGroup, rows: Sequence[tuple[int, OverRow]], dropped: int) -> None:
-        """Keep new records for the results of later ones. ``dropped``: so many have left."""
+        """Keep new records for the results of later ones. ``dropped``: how many have left."""
         size = self._spec.size
         assert size is not None
         own.rows += [
@@ -389,7 +389,7 @@ class Over(Computation):
         del own.blocks[number], self.past[number], self.sums[number]
 
     def _forget(self, own: OverGroup) -> None:
-        """The group begins anew."""
+        """Begin the group anew."""
         for number in list(own.blocks):
             self._remove(own, number)
         own.rows, own.gone, own.last_us = [], 0, MIN_TIME

@@ -1,10 +1,10 @@
 """Runs ``over`` with rows or a range on whole bundles: the records of the keys of a shard lie in
 columnar segments, and all that the watermark has passed gets its aggregates in one operation, and
-leaves as columns (:mod:`millwheel.core.rows.lookback_columns`). Which keys are in columns,
-operators/key_forms.py says.
+leaves as columns (:mod:`millwheel.core.rows.lookback_columns`). operators/key_forms.py chooses the
+keys in columns.
 
-Records that come behind the watermark have their place behind those that were there: their keys go
-on in rows.
+Records that come behind the watermark are ordered behind those that were there: their keys go on in
+rows.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _MOST_BYTES = 64 << 20
 _FAN = 16
 """Segments of one size that are merged into one: a step of the watermark looks at all of them."""
 RowsOfKey = tuple[list[Record], list[Record]]
-"""Those that have been taken, and those that wait."""
+"""The records that have been taken, and those that wait."""
 
 
 class OverOperator(KeptBundleOperator):
@@ -71,8 +71,8 @@ class OverOperator(KeptBundleOperator):
         return columns is not None and columns.holds(rows, keys)
 
     def kept(self) -> dict[Key, tuple[list[Any], list[Any]]]:
-        """What later results need of each key, and what waits, which are the same in either form.
-        For tests, between bundles."""
+        """The records of each key that later results need, and those that wait; the same in either
+        form. For tests, between bundles."""
         by_key = self._rows_of([Left(each.groups, each.fired) for each in self._lying.segments()])
         stored = {key_in(entry) for entry, _ in self._shard.store.scan(STATE)}
         kept = {}
@@ -93,7 +93,7 @@ class OverOperator(KeptBundleOperator):
             try:
                 with self._boundary.inside(bundle.count):
                     made = self._of(self._lying.row_type).results(segments, watermark)
-            except Unfit:  # rows can say what they are, and their timers are due
+            except Unfit:  # rows find the record at fault, and their timers are due
                 self._let_go([self._lying.due_keys(watermark)], bundle)
             else:
                 self.bundles_held += 1

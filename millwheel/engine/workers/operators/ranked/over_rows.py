@@ -1,4 +1,4 @@
-"""What look-backs keep: records that wait, and those that have been taken."""
+"""The records that look-backs keep: those that wait, and those that have been taken."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SHORT = frozenset({int, float, bool, type(None)})
 
 
 class OverRow(Certain, array_like=True):
-    """A record: its time, its place among those of its time (the number of its stream, and the
+    """A record: its time, its position among those of its time (the number of its stream, and the
     position in a source), the arguments of the aggregates, a bit for each aggregate that leaves it
     out, and the record without the fields that it will get."""
 
@@ -29,7 +29,7 @@ class OverRow(Certain, array_like=True):
 
 
 class PastRow(Certain, array_like=True):
-    """What later results need of a record. ``size``: its bytes, if they may be many."""
+    """The part of a record that later results need. ``size``: its bytes, if they may be many."""
 
     at: int
     arguments: list[Any]
@@ -38,20 +38,20 @@ class PastRow(Certain, array_like=True):
 
 
 class OverRows(Certain, array_like=True):
-    """Those of a segment, in the order of their times."""
+    """The records of a segment, in the order of their times."""
 
     rows: list[OverRow]
 
 
 class PastRows(Certain, array_like=True):
-    """Those of a block, in the order in which they were taken."""
+    """The records of a block, in the order in which they were taken."""
 
     rows: list[PastRow]
 
 
 class WaitingRows(Certain, array_like=True):
-    """What is known of records that wait without reading them: the time of the first one that
-    does, and how many of them have come."""
+    """The summary of a segment of waiting records: the time of the first one that waits, and how
+    many of them have come."""
 
     first: int
     taken: int
@@ -59,7 +59,7 @@ class WaitingRows(Certain, array_like=True):
 
 
 class PastBlock(Certain, array_like=True):
-    """What is known of records that have been taken without reading them."""
+    """The summary of a block of records that have been taken."""
 
     count: int
     first: int
@@ -67,7 +67,7 @@ class PastBlock(Certain, array_like=True):
 
 
 class OverGroup(Certain, array_like=True):
-    """What there is of a group: records that wait, those that have been taken, of whose first block
+    """The state of a group: records that wait, those that have been taken, of whose first block
     some have ``gone``, the time of the last one, and that of its timer."""
 
     waiting: list[OverRow] = msgspec.field(default_factory=list)

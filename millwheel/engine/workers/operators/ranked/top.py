@@ -25,9 +25,9 @@ class KeptRows(Certain, array_like=True):
 
 
 class FirstRows(Computation):
-    """Passes on how the first rows of a key have changed with what came together: first all rows
+    """Emits the changes of the first rows of a key by records that came together: first all rows
     that are not among them any more, each taken back, then those that are new. All have the latest
-    time of what came, but a new row whose record is among it has its own."""
+    time of these records, but a new row whose record is one of them has its own."""
 
     first: ValueState[KeptRows | None] = ValueState(KeptRows)
     owed: ValueState[KeptRows | None] = ValueState(KeptRows)
@@ -46,7 +46,7 @@ class FirstRows(Computation):
         before = _entries(self.first)
         after = self._after(before, records)
         times = [record.timestamp for record in records]
-        self._tell(ctx, before, after, min(times), max(times))
+        self._update(ctx, before, after, min(times), max(times))
 
     def process_entries(
         self, ctx: Context, entries: Sequence[Entry], earliest: int, latest: int
@@ -56,10 +56,10 @@ class FirstRows(Computation):
         assert isinstance(self._ranking, Ranking)
         before = _entries(self.first)
         after = self._ranking.with_entries(before, entries)
-        self._tell(ctx, before, after, earliest, latest)
+        self._update(ctx, before, after, earliest, latest)
 
     def keep(self, rows: Sequence[Row]) -> None:
-        """Keep the first rows of the current key, which have been told."""
+        """Keep the first rows of the current key, which have been emitted."""
         assert isinstance(self._ranking, Ranking)
         _keep(self.first, [self._ranking.entry(*row) for row in rows])
 
@@ -67,10 +67,10 @@ class FirstRows(Computation):
         """The first rows of the current key. For tests."""
         return [(entry[-1], entry[1]) for entry in _entries(self.first)]
 
-    def _tell(
+    def _update(
         self, ctx: Context, before: list[Entry], after: list[Entry], earliest: int, latest: int
     ) -> None:
-        """Keep the entries, and pass on what has changed."""
+        """Keep the entries, and emit the changes."""
         if after is before:
             return
         _keep(self.first, after)

@@ -1,1 +1,1 @@
-"""Slices: accumulators of keys and stretches of time, kept to be asked; keys that go idle."""
+"""Slices: accumulators of keys and stretches of time, kept for queries; keys that go idle."""

@@ -23,7 +23,7 @@ from millwheel.engine.workers.operators.slices.cells import SliceCells
 
 @dataclass(frozen=True, slots=True)
 class TakenSlices:
-    """What became of a bundle in columns: whether a slice changed, and the records of expired
+    """The outcome of a bundle in columns: whether a slice changed, and the records of expired
     slices."""
 
     changed: bool
@@ -57,7 +57,7 @@ class ColumnSlices:
                 expired = self._plan.ended(batch, expired_us)
                 open_batch = batch if expired is None else batch.where(~expired)
                 changed = bool(len(open_batch)) and self._merged(open_batch)
-        except Unfit:  # a number that no column holds, say
+        except Unfit:  # for example a number that no column holds
             return None
         self.bundles += 1
         return TakenSlices(changed, None if expired is None else batch.where(expired))

@@ -65,7 +65,7 @@ class Expiry:
         self._step_us = max(spec.levels_us[0], spec.keep_us // _EXPIRIES)
 
     def wake(self) -> None:
-        """There are slices."""
+        """Note that there are slices."""
         self._waits = True
 
     def due_at(self) -> int:
@@ -160,7 +160,7 @@ class SlicesOperator(Operator):
         )
 
     def answer_committed(self, query: Query, state: StoreView, watermark_us: int) -> Finding:
-        # What was merged of spans is not used, nor kept: the step has said already which keys it
+        # Merged spans are neither used nor kept: the step has already named the keys that it
         # changes.
         return replace(self._answers, merged=None).answer(query, state, watermark_us)
 

@@ -40,8 +40,8 @@ _AT_ONCE = 2_000  # keys that one bundle looks at: each may have hundreds of sli
 
 @dataclass(slots=True)
 class Admitted:
-    """For some records of a key: the indexes of those that count, the indexes of those that are too
-    old, and the dropped store keys."""
+    """The outcome for some records of a key: the indexes of those that count, the indexes of those
+    that are too old, and the dropped store keys."""
 
     indexes: list[int] = field(default_factory=list)
     late: list[int] = field(default_factory=list)
@@ -60,7 +60,7 @@ class SliceKeys:
 
     @staticmethod
     def of(answers: SliceAnswers, overlay: Overlay) -> SliceKeys:
-        """For a computation that has a time to live."""
+        """The keys for a computation that has a time to live."""
         ttl_us = answers.spec.ttl_us
         invariant(ttl_us is not None, "its keys do not go idle")
         assert ttl_us is not None

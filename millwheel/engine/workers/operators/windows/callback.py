@@ -35,7 +35,7 @@ from millwheel.engine.workers.state.keyed_state import KeyedState
 from millwheel.engine.workers.state.overlay import Overlay
 
 CALLBACK_TAG = "\0own:"
-"""How the tags of the callback's own timers begin, beside those of its windows."""
+"""The beginning of the tags of the callback's own timers, beside those of its windows."""
 _MOST_RECORDS = 1_000
 """The most records of a window that go into a dead letter."""
 _plain_values = stream_decoder({})
@@ -75,7 +75,8 @@ class WindowCallbackOperator(WindowedOperator):
         self._typed = frozenset(stream.name for stream in pipeline.streams if stream.schema)
         self._decode_typed = decode
         self._instance = instance
-        # A join keeps what waits in parts of a record or so: whether it waits decides no result.
+        # A join keeps waiting firings in parts of a record or so: whether one waits decides no
+        # result.
         most = sys.maxsize if spec.called is None else pipeline.limits.state
         self._state = KeyedState(instance, overlay, cache_entries, most, CALLBACK_TAG)
         code = "join" if spec.called is None else spec.called.callback

@@ -1,12 +1,12 @@
-"""Runs a change log on columns: the groups of a shard are in columnar segments, a bundle is put
-together with what its keys have in one operation, and their new versions leave as columns, behind
-those that they take back.
+"""Runs a change log on columns: the groups of a shard are in columnar segments, a bundle is merged
+with the groups of its keys in one operation, and their new versions leave as columns, behind those
+that they take back.
 
 Every key is either in columns or in rows. Few records are as quick in rows, so a shard takes whole
-bundles from the first that is worth it. Of more than ``_MOST_BYTES`` the keys without a new record
-for the longest time go on in rows, and so does all that only small bundles come for: some keys in
-each bundle (:mod:`millwheel.core.columns.state.columns_to_rows`). While there is room, the keys of
-a bundle come back. A key of which columns cannot hold a record stays in rows.
+bundles from the first that is worth it. Beyond ``_MOST_BYTES`` the keys without a new record for
+the longest time go on in rows, and so do all where only small bundles come: some keys in each
+bundle (:mod:`millwheel.core.columns.state.columns_to_rows`). While there is room, the keys of a
+bundle come back. A key of which columns cannot hold a record stays in rows.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ from millwheel.core.windows.windows import GLOBAL_WINDOW, Forever, Window
 from millwheel.engine.queries.model import Finding, Query
 from millwheel.engine.workers.boundaries import passes
 from millwheel.engine.workers.bundle.bundle import Bundle
-from millwheel.engine.workers.bundle.record_groups import RecordGroups, Told
+from millwheel.engine.workers.bundle.record_groups import RecordGroups, Reports
 from millwheel.engine.workers.delivery.inbox import Arrival
 from millwheel.engine.workers.operators.key_forms import FormChoice
 from millwheel.engine.workers.operators.windows.grouping import GroupedOperator
@@ -81,7 +81,8 @@ from millwheel.errors import invariant
 _MOST_BYTES = 32 << 20
 """Bytes of the groups of a shard; once there are more, half of them go by rows."""
 _TRIES = 3
-"""Some keys may be what columns cannot hold, and others what they cannot take in a bundle."""
+"""Rounds in which keys are set apart: columns may be unable to hold some, and to take others in a
+bundle."""
 Mask = npt.NDArray[np.bool_]
 
 
@@ -119,7 +120,7 @@ class ChangeLogOperator(GroupedOperator):
         self._counted = {named[each]: each.counted for each in plan.counting}
         restore_segments(self._groups, shard)
         self._of_others = plan.whole and len(self._groups.by_type()) > 1
-        """What columns hold is of shards with records of different types."""
+        """The segments are of shards with records of different types."""
 
     def validate(self, state: StoreView) -> None:
         super().validate(state)
@@ -232,7 +233,7 @@ class ChangeLogOperator(GroupedOperator):
     def _grouped_and_emitted(self, bundle: Bundle, chosen: Sequence[Mask]) -> bool:
         """Take records for which a mask is true, and emit the new versions of their keys. False
         where columns cannot hold all of them: then nothing has been done."""
-        reports: Told = []
+        reports: Reports = []
         self._spanning = set()
         pairs = zip(bundle.arrivals, chosen, strict=True)
         batches = _together([where(each.batch, mask) for each, mask in pairs if mask.any()])
@@ -260,8 +261,8 @@ class ChangeLogOperator(GroupedOperator):
                     new = self._of_one_type(new)
         except Unfit:
             return False
-        for tell in reports:
-            tell()
+        for report in reports:
+            report()
         if new is not None:
             new = self._groups.counted(old, new)
             self._groups.add(new)
@@ -312,8 +313,8 @@ class ChangeLogOperator(GroupedOperator):
         return self._shown_columns.shown(whole)
 
     def _emit_in_rows(self, groups: pl.DataFrame, bundle: Bundle, back: bool = False) -> None:
-        """Versions of which no column can hold all: a sum beyond 64 bits, say. ``back``: they are
-        taken back."""
+        """Emit versions that columns cannot hold, for example a sum beyond 64 bits. ``back``: they
+        are taken back."""
         counts = {name: groups[column].to_list() for name, column in self._counted.items()}
         for index, (key, group) in enumerate(self._plan.row_groups(groups)):
             at = group.latest
@@ -327,8 +328,8 @@ class ChangeLogOperator(GroupedOperator):
                 if not back:
                     self.outputs.could_not_fire(bundle, key, tag_of(GLOBAL_WINDOW), at, ex)
                 continue
-            said = (key, GLOBAL_WINDOW, result, Timing.EARLY)
-            self._emit(pane_of(*said, last=False, at=at, retraction=back), None, bundle)
+            version = (key, GLOBAL_WINDOW, result, Timing.EARLY)
+            self._emit(pane_of(*version, last=False, at=at, retraction=back), None, bundle)
 
     # --- rows -------------------------------------------------------------------------------------
 
@@ -341,8 +342,8 @@ class ChangeLogOperator(GroupedOperator):
         self.take_groups(self._plan.row_groups(whole), bundle, MIN_TIME)
 
     def _set_apart(self, keys: set[Key], bundle: Bundle) -> None:
-        """Keys that columns cannot hold go on in rows, and do not come back, but for those that
-        they cannot take in this bundle."""
+        """Move keys that columns cannot hold to rows. They do not come back, except those that
+        columns cannot take only in this bundle."""
         self._form.some_in_rows = True
         if len(self._odd) + len(keys) > MOST_KEYS:
             self._odd.clear()  # they would only be tried again
@@ -350,7 +351,7 @@ class ChangeLogOperator(GroupedOperator):
         self._hand_over(self._form.leaving.taken_out([encoded_keys(keys)]), bundle)
 
     def _taken_back(self, keys: Sequence[Key]) -> set[Key]:
-        """Keys that have left the rows, of those that rows have."""
+        """Move keys from rows to columns; returns those that have moved."""
         groups = []
         for key in keys:
             own = as_state(self._cells.load(key, GLOBAL_WINDOW))

@@ -1,10 +1,10 @@
 """Runs a declarative aggregation on columns: whole bundles are grouped at once, and nothing is done
 per record.
 
-State is in a :class:`SegmentTable`. What columns cannot hold exactly (a float below 2**-37) makes
-the shard go on in rows: open windows are handed to the row form, whose results are the same, some
-keys in each bundle (:mod:`millwheel.core.columns.state.columns_to_rows`). When the windows in rows
-have closed the shard takes columns again.
+State is in a :class:`SegmentTable`. A value that columns cannot hold exactly (a float below 2**-37)
+makes the shard go on in rows: open windows are handed to the row form, whose results are the same,
+some keys in each bundle (:mod:`millwheel.core.columns.state.columns_to_rows`). When the windows in
+rows have closed the shard takes columns again.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from millwheel.engine.queries.model import Finding, Query
 from millwheel.engine.workers.boundaries import ColumnBoundary
 from millwheel.engine.workers.bundle.bundle import RECORD, Bundle, Hold
 from millwheel.engine.workers.bundle.operator import Operator, Validated
-from millwheel.engine.workers.bundle.record_groups import RecordGroups, Told
+from millwheel.engine.workers.bundle.record_groups import RecordGroups, Reports
 from millwheel.engine.workers.operators.callbacks import Decode
 from millwheel.engine.workers.operators.windows.outputs import ColumnOutputs
 from millwheel.engine.workers.operators.windows.row_keys import MOST_KEYS, odd_groups, odd_keys
@@ -238,7 +238,7 @@ class ColumnOperator(Operator, Validated):
         """Groups that came in rows become groups in columns; False where they cannot."""
         if not in_rows:
             return True
-        # accumulators do not tell the types of fields that nobody has declared
+        # accumulators do not have the types of undeclared fields
         if self._held.by_type is not None:
             self._in_rows = True
             return False
@@ -251,8 +251,8 @@ class ColumnOperator(Operator, Validated):
     def _set_apart(
         self, bundle: Bundle, combined: list[_Combined], in_rows: list[tuple[Key, Group]]
     ) -> bool:
-        """What columns hold of the keys of records that they cannot hold goes on in rows. False
-        where such keys cannot be told, or are too many."""
+        """Move the keys of records that columns cannot hold to rows. False where such keys cannot
+        be found, or are too many."""
         if self._held.by_type is not None:
             return False
         odd = odd_groups(in_rows, self._held.plan)
@@ -266,7 +266,7 @@ class ColumnOperator(Operator, Validated):
         return True
 
     def _take_out(self, keys: Iterable[Key], bundle: Bundle) -> None:
-        """What columns hold of keys goes on in rows."""
+        """Move the windows of keys from columns to rows."""
         plan, windows = self._held.plan, self._held.windows
         if windows and (leaving := list(keys)):
             segments = Leaving(windows).taken_out([keys_like(leaving, plan.key_dtype)])
@@ -274,11 +274,11 @@ class ColumnOperator(Operator, Validated):
 
     def _run_columns(self, bundle: Bundle, combined: list[_Combined]) -> bool:
         """Take all of a bundle, or, where columns cannot hold it, nothing; then it is False."""
-        reports: Told = []
+        reports: Reports = []
         mark = self._held.windows.mark()
         try:
             with self._boundary.inside(bundle.count):
-                self._learn_types(bundle, combined)
+                self._adopt_plan(bundle, combined)
                 batches = _bundled(bundle, lambda: self._held.plan.needs)
                 parts = [
                     self._records.of(batch, self._held.plan, self._held.windows, bundle, reports)
@@ -297,13 +297,13 @@ class ColumnOperator(Operator, Validated):
         except Unfit:
             self._held.windows.back_to(mark)
             return False
-        # Only once all of them fit: what is counted as late or a dead letter already would be so
-        # again when the bundle goes by rows. See
+        # Only once all of them fit: records that are late or dead letters would be counted again
+        # when the bundle goes by rows. See
         # test_a_bundle_that_no_column_can_hold_has_its_dead_letters_once.
         combined.clear()
         bundle.arrivals = []
-        for tell in reports:
-            tell()
+        for report in reports:
+            report()
         if closed is not None:
             self._outputs.emit(self._held.plan, closed, bundle)
         if self._held.windows.lateness_us or self._spec.late != "drop":
@@ -335,16 +335,17 @@ class ColumnOperator(Operator, Validated):
         return list(self._held.plan.row_groups(together))
 
     def _may_hold(self, bundle: Bundle, combined: Sequence[_Combined]) -> bool:
-        """Whether columns may hold what has come. Rows have types only where they are declared."""
+        """Whether columns may hold the records of a bundle. Rows have types only where they are
+        declared."""
         batches = [arrival.batch for arrival in bundle.arrivals]
         something = bool(batches or combined)
         return self._held.by_type is None or (
             something and all(isinstance(batch, ColumnBatch) for batch in batches)
         )
 
-    def _learn_types(self, bundle: Bundle, combined: Sequence[_Combined]) -> None:
-        """The plan of what has come in a bundle, where no types are declared. Unfit when it is not
-        that of the open windows."""
+    def _adopt_plan(self, bundle: Bundle, combined: Sequence[_Combined]) -> None:
+        """Go on with the plan for the records of a bundle, where no types are declared. Raises
+        Unfit when it is not that of the open windows."""
         if self._held.by_type is None:
             return
         batches = [arrival.batch for arrival in bundle.arrivals if len(arrival.batch)]
@@ -357,11 +358,11 @@ class ColumnOperator(Operator, Validated):
         plan = plans[0]
         if plan is None or not plan.fires_once or any(each is not plan for each in plans):
             raise Unfit
-        if plan is self._held.known_plan:
+        if plan is self._held.current_plan:
             return
         if self._held.windows:
             raise Unfit
-        self._held.known_plan = plan
+        self._held.current_plan = plan
         self._held.windows.go_on_with(plan, plan.inferred)
 
     # --- rows -------------------------------------------------------------------------------------
@@ -369,8 +370,8 @@ class ColumnOperator(Operator, Validated):
     def _run_rows(
         self, bundle: Bundle, combined: Sequence[_Combined], in_rows: list[tuple[Key, Group]]
     ) -> None:
-        """Take a bundle record by record. What columns hold of its keys goes on in rows before, and
-        a part of what they hold of others: all at once would make a step as large as the shard."""
+        """Take a bundle record by record. Its keys leave the columns before, and so does a part of
+        the other keys: all at once would make a step as large as the shard."""
         for windows in filter(None, self._held.all()):
             plan, leaving = self._held.plan_of(windows), Leaving(windows)
             keys = self._keys_in(bundle, combined, in_rows, plan)
@@ -390,7 +391,7 @@ class ColumnOperator(Operator, Validated):
         in_rows: list[tuple[Key, Group]],
         plan: ColumnPlan,
     ) -> list[pl.Series]:
-        """The keys of what has come."""
+        """The keys of all records and groups of a bundle."""
         columns = [each.groups[KEY] for each in combined]
         rows = [key for key, _ in in_rows]
         for batch in (arrival.batch for arrival in bundle.arrivals):
@@ -403,7 +404,7 @@ class ColumnOperator(Operator, Validated):
     def _hand_over(
         self, plan: ColumnPlan, windows: ColumnWindows, segments: Sequence[Left], bundle: Bundle
     ) -> None:
-        """What was held in columns goes on in rows."""
+        """Windows that were held in columns go on in rows."""
         parts = [windows.parted(each.groups, each.fired) for each in segments]
         if fired := [behind for _, behind in parts if behind is not None]:
             self._rows.take_groups(plan.row_groups(plan.merge(fired)), bundle, bundle.watermark)
@@ -421,7 +422,7 @@ class ColumnOperator(Operator, Validated):
         try:
             with self._boundary.inside(bundle.count):
                 closed = windows.close(bundle.watermark)
-        except Unfit:  # rows can say what they are
+        except Unfit:  # rows find the window at fault
             windows.back_to(mark)
             due = [
                 segment.groups[KEY].unique()

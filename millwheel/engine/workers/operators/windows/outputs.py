@@ -1,4 +1,4 @@
-"""What leaves the windows of a shard: results, late records, and dead letters for what has none."""
+"""The outputs of the windows of a shard: results, late records, and dead letters."""
 
 from __future__ import annotations
 
@@ -35,8 +35,9 @@ from millwheel.errors import RecordError
 
 
 class WindowOutputs:
-    """What windows of a computation emit in a bundle. ``results`` keeps the newest result of each
-    key for queries (None: it is not kept). ``finish_row`` makes the row of a result final."""
+    """The outputs of the windows of a computation in a bundle. ``results`` keeps the newest result
+    of each key for queries (None: it is not kept). ``finish_row`` makes the row of a result
+    final."""
 
     def __init__(
         self, spec: ComputationSpec, pipeline: PipelineSpec, results: WindowResults | None
@@ -71,7 +72,7 @@ class WindowOutputs:
         try:
             for number, stream in enumerate(self._spec.outputs):
                 bundle.outputs.produce(stream, key, row, at, production_id(cause, number))
-        except UNCARRIABLE as ex:  # an aggregator of the user's made it, or what then says
+        except UNCARRIABLE as ex:  # an aggregator of the user's made it, or an expression of then
             self._not_carried(row, key, at, cause, bundle, ex)
 
     def _not_carried(
@@ -83,13 +84,13 @@ class WindowOutputs:
     def shown(
         self, row: dict[str, Any], key: Key, at: int, cause: Cause, bundle: Bundle
     ) -> dict[str, Any] | None:
-        """The row of a result as it is emitted; None for one that is left out, or of which nothing
-        can be made. That is a dead letter."""
+        """The row of a result as it is emitted; None for one that is left out, or that fails and is
+        a dead letter."""
         try:
             return self._then(row)
         except RecordError as ex:
-            if RETRACTION_FIELD not in row:  # that of a result of which this was told already
-                reason = f"what then or having says cannot be made of a result: {ex}"
+            if RETRACTION_FIELD not in row:  # the result has been reported already
+                reason = f"then or having failed on a result: {ex}"
                 self.letter(bundle, key, row, max(at, bundle.floor), reason, cause, TIMER)
             return None
 
@@ -125,22 +126,23 @@ class WindowOutputs:
         what: str = RECORD,
         stream: str = "",
     ) -> None:
-        """Send what could not be used to the dead letters: a call about ``what`` failed. ``cause``
-        is what their ids are made of."""
+        """Send a value that could not be used to the dead letters: a call about ``what`` failed.
+        ``cause`` is the basis of their ids."""
         stream = stream or self.only_stream()
         letter = DeadLetter(self._pipeline, self._spec.name, stream, reason, key, value, timestamp)
         bundle.dead_letter(letter, max(timestamp, bundle.floor), cause, what)
 
     def lose(self, key: Key, groups: Sequence[Group], ex: BaseException, bundle: Bundle) -> None:
-        """The aggregator cannot merge the groups of a key. They are a dead letter together."""
+        """Report that the aggregator cannot merge the groups of a key. They are a dead letter
+        together."""
         together = sum(group.count for group in groups)
         reason = f"aggregation of {together} records together failed: {in_words(ex)}"
         self.letter(bundle, key, None, groups[0].window.end - 1, reason)
 
     def unstorable(self, key: Key, slot: Any, why: str, cause: Cause, bundle: Bundle) -> None:
-        """What a window remembers of its newest records cannot be written."""
+        """Report that the state of a window with its newest records cannot be written."""
         reason = (
-            f"what window {tag_of(slot)} remembers cannot be stored, so its newest records are"
+            f"the state of window {tag_of(slot)} cannot be stored, so its newest records are"
             f" lost: {why}; aggregators and triggers must keep plain data"
         )
         self.letter(bundle, key, None, bundle.floor, reason, cause, TIMER)
@@ -148,13 +150,14 @@ class WindowOutputs:
     def could_not_fire(
         self, bundle: Bundle, key: Key, tag: str, at: int, ex: BaseException, cause: Cause = None
     ) -> None:
-        """The aggregator of a window has no result for what it holds."""
+        """Report that the aggregator of a window has no result for its accumulator."""
         reason = f"window {tag} could not fire: {in_words(ex)}"
         self.letter(bundle, key, None, max(at, bundle.floor), reason, cause, TIMER)
 
 
 class ColumnOutputs:
-    """What windows in columns emit: columns, and through ``rows`` what no column can hold."""
+    """The outputs of windows in columns: columns, and through ``rows`` results that no column can
+    hold."""
 
     def __init__(
         self,
@@ -189,7 +192,7 @@ class ColumnOutputs:
             bundle.outputs.produce_columns(part)
 
     def _emit_rows(self, plan: GroupsPlan, closed: pl.DataFrame, bundle: Bundle) -> None:
-        """Results of which no column can hold all: a sum beyond 64 bits, say."""
+        """Emit results that columns cannot hold, for example a sum beyond 64 bits."""
         head = self._spec.inputs[0].key.naming()
         for key, group in plan.row_groups(closed):
             start, end = group.window
@@ -207,7 +210,7 @@ class ColumnOutputs:
 def finisher(
     spec: ComputationSpec, pipeline: PipelineSpec
 ) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    """The function that makes the row of a result final. Accumulators do not tell which fields were
+    """The function that makes the row of a result final. Accumulators do not show which fields were
     declared as floats: their sums are floats as those of an aggregation in columns, also where
     nothing was summed."""
     floats: tuple[str, ...] = ()

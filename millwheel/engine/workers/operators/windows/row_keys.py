@@ -21,11 +21,11 @@ from millwheel.engine.workers.delivery.inbox import Arrival
 MOST_KEYS = 100_000
 """More keys are not remembered: then the whole shard goes on in rows."""
 _FEW = 64
-"""Among so few records it is not asked which of them columns cannot hold: all go by rows."""
+"""Records of which all go by rows, without a search for those that columns cannot hold."""
 
 
 class KeysInRows:
-    """Which keys they are."""
+    """The keys in rows while others are in columns."""
 
     def __init__(self) -> None:
         self._keys: set[Key] = set()
@@ -35,7 +35,7 @@ class KeysInRows:
         return len(self._keys)
 
     def add(self, keys: Iterable[Key]) -> None:
-        """Keys that have left the columns."""
+        """Add keys that have left the columns."""
         self._keys.update(keys)
         self._column = None
 

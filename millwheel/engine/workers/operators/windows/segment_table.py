@@ -1,5 +1,5 @@
-"""The windows of an aggregation in columns: what a shard holds in columnar segments, by the types
-of their fields, with the plan of each."""
+"""The windows of an aggregation in columns: the columnar segments of a shard, by the types of their
+fields, with the plan of each."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ from millwheel.engine.workers.state.overlay import Overlay
 from millwheel.errors import InvariantError, invariant
 
 
-class _Unknown:
-    """How windows are merged whose types nobody knows yet: there are none."""
+class _NoTypes:
+    """The plan of windows without types: there are none to be merged."""
 
     def merge(self, groups: Sequence[pl.DataFrame]) -> pl.DataFrame:
         raise InvariantError("there are windows, but no types of their fields")
 
 
 class SegmentTable(WindowTable):
-    """The ``windows`` of the plan that is in use (``known_plan``: None until types are met), and
+    """The ``windows`` of the plan that is in use (``current_plan``: None until types are met), and
     the ``others``, of other types, which a merge of shards has brought. ``by_type`` has the
     plans where no types are declared."""
 
@@ -60,15 +60,15 @@ class SegmentTable(WindowTable):
         self._slots = slots_of_keys(spec)
         self._open_until = MIN_TIME
         self.by_type = plan if isinstance(plan, PlansByType) else None
-        self.known_plan = None if isinstance(plan, PlansByType) else plan
+        self.current_plan = None if isinstance(plan, PlansByType) else plan
         self.windows, *self.others = self._restored(plan)
         if isinstance(plan, PlansByType) and self.windows:
-            self.known_plan = plan.plan(dict(self.windows.types))
+            self.current_plan = plan.plan(dict(self.windows.types))
 
     @property
     def plan(self) -> ColumnPlan:
         """The plan that is in use."""
-        return self._known(self.known_plan, "no types yet")
+        return self._required(self.current_plan, "no types yet")
 
     def plan_of(self, windows: ColumnWindows) -> ColumnPlan:
         """The plan of some windows."""
@@ -78,11 +78,11 @@ class SegmentTable(WindowTable):
         """The plan of windows, or groups, of these types."""
         if self.by_type is None:
             return self.plan
-        return self._known(
+        return self._required(
             self.by_type.plan(dict(types)), f"windows of types that have no plan, {types}"
         )
 
-    def _known(self, plan: ColumnPlan | None, what: str) -> ColumnPlan:
+    def _required(self, plan: ColumnPlan | None, what: str) -> ColumnPlan:
         invariant(plan is not None, f"{self._spec.name} has met {what}")
         assert plan is not None
         return plan
@@ -155,17 +155,17 @@ class SegmentTable(WindowTable):
         beyond = max((windows.next_number for windows in by_types.values()), default=0)
         for number, windows in enumerate(by_types.values()):
             windows.number_from(beyond + number, len(by_types))
-        # Those of which all have closed come last: what is left of them in the store is removed
-        # with the others.
+        # Those of which all have closed come last: their rest in the store is removed with the
+        # others.
         if by_types:
             return sorted(by_types.values(), key=lambda windows: not windows)
         lateness_us = self._spec.firing.allowed_lateness_us
-        unknown = (
-            KeptColumns(_Unknown(), lateness_us, self._shard.closed)
+        empty = (
+            KeptColumns(_NoTypes(), lateness_us, self._shard.closed)
             if lateness_us
-            else ColumnWindows(_Unknown())
+            else ColumnWindows(_NoTypes())
         )
-        return [unknown]
+        return [empty]
 
     def keys_apart(self) -> KeysInRows:
         """The keys of the windows in rows, beside those of others in columns; none where they are

@@ -1,6 +1,6 @@
-"""What a table of windows is, and what it has in rows: cells by key and slot, a cache over the
-store that is written through once for each call; the records of one key on their way into its
-windows; what windows hold the output watermark at; and their timers at percentile watermarks.
+"""The contract of a table of windows, and its parts in rows: cells by key and slot, a cache over
+the store that is written through once for each call; the records of one key on their way into its
+windows; the holds of windows on the output watermark; and their timers at percentile watermarks.
 """
 
 from __future__ import annotations
@@ -47,24 +47,24 @@ class WindowTable(Protocol):
     """The open windows of a shard in one form: cells by key and window in rows, or segments in
     columns.
 
-    A bundle fires what the watermark has passed, then adds groups, and writes its changes. How it
-    does, differs by nature: cells are touched key by key, fire by the timers of the shard, and what
-    fails is one key; segments take all groups of a bundle or none (Unfit), and fire together. What
-    is asked between bundles is the same of either form, and here.
+    A bundle fires the windows that the watermark has passed, then adds groups, and writes its
+    changes. The two forms differ in this: cells are touched key by key, fire by the timers of the
+    shard, and fail for one key; segments take all groups of a bundle or none (Unfit), and fire
+    together. The questions between bundles are the same for either form, and declared here.
     """
 
     def due_at(self) -> int:
         """A bundle has something to do, without records, once the watermark has passed this."""
 
     def hold(self, now_us: int) -> Hold:
-        """What holds the output watermark: the earliest result to come."""
+        """The hold on the output watermark: the earliest result to come."""
 
     def open_windows(self, key: Key) -> list[Window]:
         """The windows of a key that hold state and still take records."""
 
     def validate(self, state: StoreView) -> None:
-        """Raise InvariantError unless ``state``, the store, has what is in memory. For tests,
-        between bundles."""
+        """Raise InvariantError unless ``state``, the store, agrees with memory. For tests, between
+        bundles."""
 
 
 class WindowCells:
@@ -105,7 +105,7 @@ class WindowCells:
         return value
 
     def among(self, keys: Sequence[Key], slot: Any) -> list[Key]:
-        """Those of the keys that have a value in a slot, as a bundle begins. One call asks the
+        """The keys of some that have a value in a slot, as a bundle begins. One call asks the
         store; the values are likely to be read."""
         new = [key for key in keys if (key, slot) not in self._cells]
         stored = self._overlay.get_many([self._store_key(key, slot) for key in new])
@@ -120,7 +120,7 @@ class WindowCells:
         return sets
 
     def save(self, key: Key, slot: Any, value: Any) -> None:
-        if (key, slot) not in self._cells:  # which entries it has, only its stored value tells
+        if (key, slot) not in self._cells:  # only its stored value names its entries
             self.load(key, slot)
         self._cells[key, slot] = value
         self._dirty[key, slot] = None
@@ -146,7 +146,8 @@ class WindowCells:
             self._prefixes.clear()
 
     def validate(self, state: StoreView) -> None:
-        """Raise InvariantError unless ``state`` has what is cached. For tests, between bundles."""
+        """Raise InvariantError unless ``state`` agrees with the cache. For tests, between
+        bundles."""
         invariant(not self._dirty, f"cells that have changed are not written: {list(self._dirty)}")
         for cell, value in self._cells.items():
             stored = state.get(self._store_key(*cell))
@@ -169,7 +170,7 @@ class WindowCells:
                 raise ValueError(f"it nests more than {MOST_NESTING} levels deep")
         except UNCARRIABLE as ex:  # an aggregator or trigger of the user's made it
             # The store still has the value before. If the cache kept this one, results would hold
-            # records that a new owner knows nothing of. See
+            # records that a new owner does not have. See
             # test_what_cannot_be_stored_is_what_it_was_before.
             self._forget(cell)
             self.unstorable.append((key, slot, str(ex)))
@@ -228,7 +229,7 @@ class KeyRecords:
         self.causes: list[Cause] = []
 
     def name_streams(self, effects: Effects) -> None:
-        """Say of refused records by which stream they came."""
+        """Name the stream by which refused records came."""
         for number, bad in enumerate(effects.rejected):
             effects.rejected[number] = msgspec.structs.replace(bad, stream=self._stream_of(bad))
 
@@ -321,7 +322,7 @@ class WindowHolds:
         self._queue.take_changes()
 
     def take(self, effects: Iterable[HoldEffect]) -> None:
-        """Do what windows ask for."""
+        """Set and cancel the holds that windows request."""
         for hold in effects:
             if hold.at is None:
                 self._queue.cancel(hold.key, hold.tag)
@@ -329,7 +330,7 @@ class WindowHolds:
                 self._queue.set(hold.key, hold.tag, hold.at)
 
     def lowest(self) -> Hold:
-        """The one that holds the watermark."""
+        """The lowest hold, which holds the watermark."""
         first = self._queue.first()
         if first is None:
             return Hold()

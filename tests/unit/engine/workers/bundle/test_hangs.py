@@ -117,7 +117,7 @@ def test_notes_are_read_by_the_next_owner_counted_and_removed_when_they_have_ser
     operator = Running(1)
 
     def avoided() -> Avoided:
-        hangs.learn("work", entry)
+        hangs.read_notes("work", entry)
         hangs.watch(operator, "work", entry)
         return operator.avoided
 
@@ -138,7 +138,7 @@ def test_one_note_about_several_records_is_enough_to_call_them_one_by_one(tmp_pa
     hangs = Hangs(HangNotes(open_space(str(tmp_path))), after=2)
     entry, operator = ShardEntry("work-0", tile(1)[0], "w1", 3), Running(1)
     hangs.write(hang(TOGETHER_MARK))
-    hangs.learn("work", entry)
+    hangs.read_notes("work", entry)
     hangs.watch(operator, "work", entry)
     assert operator.avoided.apart
     assert not operator.avoided.may_meet([("c-0", Batch("s", [1], [0], ["a"], [1]))])

@@ -11,7 +11,7 @@ import pytest
 
 from millwheel.connect.sources.files import json_lines
 from millwheel.core.pipeline.spec import DEAD_LETTERS
-from millwheel.engine.workers.bundle.hangs import Avoided, Hang, known_of
+from millwheel.engine.workers.bundle.hangs import Avoided, Hang, noted_hangs
 from millwheel.engine.workers.bundle.work_note import InProgress
 from millwheel.engine.workers.host.assembly import Assembly
 from millwheel.errors import InvariantError
@@ -58,7 +58,7 @@ def notes(monkeypatch: pytest.MonkeyPatch) -> Notes:
         def make_shard(self, name: Any, entry: Any, *given: Any) -> Any:
             shard = super().make_shard(name, entry, *given)
             if name.startswith("source."):
-                known = known_of(kept.deaths, entry, 1)
+                known = noted_hangs(kept.deaths, entry, 1)
                 lo, hi = f"{entry.range.lo:x}", f"{entry.range.hi:x}"
                 avoided = Avoided(known.hangs, lone=known.lone, deaths=known.deaths)
                 avoided.about, avoided.doing = (

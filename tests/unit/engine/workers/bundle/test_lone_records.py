@@ -10,7 +10,7 @@ import pytest
 from millwheel import Computation
 from millwheel.core.model.range_table import ShardEntry
 from millwheel.core.model.ranges import tile
-from millwheel.engine.workers.bundle.hangs import Avoided, Hang, known_of
+from millwheel.engine.workers.bundle.hangs import Avoided, Hang, noted_hangs
 from millwheel.engine.workers.bundle.work_note import InProgress
 from millwheel.errors import InvariantError
 from tests.unit.engine.workers.bench import ShardBench
@@ -67,7 +67,7 @@ def test_the_fifth_owner_has_put_aside_the_record_that_ended_four_and_nothing_el
     bench, notes, found = ShardBench(Bad), Notes(), {}
     good: list[Any] = []
     for owner in range(5):
-        known = known_of(found, ENTRY, 1)
+        known = noted_hangs(found, ENTRY, 1)
         about = InProgress("work", "work-0", owner, *WHOLE)  # type: ignore[arg-type]
         avoided = Avoided(
             known.hangs, apart=known.apart, lone=known.lone, deaths=known.deaths, about=about
@@ -103,21 +103,21 @@ def test_the_fifth_owner_has_put_aside_the_record_that_ended_four_and_nothing_el
 
 @pytest.mark.parametrize("count", [0, 1])
 def test_a_single_death_makes_nothing_slow(count: int) -> None:
-    known = known_of({f"{n}": death() for n in range(count)}, ENTRY, 1)
+    known = noted_hangs({f"{n}": death() for n in range(count)}, ENTRY, 1)
     assert (known.lone, known.hangs) == (0, {})
 
 
 def test_deaths_concern_the_keys_of_a_shard_however_it_was_split() -> None:
     low, high = (ShardEntry(f"work-{n}", keys, "w0", 9) for n, keys in enumerate(tile(2)))  # type: ignore[arg-type]
     notes = {name: death(lo="0", hi=f"{1 << 62:x}") for name in ("a", "b")}
-    assert known_of(notes, low, 1).lone
-    assert not known_of(notes, high, 1).lone
+    assert noted_hangs(notes, low, 1).lone
+    assert not noted_hangs(notes, high, 1).lone
 
 
 def test_one_death_alone_and_one_hang_are_not_two_deaths() -> None:
     notes = {"a": death(b"m", "record"), "b": death(), "c": death()}
-    assert known_of(notes, ENTRY, 1).hangs == {}
-    assert list(known_of(notes | {"d": death(b"m", "record")}, ENTRY, 1).hangs) == [b"m"]
+    assert noted_hangs(notes, ENTRY, 1).hangs == {}
+    assert list(noted_hangs(notes | {"d": death(b"m", "record")}, ENTRY, 1).hangs) == [b"m"]
 
 
 def test_once_enough_records_have_run_alone_the_notes_have_served() -> None:

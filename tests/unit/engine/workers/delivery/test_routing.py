@@ -81,8 +81,8 @@ def test_a_split_table_is_followed() -> None:
 
 def test_a_router_knows_the_nodes_whose_tables_it_has_seen() -> None:
     made = router(table(1, node="a"))
-    assert made.knows(["a"])
-    assert not made.knows(["a", "b"])
+    assert made.has_tables(["a"])
+    assert not made.has_tables(["a", "b"])
 
 
 # --- from streams to consumers --------------------------------------------------------------------

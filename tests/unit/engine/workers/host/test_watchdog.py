@@ -79,7 +79,7 @@ def test_notes_about_deaths_go_once_they_have_served_also_where_calls_may_take_a
     hangs = Hangs(notes, after=1)
     for _ in range(2):
         hangs.write(death())
-    hangs.learn("work", ENTRY)  # type: ignore[arg-type]
+    hangs.read_notes("work", ENTRY)  # type: ignore[arg-type]
     avoided = hangs.watch(None, "work", ENTRY)  # type: ignore[arg-type]
     avoided.ran_alone(avoided.lone)
     notes.away = True

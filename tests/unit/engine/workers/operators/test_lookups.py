@@ -62,10 +62,10 @@ def test_records_without_an_answer_are_kept_dropped_or_dead(tmp_path: Path) -> N
         run.push("orders", [order(1, "owl"), order(2, "tea")])
         assert [row["at"] for row in run.take("priced")] == [2]
         (letter,) = run.read("dead_letters")
-        assert "redis knows nothing of ('owl',)" in letter["reason"]
+        assert "redis has nothing for ('owl',)" in letter["reason"]
         assert letter["value"] == order(1, "owl")
         run.push("orders", [order(3, None)])
-        assert "redis knows nothing of (None,)" in run.read("dead_letters")[1]["reason"]
+        assert "redis has nothing for (None,)" in run.read("dead_letters")[1]["reason"]
 
 
 def test_the_keys_of_a_bundle_are_one_request(tmp_path: Path) -> None:

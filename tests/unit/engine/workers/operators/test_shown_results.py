@@ -80,4 +80,4 @@ def test_what_cannot_be_made_is_one_letter_and_is_not_taken_back(tmp_path: Path)
         (1, False),
     ]
     [letter] = run.read("dead_letters")
-    assert "what then or having says cannot be made of a result" in letter["reason"]
+    assert "then or having failed on a result" in letter["reason"]

@@ -308,8 +308,7 @@ def test_the_state_of_a_trigger_that_cannot_be_stored_is_told_and_stops_no_worke
     trigger = {"custom": {"class": "own:Failing", "with": {"what": "object"}}}
     _, [(_, reason)] = run([{"k": "a", "v": 13, "t": 1}], aggregate={"r": "count"}, trigger=trigger)
     assert (
-        "what window 0,60000000 remembers cannot be stored, so its newest records are lost"
-        in reason
+        "the state of window 0,60000000 cannot be stored, so its newest records are lost" in reason
     )
     assert "aggregators and triggers must keep plain data" in reason
 
