@@ -52,7 +52,7 @@ class Subject:
 
 
 class Attempts:
-    """Tries the callbacks of one shard. ``code`` names the user's code in messages."""
+    """The attempts at the callbacks of one shard. ``code`` names the user's code in messages."""
 
     def __init__(self, spec: ComputationSpec, pipeline: str, code: str, state: KeyedState) -> None:
         self._spec = spec

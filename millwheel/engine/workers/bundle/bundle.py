@@ -129,11 +129,11 @@ class Outputs:
         self.count += other.count
 
     def lengths(self) -> dict[str, int]:
-        """How many productions there are, by stream."""
+        """The number of productions, by stream."""
         return {stream: len(produced.raws) for stream, produced in self.streams.items()}
 
     def mark(self) -> dict[str, int]:
-        """Where :meth:`cut_to` can return to."""
+        """The mark that :meth:`cut_to` can return to."""
         return {**self.lengths(), _COUNTED: len(self.counted)}
 
     def cut_to(self, mark: dict[str, int]) -> None:
@@ -151,7 +151,7 @@ class Outputs:
 
 @dataclass(slots=True)
 class Produced:
-    """Productions of one stream as parallel columns."""
+    """The productions of one stream as parallel columns."""
 
     raws: list[Any] = field(default_factory=list)
     keys: list[Key] = field(default_factory=list)
@@ -245,9 +245,9 @@ class Bundle:
         return self._event_timers() if domain is Domain.EVENT else self._processing_timers()
 
     def _event_timers(self) -> Iterator[Due]:
-        """Also those that are set meanwhile for a time that the watermark has passed already. Had
-        it risen in smaller steps they would have fired, too, before the records that are here
-        now."""
+        """The timers by event time, with those that are set meanwhile for a time that the watermark
+        has passed already. Had it risen in smaller steps they would have fired, too, before the
+        records that are here now."""
         queue = self.timers[Domain.EVENT]
         while self.room and (timer := queue.pop_due(max(self.watermark, self.clock))) is not None:
             self.due.append(timer)
@@ -255,7 +255,7 @@ class Bundle:
 
     @property
     def room(self) -> int:
-        """How many timers may still fire before the records of the bundle."""
+        """The number of timers that may still fire before the records of the bundle."""
         most = max(self.most_timers, _MOST_TIMERS) if self.arrivals else self.most_timers
         return max(most - len(self.due) - self.fired_more, 0)
 

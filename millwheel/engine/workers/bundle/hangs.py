@@ -106,7 +106,7 @@ def decode_hang(data: bytes) -> Hang:
 
 
 class Notes(Protocol):
-    """Where notes are kept durably."""
+    """The durable store of notes."""
 
     def write(self, node: NodeName, data: bytes) -> None: ...
 

@@ -49,7 +49,7 @@ def _letter(arrival: Arrival, hang: Hang, pipeline: str) -> DeadLetter:
 
 
 def count_of(arrivals: Sequence[Arrival]) -> int:
-    """How many records these are."""
+    """The number of records in arrivals."""
     return sum([len(arrival.batch) for arrival in arrivals])
 
 

@@ -80,7 +80,7 @@ class Operator(ABC):
     has_chain: bool = False
     """Whether computations take the reads of a source in its shards."""
     news: SinkNews | None = None
-    """Of a sink, or of a source with one behind it."""
+    """The news of a sink, or of a source with one behind it."""
     first: ReadFirst | None = None
     """The tables that are read before it goes on, with their progress."""
 
@@ -105,18 +105,19 @@ class Operator(ABC):
     # --- questions: they change nothing -----------------------------------------------------------
 
     def intake(self, waiting: int, now_us: int, watermark: int) -> int:
-        """How many of the ``waiting`` records (at least 1) to take now; 0 leaves all of them in the
-        inbox. ``now_us`` is the wall clock, ``watermark`` that of the input, both in µs."""
+        """The number of the ``waiting`` records (at least 1) to take now; 0 leaves all of them in
+        the inbox. ``now_us`` is the wall clock, ``watermark`` that of the input, both in µs."""
         return waiting
 
     def wakes_at(self, now_us: int) -> int:
-        """When it needs a bundle without arrivals or due timers: wall clock, µs. MAX_TIME means
-        never. A time that has passed means at once, and a bundle that leaves it there makes the
-        loop spin."""
+        """The time at which it needs a bundle without arrivals or due timers: wall clock, µs.
+        MAX_TIME means never. A time that has passed means at once, and a bundle that leaves it
+        there makes the loop spin."""
         return MAX_TIME
 
     def due_at(self) -> int:
-        """It needs a bundle once the input watermark (µs) has passed this; MAX_TIME means never."""
+        """The time (µs) that the input watermark must have passed for a bundle to be needed;
+        MAX_TIME means never."""
         return MAX_TIME
 
     def due_with(self, at: int, watermark: int) -> int:
@@ -133,8 +134,8 @@ class Operator(ABC):
         return Hold()
 
     def asks_at(self) -> int:
-        """When :meth:`ask` is to be called again for a waiting bundle (wall clock, µs). MAX_TIME:
-        once another thread reports a result."""
+        """The time at which :meth:`ask` is to be called again for a waiting bundle (wall clock,
+        µs). MAX_TIME: once another thread reports a result."""
         return MAX_TIME
 
     def unfinished(self) -> int:

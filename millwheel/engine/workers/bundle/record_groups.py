@@ -85,8 +85,9 @@ def _mixed(batch: ColumnBatch, plan: ColumnPlan) -> bool:
 
 
 class RecordGroups:
-    """Groups the records of one aggregation. Those that are in no window are counted, and nothing
-    else, if it ``drops`` them. Bundles of fewer than ``few`` records are grouped in rows."""
+    """The grouping of the records of one aggregation. Records that are in no window are counted,
+    and nothing else, if it ``drops`` them. Bundles of fewer than ``few`` records are grouped in
+    rows."""
 
     def __init__(
         self, aggregation: Aggregation, refuse: Refuse, decode: Decode, drops: bool, few: int

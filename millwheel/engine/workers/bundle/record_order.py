@@ -36,7 +36,7 @@ from millwheel.errors import InvariantError, invariant
 
 
 class _Kept(msgspec.Struct, array_like=True):
-    """``timestamp``: where it is not the time at which the record comes due."""
+    """A stored record. ``timestamp``: where it is not the time at which the record comes due."""
 
     stream: str
     value: msgspec.Raw
@@ -48,7 +48,7 @@ _decode = msgspec.msgpack.Decoder(_Kept).decode
 
 
 _AT = "@"
-"""Before the own time of a record in the tag of one that waits until another."""
+"""The mark before a record's own time in the tag of one that waits until another time."""
 
 
 class OrderBuffer:

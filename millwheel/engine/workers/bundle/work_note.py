@@ -42,7 +42,7 @@ _decode = msgspec.msgpack.Decoder(InProgress).decode
 
 
 class DoingNote:
-    """Written by the loop, which is the only thread that runs bundles."""
+    """The note of one worker, written by the loop, which is the only thread that runs bundles."""
 
     def __init__(self, scratch: str) -> None:
         path = Path(scratch) / DOING

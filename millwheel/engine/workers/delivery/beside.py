@@ -38,9 +38,9 @@ _NONE = type(None)
 
 
 class BesideColumns:
-    """Makes columns of the reads of one stream of at least ``least`` records. ``fields`` are the
-    declared types, ``taking`` has the consumers that get columns, ``others`` the rest, of which
-    some may get columns from ``beside``."""
+    """The maker of columns from the reads of one stream of at least ``least`` records. ``fields``
+    are the declared types, ``taking`` has the consumers that get columns, ``others`` the rest, of
+    which some may get columns from ``beside``."""
 
     def __init__(
         self,

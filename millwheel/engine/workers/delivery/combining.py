@@ -54,7 +54,7 @@ class CombineLimits:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroups:
-    """How the records for one computation are grouped: in columns, where its state is in columns,
+    """The grouping of the records for one computation: in columns, where its state is in columns,
     else in rows. Either may be missing."""
 
     columns: ColumnPlan | PlansByType | None
@@ -87,7 +87,7 @@ class ConsumerGroups:
 
 @dataclass(frozen=True, slots=True)
 class Combining:
-    """How the records of a stream are grouped for each of its consumers that takes groups.
+    """The grouping of the records of a stream for each of its consumers that takes groups.
     ``rest``: others need records."""
 
     groupings: Mapping[NodeName, ConsumerGroups]
@@ -116,7 +116,7 @@ def combinings_of(
     groupings: Mapping[NodeName, ConsumerGroups],
     limits: CombineLimits,
 ) -> dict[str, Combining]:
-    """How the records of each stream are grouped, where they are."""
+    """The grouping of the records of each stream that has one."""
     combinings = {}
     for stream, names in graph.consumers.items():
         own_groupings = {
@@ -152,8 +152,8 @@ def share(groups: Collection[AnyBatch], batches: Sequence[tuple[NodeName, AnyBat
 
 @dataclass(slots=True)
 class Worth:
-    """Whether the productions of one stream of a shard are grouped. The next look is ``looks_in``
-    bundles away; each that finds too many groups doubles the pause before the next."""
+    """The decision whether the productions of one stream of a shard are grouped. The next look is
+    ``looks_in`` bundles away; each that finds too many groups doubles the pause before the next."""
 
     on: bool = False
     looks_in: int = 1

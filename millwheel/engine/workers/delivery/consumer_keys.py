@@ -81,7 +81,7 @@ class Consumer:
 
 
 Dividing = KeyEpochs | Instances | None
-"""How the records of a batch are divided: those that a source has read by the epochs of their
+"""The division of the records of a batch: those that a source has read by the epochs of their
 partition, others by the instances that are chosen for them. None where no consumer divides its keys
 by tables."""
 

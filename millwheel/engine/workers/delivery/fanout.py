@@ -1,4 +1,4 @@
-"""From a stream to its consumers: the records of each under its own keys."""
+"""The way from a stream to its consumers: the records of each under its own keys."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _FEW_ROWS = 32  # up to here a loop is faster than arrays
 
 
 class Fanout:
-    """Computes, for every consumer of a stream, the records with that consumer's keys."""
+    """The consumers of every stream, each with its records under its own keys."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class Fanout:
         return consumers
 
     def combining(self, stream: str) -> Combining | None:
-        """How productions of this name are grouped, where they are."""
+        """The grouping of productions of this name; None where there is none."""
         combining = self.combinings.get(whole_of(stream))
         gone = left_out(stream)
         if combining is None or not gone:
@@ -114,7 +114,7 @@ class Fanout:
         return any(not consumer.takes_late for consumer in self._of(stream))
 
     def rules(self, stream: str) -> dict[str, Rule]:
-        """How the consumers of a stream divide their keys by tables, where any do."""
+        """The rules by which consumers of a stream divide their keys by tables, where any do."""
         divided = ((consumer.node, consumer.divided) for consumer in self._of(stream))
         return {
             node: Rule(key.divided.value, key.instances)

@@ -43,7 +43,8 @@ class HighWaterMarks:
         return max(mark for _, mark in self.pieces)
 
     def raised(self, seq: int) -> HighWaterMarks | int:
-        """After a delivery that ends with ``seq``; a plain number once they are all the same."""
+        """The marks after a delivery that ends with ``seq``; a plain number once they are all the
+        same."""
         if seq >= self.highest:
             return seq
         # Every mark rises, since a lane sends all keys in the order of numbers, and none goes back:

@@ -181,8 +181,8 @@ class Inbox:
         return [next_arrival]
 
     def put_back(self, arrivals: list[Arrival], count: int) -> list[Arrival]:
-        """Of arrivals that were taken together, only the first ``count`` records are to be taken
-        after all. These; the others wait again, before all else."""
+        """Take only the first ``count`` records of arrivals that were taken together, and return
+        them; the others wait again, before all else."""
         # From a negative index on, some would wait again that the bundle has applied.
         if count < 0:
             raise InvariantError(f"a bundle has taken {count} of its records")

@@ -293,8 +293,8 @@ class Outbox:
         """
         # Whole chunks, in the order of their numbers, and not the unacked parts as they are: the
         # numbers of two shards that are merged alternate within a chunk, and the part that came
-        # first would raise the heir's mark over the records of the other, which nobody has applied
-        # (test_what_was_acked_by_one_of_two_that_are_merged_…; mutation
+        # first would raise the heir's mark over the records of the other, which no shard has
+        # applied (test_what_was_acked_by_one_of_two_that_are_merged_…; mutation
         # lanes_not_led_to_the_children, found within ten seeds under the faults "split reshard").
         chunks: dict[tuple[ChannelName, int], OutputChunk] = {}
         nodes: set[NodeName] = set()
@@ -319,7 +319,7 @@ class Outbox:
             # No ack would end it: it would hold the watermark for ever, and its records are lost.
             if not chunk.open_parts:
                 raise InvariantError(
-                    f"nobody gets {chunk.channel}#{chunk.number} after its shards were split or"
+                    f"no shard gets {chunk.channel}#{chunk.number} after its shards were split or"
                     " merged"
                 )
 
@@ -402,7 +402,7 @@ class Outbox:
             credit = not lane.unacked or lane.unacked_weight < self._window
             stuck = bool(lane.waiting) and credit and lane_key not in self.ready
             invariant(
-                not stuck, f"the lane {lane_key} has parts and credit, but nobody will look at it"
+                not stuck, f"the lane {lane_key} has parts and credit, but will not be looked at"
             )
             for part in (*(part for _, part in lane.unacked), *lane.waiting):
                 chunk = part.chunk

@@ -1,4 +1,4 @@
-"""From the keys of a consumer to the shards that own them."""
+"""The way from the keys of a consumer to the shards that own them."""
 
 from __future__ import annotations
 
@@ -131,13 +131,13 @@ def _are_dense(numbers: npt.NDArray[np.int64]) -> bool:
 
 
 class TableRouter:
-    """Splits a consumer's batch over its shards, by the newest table seen."""
+    """The router of batches to the shards of their consumers, by the newest tables seen."""
 
     def __init__(self, hash_of: Callable[[str], KeyHash] = lambda node: key_hash) -> None:
         self._hash_of = hash_of
         self._edges: dict[str, _Edges] = {}
         self.distance: Callable[[ShardName], Network] = lambda shard: Network.HOST
-        """How far the owner of a shard is."""
+        """The distance to the owner of a shard."""
 
     def update(self, table: RangeTable) -> None:
         """Follow a new version of a table."""

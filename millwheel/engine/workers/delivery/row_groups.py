@@ -119,7 +119,7 @@ def _append(batch: Batch, key: Key, row: list[Any], timestamp: int) -> None:
 
 
 def cost(groups: AnyBatch) -> float:
-    """How many records groups are worth, by their number and by their bytes."""
+    """The number of records that groups are worth, by their number and by their bytes."""
     if isinstance(groups, ColumnBatch):
         return len(groups) + bytes_of_lists(groups.frame) / _COLUMNS_BYTES
     return max(len(groups), groups.size / _RECORD_BYTES)

@@ -26,7 +26,7 @@ from millwheel.engine.workers.boundaries import passes
 from millwheel.errors import RecordError
 
 _FEW = 64
-"""Up to so many numbers a list is quicker than an array."""
+"""Numbers up to which a list is quicker than an array."""
 
 
 Stamps = npt.NDArray[np.int64]
@@ -71,8 +71,8 @@ def extent(numbers: Stamps | list[int]) -> tuple[int, int]:
 
 
 class Timestamps:
-    """Reads the timestamps of a stream's records; BEGINNING where the stream has none. ``function``
-    is the loaded ``module:function``, if that is how the stream is declared. Unless it
+    """The reader of the timestamps of a stream's records; BEGINNING where the stream has none.
+    ``function`` is the loaded ``module:function``, if that is how the stream is declared. Unless it
     ``states_unit``, numbers that are hardly µs are refused."""
 
     def __init__(

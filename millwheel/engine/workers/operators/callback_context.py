@@ -27,8 +27,8 @@ _NAME = "\U0010ffffn".encode()  # Fixed: no state of a callback has such a name
 
 
 class TimerChains:
-    """Counts, for each key of one shard, the timers that timers have set after the end of the
-    input: ``most`` may be.
+    """The number of timers that timers have set after the end of the input, for each key of one
+    shard: at most ``most``.
 
     The count is stored with the key's state. So it is that of all owners of the shard, and to undo
     a call undoes its share.
@@ -147,7 +147,7 @@ def counted(name: Any, by: Any) -> tuple[str, int]:
 
 
 _SYSTEM_TAGS = ("\0", ASIDE_TAG)
-"""How the tags of the system's own timers begin."""
+"""The beginnings of the tags of the system's own timers."""
 
 
 class CallbackContext:
@@ -200,12 +200,12 @@ class CallbackContext:
         """A timer was set for a time that the watermark has passed already."""
         self.pane: Pane | None = None
         self.suspension = Suspension()
-        """Of calls that may go on in the next bundle."""
+        """The state of calls that may go on in the next bundle."""
         self.together = False
         """The call may have several records, so a production has no timestamp of its own."""
         self.key: Key = None
         self.label = MIN_TIME
-        """Of the call, where its productions have it, too."""
+        """The label of the call, where its productions have it, too."""
         self.timestamp = 0
         self.watermark = 0
         self.now = 0

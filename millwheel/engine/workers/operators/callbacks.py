@@ -62,7 +62,8 @@ Process = Callable[[Context, Record], None]
 
 
 class _LookCloserError(Exception):
-    """Something in this bundle did not return before: no call without a look."""
+    """A sign that a call in this bundle did not return before, so that each call must be looked
+    at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +247,7 @@ class CallbackOperator(Operator):
         self._order.ring_due(bundle, self._fire_one)
 
     def _run_records(self, bundle: Bundle) -> None:
-        """One call after the other, in the order of arrival."""
+        """Call for one record after the other, in the order of arrival."""
         context, state, process = self._context, self._state, self._process
         for number, arrival in enumerate(self._order.at_once(bundle, self._fire_one)):
             batch = arrival.batch.rows()

@@ -202,8 +202,8 @@ class KeptOperator(BatchOperator, Validated):
 
     @abstractmethod
     def _columns_of(self, batch: AnyBatch, like: Any) -> KeptRecords:
-        """How columns hold the records of a batch. Raises Unfit where they do not. ``like``: the
-        type of the rows that are held (None: of none)."""
+        """The form in which columns hold the records of a batch. Raises Unfit where they do not.
+        ``like``: the type of the rows that are held (None: of none)."""
 
     @abstractmethod
     def _fitting(self, batch: ColumnBatch, like: Any, bundle: Bundle) -> Mask:

@@ -67,8 +67,8 @@ class LookupLine:
         self._tries = Tries()
 
     def answers(self, keys: Sequence[LookupKey], batch: int) -> list[Any]:
-        """One for each key. Raises UnavailableError when the target does not answer, SetupError
-        when a person must mend something."""
+        """The answers, one for each key. Raises UnavailableError when the target does not answer,
+        SetupError when a person must mend something."""
         with self._using:
             try:
                 self._back_off.wait()
@@ -86,7 +86,7 @@ class LookupLine:
         return answers
 
     def close(self) -> None:
-        """Another thread may still be asking: then it closes."""
+        """Close the connection. Another thread may still be using it: then that one closes it."""
         self._closed = True
         if self._using.acquire(blocking=False):
             try:
@@ -117,7 +117,8 @@ class LookupLine:
 
 @dataclass(frozen=True, slots=True)
 class LookupTask:
-    """Requests for another thread. Afterwards the loop calls ``receive(answers, error, now)``."""
+    """A task with requests for another thread. Afterwards the loop calls ``receive(answers, error,
+    now)``."""
 
     shard: ShardName
     token: Token
@@ -152,8 +153,8 @@ class LookupTask:
 
 
 class LookedUp(Computation):
-    """Adds an answer to each record. ``answers`` holds those of the bundle, by the bytes of their
-    keys. Stateless."""
+    """The computation that adds an answer to each record. ``answers`` holds those of the bundle, by
+    the bytes of their keys. Stateless."""
 
     def __init__(
         self,
@@ -208,8 +209,8 @@ class LookedUp(Computation):
 
 @dataclass(frozen=True, slots=True)
 class LookupShard:
-    """Name and token of a shard, its way to the target and the cache it shares. ``send`` hands
-    tasks to another thread; None: the loop asks."""
+    """The name and token of a shard, its connection to the target, and the cache it shares.
+    ``send`` hands tasks to another thread; None: the loop asks."""
 
     name: ShardName
     token: Token
@@ -220,9 +221,9 @@ class LookupShard:
 
 
 class LookupOperator(CallbackOperator):
-    """A bundle waits for the answers for all of its keys, and then runs like that of a callback.
-    One request is in flight at a time. Records that arrive meanwhile make the next bundle
-    larger."""
+    """The operator of a lookup: a bundle waits for the answers for all of its keys, and then runs
+    like that of a callback. One request is in flight at a time. Records that arrive meanwhile make
+    the next bundle larger."""
 
     def __init__(
         self,

@@ -33,8 +33,8 @@ passed on with all of their fields, and may come in columns."""
 
 
 class Stepped(Computation):
-    """Sends the results of the steps to each output, with the record's key and timestamp.
-    Stateless."""
+    """The computation that sends the results of steps to each output, with the record's key and
+    timestamp. Stateless."""
 
     def __init__(self, apply: Apply, outputs: tuple[str, ...], passed_on: Fields) -> None:
         self._apply = apply
@@ -53,14 +53,15 @@ UNMATCHED = "unmatched"
 
 
 class Branched(Computation):
-    """Sends each record to the streams of its branches, as it is. Stateless."""
+    """The computation that sends each record to the streams of its branches, as it is.
+    Stateless."""
 
     def __init__(self, choose: Choose, passed_on: Fields) -> None:
         self._choose = choose
         self._passed_on = passed_on
 
     def process_record(self, ctx: Context, record: Record) -> None:
-        """One record goes to one stream, to several, or is counted."""
+        """Send one record to one stream or to several, or count it."""
         streams = self._choose(record.value)
         if not streams:
             ctx.count(UNMATCHED)
@@ -83,8 +84,8 @@ _LONGEST = 32  # Fixed: bytes of an identity that is stored as it is; state depe
 
 
 class Deduplicated(Computation):
-    """Passes on the first of equal records and drops those within the horizon of it. Built by
-    :func:`deduplicated`."""
+    """The computation that passes on the first of equal records and drops those within the horizon
+    of it. Built by :func:`deduplicated`."""
 
     seen: MapState[bytes, int]
 
@@ -93,7 +94,7 @@ class Deduplicated(Computation):
         self._outputs = outputs
 
     def process_record(self, ctx: Context, record: Record) -> None:
-        """One record is passed on, or counted."""
+        """Pass on one record, or count it."""
         identity = self._identity(record.value)
         if identity in self.seen:
             ctx.count(DROPPED)
@@ -127,8 +128,8 @@ REPEATED = "repeated_changes"
 
 
 class Tabled(Computation):
-    """Passes on how the row of a key has changed: a retraction of the former row, and the new
-    one."""
+    """The computation that passes on the changes of the row of a key: a retraction of the former
+    row, and the new one."""
 
     kept: ValueState[Kept] = ValueState(Kept)
     rows: MapState[bytes, Kept] = MapState(Kept)
@@ -138,7 +139,7 @@ class Tabled(Computation):
         self._outputs = outputs
 
     def process_record(self, ctx: Context, record: Record) -> None:
-        """One part of a change event."""
+        """Apply one part of a change event."""
         change, row = split(record.value)
         outcome = self._outcome(change, row)
         if outcome.repeated:

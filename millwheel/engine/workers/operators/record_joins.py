@@ -70,7 +70,7 @@ class Firing(msgspec.Struct):
 
 
 class PairProducer(Protocol):
-    """Emits pairs of a window in columns."""
+    """The function that emits pairs of a window in columns."""
 
     def __call__(self, ctx: Any, firing: Firing, pairs: Sequence[Any], start: int) -> int | None:
         """Emit pairs from number ``start`` on while there is room; returns how many. None where
@@ -339,8 +339,8 @@ class HeldVersion(Version, Certain, array_like=True):
 
 
 class Enriched(Computation):
-    """Adds to a record the latest value of another stream for its key. A retraction, or a value for
-    which ``deletes`` holds, ends the one in force at its time."""
+    """The computation that adds to a record the latest value of another stream for its key. A
+    retraction, or a value for which ``deletes`` holds, ends the one in force at its time."""
 
     version: ValueState[HeldVersion] = ValueState(HeldVersion)
 

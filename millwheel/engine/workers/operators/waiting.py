@@ -76,7 +76,7 @@ class WaitingOperator(KeptBundleOperator):
 
     @abstractmethod
     def _columns_for(self, stream: str) -> WaitingColumns | None:
-        """How columns hold the records of a stream; None where they do not."""
+        """The form in which columns hold the records of a stream; None where they do not."""
 
     @abstractmethod
     def _release(self, watermark: int, bundle: Bundle) -> pl.Series:
@@ -191,8 +191,8 @@ class WaitingOperator(KeptBundleOperator):
 
 
 class OrderedOperator(WaitingOperator):
-    """Steps and branches with ``order_by``: records wait in columns, and pass as columns in their
-    order (:mod:`millwheel.core.rows.waiting`)."""
+    """The operator of steps and branches with ``order_by``: records wait in columns, and pass as
+    columns in their order (:mod:`millwheel.core.rows.waiting`)."""
 
     def __init__(
         self,
@@ -249,8 +249,9 @@ class OrderedOperator(WaitingOperator):
 
 
 class EnrichOperator(WaitingOperator):
-    """``enrich`` as of event time: records and versions wait in columns, and all records that have
-    come due get their versions in one operation (:mod:`millwheel.core.rows.versions`)."""
+    """The operator of ``enrich`` as of event time: records and versions wait in columns, and all
+    records that have come due get their versions in one operation
+    (:mod:`millwheel.core.rows.versions`)."""
 
     def __init__(
         self, plan: EnrichPlan | None, shard: ColumnShard, few: int, *arguments: Any

@@ -71,9 +71,10 @@ _decode = checked(msgspec.msgpack.Decoder(_Stored).decode, "a segment of an arch
 
 @dataclass(frozen=True, slots=True)
 class ArchiveSegment:
-    """Records of one input. ``halves`` are the upper halves of the hashes of its keys, in order;
-    ``starts`` has for each block the index of its first one there. Blocks may have gone, or have
-    lost records, since they were written. ``name`` is its part of the keys of the store."""
+    """The records of one input that left together. ``halves`` are the upper halves of the hashes of
+    its keys, in order; ``starts`` has for each block the index of its first one there. Blocks may
+    have gone, or have lost records, since they were written. ``name`` is its part of the keys of
+    the store."""
 
     name: bytes
     side: int
@@ -83,7 +84,7 @@ class ArchiveSegment:
 
     @property
     def entry(self) -> tuple[bytes, bytes]:
-        """As it is stored."""
+        """Its entry in the store."""
         parts = (each.astype("<u4").tobytes() for each in (self.halves, self.starts))
         return ARCHIVE + self.name, pack(_Stored(self.side, self.head, *parts))
 
@@ -96,7 +97,7 @@ class ArchiveSegment:
         return ArchiveSegment(name, stored.side, stored.head, halves, starts)
 
     def block_key(self, number: int) -> bytes:
-        """Where the store has a block."""
+        """The store key of a block."""
         return ARCHIVE_BLOCK + self.name + number8(number)
 
     def blocks_of(self, halves: Halves) -> list[bytes]:
@@ -112,7 +113,7 @@ class ArchiveSegment:
 
 
 class Archive:
-    """See the head of this file. ``store`` is that of the shard; changes go into the overlay of a
+    """The archive of one shard. ``store`` is that of the shard; changes go into the overlay of a
     bundle, which its reads see."""
 
     def __init__(self, shard: str, store: StateStore) -> None:
@@ -170,7 +171,7 @@ class Archive:
         return found
 
     def all_records(self, view: StoreView) -> list[pl.DataFrame]:
-        """For tests."""
+        """All records in the archive. For tests."""
         return [
             _whole(segment.side, frame)
             for segment in self._segments

@@ -37,8 +37,8 @@ them."""
 class Cell:
     """One cached entry. ``written`` is its entry in the store (None: it has none), ``data`` the
     bytes of its value there, or of the one that was set since, where ``value`` is STORED or not
-    ``lent``; else ``value`` may be newer. ``lent``: somebody else may have the value, and change it
-    in place."""
+    ``lent``; else ``value`` may be newer. ``lent``: a caller may have the value, and change it in
+    place."""
 
     __slots__ = ("at", "data", "dirty", "lent", "store_key", "value", "written")
 
@@ -52,9 +52,9 @@ class Cell:
         self.at = at
 
     def close(self, flat: bool) -> None:
-        """The bundle is over. A value that somebody else still holds is read from its bytes again:
-        later changes of it are nobody's. ``flat``: it has no parts that somebody could hold in
-        place of it."""
+        """The bundle is over. A value that a caller still holds is read from its bytes again: later
+        changes of it do not count. ``flat``: it has no parts that a caller could hold in place of
+        it."""
         if not self.lent:
             return
         if type(self.value) in PLAIN or self.value is ABSENT or self.value is STORED:
@@ -78,7 +78,7 @@ def trimmed(cells: dict[Any, Cell], most: int, most_bytes: int) -> int:
 
 
 class Typed:
-    """Reading and writing of one declared type, with errors that name the state."""
+    """The reading and writing of one declared type, with errors that name the state."""
 
     def __init__(self, owner: KeyedState, state: State) -> None:
         self._owner = owner

@@ -17,7 +17,7 @@ _HEAD = 9
 
 
 class Overlay:
-    """Pending puts (bytes) and deletes (None) by key.
+    """The pending puts (bytes) and deletes (None) by key.
 
     From the first scan of a bundle on, changes are also indexed by the beginning of their keys: a
     bundle may scan as often as it changes something."""

@@ -44,7 +44,8 @@ class WaitingRecord(NamedTuple):
 
 
 class _Segment(msgspec.Struct, array_like=True):
-    """Columns of equal length; a tag is a head, a colon, and a number or another name."""
+    """A segment as columns of equal length; a tag is a head, a colon, and a number or another
+    name."""
 
     keys: list[bytes]
     times: list[int]

@@ -181,7 +181,7 @@ def _store_key(key: Key, hashed: KeyHash) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class WindowAnswers:
-    """Answers for one computation, from a view of its store. ``finish`` makes the values of a
+    """The answers for one computation, from a view of its store. ``finish`` makes the values of a
     window final."""
 
     spec: ComputationSpec

@@ -36,9 +36,9 @@ KeyOf = Callable[[Any], Key]
 
 
 class Copied(Computation):
-    """Sends each change of a table to every copy: the key of the row, where the change came from,
-    and the row, or None where it ends. A record that has no key, or whose ``delete`` cannot be
-    evaluated, is a dead letter here, once."""
+    """The computation that sends each change of a table to every copy: the key of the row, where
+    the change came from, and the row, or None where it ends. A record that has no key, or whose
+    ``delete`` cannot be evaluated, is a dead letter here, once."""
 
     sizes: MapState[bytes, int] = MapState(int)
     """The bytes of key and row, of the keys that have a row."""
@@ -73,7 +73,7 @@ class Copied(Computation):
                 ctx.produce(stream, change, key=own)
 
     def _measure(self, name: bytes, row: Any, ends: bool) -> None:
-        """One row of each key is counted: the last that came, until it is taken back."""
+        """Count one row of each key: the last that came, until it is taken back."""
         before = self.sizes.get(name) or 0
         size = 0 if row is None else len(name) + len(encode_value(row))
         if ends:
@@ -88,7 +88,8 @@ class Copied(Computation):
 
 
 class CopiesOperator(CallbackOperator):
-    """Stops the run where the table is larger than one copy may be."""
+    """The operator of :class:`Copied`, which stops the run where the table is larger than a copy
+    may be."""
 
     def __init__(self, copied: Copied, spec: ComputationSpec, *arguments: Any) -> None:
         pipeline, *rest = arguments
@@ -144,7 +145,7 @@ class _InCopies(Enriched):
 
 
 class EnrichedInCopies(_InCopies):
-    """Adds to a record the row of its key as of its time, from a copy."""
+    """The computation that adds to a record the row of its key as of its time, from a copy."""
 
 
 class EnrichedChangesInCopies(_InCopies, EnrichedChanges):

@@ -24,8 +24,8 @@ from millwheel.errors import RecordError
 
 
 class EnrichedWhole(Computation):
-    """Adds the row of its key to a record. ``finds`` gives the bytes of the key by a record's
-    value; without it a record has come with the key."""
+    """The computation that adds the row of its key to a record. ``finds`` gives the bytes of the
+    key by a record's value; without it a record has come with the key."""
 
     def __init__(
         self, spec: EnrichSpec, table: HeldTable, finds: KeyBytes | None, outputs: Sequence[str]
@@ -58,8 +58,8 @@ class EnrichedWhole(Computation):
 
 
 class BroadcastOperator(StatelessOperator):
-    """Lets no record in before its worker has all of the table. Columns get rows by columns, where
-    those of the table are alike."""
+    """The operator of such an enrichment: no record is processed before its worker has all of the
+    table. Columns get rows by columns, where those of the table are alike."""
 
     def __init__(self, table: HeldTable, columns: EnrichColumns, *arguments: Any) -> None:
         super().__init__(*arguments)

@@ -85,7 +85,7 @@ class JoinInRows(Protocol):
 
 
 class ColumnJoinOperator(CallbackOperator, Validated):
-    """See the head of this file."""
+    """The operator of a join without windows in columns. See the head of this file."""
 
     def __init__(
         self, pairing: NearPairing, shard: ColumnShard, few: int | None, *arguments: Any

@@ -50,8 +50,8 @@ _AT_ONCE = 64
 
 
 _UNSEEN = 16
-"""How many times the room of a bundle the bound of its results may be before they are counted,
-which takes a fifth of the time of a hot key."""
+"""The bound of the results of a bundle, in multiples of its room, from which on they are counted:
+that takes a fifth of the time of a hot key."""
 
 
 class NearRow(Certain, array_like=True):
@@ -96,7 +96,7 @@ Bound = Callable[[Any], Any]
 
 
 class IntervalJoined(Suspending):
-    """See the head of this file."""
+    """A join of records that lie near each other in time. See the head of this file."""
 
     left: ValueState[NearSide] = ValueState(NearSide)
     right: ValueState[NearSide] = ValueState(NearSide)
@@ -160,8 +160,8 @@ class IntervalJoined(Suspending):
             ctx.suspension.room -= self._candidates * (2 * longest + RESULT_BYTES)
 
     def go_on(self, ctx: Any, record: Record, cursor: Cursor) -> bool:
-        """One record: ``cursor`` counts lists of rows, and rows of the next; ``step``: it has met a
-        partner."""
+        """Go on with one record: ``cursor`` counts lists of rows, and rows of the next; ``step``:
+        it has met a partner."""
         side = self._names.index(record.stream)
         row = self.row_of(side, record)
         row.met = bool(cursor.step)
@@ -430,7 +430,8 @@ def interval_join(
 
 
 def _reach(one: NearRow, others: list[NearRow]) -> tuple[int, int]:
-    """From where to where others, in the order of their times, have a time that ``one`` allows."""
+    """The range of ``others``, which are in the order of their times, whose times ``one``
+    allows."""
     start = bisect_left(others, one.first, key=_time_of)
     return start, bisect_right(others, one.last, start, key=_time_of)
 

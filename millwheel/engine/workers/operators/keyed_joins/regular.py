@@ -82,7 +82,7 @@ def _with(met: bool) -> bool:
 
 
 def _showing(kind: JoinKind) -> tuple[Shows, Shows]:
-    """Of the rows of either stream."""
+    """The rule for the rows of either stream."""
     if kind is JoinKind.SEMI:
         return _with, _never
     first, second = (_without if alone else _never for alone in kind.without_partner)
@@ -183,7 +183,8 @@ class StoredSides(Suspending):
 
 
 class RegularJoined(StoredSides):
-    """See the head of this file. Built by :func:`regular_join`."""
+    """A join of all records of two streams. See the head of this file. Built by
+    :func:`regular_join`."""
 
     def __init__(
         self,

@@ -102,7 +102,7 @@ class RowsOfKeys(Protocol):
 
 
 class LastingJoinOperator(ColumnJoinOperator):
-    """See the head of this file."""
+    """The operator of a join of records at any time in columns. See the head of this file."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
@@ -116,7 +116,7 @@ class LastingJoinOperator(ColumnJoinOperator):
         validate_archive(self._archive, state)
 
     def kept(self) -> Counter[tuple[Key, int, int, bytes]]:
-        """As rows would have it if all had left."""
+        """The records as rows would have them if all had left."""
         kept: Counter[tuple[Key, int, int, bytes]] = Counter()
         groups = [segment.groups for segment in self._kept.segments()]
         groups += self._archive.all_records(self._shard.store)

@@ -41,7 +41,8 @@ class Factor(NamedTuple):
 
 
 class SeveralJoined(RegularJoined):
-    """See the head of this file. Built by :func:`several_join`."""
+    """A join of all records of several streams. See the head of this file. Built by
+    :func:`several_join`."""
 
     def __init__(
         self,

@@ -46,7 +46,7 @@ _FAN = 16
 
 
 class FirstRowsOperator(KeptOperator):
-    """See the head of this file."""
+    """The operator of ``top`` and ``deduplicate`` in columns. See the head of this file."""
 
     def __init__(
         self,

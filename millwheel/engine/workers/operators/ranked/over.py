@@ -74,7 +74,7 @@ _time_of = attrgetter("at")
 
 
 class Over(Computation):
-    """See the head of this file."""
+    """The computation for ``over``. See the head of this file."""
 
     group: ValueState[OverGroup] = ValueState(OverGroup)
     later: MapState[int, OverRows] = MapState(int, OverRows)
@@ -330,7 +330,7 @@ class Over(Computation):
         return due
 
     def _hold_few(self, own: OverGroup) -> None:
-        """Where many records wait, they become segments."""
+        """Move records into segments where many wait."""
         if len(own.waiting) <= _FEW and sum(map(size_of, own.waiting)) <= self._few_bytes:
             return
         rows = sorted(own.waiting, key=_time_of)
@@ -441,8 +441,8 @@ def _prepared(row: OverRow | PastRow) -> list[Any]:
 
 
 def _in_order(rows: list[OverRow]) -> list[OverRow]:
-    """By time; of one time by stream, then by position in the source or, behind a computation, by
-    content."""
+    """The rows by time; of one time by stream, then by position in the source or, behind a
+    computation, by content."""
     rows.sort(key=_time_of)
     if all(one.at < other.at for one, other in pairwise(rows)):
         return rows
@@ -469,7 +469,7 @@ def _one_map(one: bytes, other: bytes, more: int) -> bytes:
 
 
 def _map_head(data: bytes) -> tuple[int, int]:
-    """How many entries an encoded map has, and where they begin."""
+    """The number of entries of an encoded map, and the position where they begin."""
     if data[0] == _MAP16:
         return int.from_bytes(data[1:3], "big"), 3
     if data[0] == _MAP32:

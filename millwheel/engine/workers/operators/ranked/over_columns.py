@@ -40,7 +40,7 @@ RowsOfKey = tuple[list[Record], list[Record]]
 
 
 class OverOperator(KeptBundleOperator):
-    """See the head of this file."""
+    """The operator of ``over`` in columns. See the head of this file."""
 
     def __init__(
         self, form: LookbackForm | None, shard: ColumnShard, few: int, *arguments: Any

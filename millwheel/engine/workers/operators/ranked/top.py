@@ -25,9 +25,10 @@ class KeptRows(Certain, array_like=True):
 
 
 class FirstRows(Computation):
-    """Emits the changes of the first rows of a key by records that came together: first all rows
-    that are not among them any more, each taken back, then those that are new. All have the latest
-    time of these records, but a new row whose record is one of them has its own."""
+    """The computation that emits the changes of the first rows of a key by records that came
+    together: first all rows that are not among them any more, each taken back, then those that are
+    new. All have the latest time of these records, but a new row whose record is one of them has
+    its own."""
 
     first: ValueState[KeptRows | None] = ValueState(KeptRows)
     owed: ValueState[KeptRows | None] = ValueState(KeptRows)

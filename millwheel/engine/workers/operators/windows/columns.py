@@ -65,7 +65,7 @@ memory."""
 
 @dataclass(frozen=True, slots=True)
 class _Combined:
-    """Groups of open windows that a sender has made of records, by its plan."""
+    """The groups of open windows that a sender has made of records, by its plan."""
 
     plan: ColumnPlan
     groups: pl.DataFrame

@@ -104,7 +104,7 @@ class GroupedOperator(WindowedOperator):
         return None if any(self._closed(key, group) for key, group in row_groups) else row_groups
 
     def _filled(self, keys: Sequence[Key]) -> list[int]:
-        """How many records the count window of each key has."""
+        """The number of records in the count window of each key."""
         machine = self._machine
         assert isinstance(machine, CountMachine)
         return [machine.filled(self._cells.of(key)) for key in keys]

@@ -44,7 +44,7 @@ class WindowJoinOperator(WindowCallbackOperator):
             # the name of a production is its number in its window's own step
             self._suspension.most_room = sys.maxsize
         self._room = 0
-        """Before the call that is tried now."""
+        """The room before the call that is tried now."""
 
     def run(self, bundle: Bundle) -> None:
         super().run(bundle)
@@ -107,8 +107,8 @@ class WindowJoinOperator(WindowCallbackOperator):
 
 
 class FiringAgainOperator(WindowJoinOperator):
-    """Runs a join whose windows may fire more than once: each firing emits what has changed since
-    the one before.
+    """A join whose windows may fire more than once: each firing emits the changes since the one
+    before.
 
     The windows work as they do with ``accumulation: retracting``: a window that fires again gives
     what it fired with before, as retractions, and all that it has. Here the records of the two are
@@ -173,7 +173,7 @@ class FiringAgainOperator(WindowJoinOperator):
 
 
 def compared(before: int | Sequence[Any], now: Sequence[Any]) -> tuple[list[bool], list[bool]]:
-    """Of each record that a window has, whether it was there ``before``; and of each that was
+    """For each record that a window has, whether it was there ``before``; and for each that was
     there, whether it has gone. The number of those before is enough where none goes."""
     if isinstance(before, int):
         return [number < before for number in range(len(now))], []

@@ -92,7 +92,7 @@ def _makes_result(kind: JoinKind) -> pl.Expr:
 
 
 class JoinOperator(WindowJoinOperator):
-    """See the head of this file."""
+    """The operator of a join in tumbling windows, in columns. See the head of this file."""
 
     def __init__(
         self,
@@ -313,7 +313,7 @@ class JoinOperator(WindowJoinOperator):
     def _some_of(
         self, ctx: Any, firing: Firing, pairs: Sequence[Sequence[Any]], start: int
     ) -> pl.DataFrame | None:
-        """As many pairs as there is room for."""
+        """The pairs from number ``start`` on that there is room for."""
         sides = self._columns_of(ctx, firing, pairs)
         if sides is None:
             return None

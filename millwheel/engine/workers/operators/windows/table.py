@@ -242,8 +242,8 @@ class KeyRecords:
 
 
 class ShareTimers:
-    """One queue per share. ``passed`` maps each share to its percentile watermark of the input
-    (µs), and is kept up to date by the runtime."""
+    """The timers at percentile watermarks, one queue per share. ``passed`` maps each share to its
+    percentile watermark of the input (µs), and is kept up to date by the runtime."""
 
     def __init__(
         self, overlay: Overlay, passed: Mapping[float, int], hashed: KeyHash = key_hash
