@@ -87,8 +87,8 @@ class Attempts:
     def _try_alone(
         self, bundle: Bundle, call: Callable[[], None], subject: Callable[[], Subject], mark: bytes
     ) -> None:
-        """The same with a note that survives the worker: earlier owners have died of one of these
-        calls."""
+        """Do the same with a note that survives the worker: earlier owners have died of one of
+        these calls."""
         about = subject()
         before = self.avoided.alone(mark, about.what, about.key)
         self._try(bundle, call, subject)
@@ -118,7 +118,7 @@ class Attempts:
                     self._give_up(bundle, subject(), ex)
 
     def _refuse(self, bundle: Bundle, subject: Subject, hang: Hang) -> None:
-        """A dead letter for a call that did not return."""
+        """Send a dead letter for a call that did not return."""
         self._state.point(subject.key, subject.timestamp)
         letter = DeadLetter(
             pipeline=self._pipeline,

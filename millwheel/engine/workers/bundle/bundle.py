@@ -222,7 +222,7 @@ class Bundle:
         """Take only the first of the records, about this share of them; the others wait for the
         next bundle. False where that cannot be done. Nothing must have been made of them."""
         count = sum(len(arrival.batch) for arrival in self.arrivals)
-        # what was noted of a record by now must not be noted again
+        # earlier notes about a record must not be made again
         noted = any(not each.channel or each.batch.ids is not None for each in self.arrivals)
         if self.most == ALL or noted or count < 2:
             return False
@@ -282,16 +282,16 @@ class Bundle:
         self.counters[name] = self.counters.get(name, 0) + by
 
     def take_counts(self) -> None:
-        """The bundle has run: the callbacks' counters become part of the commit, and all timers
-        were tried."""
+        """Make the callbacks' counters part of the commit, and count all timers as tried. The
+        bundle has run."""
         for name, by in self.outputs.counted:
             self.count(name, by)
         self.outputs.counted.clear()
         self.try_(TIMER, len(self.due))
 
     def try_records(self) -> None:
-        """All records are tried. Operators take them out of ``arrivals``, so this comes before the
-        bundle runs; an operator that takes groups adds the records that they stand for."""
+        """Count all records as tried. Operators take them out of ``arrivals``, so this comes before
+        the bundle runs; an operator that takes groups adds the records that they stand for."""
         self.try_(RECORD, sum([len(arrival.batch) for arrival in self.arrivals]))
 
     def remember(self, key: Any, value: Any, timestamp: int, history: list[Any]) -> None:

@@ -157,7 +157,7 @@ def timer_mark(due: Due) -> bytes:
 @dataclass(slots=True)
 class Avoided:
     """The calls that one shard must not repeat. ``settled`` gets the marks whose dead letters are
-    durable. ``apart``: a call with several records did not return. ``lone``: so many records are
+    durable. ``apart``: a call with several records did not return. ``lone``: the number of records
     still to run one by one, because their workers died on their own; ``doing`` is where each of
     them is noted, and ``deaths`` are the names of the notes that have made it so, which ``passed``
     gets once that is over."""
@@ -223,7 +223,8 @@ class Avoided:
         return self.together(sum([len(arrival.batch) for arrival in arrivals]))
 
     def together(self, records: int) -> bytes:
-        """Note that a bundle of so many records is in progress. Returns what :meth:`over` needs."""
+        """Note that a bundle of ``records`` records is in progress. Returns what :meth:`over`
+        needs."""
         if self.doing is None or self.about is None:
             return b""
         return self.doing.put(msgspec.structs.replace(self.about, records=records))
@@ -242,7 +243,8 @@ class Avoided:
         self.lone = max(self.lone - records, 0)
 
     def durable(self, number: int) -> None:
-        """The commit is durable: notes about its dead letters are no longer needed."""
+        """Note that the commit is durable, so that notes about its dead letters are no longer
+        needed."""
         while self._waiting and self._waiting[0][0] <= number:
             _, hang = self._waiting.pop(0)
             self.settled.put((hang.node, hang.mark))

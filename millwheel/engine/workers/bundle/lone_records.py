@@ -77,7 +77,7 @@ class LoneReads:
         return chunk
 
     def committed(self, partition: str, position: int, avoided: Avoided, number: int) -> None:
-        """A position becomes part of the commit of this number."""
+        """Note that a position is part of the commit of this number."""
         for name, end, mark in self.skipped:
             if name == partition and end <= position:
                 avoided.meet(mark, number)

@@ -168,9 +168,9 @@ class Operator(ABC):
     # --- commands ---------------------------------------------------------------------------------
 
     def records_wait(self, now_us: int) -> None:
-        """Records lie in the inbox at ``now_us`` (wall clock, µs). Called before :meth:`intake`,
-        at every look while there are any. An operator that collects records starts its clock
-        here."""
+        """Note that records lie in the inbox at ``now_us`` (wall clock, µs). Called before
+        :meth:`intake`, at every look while there are any. An operator that collects records starts
+        its clock here."""
         return
 
     def ask(self, bundle: Bundle, now_us: int) -> bool:
@@ -189,8 +189,8 @@ class Operator(ABC):
         Nothing may become visible outside here: the commit may never become durable."""
 
     def durable(self, number: int, now_us: int) -> None:
-        """Commit ``number`` of this shard is durable, and with it all before it: effects outside
-        may be released."""
+        """Note that commit ``number`` of this shard is durable, and with it all before it: effects
+        outside may be released."""
         return
 
     def figures(self) -> Sequence[Figure]:
@@ -204,18 +204,18 @@ class Operator(ABC):
         return ""
 
     def sources_ended(self) -> None:
-        """Only records in flight will still come: do not wait to fill a batch. May be called
-        repeatedly."""
+        """Note that only records in flight will still come: do not wait to fill a batch. May be
+        called repeatedly."""
         return
 
     def rest(self, active: bool, now_us: int) -> None:
-        """While ``active``, begin nothing new and finish the work in progress, so that a savepoint
+        """Begin nothing new while ``active``, and finish the work in progress, so that a savepoint
         finds nothing in flight. Called with every order, and when a shard opens: often with the
         value that it has already."""
         return
 
     def catch_up(self, active: bool) -> None:
-        """While ``active``, a rest begins only once everything was read again that an earlier owner
+        """Begin a rest, while ``active``, only once everything was read again that an earlier owner
         can have read. A savepoint without that could lack records that some consumers have and
         others do not."""
         return

@@ -116,11 +116,11 @@ class OrderBuffer:
         return Record(due.key, value, at, stream)
 
     def forget(self) -> None:
-        """The bundle is taken back."""
+        """Undo the changes of the bundle."""
         self._waiting.forget()
 
     def write(self) -> None:
-        """The bundle has run: the records that it has kept and taken are written to the store."""
+        """Write the records that the bundle has kept and taken to the store."""
         self._waiting.write()
 
 
@@ -285,7 +285,7 @@ class Positions:
         return taken_back(self._overlay, self._decode, due)
 
     def forget(self) -> None:
-        """The bundle is taken back."""
+        """Undo the changes of the bundle."""
         if self._changed:
             self._waiting = None
 

@@ -22,9 +22,9 @@ _KEY_CHARS = 500  # of a key in a note, as in a dead letter
 
 
 class InProgress(msgspec.Struct, frozen=True, array_like=True):
-    """A bundle in progress: of so many ``records`` of a shard with this key range (hexadecimal),
-    under this token. ``mark`` identifies the record, timer or window that was alone in progress
-    (b"": several were, or none); ``what`` and ``key`` describe it for people."""
+    """A bundle in progress, with a number of ``records``, of a shard with this key range
+    (hexadecimal), under this token. ``mark`` identifies the record, timer or window that was alone
+    in progress (b"": several were, or none); ``what`` and ``key`` describe it for people."""
 
     node: NodeName
     shard: ShardName

@@ -165,8 +165,8 @@ class Worth:
         records: int,
         split: Callable[[], Sequence[tuple[NodeName, AnyBatch]] | None],
     ) -> list[AnyBatch] | None:
-        """The groups that are sent in place of so many productions; None where these are sent.
-        ``split`` gives those of each consumer, None if some have no key."""
+        """The groups that are sent in place of productions; None where these are sent. ``split``
+        gives those of each consumer, None if some have no key."""
         limits = combining.limits
         if records < limits.few or not self._looks():
             return None

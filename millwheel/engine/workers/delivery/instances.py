@@ -31,8 +31,8 @@ class Instances(Protocol):
     """The instances of the records of one batch."""
 
     def of(self, node: str, instances: int, keys: Sequence[Key], seqs: Numbers) -> Sequence[int]:
-        """The instances, of so many, of the records that a node gets, in order; ``seqs`` are empty
-        if they have no numbers."""
+        """The instances of the records that a node gets, in order; ``seqs`` are empty if they have
+        no numbers."""
 
 
 class AnyInstances:
@@ -101,7 +101,7 @@ class ProductionInstances:
     def choosing(
         self, stream: str, records: int, first: int, now_us: int
     ) -> ChosenInstances | None:
-        """The choice for a batch of so many records; None where no consumer divides its keys by
+        """The choice for a batch of ``records`` records; None where no consumer divides its keys by
         tables."""
         entry = (
             self._by_stream[stream] if stream in self._by_stream else self._begin(stream, now_us)

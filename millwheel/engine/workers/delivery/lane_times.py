@@ -54,14 +54,14 @@ class LaneTimes:
     def sent(
         self, channel: str, target: ShardName, epoch: int, index: int, records: int, now_us: int
     ) -> None:
-        """A delivery leaves."""
+        """Note that a delivery leaves."""
         lane = self._lanes.setdefault((channel, target), _Lane())
         if lane.unacked and lane.unacked[-1].epoch != epoch:
             lane.unacked.clear()  # sent again: its time does not depend on the shard alone
         lane.unacked.append(_Sent(epoch, index, records, now_us))
 
     def acked(self, channel: str, target: ShardName, epoch: int, index: int, now_us: int) -> None:
-        """All deliveries of an epoch up to this one are applied."""
+        """Note that all deliveries of an epoch up to this one are applied."""
         lane = self._lanes.get((channel, target))
         if lane is None:
             return

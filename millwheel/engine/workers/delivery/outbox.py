@@ -227,7 +227,8 @@ class Outbox:
     def ack(
         self, channel: ChannelName, target: ShardName, epoch: int, index: int, now_us: int = 0
     ) -> None:
-        """Everything of this epoch up to ``index`` is applied and durable at the consumer."""
+        """Note that everything of this epoch up to ``index`` is applied and durable at the
+        consumer."""
         lane = self._lanes.get((channel, target))
         if lane is None or lane.epoch != epoch:
             return
@@ -284,8 +285,8 @@ class Outbox:
                 self.restart(channel, target)
 
     def reroute(self, gone: Container[str], fresh: Container[str], route: Route) -> None:
-        """The shards ``gone`` were split or merged into those in ``fresh``: their unacked records
-        go there.
+        """Send the unacked records of the shards ``gone`` to those in ``fresh``, into which they
+        were split or merged.
 
         They get the records of each chunk in their ranges, in the order of numbers. Some were
         applied before the split or merge; these are dropped by the marks that the new shards

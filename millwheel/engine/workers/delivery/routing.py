@@ -75,8 +75,8 @@ class _Edges:
         return indexes
 
     def _hashed_indexes(self, keys: list[Key]) -> npt.NDArray[np.int32]:
-        """Without the memory: looking there takes longer than hashing a key, and new keys push out
-        those that return."""
+        """The same without the memory: looking there takes longer than hashing a key, and new keys
+        push out those that return."""
         each = key_hashes(keys) if self._hashed is key_hash else map(self._hashed, keys)
         hashes = np.fromiter(each, np.uint64, len(keys))
         indexes = np.searchsorted(np.array(self._los, np.uint64), hashes, side="right") - 1

@@ -84,14 +84,14 @@ class BatchOperator(CallbackOperator):
         """The records of a key that may come together."""
         ages = self._state.ages
 
-        def company(record: Record) -> object:
+        def call_of(record: Record) -> object:
             if id(record) in spans or is_behind(record.timestamp, watermark):
                 return object()  # equal to no other
             # A time to live is judged by the time of the call. See
             # test_state_with_a_time_to_live_is_that_of_each_record.
             return record.timestamp if ages else None
 
-        return (list(some) for _, some in groupby(records, company))
+        return (list(some) for _, some in groupby(records, call_of))
 
     def _call_traced(self, key: Key, records: list[Record], bundle: Bundle, spans: Spans) -> None:
         span, outputs = spans.get(id(records[0])), bundle.outputs

@@ -108,8 +108,8 @@ class CallOrder:
     # --- timers -----------------------------------------------------------------------------------
 
     def fire_due(self, bundle: Bundle, fire: Fire) -> None:
-        """The event-time timers that come before the records. Each call counts as of the time of
-        its timer, or of one that has fired before: time does not go back for a call that sets a
+        """Fire the event-time timers that come before the records. Each call counts as of the time
+        of its timer, or of one that has fired before: time does not go back for a call that sets a
         timer for the past."""
         state = self.state
         for due in bundle.fires(Domain.EVENT):
@@ -122,7 +122,7 @@ class CallOrder:
         self.context.passed = False
 
     def settle(self, bundle: Bundle, fire: Fire) -> None:
-        """The work after a call."""
+        """Do the work after a call."""
         self.state.settle()
         # Now, and not with the next bundle: records may follow in this one. See mistake
         # timers_that_timers_set_wait_for_the_next_step.
@@ -130,8 +130,8 @@ class CallOrder:
             self.fire_passed(bundle, fire)
 
     def fire_passed(self, bundle: Bundle, fire: Fire) -> None:
-        """The timers that a call has set for a time that the watermark has passed. They fire before
-        the next call: that could have come a bundle later."""
+        """Fire the timers that a call has set for a time that the watermark has passed, before the
+        next call: that could have come a bundle later."""
         state = self.state
         for due in bundle.fires(Domain.EVENT):
             state.clock = max(state.clock, due.at)
@@ -139,7 +139,7 @@ class CallOrder:
         self.context.passed = False
 
     def ring_due(self, bundle: Bundle, fire: Fire) -> None:
-        """The processing-time timers, behind the records."""
+        """Fire the processing-time timers, behind the records."""
         self.state.clock = max(bundle.watermark, bundle.clock)
         self.context.suspension.room = self.context.suspension.most_room
         for due in bundle.fires(Domain.PROCESSING):
@@ -161,13 +161,13 @@ class CallOrder:
     # --- the bundle -------------------------------------------------------------------------------
 
     def forget(self) -> None:
-        """The bundle is taken back."""
+        """Undo the changes of the bundle."""
         if self.positions is not None:
             self.positions.forget()
         if self.buffer is not None:
             self.buffer.forget()
 
     def write(self) -> None:
-        """The bundle has run: records that wait are written to the store."""
+        """Write the records that wait to the store."""
         if self.buffer is not None:
             self.buffer.write()

@@ -57,7 +57,8 @@ class TimerChains:
         self.firing, self._bundle = None, bundle
 
     def add(self, key: Key, tag: str) -> None:
-        """A call of a timer sets a timer, perhaps not its first. Raises EndlessTimerError."""
+        """Count a timer that a call of a timer sets, perhaps not its first. Raises
+        EndlessTimerError."""
         assert self._bundle is not None
         if self._bundle.watermark < MAX_TIME or self.firing is None or self._counted:
             return
@@ -225,19 +226,19 @@ class CallbackContext:
         )
 
     def point(self, key: Key, timestamp: int, cause: Cause = None) -> None:
-        """The next call is about this key; nothing may be produced before ``timestamp``."""
+        """Begin a call about this key; nothing may be produced before ``timestamp``."""
         self._state.point(key, timestamp)
         self.key, self.timestamp = key, timestamp
         self._cause, self._made = cause, 0
         self.calls += 1
 
     def as_of(self, watermark: int) -> None:
-        """The current call is as if the watermark (µs) were still there."""
+        """Run the current call as if the watermark (µs) were still there."""
         self.watermark = watermark
         self._state.timestamp = max(self.timestamp, watermark)
 
     def label_as(self, label: int) -> None:
-        """The next call has this label, and so have its productions."""
+        """Give the next call this label, and its productions, too."""
         self.label = self._bundle.outputs.label = label
 
     def produce(
@@ -283,12 +284,13 @@ class CallbackContext:
             raise RecordError(f"produce to {stream!r}: the value cannot be sent: {ex}") from ex
 
     def produce_columns(self, batch: ColumnBatch) -> None:
-        """The engine's own results in columns: an attempt that fails does not take them back."""
+        """Add the engine's own results in columns: an attempt that fails does not take them
+        back."""
         self._bundle.outputs.produce_columns(batch)
 
     def refuse(self, letter: DeadLetter) -> None:
-        """The engine's own call has no result for a record that has waited, which is a dead letter,
-        as the productions of the call are: an attempt that fails takes it back."""
+        """Send a record that has waited, and for which the engine's own call has no result, to the
+        dead letters. Like the productions of the call, an attempt that fails takes it back."""
         outputs = self._bundle.outputs
         outputs.counted += [("dead_letters", 1), (KINDS + kind_in(letter), 1)]
         at = max(letter.timestamp or self.floor, self.floor)

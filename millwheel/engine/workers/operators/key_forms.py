@@ -295,12 +295,12 @@ class KeptOperator(BatchOperator, Validated):
         return self._state.held(keys)
 
     def _let_go(self, keys: Sequence[pl.Series], bundle: Bundle) -> None:
-        """All that columns hold of some keys goes on in rows."""
+        """Move some keys from columns to rows."""
         self._hand_over(self._form.leaving.taken_out(keys), bundle)
         self._form.some_in_rows |= bool(keys)
 
     def _hand_over(self, segments: Sequence[Left], bundle: Bundle) -> None:
-        """Keys that were held in columns go on in rows."""
+        """Keep the keys of these segments in rows."""
         self._form.some_in_rows |= bool(segments)
         by_key = self._rows_of(segments)
         self._state.read_ahead(list(by_key))
@@ -317,7 +317,7 @@ class KeptOperator(BatchOperator, Validated):
                 self._state.write(changes)
 
     def _refuse(self, bundle: Bundle, value: Any, at: int, ex: RecordError) -> None:
-        """A row of the current key that cannot be kept is a dead letter."""
+        """Send a row of the current key that cannot be kept to the dead letters."""
         about = self._spec.name, self._spec.inputs[0].stream
         letter = DeadLetter(self._pipeline, *about, str(ex), self._context.key, value, at)
         bundle.dead_letter(letter, max(at, bundle.floor))

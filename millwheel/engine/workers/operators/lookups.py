@@ -177,7 +177,7 @@ class LookedUp(Computation):
         return tuple(read(value) for read in self._reads)
 
     def process_record(self, ctx: Context, record: Record) -> None:
-        """The answer has already arrived."""
+        """Add the answer, which has already arrived."""
         fields = plain(record.value)
         if type(fields) is not dict:
             raise RecordError(f"a lookup adds fields, and a {type(fields).__name__} has no fields")

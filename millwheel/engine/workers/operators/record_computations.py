@@ -42,7 +42,7 @@ class Stepped(Computation):
         self._passed_on = passed_on
 
     def process_record(self, ctx: Context, record: Record) -> None:
-        """The records that one record becomes: none, one or several."""
+        """Send the results of one record: none, one or several."""
         for value in self._apply(_in_order(record, self._passed_on)):
             for stream in self._outputs:
                 ctx.produce(stream, value)

@@ -60,7 +60,7 @@ Named = Callable[[Values], Values]
 
 class Firing(msgspec.Struct):
     """One firing of a ``window``: the encoded values of each stream that have gone, stayed and come
-    since the last one. ``stored``: the bytes that stand for it, whose values are in so many
+    since the last one. ``stored``: the bytes that stand for it, whose values are in a number of
     ``parts``."""
 
     window: Window
@@ -357,7 +357,7 @@ class Enriched(Computation):
         self._declared = declared
 
     def process_record(self, ctx: Context, record: Record) -> None:
-        """A new version, or a record to enrich."""
+        """Keep a new version, or enrich a record."""
         if record.stream == self._spec.stream:
             self._update_version(record)
             return
@@ -426,7 +426,7 @@ class EnrichedChanges(Enriched):
     """By record: how many were taken back before they came."""
 
     def process_record(self, ctx: Context, record: Record) -> None:
-        """A new version, a record to enrich, or one that takes back another."""
+        """Keep a new version, enrich a record, or take one back."""
         if record.stream == self._spec.stream:
             self._update_version(record)
             return

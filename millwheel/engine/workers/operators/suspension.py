@@ -120,13 +120,13 @@ class Suspension:
             self.crowded.discard(key)
 
     def suspend(self, key: Key, at: int) -> None:
-        """Records of a key go on in the next bundle. The watermark is held at ``at`` (µs) until
-        :meth:`resume`."""
+        """Let the records of a key go on in the next bundle. The watermark is held at ``at`` (µs)
+        until :meth:`resume`."""
         self._timers[Domain.PROCESSING].set(key, SUSPENDED_TAG, MIN_TIME)
         self._holds[key] = at
 
     def resume(self, key: Key) -> None:
-        """No record of a key waits any more."""
+        """Note that no record of a key waits any more."""
         for queue in self._timers.values():
             queue.cancel(key, SUSPENDED_TAG)
         self._holds.pop(key, None)
@@ -140,7 +140,7 @@ class Suspension:
         return True
 
     def hold(self) -> None:
-        """The bundle is over: timers by event time hold the watermark."""
+        """Hold the watermark by timers of event time: the bundle is over."""
         # Not before: where the watermark has passed them they would fire in this bundle again.
         for due in self._postponed:
             self._timers[Domain.EVENT].set(due.key, due.tag, due.at, due.cause)
@@ -171,7 +171,7 @@ class Suspending(Computation):
         return decode_value(data)
 
     def process_record(self, ctx: Any, record: Record) -> None:
-        """A record comes, or goes on."""
+        """Begin a record, or go on with it."""
         if type(record) is Resumed:
             cursor = msgspec.structs.replace(record.cursor)  # there may be a second attempt
             watermark = ctx.watermark
@@ -217,7 +217,8 @@ class Suspending(Computation):
         suspension.resume(key)
 
     def _wait(self, ctx: Any, record: Record, cursor: Cursor, number: int | None = None) -> None:
-        """``number``: that of a record that has waited before, and now is the first again."""
+        """Store a record that waits. ``number``: that of one that has waited before, and now is the
+        first again."""
         at = record.timestamp
         waits = self.waits.get(_ALL)
         if number is None:

@@ -52,7 +52,7 @@ class Cell:
         self.at = at
 
     def close(self, flat: bool) -> None:
-        """The bundle is over. A value that a caller still holds is read from its bytes again: later
+        """End a bundle. A value that a caller still holds is read from its bytes again: later
         changes of it do not count. ``flat``: it has no parts that a caller could hold in place of
         it."""
         if not self.lent:
@@ -64,8 +64,8 @@ class Cell:
 
 
 def trimmed(cells: dict[Any, Cell], most: int, most_bytes: int) -> int:
-    """Drop the oldest cells, so that at most so many are left, with at most so many bytes; how many
-    bytes are left."""
+    """Drop the oldest cells, so that at most ``most`` are left, with at most ``most_bytes``;
+    returns the bytes that are left."""
     held, count = 0, 0
     for cell in reversed(cells.values()):
         size = len(cell.written or b"")
@@ -135,15 +135,15 @@ class Typed:
         return cell.value is not ABSENT and not gone
 
     def settle(self, cell: Cell) -> None:
-        """A value was changed in place: it becomes what will be read after a crash. Raises
+        """Store a value that was changed in place as it will be read after a crash. Raises
         RecordError for one that cannot be."""
         back, _ = self.stored.form(cell.value)
         if back is not cell.value:
             cell.value = _become(cell.value, back)
 
     def keep(self, cell: Cell, value: Any) -> None:
-        """The current call sets the value of a cell (ABSENT: it has none). Raises RecordError for a
-        value that would not come back as it is."""
+        """Set the value of a cell for the current call (ABSENT: it has none). Raises RecordError
+        for a value that would not come back as it is."""
         kind = type(value)
         if kind in self.stored.plain:
             self.stored.check_plain(value)
@@ -163,7 +163,7 @@ class Typed:
                 cell.value, cell.lent = form, True
 
     def write(self, cell: Cell, value: Any) -> None:
-        """The current call writes a cell (ABSENT: removes the entry)."""
+        """Write a cell for the current call (ABSENT: remove the entry)."""
         absent = cell.value is ABSENT
         self.keep(cell, value)
         if self.ttl_us is not None:
@@ -188,7 +188,7 @@ class Typed:
         return data
 
     def hand(self, cell: Cell, value: Any) -> None:
-        """The current call gets a value that it may change in place."""
+        """Give the current call a value that it may change in place."""
         cell.lent = True
         if self.ttl_us is not None:
             self._owner.hand(self, cell, value)

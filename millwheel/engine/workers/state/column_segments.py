@@ -84,7 +84,7 @@ def numbered_segments(shard: ColumnShard) -> Iterator[tuple[int, Segment]]:
 
 
 def write_segments(held: ColumnarSegments, shard: str, overlay: Overlay, slots: int = 0) -> None:
-    """The changes of a bundle go into the store. ``slots``: as in :class:`Segment`."""
+    """Write the changes of a bundle to the store. ``slots``: as in :class:`Segment`."""
     changes = held.take_changes()
     for number in changes.gone:
         overlay.delete(COLUMNS + pack(shard) + number8(number))
@@ -115,7 +115,7 @@ def validate_segments(every: Sequence[ColumnarSegments], shard: str, state: Stor
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A columnar segment as it is stored. ``slots``: above 0 its keys are those of so many
+    """A columnar segment as it is stored. ``slots``: above 0 its keys are those of this number of
     instances with fixed positions, and hashed by these. ``types`` are the inferred ones of
     undeclared fields. Windows that stay for ``lateness_us`` after they have fired have fired up to
     ``fired``, or to where the shard has closed windows, if that is later."""

@@ -43,9 +43,9 @@ if TYPE_CHECKING:
 _encode = msgspec.msgpack.Encoder().encode
 _HEADER = msgspec.msgpack.Decoder(tuple[int, int]).decode
 _LOADS_OF_MOST = 4
-"""Where one in so many records asks the store for a value, the values of the next bundles are read
+"""Records of which one must ask the store for a value for those of the next bundles to be read
 ahead."""
-_BUNDLES_AHEAD = 63  # that are read ahead before it is looked again what is asked for
+_BUNDLES_AHEAD = 63  # that are read ahead before the requests are measured again
 _MAP_KEYS = (str, int, bytes)
 _NEXT = b"\0"  # Fixed: behind a stored key, the least that is greater
 _CACHED_BYTES = 32 << 20

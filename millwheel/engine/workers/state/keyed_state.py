@@ -84,7 +84,7 @@ class KeyedState:
         self._timers, self.clock = timers, MIN_TIME
 
     def point(self, key: Key, timestamp: int) -> None:
-        """The next call is about this key, at this time."""
+        """Begin a call about this key, at this time."""
         self.key = key
         self.timestamp = timestamp if timestamp > self.clock else self.clock
 
@@ -108,7 +108,7 @@ class KeyedState:
         owner.touched.append(cell)
 
     def hand(self, owner: Typed, cell: Cell, value: Any) -> None:
-        """The current call reads a value with a time to live. Whether it changes and so writes the
+        """Give the current call a value with a time to live. Whether it changes and so writes the
         value is checked when the call is over: at the end of the bundle it would be unknown which
         call did."""
         if id(cell) not in self.handed:
@@ -116,7 +116,7 @@ class KeyedState:
             self.unsettled = True
 
     def settle(self) -> None:
-        """The call is over: values that it changed in place count as written."""
+        """End a call: values that it changed in place count as written."""
         handed, self.handed, self.unsettled = self.handed, {}, False
         for owner, cell, value, before in handed.values():
             if owner.encode(value) != before:
@@ -133,7 +133,7 @@ class KeyedState:
             self._timers.set(self.key, tag, at)
 
     def read_ahead(self, keys: Sequence[Key]) -> None:
-        """A bundle with these keys comes: read the likely needed values from the store in one
+        """Read the values that a bundle with these keys is likely to need from the store in one
         call."""
         if len(keys) < _WORTH_READING_AHEAD:
             return
@@ -215,8 +215,8 @@ class KeyedState:
             handle.trim(0)
 
     def expire(self, tag: str, at: int) -> None:
-        """The system timer of the current key is due: remove entries that were not written for
-        their time to live."""
+        """Remove entries that were not written for their time to live: the system timer of the
+        current key is due."""
         handle = self.handles.get(tag[len(TTL_TAG) :])
         # else the class has lost the declaration since
         if handle is not None and handle.ttl_us is not None:

@@ -118,7 +118,7 @@ class Overlay:
                 del self._changes[key]
 
     def forget_savepoints(self) -> None:
-        """Nothing will be taken back any more."""
+        """End the recording: nothing will be taken back any more."""
         self._undo = None
 
     def take(self) -> tuple[list[tuple[bytes, bytes]], list[bytes]]:

@@ -28,7 +28,7 @@ ORDER_TAG = "\0r"
 times to live."""
 _MOST = 1_000
 """The most records in a segment. One is read whole when its first record comes due, so of each
-bundle that lies across the watermark the values of at most so many are in memory."""
+bundle that lies across the watermark the values of at most this number are in memory."""
 _GONE = b"c"
 _NUMBER_DIGITS = 20  # of the tag of a record that has a number
 
@@ -72,7 +72,8 @@ class _Segment(msgspec.Struct, array_like=True):
 
 
 class _Gone(msgspec.Struct, array_like=True):
-    """The records of a segment that have come: the first so many, and others by their position."""
+    """The records of a segment that have come: a number of first ones, and others by their
+    position."""
 
     first: int = 0
     others: list[int] = []
@@ -141,14 +142,14 @@ class WaitingRecords:
         return segment.streams[segment.stream_of[index]], segment.values[index]
 
     def forget(self) -> None:
-        """The bundle is taken back."""
+        """Undo the changes of the bundle."""
         self._fresh.clear()
         if self._indexes is not None:
             self._indexes.update(self._taken)
         self._taken.clear()
 
     def write(self) -> None:
-        """The bundle has run: its changes go into the store."""
+        """Write the changes of the bundle to the store."""
         changed = set()
         for _, (number, index) in self._taken:
             self._open[number].go(index)

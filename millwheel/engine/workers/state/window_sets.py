@@ -56,11 +56,11 @@ class WindowSets(ReadSets):
         return number
 
     def keep(self, number: int) -> None:
-        """The entry is still needed."""
+        """Note that the entry is still needed."""
         self._kept.add(number)
 
     def loaded(self) -> None:
-        """The value has been decoded: it names the entries that there are."""
+        """Note that the value has been decoded: it names all entries."""
         self._live, self._kept = self._kept, set()
 
     def write_to(self, overlay: Overlay) -> list[bytes]:

@@ -59,7 +59,7 @@ class Copied(Computation):
         """Bytes of all rows and keys as of the last change."""
 
     def process_record(self, ctx: Context, record: Record) -> None:
-        """A change, from the source of the table or of its stream."""
+        """Send a change, which comes from the source of the table or of its stream."""
         assert isinstance(record, Located)
         back = as_retraction(record.value)
         value = record.value if back is None else back.value
@@ -118,7 +118,7 @@ class _InCopies(Enriched):
         self._name = b""
 
     def process_record(self, ctx: Context, record: Record) -> None:
-        """A change of the copy, or a record to enrich."""
+        """Apply a change of the copy, or enrich a record."""
         if record.stream == self._spec.stream:
             key, channel, number, value = record.value
             self._point(fitting(key))

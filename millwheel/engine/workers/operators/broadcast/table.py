@@ -142,8 +142,8 @@ class HeldTable:
         self.ready = True
 
     def _keep(self, value: object) -> None:
-        """A record is the row of its key, or takes it away. One that is a dead letter elsewhere
-        does neither."""
+        """Keep a record as the row of its key, or remove that. A record that is a dead letter
+        elsewhere does neither."""
         judged = self._judged(value)
         if judged is None:
             return

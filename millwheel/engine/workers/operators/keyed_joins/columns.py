@@ -116,8 +116,8 @@ class ColumnJoinOperator(CallbackOperator, Validated):
         validate_segments([self._kept], self._shard.name, state)
 
     def kept(self) -> Counter[tuple[Key, int, int, bytes]]:
-        """How often it keeps each record: its key, side, time and encoded value. They are the same
-        in either form. For tests, between bundles."""
+        """The number of copies of each kept record: its key, side, time and encoded value. They are
+        the same in either form. For tests, between bundles."""
         kept: Counter[tuple[Key, int, int, bytes]] = Counter()
         for segment in self._kept.segments():
             rows = encoded(segment.groups).select(KEY, INPUT, AT, VALUE).iter_rows()
@@ -294,7 +294,7 @@ class ColumnJoinOperator(CallbackOperator, Validated):
                 self._refuse(bundle, 1, right, at, ex)
 
     def _let_go(self, keys: set[Key], bundle: Bundle) -> None:
-        """All that columns hold of some keys goes on in rows."""
+        """Move some keys from columns to rows."""
         if keys:
             self._hand_over(self._form.leaving.taken_out([encoded_keys(keys)]), bundle)
             self._form.some_in_rows = True
@@ -302,7 +302,7 @@ class ColumnJoinOperator(CallbackOperator, Validated):
     # --- to rows ----------------------------------------------------------------------------------
 
     def _hand_over(self, segments: Sequence[Left], bundle: Bundle) -> None:
-        """Records that were held in columns go on in rows."""
+        """Keep the records of these segments in rows."""
         self._keep_in_rows(segments, bundle)
 
     def _keep_in_rows(self, segments: Sequence[Left], bundle: Bundle) -> None:
@@ -337,7 +337,8 @@ class ColumnJoinOperator(CallbackOperator, Validated):
         return by_key
 
     def _hand_over_carefully(self, by_key: Mapping[Key, SidesOfKey], bundle: Bundle) -> None:
-        """Some key has more than limits.state, which columns do not have: only it is refused."""
+        """Do the same key by key: some key has more than limits.state, which columns do not have,
+        and only it is refused."""
         for key, sides in by_key.items():
             try:
                 self._go_on(key, sides, bundle)
@@ -357,7 +358,7 @@ class ColumnJoinOperator(CallbackOperator, Validated):
                 self._join.keep(self._context, side, rows)
 
     def _refuse(self, bundle: Bundle, side: int, data: bytes, at: int, ex: RecordError) -> None:
-        """A record of the current key that cannot be joined is a dead letter."""
+        """Send a record of the current key that cannot be joined to the dead letters."""
         letter = DeadLetter(
             self._pipeline,
             self._name,

@@ -131,7 +131,7 @@ class IntervalJoined(Suspending):
         self._untils = [compiled(spec.untils, name) for name in self._names]
 
     def process_batch(self, ctx: Any, records: Sequence[Record]) -> None:
-        """The records of a key."""
+        """Join the records of a key."""
         if ctx.suspension.has(ctx.key) or type(records[0]) is Resumed:
             for record in records:
                 self.process_record(ctx, record)
@@ -279,7 +279,7 @@ class IntervalJoined(Suspending):
                 self._pair(ctx, side, new, rows)
 
     def _pair(self, ctx: Context, side: int, ones: list[NearRow], others: list[NearRow]) -> None:
-        """``ones`` are rows of ``side``."""
+        """Pair rows of ``side`` (``ones``) with ``others``."""
         frame = self._framing(ctx) if self._in_pairs else None
         for one in ones:
             start = bisect_left(others, one.first, key=_time_of)
@@ -350,7 +350,7 @@ class IntervalJoined(Suspending):
         self._put(ctx, side, own)
 
     def _cut(self, side: int, own: NearSide) -> None:
-        """The rows become segments."""
+        """Move the rows into segments."""
         part: list[NearRow] = []
         size = 0
         for row in own.rows:

@@ -202,7 +202,7 @@ class RegularJoined(StoredSides):
         self._fields = tuple(map(tuple, fields))
 
     def go_on(self, ctx: Any, record: Record, cursor: Cursor) -> bool:
-        """A row comes, or is taken back."""
+        """Add a row, or take one back."""
         at = record.timestamp
         if cursor.step == _OTHERS_AFTER:
             self._sides, side = self._stored_sides(), self._names.index(record.stream)

@@ -202,7 +202,7 @@ class LastingJoinOperator(ColumnJoinOperator):
         self._keep_in_rows(left, bundle)
 
     def _hand_over(self, segments: Sequence[Left], bundle: Bundle) -> None:
-        """Also the archived records of the same keys go on in rows."""
+        """Keep the records of these segments in rows, with the archived ones of the same keys."""
         keys = [segment.groups[KEY] for segment in segments]
         archived = [Left(each, 0) for each in self._archive.taken_out(keys, bundle.overlay)]
         self._keep_in_rows([*segments, *archived], bundle)
@@ -285,7 +285,8 @@ class LastingJoinOperator(ColumnJoinOperator):
     def _produce_alone(
         self, changes: Sequence[AloneRows], frames: Sequence[pl.DataFrame], bundle: Bundle
     ) -> None:
-        """``frames`` have the types of the records of either stream."""
+        """Emit rows that begin or cease to stand alone. ``frames`` have the types of the records of
+        either stream."""
         for side, sign, rows in ((each.side, each.sign, each.rows) for each in changes):
             other_type = self._pairing.type_of(1 - side, frames)
             if VALUE not in rows.schema and (other_type or not self._pairing.kind.in_pairs):
@@ -314,7 +315,7 @@ def _keys_of(batches: Sequence[AnyBatch], masks: Sequence[Mask]) -> list[pl.Seri
 
 
 def _with_more(frames: Sequence[pl.DataFrame], most: int) -> pl.Series:
-    """The keys that have more than so many records in frames, of which there are some."""
+    """The keys that have more than ``most`` records in frames, of which there are some."""
     by_key = all_keys(frames).to_frame(KEY).group_by(KEY).len()
     return by_key.filter(pl.col("len") > most)[KEY]
 

@@ -55,7 +55,7 @@ class SeveralJoined(RegularJoined):
         self._missing = spec.kind.missing(len(inputs))
 
     def go_on(self, ctx: Any, record: Record, cursor: Cursor) -> bool:
-        """A row comes, or is taken back."""
+        """Add a row, or take one back."""
         arrived = self._arrived(ctx, record)
         if arrived is None:
             return True

@@ -97,7 +97,7 @@ class FirstRowsOperator(KeptOperator):
         self, offers: Sequence[Offer], fit: Sequence[Mask], gone: list[pl.Series], bundle: Bundle
     ) -> list[Mask]:
         taken = [np.zeros(len(mask), np.bool_) for mask in fit]
-        for some, span in self._companies(offers, fit, bundle):
+        for some, span in self._rounds(offers, fit, bundle):
             some = without_keys(offers, some, gone)
             if not any(mask.any() for mask in some):
                 continue
@@ -110,7 +110,7 @@ class FirstRowsOperator(KeptOperator):
                 gone += keys
         return taken
 
-    def _companies(
+    def _rounds(
         self, offers: Sequence[Offer], fit: Sequence[Mask], bundle: Bundle
     ) -> Iterator[tuple[list[Mask], TraceSpan | None]]:
         """The records that come together: traced ones alone, to be credited with their results;

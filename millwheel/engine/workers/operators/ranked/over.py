@@ -111,7 +111,7 @@ class Over(Computation):
         self._keep_us = spec.ttl_us if spec.by_rows or spec.size is None else spec.size
 
     def process_batch(self, ctx: Context, records: Sequence[Record]) -> None:
-        """The records of a key."""
+        """Take the records of a key."""
         new = [row for record in records if (row := self._row(record)) is not None]
         if not new:
             return
@@ -121,7 +121,8 @@ class Over(Computation):
         self._put(ctx, own)
 
     def process_timer(self, ctx: Context, timer: Timer) -> None:
-        """Records have come due, or a group is of no more use."""
+        """Emit the results of records that have come due, or forget a group that is of no more
+        use."""
         own = self.group.get() or OverGroup()
         own.wakes_us = MAX_TIME
         due = self._due(own, ctx.watermark)
@@ -275,9 +276,9 @@ class Over(Computation):
         rows: Sequence[tuple[int, OverRow]],
         results: Iterable[tuple[int, Found]],
     ) -> None:
-        """``results``: each with the number of rows that have it. A record without one is a dead
-        letter, and lies in the look-backs of others as before: so it does not keep the others from
-        theirs, whichever come due with it."""
+        """Emit ``results``, each with the number of rows that have it. A record without one is a
+        dead letter, and lies in the look-backs of others as before: so it does not keep the others
+        from theirs, whichever come due with it."""
         coming = iter(rows)
         for count, outcome in results:
             added = b""

@@ -41,7 +41,7 @@ class FirstRows(Computation):
         self._takes_back = takes_back
 
     def process_batch(self, ctx: Context, records: Sequence[Record]) -> None:
-        """The records of a key."""
+        """Rank the records of a key."""
         if {type(record.value) for record in records} != {dict}:
             records = [_plain(record) for record in records]
         before = _entries(self.first)
@@ -52,8 +52,8 @@ class FirstRows(Computation):
     def process_entries(
         self, ctx: Context, entries: Sequence[Entry], earliest: int, latest: int
     ) -> None:
-        """The records of a key, of which those that may be among the first are ``entries``, in
-        order; and the times of all."""
+        """Rank the records of a key. Those that may be among the first are ``entries``, in order;
+        the times are those of all."""
         assert isinstance(self._ranking, Ranking)
         before = _entries(self.first)
         after = self._ranking.with_entries(before, entries)

@@ -218,7 +218,7 @@ class SlicesOperator(Operator):
         return ReadyRecord(key, value, timestamp, stream, prepared, bounds, back is not None)
 
     def _dropped(self, cell_keys: Sequence[bytes]) -> None:
-        """The slices of idle keys have left the store."""
+        """Forget the slices of idle keys, which have left the store."""
         self._cells.forget(cell_keys)
         if cell_keys and self._answers.merged:
             self._answers.merged.clear()

@@ -334,7 +334,7 @@ class ChangeLogOperator(GroupedOperator):
     # --- rows -------------------------------------------------------------------------------------
 
     def _hand_over(self, segments: Sequence[Left], bundle: Bundle) -> None:
-        """Groups that were held in columns go on in rows."""
+        """Keep the groups of these segments in rows."""
         if not segments:
             return
         self._form.some_in_rows = True

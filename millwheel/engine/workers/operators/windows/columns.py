@@ -404,7 +404,7 @@ class ColumnOperator(Operator, Validated):
     def _hand_over(
         self, plan: ColumnPlan, windows: ColumnWindows, segments: Sequence[Left], bundle: Bundle
     ) -> None:
-        """Windows that were held in columns go on in rows."""
+        """Keep the windows of these segments in rows."""
         parts = [windows.parted(each.groups, each.fired) for each in segments]
         if fired := [behind for _, behind in parts if behind is not None]:
             self._rows.take_groups(plan.row_groups(plan.merge(fired)), bundle, bundle.watermark)

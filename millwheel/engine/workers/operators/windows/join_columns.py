@@ -239,7 +239,7 @@ class JoinOperator(WindowJoinOperator):
         self._windows.add(open_records)
 
     def _hand_over(self, segments: Sequence[Left], bundle: Bundle) -> None:
-        """Records that were held in columns go on in rows."""
+        """Keep the records of these segments in rows."""
         if not segments:
             return
         groups = []

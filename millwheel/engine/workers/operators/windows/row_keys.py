@@ -40,7 +40,7 @@ class KeysInRows:
         self._column = None
 
     def clear(self) -> None:
-        """Rows have no window any more that is to fire."""
+        """Forget all keys: rows have no window any more that is to fire."""
         self._keys.clear()
         self._column = None
 

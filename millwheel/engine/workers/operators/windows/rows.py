@@ -59,7 +59,7 @@ from millwheel.engine.workers.state.window_results import WindowAnswers, WindowR
 from millwheel.errors import InvariantError
 
 _OF_A_PERIOD = 4
-"""A cumulative window that fires counts as so many timers: it may add up large sets."""
+"""Timers that a cumulative window counts as when it fires: it may add up large sets."""
 
 
 class WindowedOperator(Operator, Validated):
@@ -390,7 +390,7 @@ class WindowedOperator(Operator, Validated):
         self._cells.unstorable.clear()
 
     def _emit(self, pane: Pane, cause: Cause, bundle: Bundle) -> None:
-        """A window has fired. For a callback this is where it is called."""
+        """Emit the result of a window that has fired; a callback is called here."""
         self.outputs.pane(pane, cause, bundle)
 
     def _write_holds(self) -> None:

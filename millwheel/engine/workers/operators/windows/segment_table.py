@@ -92,7 +92,7 @@ class SegmentTable(WindowTable):
         return [self.windows, *self.others]
 
     def write(self, overlay: Overlay) -> None:
-        """The changes of a bundle go into the store."""
+        """Write the changes of a bundle to the store."""
         for windows in self.all():
             write_segments(windows, self._shard.name, overlay, self._slots)
         self.others = [windows for windows in self.others if windows]

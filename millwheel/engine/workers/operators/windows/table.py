@@ -255,7 +255,7 @@ class ShareTimers:
         for key, tag, at in _read(SHARE_TIMER, overlay):
             self._queue(share_of(tag) or 1.0).set(key, tag, at)
         for queue in self._queues.values():
-            queue.take_changes()  # entries that were read are no changes, and are not written again
+            queue.take_changes()  # entries that were read are not written again
 
     def set(self, timer: TimerEffect) -> None:
         """Set or cancel a timer with a share. Its tag names the share."""
@@ -318,7 +318,7 @@ class WindowHolds:
         self._queue = TimerQueue(Domain.EVENT)
         for timer in _read(HOLD, overlay):
             self._queue.set(*timer)
-        # entries that were read are not changes, and are not written again
+        # entries that were read are not written again
         self._queue.take_changes()
 
     def take(self, effects: Iterable[HoldEffect]) -> None:
