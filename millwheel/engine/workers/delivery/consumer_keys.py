@@ -58,7 +58,7 @@ class Consumer:
     ``partitions``: of a dictionary, which has the partition of a value of the field ``of`` as its
     key. ``labelled`` when it takes the labels of its records. ``computed`` makes keys of
     expressions in columns; ``whole`` when all records have the one key of everything. ``copies``:
-    the copies of a table of an enrichment, where the key is that of one."""
+    the number of copies of an enrichment's table, where the key is that of one."""
 
     node: NodeName
     fields: tuple[str, ...]

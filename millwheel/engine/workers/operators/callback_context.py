@@ -290,7 +290,8 @@ class CallbackContext:
 
     def refuse(self, letter: DeadLetter) -> None:
         """Send a record that has waited, and for which the engine's own call has no result, to the
-        dead letters. Like the productions of the call, an attempt that fails takes it back."""
+        dead letters. An attempt that fails takes it back, as it does the productions of the
+        call."""
         outputs = self._bundle.outputs
         outputs.counted += [("dead_letters", 1), (KINDS + kind_in(letter), 1)]
         at = max(letter.timestamp or self.floor, self.floor)

@@ -43,8 +43,8 @@ if TYPE_CHECKING:
 _encode = msgspec.msgpack.Encoder().encode
 _HEADER = msgspec.msgpack.Decoder(tuple[int, int]).decode
 _LOADS_OF_MOST = 4
-"""Records of which one must ask the store for a value for those of the next bundles to be read
-ahead."""
+"""The values of the next bundles are read ahead if one in this many records asks the store for a
+value."""
 _BUNDLES_AHEAD = 63  # that are read ahead before the requests are measured again
 _MAP_KEYS = (str, int, bytes)
 _NEXT = b"\0"  # Fixed: behind a stored key, the least that is greater

@@ -72,8 +72,8 @@ class _Segment(msgspec.Struct, array_like=True):
 
 
 class _Gone(msgspec.Struct, array_like=True):
-    """The records of a segment that have come: a number of first ones, and others by their
-    position."""
+    """The records of a segment that have come: a number of them from the beginning, and others by
+    their position."""
 
     first: int = 0
     others: list[int] = []

@@ -136,7 +136,7 @@ class WindowCallbackOperator(WindowedOperator):
             self._fire(bundle.fires(Domain.EVENT), times, bundle)
 
     def _perform(self, effects: Effects, cause: Cause, bundle: Bundle) -> None:
-        """Emit the records that the windows do not take unchanged."""
+        """Emit unchanged the records that the windows do not take."""
         effects.late = [
             msgspec.structs.replace(each, value=_as_it_came(each.value)) for each in effects.late
         ]
