@@ -1,5 +1,5 @@
-"""The high-water marks of a channel: up to which number its records have been applied, perhaps not
-everywhere alike.
+"""The high-water marks of a channel: the numbers up to which its records have been applied, which
+may differ by key.
 
 A shard has one high-water mark per channel. Two shards that become one have two, because the lower
 half of the keys may have applied more or less than the upper half. A lane sends in the order of

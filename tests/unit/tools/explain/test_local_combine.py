@@ -38,7 +38,10 @@ SAID = {
         "sinks:\n",
         "sinks:\n  events: {files: {path: copy}}\n",
     ),
-    NO + "copies are told by the id of a record": ("timestamp: at", "timestamp: at\n    id: ad"),
+    NO + "copies are recognized by the id of a record": (
+        "timestamp: at",
+        "timestamp: at\n    id: ad",
+    ),
     NO + "records are traced": ("pipeline: p\n", "pipeline: p\ntracing: {sample: 1}\n"),
     NO + "records are injected one by one": ("files: {path: in, format: jsonl}", "injection: {}"),
     NO + "its windows are neither plain tumbling ones nor sliding by whole steps": (

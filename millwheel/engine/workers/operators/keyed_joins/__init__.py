@@ -1,1 +1,1 @@
-"""Joins that emit what changes: without windows, and in windows that fire more than once."""
+"""Joins that emit changes: without windows, and in windows that fire more than once."""
