@@ -279,7 +279,7 @@ def _by_side(groups: Sequence[pl.DataFrame]) -> Iterator[tuple[int, pl.DataFrame
             # Records with bounds would come back without them.
             invariant(
                 all((own[name] == stated).all() for name, stated in _ALIKE.items()),
-                "records with bounds are no archive's",
+                "records with bounds do not belong in an archive",
             )
             own = own.drop(INPUT, *_ALIKE)
             if own.height:

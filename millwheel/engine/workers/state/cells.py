@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 ABSENT: Any = object()
 """The value of a cell that has none."""
 STORED: Any = object()
-"""The value of a cell that has not been decoded from its bytes."""
+"""The value of a cell that is not decoded: its bytes count."""
 TTL_TAG = "\0ttl:"
 """The beginning of the tags of the system's own timers."""
 TIME_BYTES = 8  # Fixed: when an entry with a time to live was written, before its value

@@ -45,7 +45,7 @@ class Runs:
             rows = b"".join([*runs, rows])
         # A part of a row at the end would be read as rows that were never written.
         if len(rows) % self._row_bytes:
-            raise InvariantError(f"{len(rows)} bytes are no rows of {self._row_bytes}")
+            raise InvariantError(f"{len(rows)} bytes are not rows of {self._row_bytes}")
         store_key = self._key_of(self._next)
         self._by_size.setdefault(self._class(len(rows)), []).append(store_key)
         self._overlay.put(store_key, rows)

@@ -105,8 +105,8 @@ class WindowCells:
         return value
 
     def among(self, keys: Sequence[Key], slot: Any) -> list[Key]:
-        """The keys of some that have a value in a slot, as a bundle begins. One call asks the
-        store; the values are likely to be read."""
+        """The given keys that have a value in a slot, as a bundle begins. One call asks the store;
+        the values are likely to be read."""
         new = [key for key in keys if (key, slot) not in self._cells]
         stored = self._overlay.get_many([self._store_key(key, slot) for key in new])
         held = {key for key, data in zip(new, stored, strict=True) if data is not None}
