@@ -267,8 +267,8 @@ class RegularJoined(StoredSides):
         return keys | {asked[number] for number, own in state.values_of(asked) if own.count > 0}
 
     def decides(self, side: int, rows: Iterable[Row], met: bool) -> bool:
-        """Whether new records of a key with these rows go by rows: some row is owed, too deep, or,
-        where a partner comes (``met``), noted as one without."""
+        """Whether new records of a key with these rows go by rows: some row is owed or too deep, or
+        is noted as one without a partner where one comes (``met``)."""
         shown = self._shows[side](True)
         return any(
             row.owed

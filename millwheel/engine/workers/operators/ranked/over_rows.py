@@ -67,8 +67,8 @@ class PastBlock(Certain, array_like=True):
 
 
 class OverGroup(Certain, array_like=True):
-    """The state of a group: records that wait, those that have been taken, of whose first block
-    some have ``gone``, the time of the last one, and that of its timer."""
+    """The state of a group: the records that wait; those that have been taken, some of whose first
+    block have ``gone``; the time of the last one; and that of its timer."""
 
     waiting: list[OverRow] = msgspec.field(default_factory=list)
     segments: dict[int, WaitingRows] = msgspec.field(default_factory=dict)
