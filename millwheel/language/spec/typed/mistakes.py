@@ -5,6 +5,7 @@ times."""
 from __future__ import annotations
 
 import ast
+from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping
 from itertools import islice
 from typing import Any
@@ -74,17 +75,19 @@ class _Mistakes(FieldKinds):
                     takes = function.parameter(index).takes
                     yield from self._of_argument(node, argument, function.name, takes)
 
+    @abstractmethod
     def _of_comparison(self, node: ast.AST) -> Iterator[str]:
-        raise NotImplementedError
+        """The mistakes of a comparison, if the node is one."""
 
+    @abstractmethod
     def _of_operation(self, node: ast.BinOp) -> Iterator[str]:
-        raise NotImplementedError
+        """The mistakes of an operation with two operands."""
 
+    @abstractmethod
     def _of_argument(
         self, call: ast.Call, argument: ast.expr, name: str, takes: str
     ) -> Iterator[str]:
         """The mistakes with an argument of the function ``name``, which takes this kind there."""
-        raise NotImplementedError
 
 
 class _Times(_Mistakes):
