@@ -28,6 +28,7 @@ from tests.slow.runs import zookeeper
 pytestmark = pytest.mark.slow
 
 _DEADLINE_S = 15.0
+_LONG_S = 15.0  # of a session in which a JVM must be there again, beside other tests
 
 
 @pytest.fixture(scope="module")
@@ -55,6 +56,14 @@ def direct(
 @pytest.fixture
 def shaky(proxy: TcpProxy, request: pytest.FixtureRequest) -> Iterator[ZooKeeperCoordination]:
     made = ZooKeeperCoordination(proxy.address, request.node.name[:60], session_timeout_s=4.0)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def patient(proxy: TcpProxy, request: pytest.FixtureRequest) -> Iterator[ZooKeeperCoordination]:
+    """Its session outlasts whatever other tests do to the machine."""
+    made = ZooKeeperCoordination(proxy.address, request.node.name[:60], session_timeout_s=_LONG_S)
     yield made
     made.close()
 
@@ -137,15 +146,14 @@ def test_a_place_in_line_whose_reply_was_lost_is_found_again_and_not_taken_twice
     direct.close()
 
 
-@pytest.mark.alone
 def test_a_short_loss_of_the_connection_stops_nothing_and_watches_go_on(
-    direct: ZooKeeperCoordination, shaky: ZooKeeperCoordination, proxy: TcpProxy
+    direct: ZooKeeperCoordination, patient: ZooKeeperCoordination, proxy: TcpProxy
 ) -> None:
     lost: list[str] = []
     seen: list[dict[str, bytes]] = []
-    shaky.on_lost(lambda: lost.append("shaky"))
-    shaky.join("workers", "w1", b"")
-    shaky.watch_members("workers", lambda members: seen.append(dict(members)))
+    patient.on_lost(lambda: lost.append("patient"))
+    patient.join("workers", "w1", b"")
+    patient.watch_members("workers", lambda members: seen.append(dict(members)))
     eventually(lambda: seen)
     proxy.refuse()
     proxy.cut()
@@ -158,7 +166,6 @@ def test_a_short_loss_of_the_connection_stops_nothing_and_watches_go_on(
     assert lost == []
 
 
-@pytest.mark.alone
 def test_a_session_is_given_up_on_our_own_clock_when_no_server_answers(
     shaky: ZooKeeperCoordination, proxy: TcpProxy
 ) -> None:
@@ -171,20 +178,19 @@ def test_a_session_is_given_up_on_our_own_clock_when_no_server_answers(
     with pytest.raises(UnavailableError):
         shaky.tables()
     eventually(lambda: lost)
-    assert 2.5 < lost[0] - began < 6.0
+    assert 2.5 < lost[0] - began < 10.0, "4 s, and what a machine that is not alone adds"
     proxy.heal()
     with pytest.raises(UnavailableError):
         shaky.tables()
 
 
-@pytest.mark.alone
 def test_a_server_that_is_silent_is_given_up_too(
     shaky: ZooKeeperCoordination, proxy: TcpProxy
 ) -> None:
     lost: list[str] = []
     shaky.on_lost(lambda: lost.append("lost"))
     proxy.mute()
-    assert eventually(lambda: lost) < 8.0
+    assert eventually(lambda: lost) < 12.0
 
 
 def test_nobody_at_the_address_is_a_sentence_in_bounded_time() -> None:
@@ -203,12 +209,11 @@ def test_a_malformed_address_is_refused(hosts: str) -> None:
         ZooKeeperCoordination(hosts, "hits")
 
 
-@pytest.mark.alone  # a JVM must be there again before a session ends
 def test_a_killed_server_comes_back_at_its_address_with_its_data_and_sessions(
     tmp_path: Path,
 ) -> None:
     with zookeeper(tmp_path) as server:
-        session = ZooKeeperCoordination(server.address, "hits", session_timeout_s=8.0)
+        session = ZooKeeperCoordination(server.address, "hits", session_timeout_s=_LONG_S)
         lost: list[str] = []
         session.on_lost(lambda: lost.append("lost"))
         session.join("workers", "w1", b"")
@@ -226,13 +231,12 @@ def test_a_killed_server_comes_back_at_its_address_with_its_data_and_sessions(
         assert again.address == before
 
 
-@pytest.mark.alone  # a JVM must be there again before a session ends
 def test_a_handshake_that_a_server_swallows_is_not_waited_for_until_the_session_is_over(
     tmp_path: Path,
 ) -> None:
     """A server that is just starting may take a client and forget it."""
     with zookeeper(tmp_path) as server:
-        session = ZooKeeperCoordination(server.address, "hits", session_timeout_s=8.0)
+        session = ZooKeeperCoordination(server.address, "hits", session_timeout_s=_LONG_S)
         lost: list[str] = []
         session.on_lost(lambda: lost.append("lost"))
         session.put_if_absent("identity", b"x")
