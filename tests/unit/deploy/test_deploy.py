@@ -162,33 +162,35 @@ def test_the_linters_of_images_and_scripts_have_nothing_to_say() -> None:
         assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_the_package_is_one_file_and_the_same_one_each_time(tmp_path: Path) -> None:
-    for name in ("a.zip", "build/b.zip"):
-        subprocess.run(
-            [sys.executable, str(DEPLOY / "make_zip.py"), str(tmp_path / name)], check=True
-        )
-    assert (tmp_path / "a.zip").read_bytes() == (tmp_path / "build" / "b.zip").read_bytes()
-    with zipfile.ZipFile(tmp_path / "a.zip") as archive:
+def made(package: Path) -> Path:
+    subprocess.run([sys.executable, str(DEPLOY / "make_zip.py"), str(package)], check=True)
+    return package
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return made(tmp_path_factory.mktemp("package") / "a.zip")
+
+
+def test_the_package_is_one_file_and_the_same_one_each_time(package: Path, tmp_path: Path) -> None:
+    assert made(tmp_path / "build" / "b.zip").read_bytes() == package.read_bytes()
+    with zipfile.ZipFile(package) as archive:
         names = archive.namelist()
     assert "millwheel/engine/workers/__main__.py" in names
     assert all(name.startswith("millwheel/") and name.endswith((".py", ".pyc")) for name in names)
-    imported = imported_from(tmp_path / "a.zip")
+    imported = imported_from(package)
     assert imported == [
-        str(tmp_path / "a.zip" / "millwheel" / "tools" / "cli" / "run.pyc"),
+        str(package / "millwheel" / "tools" / "cli" / "run.pyc"),
         "False",
     ]
 
 
-def test_another_version_of_python_compiles_the_sources_in_the_package(tmp_path: Path) -> None:
-    subprocess.run(
-        [sys.executable, str(DEPLOY / "make_zip.py"), str(tmp_path / "a.zip")], check=True
-    )
-    with (
-        zipfile.ZipFile(tmp_path / "a.zip") as made,
-        zipfile.ZipFile(tmp_path / "b.zip", "w") as other,
-    ):
-        for name in made.namelist():
-            data = made.read(name)
+def test_another_version_of_python_compiles_the_sources_in_the_package(
+    package: Path, tmp_path: Path
+) -> None:
+    with zipfile.ZipFile(package) as own, zipfile.ZipFile(tmp_path / "b.zip", "w") as other:
+        for name in own.namelist():
+            data = own.read(name)
             other.writestr(name, (b"none" + data[4:]) if name.endswith(".pyc") else data)
     imported = imported_from(tmp_path / "b.zip")
     assert imported == [
