@@ -48,7 +48,7 @@ RIGHT = RECORDS // 4
 
 @dataclass
 class Asked:
-    """What clients of the balancer got, who ask all the time."""
+    """What clients of the balancer got, who ask a hundred times a second."""
 
     queries: Queries
     right: int = 0
@@ -56,7 +56,7 @@ class Asked:
     over: threading.Event = field(default_factory=threading.Event)
 
     def ask(self) -> None:
-        while not self.over.is_set():
+        while not self.over.wait(0.01):
             try:
                 assert self.queries.value(*QUESTION, until=END_US) == RIGHT
                 self.right += 1

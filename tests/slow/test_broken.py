@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.slow.runs import Run
+from tests.slow.runs import Run, count_rows
 from tests.slow.waits import until
 
 pytestmark = pytest.mark.slow
@@ -84,7 +84,7 @@ def test_what_was_a_dead_letter_before_there_were_enough_to_judge_by_is_tried_ag
     tmp_path: Path,
 ) -> None:
     def letters() -> int:
-        return len(rows_of(tmp_path / "root" / "dead_letters"))
+        return count_rows(tmp_path / "root" / "dead_letters")
 
     broken = run(tmp_path, "record.value['page'] + 1", "true", 60)
     until(lambda: letters() >= 54)
@@ -93,7 +93,7 @@ def test_what_was_a_dead_letter_before_there_were_enough_to_judge_by_is_tried_ag
     assert broken.code == 3, broken.said
     assert "dead letters of this one again" in broken.said
     mended = run(tmp_path, "int(record.value['page']) + 1", "true")
-    until(lambda: len(rows_of(tmp_path / "out" / "out")) >= RECORDS)
+    until(lambda: count_rows(tmp_path / "out" / "out") >= RECORDS)
     mended.process.send_signal(signal.SIGINT)
     mended.wait(60)
     rows = [json.loads(row) for row in rows_of(tmp_path / "out" / "out")]

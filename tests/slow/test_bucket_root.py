@@ -7,7 +7,7 @@ import pytest
 
 from millwheel.adapters.durable_store import open_journals, open_snapshots
 from tests.fakes.s3_server import S3Server
-from tests.slow.runs import Run, ads_events, rows_of
+from tests.slow.runs import Run, ads_events, count_rows, rows_of
 from tests.slow.test_run import ads, assert_right
 from tests.slow.test_savepoints import CODE, OLD, Clicks, done, pipeline
 from tests.slow.waits import until
@@ -56,7 +56,7 @@ def test_a_run_stops_with_a_savepoint_and_goes_on_from_it_both_in_an_object_stor
         (tmp_path / name).mkdir()
         run = Run(text, tmp_path / name, params, workers=1, more=more, place=s3.root()).start()
         try:
-            until(lambda: len(rows_of(out / "numbers")) == len(clicks.rows), run)
+            until(lambda: count_rows(out / "numbers") == len(clicks.rows), run)
             done("stop", *ending, "--root", run.place, folder=run.folder)
             assert run.wait(60).code == 0, run.said
         finally:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.slow.runs import REPO, Run, rows_of
+from tests.slow.runs import REPO, Run, count_rows, rows_of
 from tests.slow.waits import until
 
 pytestmark = pytest.mark.slow
@@ -138,12 +138,12 @@ def test_a_pipeline_goes_on_from_a_savepoint_elsewhere_with_other_code_and_is_dr
     clicks.grow(3_000)
     first = Run(old, tmp_path / "a", params, workers=2).start()
     running.append(first)
-    until(lambda: len(rows_of(out / "numbers")) >= 500, first)
+    until(lambda: count_rows(out / "numbers") >= 500, first)
     clicks.grow(20_000)
     said = done("savepoint", str(tmp_path / "saved"), "--root", str(first.root))
     assert "24 shards of 6 nodes" in said
     clicks.grow(1_000)
-    until(lambda: len(rows_of(out / "numbers")) == len(clicks.rows), first)
+    until(lambda: count_rows(out / "numbers") == len(clicks.rows), first)
 
     done("stop", "--savepoint", str(tmp_path / "last"), "--root", str(first.root))
     assert first.wait(120).code == 0, first.said
@@ -161,7 +161,7 @@ def test_a_pipeline_goes_on_from_a_savepoint_elsewhere_with_other_code_and_is_dr
         new, tmp_path / "b", params, workers=1, more=("--from-savepoint", str(tmp_path / "last"))
     ).start()
     running.append(second)
-    until(lambda: len(rows_of(out / "numbers")) == len(clicks.rows), second)
+    until(lambda: count_rows(out / "numbers") == len(clicks.rows), second)
     said = done("stop", "--drain", "--root", str(second.root))
     assert second.wait(120).code == 0, second.said
     assert "Drained" in said
@@ -246,7 +246,7 @@ def test_what_the_refusal_names_gets_a_run_that_fails_at_once_out_of_its_root(
     clicks.grow(500)
     again = Run(old, tmp_path / "a", params, workers=1).start()
     running.append(again)
-    until(lambda: len(rows_of(out / "numbers")) == len(clicks.rows), again)
+    until(lambda: count_rows(out / "numbers") == len(clicks.rows), again)
     done("stop", "--savepoint", str(tmp_path / "saved"), "--root", str(first.root))
     assert again.wait(120).code == 0, again.said
 
@@ -255,7 +255,7 @@ def test_what_the_refusal_names_gets_a_run_that_fails_at_once_out_of_its_root(
         new, tmp_path / "c", params, workers=1, more=("--from-savepoint", str(tmp_path / "saved"))
     ).start()
     running.append(last)
-    until(lambda: len(rows_of(out / "numbers")) == len(clicks.rows), last)
+    until(lambda: count_rows(out / "numbers") == len(clicks.rows), last)
     done("stop", "--drain", "--root", str(last.root))
     assert last.wait(120).code == 0, last.said
     users = Counter(row["user"] for row in clicks.rows)
