@@ -46,7 +46,7 @@ _LEAST_LONE = 1_000
 in another order."""
 
 TOGETHER_MARK = encode_value(("b",))
-"""The mark of a call that has several records. It accuses none of them: from then on each record
+"""The mark of a call that has several records. It identifies none of them: from then on each record
 has its own call."""
 
 

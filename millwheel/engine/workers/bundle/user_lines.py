@@ -1,4 +1,4 @@
-"""Lines of the user's code, among those of the package and of libraries."""
+"""Lines of user code, among those of the package and of libraries."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ def is_library(file: str) -> bool:
 
 
 def current_line(frame: FrameType | None) -> str:
-    """The innermost line of the user's that runs: ``callbacks.py:12 in slow``. Where none does, the
+    """The innermost running line of user code: ``callbacks.py:12 in slow``. Where none does, the
     innermost one."""
     return _innermost(traceback.extract_stack(frame)) if frame is not None else NOWHERE
 
 
 def line_of(ex: BaseException) -> str:
-    """The innermost line of the user's from which an exception came, perhaps through a library.
+    """The innermost line of user code from which an exception came, perhaps through a library.
     Where there is none, the position in the pipeline's text, or the innermost line."""
     stack = traceback.extract_tb(ex.__traceback__)
     if isinstance(ex, RecordError) and ex.about and all(map(_is_ours, stack)):

@@ -117,7 +117,7 @@ class Timestamps:
             except RecordError as ex:
                 problems[index] = encodable(str(ex))
                 stamps.append(0)
-            # the user's function, or the object that it gave: this record's
+            # an error of the user's function or of its result concerns this record
             except BaseException as ex:
                 if passes(ex):
                     raise

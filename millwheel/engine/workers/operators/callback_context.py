@@ -154,7 +154,7 @@ _SYSTEM_TAGS = ("\0", ASIDE_TAG)
 class CallbackContext:
     """The Context of one shard, pointed at the current record or timer. ``identified``: productions
     have ids, made of the cause that each call is. ``passes_retractions``: it serves steps and the
-    like, not a class of the user's."""
+    like, not a user's class."""
 
     __slots__ = (
         "_bundle",

@@ -1,9 +1,8 @@
 """Runs a chain: the results of a computation are taken at once by those without state that stand
 behind it, in the same bundle and commit. Each keeps its own calls, dead letters and counters.
 
-A call that does not return accuses the record with which a chain without state began: then each
-record goes through the chain alone. Behind a computation with state no call of the user's is
-chained.
+A call that does not return is attributed to the record with which a chain without state began: then
+each record goes through the chain alone. Behind a computation with state no user code is chained.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 A value that stays in the cache is the caller's own object, and after a crash it is decoded from its
 bytes. Both must be the same in type and value, or a callback works until the first crash. So a
 value is compared with the one that its bytes become, unless its type shows at a glance that nothing
-is lost, which is the case for nearly all of them. Types of this project promise it of all of their
-values (:class:`Certain`).
+is lost, which is the case for nearly all of them. Types of this project guarantee this for all of
+their values (:class:`Certain`).
 """
 
 from __future__ import annotations
@@ -179,7 +179,7 @@ def _judge(declared: Any) -> _Judged:
 
 
 def _certain(declared: Any) -> bool:
-    """Whether a type promises it of all of its values, or is a list of such."""
+    """Whether a type guarantees this for all of its values, or is a list of such."""
     listed = get_args(declared) if get_origin(declared) is list else ()
     kind = listed[0] if listed else declared
     return isinstance(kind, type) and issubclass(kind, Certain)
@@ -439,7 +439,7 @@ def shown(value: Any) -> str:
     """A value and its type, in an error."""
     try:
         text = repr(value)
-    except Exception:  # that of the user's class
+    except Exception:  # from a user's class
         text = ""
     cut = text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
     return f"{type(value).__name__} {cut}".strip()

@@ -163,7 +163,7 @@ class HeldTable:
         table = self._source
         try:
             return table.finds(value), table.deletes(value)
-        except BaseException as ex:  # of a key's code, which may be of the user's
+        except BaseException as ex:  # from the code of a key, which may be user code
             if passes(ex):
                 raise
             return None

@@ -285,7 +285,7 @@ class Over(Computation):
             if not isinstance(outcome, BaseException):
                 try:
                     added = encode_value(outcome)
-                except BaseException as ex:  # an aggregator of the user's made it
+                except BaseException as ex:  # a user's aggregator made it
                     if not concerns_records(ex):
                         raise
                     outcome = ex

@@ -74,7 +74,7 @@ class GroupedOperator(WindowedOperator):
         self.bundles_grouped += 1
         self.take_groups(groups, bundle)
         if late is not None:
-            # Late records are judged one by one, by the machine. As a group they would get into a
+            # The machine decides about late records one by one. As a group they would get into a
             # window that is over. All records of one window take the same path, so that its trigger
             # is evaluated once per bundle.
             bundle.arrivals = [replace(bundle.arrivals[0], batch=batch.where(late))]

@@ -72,7 +72,7 @@ class WindowOutputs:
         try:
             for number, stream in enumerate(self._spec.outputs):
                 bundle.outputs.produce(stream, key, row, at, production_id(cause, number))
-        except UNCARRIABLE as ex:  # an aggregator of the user's made it, or an expression of then
+        except UNCARRIABLE as ex:  # a user's aggregator made it, or an expression of then
             self._not_carried(row, key, at, cause, bundle, ex)
 
     def _not_carried(

@@ -168,7 +168,7 @@ class WindowCells:
                 raise ValueError(over("state", "a value", len(data), self._most))
             if nests_too_deeply(data, MOST_NESTING + _LEVELS_AROUND):
                 raise ValueError(f"it nests more than {MOST_NESTING} levels deep")
-        except UNCARRIABLE as ex:  # an aggregator or trigger of the user's made it
+        except UNCARRIABLE as ex:  # a user's aggregator or trigger made it
             # The store still has the value before. If the cache kept this one, results would hold
             # records that a new owner does not have. See
             # test_what_cannot_be_stored_is_what_it_was_before.
