@@ -1,1 +1,1 @@
-"""What a worker does: shards, operators, delivery, and answers to queries."""
+"""The work of a worker: shards, operators, delivery, and answers to queries."""

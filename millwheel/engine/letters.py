@@ -84,7 +84,7 @@ class Letter(msgspec.Struct):
             return KEY
         return LINE if self.what == LINE and self.computation.startswith("source.") else ""
 
-    def wanted(self) -> RequestedLetter:
+    def requested(self) -> RequestedLetter:
         """The letter in the form in which a request names it."""
         key, value = (
             msgspec.msgpack.decode(b64decode(self.raw)) if self.raw else (self.key, self.value)
@@ -137,7 +137,7 @@ def letters_folder(spec: PipelineSpec, root: Path) -> Path:
 
 
 def replayable(row: Any, name: str) -> Letter:
-    """A letter as it would be read from a file."""
+    """A row as the letter that would be read from a file."""
     letter = msgspec.json.decode(msgspec.json.encode(row), type=Letter)
     letter.id = name
     return letter
@@ -157,7 +157,7 @@ def read_letters(folder: Path) -> Iterator[Letter]:
 
 
 def grouped(letters: Iterable[Letter], requested_ids: frozenset[str]) -> list[LetterGroup]:
-    """Letters by computation and kind, the largest groups first. ``requested_ids`` are the ids of
+    """Letters by computation and kind, the largest groups first. ``requested_ids`` are those of
     letters whose retry was requested."""
     by_kind: dict[tuple[str, str], list[Letter]] = {}
     for letter in letters:
@@ -209,7 +209,7 @@ def ask(root: Path, orders: ReplayOrders, letters: list[Letter], limit: int | No
         ]
         number = max(requests, default=0) + 1
         for first in range(0, len(chosen), _LETTERS):
-            piece = [letter.wanted() for letter in chosen[first : first + _LETTERS]]
+            piece = [letter.requested() for letter in chosen[first : first + _LETTERS]]
             while not orders.request(number, Request(secrets.token_hex(8), piece)):
                 number += 1
         return len(chosen)

@@ -316,7 +316,7 @@ class SavepointTask:
             worker.spawn(self._run)
 
     def answer(self, answer: OrderAnswer) -> None:
-        self._queue.put(lambda: self._answers.say(answer))
+        self._queue.put(lambda: self._answers.register(answer))
 
     def withdraw(self) -> None:
         self._queue.put(self._answers.withdraw)
@@ -397,7 +397,7 @@ class InjectorLine:
         for known in message.known:
             self._worker.post(ev.TokenKnown(known.shard, known.token))
         if message.tallies:
-            self._worker.post(ev.TalliesTold(read_tallies(message)))
+            self._worker.post(ev.TalliesChanged(read_tallies(message)))
 
 
 class MasterLine:

@@ -1,1 +1,1 @@
-"""Queries: what a pipeline computes, asked while it runs. docs/queries.md has the rules."""
+"""Queries for the results of a running pipeline. docs/queries.md has the rules."""

@@ -90,7 +90,7 @@ class ClusterMap:
         """CLUSTER SLOTS: the first and last slot of each group, its owner, and its replica."""
         rows = []
         for group in self.groups():
-            who = [_where(self._told(name)) for name in (group.owner, group.replica) if name]
+            who = [_where(self._node_of(name)) for name in (group.owner, group.replica) if name]
             rows += [array([number(first), number(last), *who]) for first, last in group.slots]
         return array(rows)
 
@@ -104,12 +104,12 @@ class ClusterMap:
 
     def _shard(self, group: SlotGroup, protocol: int) -> bytes:
         edges = [number(edge) for pair in group.slots for edge in pair]
-        nodes = [_about(self._told(group.owner), b"master", protocol)]
+        nodes = [_about(self._node_of(group.owner), b"master", protocol)]
         if group.replica:
-            nodes.append(_about(self._told(group.replica), b"replica", protocol))
+            nodes.append(_about(self._node_of(group.replica), b"replica", protocol))
         return mapping({"slots": array(edges), "nodes": array(nodes)}, protocol)
 
-    def _told(self, name: str) -> SlotNode:
+    def _node_of(self, name: str) -> SlotNode:
         return _node(name, self.addresses[name])
 
     def nodes_reply(self) -> bytes:

@@ -35,7 +35,7 @@ _ids = count(1)
 
 
 class _Get(msgspec.Struct):
-    """Of a GET, which most clients send most: without a form."""
+    """The reply to GET, the most frequent command: it needs no form."""
 
     queries: Sequence[Query]
     session: Session
@@ -51,8 +51,8 @@ Reply = bytes | Pending
 
 @dataclass(frozen=True, slots=True)
 class QueryService:
-    """The parts that all connections of a worker share. ``admits`` tells whether a password is the
-    run's token; None admits every client."""
+    """The parts that all connections of a worker share. ``admits`` returns whether a password is
+    the run's token; None admits every client."""
 
     catalog: Catalog
     cluster: ClusterMap
@@ -97,8 +97,8 @@ class Session:
             return error_reply(ex)
 
     def refuse(self, problem: resp.ProtocolError) -> bytes:
-        """The reply to what is not a command. Before the first command it is another protocol,
-        whose bytes are not looked through for commands: the connection ends."""
+        """The reply to malformed input. Before the first command it is another protocol, whose
+        bytes are not searched for commands: the connection ends."""
         reply = resp.error(f"Protocol error: {problem}")
         return reply if self.greeted else self._ended(reply)
 
@@ -310,7 +310,8 @@ def _fine(session: Session, words: Sequence[bytes]) -> Reply:
 
 
 def _is_http(words: Sequence[bytes]) -> bool:
-    """Whether it is a line of a request that a web page sends: commands may follow in its body."""
+    """Whether it is a line of an HTTP request, perhaps from a web page: commands may follow in its
+    body."""
     return words[0].upper() in (b"POST", b"HOST:") or _HTTP_VERSION.fullmatch(words[-1]) is not None
 
 

@@ -1,9 +1,9 @@
-"""One connection of the Redis protocol: its commands are executed in order, and so are their
-replies sent.
+"""One connection of the Redis protocol: its commands are executed in order, and their replies are
+sent in that order.
 
 A client costs a bounded amount of memory. Commands are executed while there is room for their
-replies; where there is none, because a question before them waits or because the client does not
-take what was sent, they wait unexecuted and nothing more is read.
+replies. Otherwise, because an earlier question waits or the client does not read its replies, they
+wait unexecuted and nothing more is read.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ MAX_WAITING_BYTES = 1 << 20
 MAX_UNSENT_BYTES = 1 << 20
 """The most bytes of replies that wait for the client to take them; likewise."""
 MAX_OUTPUT_BYTES = 16 << 20
-"""The most bytes of replies that a client has not read: beyond that, because what it asked before
-was large, its connection is closed."""
+"""The most bytes of replies that a client has not read. Beyond that, after questions with large
+replies, its connection is closed."""
 MAX_STRANGE_BYTES = 64 << 10
 """The largest command before AUTH, where a token is asked for."""
-_STRANGE_PIECE_BYTES = 1 << 10  # that are looked at before it is known whether their client may ask
+_STRANGE_PIECE_BYTES = 1 << 10  # read at once before the client is authenticated
 MAX_STRANGE_COMMANDS = 16
 """The most commands before AUTH: a client needs two or three, and others wait for the same loop."""
 _log = logging.getLogger("millwheel.queries")
@@ -48,11 +48,11 @@ class Slot:
 
 
 class ConnectionServer(Protocol):
-    """What a connection needs of its server."""
+    """The server as a connection needs it."""
 
     def admits(self, connection: Connection) -> bool:
         """Whether there is room for a client that has sent its first command, with the token if one
-        is wanted."""
+        is required."""
 
     def closed(self, connection: Connection) -> None:
         """Forget a closed connection."""
@@ -83,7 +83,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def greeted(self) -> bool:
-        """Whether the client has sent a command: it speaks the protocol."""
+        """Whether the client has sent a command of this protocol."""
         return self._session.greeted
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

@@ -68,7 +68,7 @@ class Link(asyncio.Protocol):
         try:
             while (reply := self._reader.gets()) is not self._nothing:
                 self._replied(reply)
-        except Exception:  # hiredis raises kinds of its own for what is not a reply
+        except Exception:  # hiredis raises its own exceptions for a malformed reply
             self._transport.abort()
 
     def _replied(self, reply: Any) -> None:

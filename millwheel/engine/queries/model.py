@@ -1,4 +1,4 @@
-"""A question to a running pipeline, its answer, what replaces an answer, and questions on their way
+"""A question to a running pipeline, its answer, error or redirection, and questions on their way
 between a server and the loop that answers them.
 
 All times are µs UTC. Everything here is plain data: it crosses threads and connections. Questions
@@ -47,7 +47,7 @@ class Consistency(Enum):
     STANDBY = "standby"
     """State of a standby; it may lag behind the owner."""
     SNAPSHOT = "snapshot"
-    """State of a standby or of the newest snapshot; answers say ``standby``."""
+    """State of a standby or of the newest snapshot; answers are marked ``standby``."""
 
 
 class Query(msgspec.Struct, frozen=True, gc=False):
@@ -76,7 +76,7 @@ class Query(msgspec.Struct, frozen=True, gc=False):
         return _parts(self.indicator)[1]
 
     def asked_at(self, now_us: int) -> Query:
-        """The same question; a window that does not say when it ends, ends now."""
+        """The same question; a window without an end ends now."""
         if self.until_us is not None or self.window_us is None:
             return self
         return Query(self.indicator, self.key, self.window_us, now_us, self.mode, self.consistency)
@@ -115,7 +115,7 @@ class QueryAnswer(msgspec.Struct, frozen=True, gc=False):
     """An answer: ``values`` of the span [``covered_start_us``, ``covered_end_us``) as of ``commit``
     of ``shard``, owned under ``token``, whose watermark was ``watermark_us``. See :class:`Finding`.
     ``lag_us``: how long ago a standby had last applied all commits of its owner that were certain
-    to count; None where that is not known."""
+    to count; None if unknown."""
 
     values: Mapping[str, object]
     covered_start_us: int | None
@@ -146,7 +146,7 @@ CODES = (
 )
 """The kinds of errors, as codes for programs. In this order: unknown name; key of another type;
 window that is negative, missing, not on edges or not for this computation; computation without
-queries; window longer than what is kept; formula whose values do not fit; text that is not a
+queries; window longer than the kept time; formula whose values do not fit; text that is not a
 formula; question over a limit; key of another worker; no worker can answer at the moment."""
 
 

@@ -1,5 +1,5 @@
 """Named queries: formulas over the values of several computations, and their answers from theirs.
-Those of the pipeline's file are overridden by those that are set while it runs, which are followed.
+Queries in the pipeline's file are overridden by queries that are set while it runs.
 
 Null rules: division by zero gives null; so does every operation on a null
 value; a comparison with null is false, as in expressions.
@@ -61,8 +61,9 @@ class NamedFormula:
         kept: Mapping[str, KeptKinds] = NO_KINDS,
         compile_text: Compile = compile_expression,
     ) -> NamedFormula:
-        """``kept`` are the kinds of what computations keep, ``compile_text`` is of the language of
-        named queries. Raises ValueError if the formula is not an expression over computations."""
+        """``kept`` are the kinds of the values that computations keep; ``compile_text`` compiles
+        the language of named queries. Raises ValueError if the formula is not an expression over
+        computations."""
         formula = formula_of(spec.formula, compile_text)
         return NamedFormula(spec, typed_formula(spec.formula, formula, kept, compile_text))
 
@@ -78,7 +79,7 @@ class NamedFormula:
 
     def questions(self, query: Query, keys: Mapping[str, Key] | None = None) -> list[Query]:
         """The questions whose answers the formula needs, one per computation. ``keys`` by
-        computation, where they are known already. Raises QueryError."""
+        computation, where they were computed already. Raises QueryError."""
         window_us = self.spec.window_us if query.window_us is None else query.window_us
         keys_by_name = (
             {name: self.key_for(name, query.key) for name in self.computations}
@@ -125,7 +126,7 @@ class NamedFormula:
             if not value:
                 record[computation] = next(iter(record[computation].values()))
         try:
-            return _told(self._shown(self.formula.expression.evaluate(record)))
+            return _answerable(self._shown(self.formula.expression.evaluate(record)))
         except RecordError as ex:
             if None in read or str(ex).endswith("by zero"):
                 return None
@@ -157,7 +158,7 @@ class NamedFormula:
         return values if len(values) > 1 else values[0]
 
 
-def _told(value: Any) -> Any:
+def _answerable(value: Any) -> Any:
     """A value that an answer can hold. Raises RecordError for another one."""
     if type(value) in (float, str, bool, type(None)):
         return value
@@ -218,10 +219,10 @@ def formula_asked(
 
 
 class KeptTexts(Generic[K, V]):
-    """What is kept of texts that clients send, who choose how long those are: values of about
-    ``most_bytes`` together. All of them are forgotten at once when they are more: that is rare,
-    since clients repeat what they ask. Several threads may use it; they may then do the same work
-    twice."""
+    """A cache of values by texts that clients send: about ``most_bytes`` together, since clients
+    choose how long the texts are. Beyond that all of them are forgotten at once: that is rare,
+    because clients repeat their questions. Several threads may use it; they may then do the same
+    work twice."""
 
     def __init__(self, most_bytes: int) -> None:
         self._most = most_bytes
@@ -236,8 +237,8 @@ class KeptTexts(Generic[K, V]):
         return self._values.get(key)
 
     def keep(self, key: K, value: V, size: int) -> None:
-        """Keep a value that holds about ``size`` bytes. One that is larger than all may be is not
-        kept."""
+        """Keep a value that holds about ``size`` bytes. One that is larger than the whole cache is
+        not kept."""
         size += _ENTRY_BYTES
         if self._bytes + size > self._most:
             self._values.clear()
@@ -248,7 +249,8 @@ class KeptTexts(Generic[K, V]):
 
 
 _BYTES_OF_A_CHARACTER = 200
-"""About what a compiled formula takes for each character of its text: it is a tree of closures."""
+"""About the memory of a compiled formula for each character of its text: it is a tree of
+closures."""
 _literals: KeptTexts[str, NamedFormula] = KeptTexts(16 << 20)
 
 
@@ -266,8 +268,8 @@ class NamedQueries:
         kept: Mapping[str, KeptKinds] = NO_KINDS,
         compile_text: Compile = compile_expression,
     ) -> None:
-        """``kept`` are the kinds of what the computations keep, where there are decimals;
-        ``compile_text`` is of the language of the queries."""
+        """``kept`` are the kinds of the values that the computations keep, where there are
+        decimals; ``compile_text`` compiles the language of the queries."""
         self.kept = kept
         self._compile = compile_text
         self._own = tuple(specs)

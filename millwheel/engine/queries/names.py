@@ -134,7 +134,8 @@ class QueryPlan:
 
 
 def shown_answer(answer: Answer, scales: Scales) -> Answer:
-    """An answer with its decimals as numbers. Raises QueryError for one that is no longer exact."""
+    """An answer with its decimals as numbers. Raises QueryError if one of them is no longer
+    exact."""
     if problem := beyond(answer.values, scales):
         raise QueryError("bad_value", problem)
     return msgspec.structs.replace(answer, values=with_decimals(answer.values, scales))
@@ -148,8 +149,8 @@ def scales_kept(kinds: KeptKinds | None) -> Scales:
 
 @dataclass(frozen=True, slots=True)
 class Catalog:
-    """All that a pipeline can be asked: each computation with the type of its key (None where it
-    declares none), and named queries. ``about`` describes the computations for people."""
+    """The possible questions to a pipeline: each computation with the type of its key (None where
+    it declares none), and named queries. ``about`` describes the computations for people."""
 
     keys: Mapping[str, str | None]
     windowed: frozenset[str]
@@ -164,8 +165,8 @@ class Catalog:
 
     @staticmethod
     def of(spec: PipelineSpec, language: Language | None = None) -> Catalog:
-        """Of a pipeline. ``language`` is that of its named queries; without it they can be asked
-        for, but none that calls code of the user's be computed."""
+        """The catalog of a pipeline. ``language`` is that of its named queries; without it they can
+        be named, but none that calls user code can be computed."""
         keys = {each.name: _key_type(each, spec) for each in spec.computations}
         windowed = frozenset(
             each.name for each in spec.computations if isinstance(each.work, SlicesSpec)
@@ -244,7 +245,7 @@ class Catalog:
     def _key_of(self, formula: NamedFormula, computation: str, text: str) -> Key:
         if not formula.spec.keys:
             return self.key(computation, text)
-        self._known(computation)
+        self._key_type_of(computation)
         return self._typed(computation, formula.key_for(computation, _checked(_guessed(text))))
 
     def _typed(self, computation: str, key: Key) -> Key:
@@ -271,7 +272,7 @@ class Catalog:
         """The key of an indicator that a text stands for. Without a declared type, digits are a
         number."""
         computation = indicator.partition(".")[0]
-        kind = self._known(computation)
+        kind = self._key_type_of(computation)
         if kind == "str":
             return text
         if kind == "int" and not _NUMBER.fullmatch(text):
@@ -286,7 +287,7 @@ class Catalog:
             return key
         return str(key) if isinstance(key, int) else msgspec.json.encode(key).decode()
 
-    def _known(self, computation: str) -> str | None:
+    def _key_type_of(self, computation: str) -> str | None:
         if computation not in self.keys:
             there = ", ".join(sorted([*self.keys, *self.named.formulas])) or "none"
             raise QueryError(
@@ -307,7 +308,7 @@ class Catalog:
 
 def key_in_units(key: Key, kinds: KeptKinds | None) -> Key:
     """A key as records have it: decimals, which are numbers or texts of them, as whole units.
-    Raises QueryError for what is not a decimal of its form."""
+    Raises QueryError for anything but a decimal of its form."""
     parts = key if isinstance(key, tuple) else (key,)
     if kinds is None or len(parts) != len(kinds.key) or not any(map(has_decimals, kinds.key)):
         return key
@@ -394,7 +395,7 @@ def _about(spec: ComputationSpec, key: str | None) -> Mapping[str, Any]:
 
 
 def _kind_of_key(key: KeySpec, fields: Mapping[str, str], language: Language) -> str | None:
-    """The type of a key of one part, None where it is not known."""
+    """The type of a key of one part; None if unknown."""
     if key.kind is KeyKind.ALL:
         return "str"
     if len(key.fields) != 1 or key.nulls:

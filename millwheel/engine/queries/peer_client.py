@@ -19,7 +19,8 @@ _PATIENCE = 8
 """A worker that has not replied within 1/8 of the deadline counts as silent, if another one could
 be asked."""
 _PATIENCE_S = 0.25
-"""The upper bound of that time: a long deadline is no reason to wait long for a silent worker."""
+"""The upper bound of that time: a long deadline does not justify a long wait for a silent
+worker."""
 _SUSPECT_S = 1.0
 """For this long, a silent worker is asked after all others. The others answer meanwhile; one
 question suffices to notice that it is back."""
@@ -35,7 +36,7 @@ def no_others() -> Sequence[str]:
 
 
 def unknown_owner() -> str:
-    """No table says who has the key."""
+    """No table shows the owner of the key."""
     return ""
 
 
@@ -53,8 +54,8 @@ class Asking:
     tried: int = 0
     stale: bytes = b""
     owner: Callable[[], str] = unknown_owner
-    """The worker that has the key by the tables of now, which may change while the question waits:
-    whoever asks may not have known the tables yet, and the owner may die."""
+    """The worker that has the key by the current tables, which may change while the question waits:
+    the asking process may not have had the tables yet, and the owner may die."""
     known_owner: str = ""
     elsewhere: bool = False
     """The owner of the key cannot answer at the moment: others are asked next."""

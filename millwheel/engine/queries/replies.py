@@ -67,7 +67,7 @@ def get_reply(answer: Answer, protocol: int) -> bytes:
 def hash_reply(answer: Answer, protocol: int) -> bytes:
     """HGETALL: the values, and ``covered_start``, ``covered_end``, ``watermark`` (µs) and
     ``complete`` (0 or 1). An answer of a standby also has ``consistency``, ``commit``, and ``lag``
-    (µs) where it is known."""
+    (µs) if known."""
     parts = {name: value_reply(value, protocol) for name, value in answer.values.items()}
     for name, time_us in (
         ("covered_start", answer.covered_start_us),
@@ -271,7 +271,7 @@ class Replies:
 def _asked_elsewhere(
     query: Query, elsewhere: Elsewhere, addresses: Mapping[str, str]
 ) -> AskedElsewhere:
-    """The worker to ask; its address is "" when it is not known."""
+    """The worker to ask; its address is "" if unknown."""
     owner = addresses.get(elsewhere.owner, "")
     stale = query.consistency in (Consistency.STANDBY, Consistency.SNAPSHOT)
     standby = addresses.get(elsewhere.standby, "") if stale else ""

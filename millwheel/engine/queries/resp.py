@@ -30,7 +30,7 @@ _ARRAY, _BULK = b"*$"
 
 
 class ProtocolError(Exception):
-    """The input is not a command; the sentence says why."""
+    """The input is not a command; the sentence explains why."""
 
 
 def hiredis_reader() -> Any:
@@ -48,8 +48,8 @@ _NOTHING = object()
 
 
 class TypedLine(list[bytes]):
-    """The words of a command that was written as a line, as people do, and as whoever speaks
-    another protocol does."""
+    """The words of a command that was written as a line: by a person, or by a client of another
+    protocol."""
 
 
 class CommandReader:
@@ -120,8 +120,8 @@ class CommandReader:
 
 
 class _Half:
-    """Bytes that begin with a command of which the end may not have come. What was found out about
-    them is kept, so a further byte costs one byte of work and of memory, whatever came before
+    """Bytes that begin with a command of which the end may not have come. The results of parsing
+    them are kept, so a further byte costs one byte of work and of memory, however many came before
     it."""
 
     def __init__(self) -> None:
@@ -191,7 +191,7 @@ class _Half:
         return self._words == 0
 
     def _header(self, kind: int, most: int) -> tuple[int, int] | None:
-        """The number in the line that begins here, and what is behind it; None while its end has
+        """The number in the line that begins here, and the index behind it; None while its end has
         not come."""
         data, at = self.data, self._at
         end = data.find(b"\n", at, at + _HEADER_BYTES + 1)

@@ -71,7 +71,7 @@ class QueryServer:
         self._tls = tls
         bound = listening(listen, "Queries cannot be served at")
         self.address = f"{listen.rpartition(':')[0]}:{bound.getsockname()[1]}"
-        self._front = Front(bound, limits or front_limits.queries(), self._spoke, "queries")
+        self._front = Front(bound, limits or front_limits.queries(), self._accept, "queries")
         self._visitors: dict[Connection, Visitor] = {}
         self._jobs: list[_Job] = []
         self._queries: list[Query] = []
@@ -115,7 +115,7 @@ class QueryServer:
             self._loop.run_until_complete(asyncio.sleep(0))
             self._loop.close()
 
-    def _spoke(self, client: socket.socket, visitor: Visitor) -> None:
+    def _accept(self, client: socket.socket, visitor: Visitor) -> None:
         self._loop.call_soon_threadsafe(lambda: self._task(self._taken(client, visitor)))
 
     async def _taken(self, client: socket.socket, visitor: Visitor) -> None:
@@ -133,7 +133,7 @@ class QueryServer:
 
     def admits(self, connection: Connection) -> bool:
         """Whether there is room for a client that has sent its first command, with the token if one
-        is wanted."""
+        is required."""
         return self._front.advance(self._visitors[connection], VisitPhase.ADMITTED)
 
     def closed(self, connection: Connection) -> None:

@@ -119,8 +119,11 @@ MOST_PIECES = 100_000
 """The most accumulators that one answer reads. A span that needs more is refused; more levels
 reduce the number."""
 
-_KNOWN_SPANS, _KNOWN_PIECES = 256, 1_000  # sizes of the cache: the same span is asked for many keys
-_STORED_KEYS = 20_000  # keys whose store keys are known
+_CACHED_SPANS, _CACHED_PIECES = (
+    256,
+    1_000,
+)  # the same span is asked for many keys
+_STORED_KEYS = 20_000  # keys whose store keys are cached
 
 
 class StoredSlice(msgspec.Struct, array_like=True):
@@ -170,7 +173,7 @@ class SliceAnswers:
     stored_key: Callable[[Key], bytes] = slot_stored_key
     """The store key of a key: its hash, which begins with its slot, then its bytes."""
     merged: MergedSpans | None = None
-    """What was merged already; None where nobody says which keys change."""
+    """Merged results; None where changed keys are not reported."""
     _prefixes: dict[tuple[SliceSpan, bool], Sequence[bytes]] = field(
         default_factory=dict, repr=False, compare=False
     )
@@ -197,7 +200,7 @@ class SliceAnswers:
     def answer_after(
         self, expired_us: int, query: Query, state: StoreView, watermark_us: int
     ) -> Finding:
-        """:meth:`answer`, where it is known which slices have expired."""
+        """:meth:`answer`, given the time before which slices have expired."""
         until_us = query.until_us if query.until_us is not None else max(watermark_us, 0)
         if query.window_us is not None and query.window_us > self.spec.keep_us:
             raise QueryError(
@@ -224,7 +227,7 @@ class SliceAnswers:
     def _span(self, window_us: int | None, until_us: int, mode: Mode) -> SliceSpan:
         span = self._spans.get((window_us, until_us, mode))
         if span is None:
-            if len(self._spans) >= _KNOWN_SPANS:
+            if len(self._spans) >= _CACHED_SPANS:
                 self._spans.clear()
             span = self._spans[window_us, until_us, mode] = span_of(
                 self.levels, window_us, until_us, mode
@@ -298,8 +301,8 @@ class SliceAnswers:
                     f"the window has more than {MOST_PIECES} slices; give the computation longer"
                     " levels",
                 )
-        if len(prefixes) <= _KNOWN_PIECES:
-            if len(self._prefixes) >= _KNOWN_SPANS:
+        if len(prefixes) <= _CACHED_PIECES:
+            if len(self._prefixes) >= _CACHED_SPANS:
                 self._prefixes.clear()
             self._prefixes[span, beyond] = prefixes
         return prefixes
@@ -313,10 +316,10 @@ class SliceAnswers:
 def since_idle(finest: SliceLevel, watermark_us: int, cleared: bytes | None, ttl_us: int) -> int:
     """The time from which on everything is kept of a key without an entry: a later record would
     have left one."""
-    known_us = MIN_TIME if cleared is None else number_from8(cleared)
+    latest_us = MIN_TIME if cleared is None else number_from8(cleared)
     if watermark_us != MAX_TIME:
-        known_us = max(known_us, watermark_us)
-    return MIN_TIME if known_us <= MIN_TIME + ttl_us else finest.bounds(known_us - ttl_us)[1]
+        latest_us = max(latest_us, watermark_us)
+    return MIN_TIME if latest_us <= MIN_TIME + ttl_us else finest.bounds(latest_us - ttl_us)[1]
 
 
 def is_idle(newest_us: int, watermark_us: int, ttl_us: int) -> bool:

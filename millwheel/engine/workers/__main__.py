@@ -58,7 +58,7 @@ from millwheel.errors import (
 )
 
 _SESSION_TIMEOUT_S = 2.25
-"""A worker that was silent for so long, while ZooKeeper was there, counts as dead: it is replaced
+"""A worker that was silent for this long, while ZooKeeper was there, counts as dead: it is replaced
 within three seconds, and a false alarm costs a restart."""
 _LOST_AFTER_S = 20.0
 """How long ZooKeeper may be down before a worker ends. The seal of its journal protects its acks
@@ -107,7 +107,7 @@ def main(
 
 
 def _mask_descriptors(logs: LogFiles) -> None:
-    """There is a secret: what C code and child processes write is masked, too."""
+    """There is a secret: the output of C code and child processes is masked, too."""
     for number, stream in ((1, sys.stdout), (2, sys.stderr)):
         assert isinstance(stream, MaskingStream)
         stream.flush()
@@ -152,16 +152,16 @@ def _run(root: str, zookeeper: str, pipeline: str, security: str, settings: Work
         coordination.close()
         code = Exit.STOPPED
     except FencedError as ex:
-        _say(f"fenced: {ex}")
+        _print(f"fenced: {ex}")
         code = Exit.FENCED
     except (SetupError, PipelineError, CorruptionError) as ex:
-        _say(str(ex))
+        _print(str(ex))
         code = Exit.BAD_CONFIG
     except (UnavailableError, ExhaustedError, InvariantError) as ex:
         doing.back(b"")  # no record is to blame
-        _say(str(ex))
+        _print(str(ex))
     except MillwheelError as ex:
-        _say(str(ex))
+        _print(str(ex))
     except OSError:
         doing.back(b"")
         logging.exception("worker of slot %d ends", settings.slot)
@@ -176,7 +176,7 @@ def _hung(logs: LogFiles) -> None:
     os._exit(Exit.HUNG)
 
 
-def _say(sentence: str) -> None:
+def _print(sentence: str) -> None:
     sys.stderr.write(f"worker: {sentence}\n")
     sys.stderr.flush()
 

@@ -1,13 +1,12 @@
-"""The boundaries around user code and around what is done in columns: which exceptions are whose
-failures.
+"""The boundaries around user code and around work in columns: which exceptions are whose failures.
 
-Whatever a function of the user's raises concerns the record that it was called with, whether that
-derives from Exception or not: ``sys.exit()``, a cancelled task, memory that was asked for in vain,
-a panic of a library in Rust. Only what says that this worker must not go on passes.
+Any exception that a user function raises concerns the record that it was called with, whether it
+derives from Exception or not: ``sys.exit()``, a cancelled task, a failed allocation of memory, a
+panic of a library in Rust. Only those that mean that this worker must not go on pass.
 
-Whatever fails in columns is done again record by record, which finds the record that it fails for,
-if there is one. Only what is done again may be inside that boundary: nothing in there may have
-changed anything that outlives the failure.
+Work that fails in columns is done again record by record, which finds the record that it fails for,
+if there is one. Only work that can be done again may be inside that boundary: nothing in there may
+have changed anything that outlives the failure.
 """
 
 from __future__ import annotations
@@ -24,9 +23,9 @@ from millwheel.errors import MillwheelError, RecordError
 __all__ = ["FAILED", "FATAL", "ColumnBoundary", "passes"]
 
 FAILED = "failed_in_columns"
-"""The counter of bundles and reads that were done again record by record because of an error nobody
-expected."""
-_MOST_TOLD = 20
+"""The counter of bundles and reads that were done again record by record because of an unexpected
+error."""
+_MOST_LOGGED = 20
 """The most kinds of errors of one node that are logged: a message may name the record."""
 _log = logging.getLogger("millwheel.columns")
 
@@ -43,13 +42,13 @@ class ColumnBoundary:
 
     def __init__(self, node: str) -> None:
         self._node = node
-        self._told: set[str] = set()
+        self._logged: set[str] = set()
 
     @contextmanager
     def inside(self, count: Count = _uncounted) -> Iterator[None]:
-        """Raises Unfit in place of any error that nobody expected, and counts it; and in place of
-        one about a record, which rows tell again. Errors of the shard and of the outside world, and
-        orders to end, pass."""
+        """Raises Unfit in place of any unexpected error, and counts it; and in place of one about a
+        record, which processing by rows raises again. Errors of the shard and of the outside world,
+        and orders to end, pass."""
         try:
             yield
         except Unfit:
@@ -61,14 +60,14 @@ class ColumnBoundary:
         except BaseException as ex:
             if not is_failure(ex):
                 raise
-            self._tell(ex)
+            self._log_once(ex)
             count(FAILED)
             raise Unfit from ex
 
-    def _tell(self, ex: BaseException) -> None:
+    def _log_once(self, ex: BaseException) -> None:
         kind = f"{type(ex).__name__}: {ex}"[:200]
-        if kind not in self._told and len(self._told) < _MOST_TOLD:
-            self._told.add(kind)
+        if kind not in self._logged and len(self._logged) < _MOST_LOGGED:
+            self._logged.add(kind)
             _log.warning(
                 "%s failed in columns, and goes on record by record: %s",
                 self._node,

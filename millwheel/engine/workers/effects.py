@@ -132,14 +132,15 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class ForgetReports:
-    """A shard left this worker: say nothing about it any more."""
+    """A shard left this worker: report nothing about it any more."""
 
     shard: ShardName
 
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """Tell the master that the last commit of a leaving shard is durable, and in a snapshot."""
+    """Report to the master that the last commit of a leaving shard is durable, and in a
+    snapshot."""
 
     shard: ShardName
     token: Token
@@ -155,7 +156,7 @@ class ReportLoad:
 
 @dataclass(frozen=True, slots=True)
 class AnswerOrder:
-    """Say how far this worker is with a savepoint."""
+    """Report how far this worker is with a savepoint."""
 
     answer: OrderAnswer
 
@@ -258,7 +259,7 @@ class Gathering:
 
 @dataclass(frozen=True, slots=True)
 class GatheredSnapshots:
-    """Snapshots are gathered; where a checkpoint goes is asked of the ``port``."""
+    """Snapshots are gathered; the ``port`` has the path of a checkpoint."""
 
     out: Gathering
     port: SnapshotQueue
@@ -293,8 +294,7 @@ class GatheredDeletions:
 
 @dataclass(frozen=True, slots=True)
 class GatheredCopies:
-    """Answers and copies for savepoints are gathered; where a checkpoint goes is asked of the
-    ``port``."""
+    """Answers and copies for savepoints are gathered; the ``port`` has the path of a checkpoint."""
 
     out: Gathering
     port: Savepoints

@@ -84,7 +84,7 @@ class WatermarksRose:
 
 
 @dataclass(frozen=True, slots=True)
-class TalliesTold:
+class TalliesChanged:
     """How calls of nodes went, over all of their shards, where some failed."""
 
     tallies: Mapping[str, Mapping[CallKind, Tally]]
@@ -92,7 +92,7 @@ class TalliesTold:
 
 @dataclass(frozen=True, slots=True)
 class ReplayOrdered:
-    """Dead letters are to be tried again; ``at_start``: that was so before this worker began."""
+    """Dead letters are to be tried again; ``at_start``: the order is older than this worker."""
 
     order: ReplayOrder
     at_start: bool
@@ -107,7 +107,7 @@ class ReplayDone:
 
 @dataclass(frozen=True, slots=True)
 class TokenKnown:
-    """The injector knows our token of a shard: it may ack deliveries and send."""
+    """The injector has our token of a shard: the shard may ack deliveries and send."""
 
     shard: ShardName
     token: Token
@@ -130,7 +130,7 @@ class JournalFailed:
 @dataclass(frozen=True, slots=True)
 class ShardRecovered:
     """The store of a shard is open and holds everything its lineage committed. ``replayed``: bytes
-    of commits that no snapshot had. ``opened``: what was read of it already, None for nothing."""
+    of commits that no snapshot had. ``opened``: the data already read from it, None for nothing."""
 
     entry: ShardEntry
     node: NodeName
@@ -167,12 +167,12 @@ class SnapshotPublished:
 
 @dataclass(frozen=True, slots=True)
 class WorkDone:
-    """A background task of an operator is done; ``tell(now)`` reports it to the operator, if the
+    """A background task of an operator is done; ``report(now)`` passes it to the operator, if the
     shard is still served under this token."""
 
     shard: ShardName
     token: Token
-    tell: Callable[[int], None]
+    report: Callable[[int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +200,8 @@ class Injected:
 
 @dataclass(frozen=True, slots=True)
 class MasterAttached:
-    """A master has connected. It must learn of releases that were reported to an earlier one."""
+    """A master has connected. Releases that were reported to an earlier one are reported to it
+    again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,7 +255,7 @@ Event = (
     | TableChanged
     | WorkersChanged
     | WatermarksRose
-    | TalliesTold
+    | TalliesChanged
     | ReplayOrdered
     | ReplayDone
     | TokenKnown

@@ -1,4 +1,4 @@
-"""What the environment of a machine says about it: its host, its rack and the weight of its
+"""The facts about a machine in its environment: its host, its rack and the weight of its
 workers."""
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from millwheel.errors import SetupError
 
 HOST_VARIABLE = "MILLWHEEL_HOST"
-"""What workers that die together have in common: the name of the machine (default), or of the
+"""The host, shared by workers that die together: the name of the machine (default), or of the
 Kubernetes node."""
 RACK_VARIABLE = "MILLWHEEL_RACK"
-"""What hosts near each other have in common: a rack or a zone."""
+"""The rack, shared by hosts near each other: a rack or a zone."""
 WEIGHT_VARIABLE = "MILLWHEEL_WEIGHT"
 """The weight of the workers of a machine."""
 _MOST_WEIGHT = 100

@@ -24,7 +24,7 @@ class Performing:
     def perform(self, ready: ef.Ready, holds: bool = False) -> int | None:
         """All of it, in order. The segment of the journal that holds the group, if it is durable
         already: then messages wait for :meth:`flush` if it ``holds`` them, and share a frame with
-        what the group lets go."""
+        the messages that the group releases."""
         transport = self._ports.transport
         for refusal in ready.refusals:
             transport.refuse(
@@ -48,13 +48,13 @@ class Performing:
         return None if ready.group is None else self._write(ready.group)
 
     def flush(self) -> None:
-        """Hand over what was held."""
+        """Hand over the held messages."""
         if self._holds:
             self._holds = False
             self._ports.transport.flush()
 
     def opened(self, shard: ShardName, number: int) -> None:
-        """The commits that a recovery found are durable."""
+        """Note the commits that a recovery found as durable."""
         self._durable[shard] = number
 
     def written(self) -> None:
@@ -75,7 +75,8 @@ class Performing:
 
     def _answer(self, effect: ef.AnswerQueries) -> None:
         for shard, number in effect.rests_on.items():
-            # Earlier, a reader would see what a crash may unmake (mutation answers_before_commit).
+            # Earlier, a reader would see state that a crash may undo (mutation
+            # answers_before_commit).
             self._check(shard, number, "answers")
         effect.reply(effect.outcomes)
 
@@ -116,7 +117,7 @@ class Performing:
             case ef.ForgetReports():
                 ports.reports.forget(effect.shard)
             case ef.Release():
-                # The next owner is told to find that commit in the snapshot.
+                # The next owner will look for that commit in the snapshot.
                 self._check(effect.shard, effect.last_commit, "releases")
                 ports.master.released(effect.shard, effect.token, effect.last_commit)
             case ef.AnswerOrder():

@@ -102,12 +102,12 @@ class Copies(Protocol):
     """Stores of other workers' shards that can be asked here."""
 
     def answer(self, shard: ShardName, query: Query) -> Answer | None:
-        """The answer from the copy of a shard, as of a commit that is certain to count; None where
-        there is no copy. Raises QueryError."""
+        """The answer from the copy of a shard, as of a commit that is certain to count; None
+        without a copy. Raises QueryError."""
 
 
 class NoCopies:
-    """Nothing of other workers is here."""
+    """No store of another worker is here."""
 
     def answer(self, shard: ShardName, query: Query) -> Answer | None:
         return None
@@ -158,7 +158,7 @@ class Savepoints(Protocol):
     """Copies of shards outside the root, and the answers to the process that ordered them."""
 
     def answer(self, answer: OrderAnswer) -> None:
-        """Say how far we are with an order."""
+        """Report how far we are with an order."""
 
     def withdraw(self) -> None:
         """Take back all answers: their order is over."""

@@ -66,9 +66,9 @@ _FOLLOW_S = {True: 0.1, False: 1.0}
 """How often a standby looks for new commits: where commits are quick, so are looks; elsewhere each
 costs requests."""
 GC_THRESHOLDS = (200_000, 20, 50)
-"""Bundles on their way are ten thousands of objects that live until their end and hold no cycles:
-one need not look as long as there are no more of them than usual. A look at them all takes ten
-milliseconds."""
+"""Bundles on their way are tens of thousands of objects without cycles that live until their end:
+the garbage collector need not look while there are no more of them than usual. A look at all takes
+ten milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class WorkerSettings:
     on_hang: Callable[[], None] = sys.exit
     """Ends the process when a callback does not return; called on another thread."""
     doing: DoingNote | None = None
-    """Where it is noted what the loop is doing, for whoever sees the process die."""
+    """Where the current work of the loop is noted, for the process that sees this one die."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ class WorkerProcess:
             lambda watermarks: self._events.put(ev.WatermarksRose(watermarks)),
             lambda shard, token: self._events.put(ev.TokenKnown(ShardName(shard), Token(token))),
             settings.security,
-            lambda tallies: self._events.put(ev.TalliesTold(tallies)),
+            lambda tallies: self._events.put(ev.TalliesChanged(tallies)),
         )
         scratch, post = settings.scratch, self._events.put
         assembly.publish_aside(PublishThreads(post).publish)
@@ -275,7 +275,7 @@ class WorkerProcess:
             # asked before we sleep: nothing wakes a worker that is done
             if self._runtime.finished():
                 return
-            # it has left no work: what comes now shares the next step
+            # it has left no work: events that come now share the next step
             if wake_at > self._runtime.stepped_at_us:
                 sleep(self._pace.rest_us(began_us, self._clock.monotonic_us()) / 1e6)
             wait_us = wake_at - self._clock.now_us()

@@ -1,4 +1,4 @@
-"""The worker's gRPC face: the master's line, and records from outside. It only enqueues."""
+"""The worker's gRPC service: the master's line, and records from outside. It only enqueues."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class WorkerService(WorkerServicer):
         if context is not None:
             context.cancel()  # a thread may be waiting for the master to take a report
 
-    def tell_masters(self, report: pb.WorkerReport) -> None:
+    def send_to_masters(self, report: pb.WorkerReport) -> None:
         """Send a report to every attached master."""
         with self._lock:
             lines = list(self._attached)
@@ -119,7 +119,7 @@ class WorkerService(WorkerServicer):
 
 class MasterReports:
     """The MasterLine port over the attached streams. Releases are repeated until the table has
-    changed. ``memory`` tells the used share of the memory that this worker may use."""
+    changed. ``memory`` returns the used share of the memory that this worker may use."""
 
     def __init__(self, service: WorkerService, memory: Callable[[], float]) -> None:
         self._service = service
@@ -127,7 +127,7 @@ class MasterReports:
 
     def released(self, shard: ShardName, token: Token, last_commit: int) -> None:
         released = pb.Released(shard=shard, token=token, last_commit=last_commit)
-        self._service.tell_masters(pb.WorkerReport(released=[released]))
+        self._service.send_to_masters(pb.WorkerReport(released=[released]))
 
     def load(self, loads: Sequence[ShardWork]) -> None:
         rows = [
@@ -141,7 +141,7 @@ class MasterReports:
             )
             for w in loads
         ]
-        self._service.tell_masters(pb.WorkerReport(loads=rows, memory=self._memory()))
+        self._service.send_to_masters(pb.WorkerReport(loads=rows, memory=self._memory()))
 
 
 def serve(

@@ -1,5 +1,5 @@
-"""What is read of the store of a shard where it is opened, beside the loop, so that the loop need
-not."""
+"""The data that is read from the store of a shard where it is opened, beside the loop, so that the
+loop need not read it."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ consumer."""
 
 @dataclass(frozen=True, slots=True)
 class StoreRead:
-    """``pending``: the productions in the store; ``numbers``: what that of a dictionary knows of
-    values (a :class:`.StoredNumbers`), None for others."""
+    """``pending``: the productions in the store; ``numbers``: the numbers in the store of a
+    dictionary (a :class:`.StoredNumbers`), None for others."""
 
     pending: Pending
     numbers: Any = None

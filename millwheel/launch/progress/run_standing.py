@@ -24,7 +24,7 @@ FULL = 0.9
 """The used share of memory from which on a worker gets a line and, unless with ``--no-balance``, no
 more shards."""
 _BEHIND_US = 3 * SECOND  # less is no news: sinks make their files visible about once a second
-_INPUT = ("input", "input, as heard in this run")
+_INPUT = ("input", "input, as published in this run")
 _AWAY = re.compile(r"(sink batch \d+, not yet published|rows that are not visible yet): ")
 """The report of a sink whose target is unreachable. While nothing moves, no watermark is behind
 another."""

@@ -175,7 +175,7 @@ class PipelineHarness:
         values = [record.value for record in self.records(DEAD_LETTERS)]
         letters = [replayable(value, f"letter:{number}") for number, value in enumerate(values, 1)]
         requested = [
-            letter.wanted()
+            letter.requested()
             for letter in letters
             if letter.again and letter.id not in self._replayed
         ]

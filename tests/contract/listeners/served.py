@@ -274,7 +274,7 @@ def grpc_server() -> Iterator[Listener]:
         next(reports)
 
         def go_on() -> None:
-            service.tell_masters(pb.WorkerReport(memory=0.5))
+            service.send_to_masters(pb.WorkerReport(memory=0.5))
             assert next(reports).memory == 0.5
 
         return go_on

@@ -63,12 +63,12 @@ def batches_published_before_their_commit() -> Context:
 @mistake(within=20, faults="none", workload="transactional")
 def batch_not_tried_again() -> Context:
     """A batch that the target did not take counts as published."""
-    right = SinkOperator._learn
+    right = SinkOperator._take_outcome
 
     def wrong(self: SinkOperator, pending: Any, error: Exception | None, now_us: int) -> None:
         right(self, pending, None if isinstance(error, UnavailableError) else error, now_us)
 
-    return replaced(SinkOperator, "_learn", wrong)
+    return replaced(SinkOperator, "_take_outcome", wrong)
 
 
 @mistake(within=10, faults="kill kill-again slow-disk", workload="transactional", first=6)

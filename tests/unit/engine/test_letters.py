@@ -65,7 +65,7 @@ def test_a_letter_is_of_its_computation_and_a_line_of_its_stream() -> None:
 
 
 def test_a_record_that_fails_again_keeps_its_history() -> None:
-    again = letter("record", attempts=3, id="f:7").wanted()
+    again = letter("record", attempts=3, id="f:7").requested()
     assert [(past.reason, past.attempts) for past in again.history] == [("no", 3)]
     assert again.letter == "f:7"
 
@@ -107,7 +107,7 @@ def test_lines_that_were_no_records_go_to_all_consumers_of_their_stream() -> Non
     }
     broken = {**letter, "value": "{broken"}
     wanted = [
-        replayable(row, f"part:{number}").wanted() for number, row in enumerate((letter, broken))
+        replayable(row, f"part:{number}").requested() for number, row in enumerate((letter, broken))
     ]
     order = Binding(spec()).order(Request("id", wanted))
     assert [(each.node, each.key, each.timestamp, each.value) for each in order.records[:2]] == [
@@ -145,7 +145,7 @@ def test_a_line_for_a_node_with_divided_keys_gets_an_instance(divided: Divided) 
     line = {"pipeline": "p", "computation": "source.hits", "stream": "hits", "reason": "no JSON"}
     letter = {**line, "value": json.dumps({"at": 5, "n": 7, "user": "ann"}), "what": "line"}
     planned_spec = planned(replace(spec(), computations=(whole,)))
-    order = Binding(planned_spec).order(Request("id", [replayable(letter, "part:0").wanted()]))
+    order = Binding(planned_spec).order(Request("id", [replayable(letter, "part:0").requested()]))
     (again,) = order.records
     assert (again.node, again.problem) == ("partial.counting", "")
     assert as_key(again.key)[0] == "ann"
@@ -195,7 +195,7 @@ def test_times_of_lines_are_read_and_those_of_records_were(value: Any, read: int
         "value": value,
         "what": "line",
     }
-    request = Request("id", [replayable(letter, "part:1").wanted()])
+    request = Request("id", [replayable(letter, "part:1").requested()])
     order = Binding(replace(spec(), streams=(hits, *others))).order(request)
     times = [each.value["at"] for each in order.records if not each.problem]
     assert times == ([] if read is None else [read] * 2)

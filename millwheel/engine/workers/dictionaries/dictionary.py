@@ -1,6 +1,6 @@
 """Runs a dictionary: every different value of a field gets a whole number, once and for ever.
 
-The key is the partition of the value. What is known of values (:mod:`.numbers`) is part of the
+The key is the partition of the value. The numbers of values (:mod:`.numbers`) are part of the
 commit that also has the records with their new numbers, so no number is seen that a later owner
 could give again.
 """
@@ -108,8 +108,8 @@ class DictionaryOperator(Operator):
     def _fitting(
         self, batch: Batch, bundle: Bundle
     ) -> Iterator[tuple[int, dict[str, Any], int, Any]]:
-        """(partition, value, timestamp, what gets a number) of each record that has it; the others
-        become letters."""
+        """(partition, value, timestamp, field value to number) of each record that has one; the
+        others become letters."""
         for key, raw, timestamp in zip(batch.keys, batch.values, batch.timestamps, strict=True):
             [value] = self._decode(batch.stream, [raw])
             try:
@@ -127,7 +127,7 @@ class DictionaryOperator(Operator):
                 bundle.dead_letter(letter, max(timestamp, bundle.floor))
 
     def _numbered(self, value: Any) -> Any:
-        """What of a record gets a number. RecordError where nothing can."""
+        """The value in a record that gets a number. Raises RecordError where there is none."""
         if not isinstance(value, dict):
             raise RecordError(
                 "a dictionary adds a field to records with fields, and this is a"

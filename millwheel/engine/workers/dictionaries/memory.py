@@ -16,11 +16,9 @@ _HUGE = 4 << 20
 
 
 class GrowingArray(Generic[Number]):
-    """``array`` has rows of ``width`` numbers of 8 bytes. Pages that nobody has touched take no
-    memory.
+    """``array`` has rows of ``width`` numbers of 8 bytes. Untouched pages take no memory.
 
-    What is taken out of ``array`` is to be dropped before :meth:`grow`; where it is not, the rows
-    are copied once.
+    Views of ``array`` are to be dropped before :meth:`grow`; otherwise the rows are copied once.
     """
 
     def __init__(self, rows: int, width: int, dtype: type[Number]) -> None:
@@ -35,7 +33,7 @@ class GrowingArray(Generic[Number]):
         return self.array.nbytes
 
     def grow(self, rows: int) -> None:
-        """There is room for so many rows; those that are there stay."""
+        """Make room for this many rows; the existing ones stay."""
         old = self.array
         if rows <= len(old):
             return
@@ -44,7 +42,7 @@ class GrowingArray(Generic[Number]):
         try:
             del old
             memory.resize(self._bytes(rows))
-        # somebody looks at it, or the system cannot
+        # a view exists, or the system cannot
         except (BufferError, OSError, SystemError, ValueError):
             self._memory = self._made(rows)
             self.array = self._seen(rows)

@@ -1,7 +1,7 @@
-"""The numbers of values: in memory as a table, in the store as runs of what each bundle added.
+"""The numbers of values: in memory as a table, in the store as runs, each of which a bundle added.
 
-With a time to live, time is cut into buckets of an eighth of it. A value is known up to eight
-buckets behind the one in which it was seen last, so what becomes of a record depends on times
+With a time to live, time is cut into buckets of an eighth of it. A value is kept up to eight
+buckets behind the one in which it was seen last, so the number that a record gets depends on times
 alone. A value that is seen in a new bucket is written once more, into a run of that bucket; buckets
 are forgotten as a whole.
 """
@@ -36,7 +36,7 @@ from millwheel.errors import invariant
 
 
 class Counters:
-    """The next numbers of all partitions. ``counted``: how far each has counted by what is in
+    """The next numbers of all partitions. ``counted``: how far each has counted, according to the
     runs."""
 
     def __init__(self, counted: Int64s, stored: Singles) -> None:
@@ -63,12 +63,12 @@ class Counters:
         return numbers
 
     def store(self, partitions: Int64s) -> None:
-        """From the next :meth:`write` on, no run tells how far these have counted."""
+        """From the next :meth:`write` on, no run shows how far these have counted."""
         self._read_stored(partitions)
         self._to_store.update(np.unique(partitions).tolist())
 
     def write(self) -> None:
-        """Put what is to be stored into the commit of this bundle."""
+        """Put the counters to be stored into the commit of this bundle."""
         for partition in sorted(self._to_store):
             self._stored.put_counted(partition, int(self._next[partition]))
         self._to_store.clear()
@@ -77,8 +77,8 @@ class Counters:
         missing = np.unique(partitions[~self._read[partitions]])
         if len(missing):
             stored = np.array(self._stored.counted(missing.tolist()), np.int64)
-            # What was stored and what runs tell: of the two the higher, or a number that a value
-            # has is given to another one.
+            # The higher of the stored counter and that of the runs: otherwise the number of a value
+            # is given to another one.
             self._next[missing] = np.maximum(self._next[missing], stored)
             self._read[missing] = True
 
@@ -92,8 +92,8 @@ _EVER = MIN_TIME
 
 
 class Numbers:
-    """The numbers of the values of one shard. ``stored``: what was read of ``store`` when it was
-    opened, if it was."""
+    """The numbers of the values of one shard. ``stored``: the contents of ``store``, if they were
+    read when it was opened."""
 
     def __init__(
         self,
@@ -221,8 +221,8 @@ class Numbers:
         return heads
 
     def forget(self, watermark: int) -> None:
-        """Forget what no record from the watermark on can find. The changes go into the commit of
-        this bundle."""
+        """Forget the values that no record from the watermark on can find. The changes go into the
+        commit of this bundle."""
         if self._step_us is None or not self._buckets:
             return
         limit = int(_cut(np.array([watermark]), self._step_us)[0]) - TTL_PARTS * self._step_us
@@ -247,7 +247,7 @@ class Numbers:
     # --- what is stored ---------------------------------------------------------------------------
 
     def write(self) -> None:
-        """Write what is new since the last call."""
+        """Write the changes since the last call."""
         table = self._table
         if self._step_us is None:
             # Values that are gone from the table would get other numbers when they come again.

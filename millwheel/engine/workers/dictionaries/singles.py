@@ -1,5 +1,5 @@
 """Values of a dictionary that are entries of the store, each by itself: those of roots from before
-there were runs, and those beyond what is held in memory."""
+there were runs, and those beyond the limit in memory."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Singles:
         self._overlay.delete(self._value_key(partition, value))
 
     def counted(self, partitions: list[int]) -> list[int]:
-        """How far partitions have counted as far as that is stored, 0 where it is not."""
+        """How far partitions have counted; 0 where that is not stored."""
         stored = self._overlay.get_many([self._prefix(at) + _NEXT for at in partitions])
         counted: list[Any] = [0 if data is None else unpack(data) for data in stored]
         return counted

@@ -1,5 +1,5 @@
-"""A hash table of the numbers of rows, four bytes a slot. A row is in the first slot of what it is
-known by, or in the next one that was free.
+"""A hash table of the numbers of rows, four bytes a slot. A row is in the first slot of its hash,
+or in the next one that was free.
 
 A new table is zeroes, which the system gives page by page as they are touched. So a slot has the
 number of its row and one more, and a table of any size is made at once.
@@ -15,7 +15,7 @@ import numpy.typing as npt
 from millwheel.core.formats.number_runs import Int64s, Words
 from millwheel.engine.workers.dictionaries.memory import GrowingArray
 
-# rows that enter a table together: what is computed of them stays in the processor's cache
+# rows that enter a table together: their hashes and slots stay in the processor's cache
 AT_ONCE = 1 << 15
 FREE = -1  # Fixed: no row has this number
 # Fixed: 2**64 divided by the golden ratio, as in Fibonacci hashing

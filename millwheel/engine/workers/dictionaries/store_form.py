@@ -1,4 +1,4 @@
-"""What the store of a shard knows of its values, read as a whole when the shard is opened.
+"""The numbers in the store of a shard, read as a whole when the shard is opened.
 
 For a million values that takes a tenth of a second and more. It needs nothing but the store, so it
 is done where the store is opened, beside the loop.
@@ -47,7 +47,7 @@ class StoredNumbers:
 
 
 def read_numbers(store: StateStore, partitions: int, timed: bool) -> StoredNumbers:
-    """Read all runs. ``timed``: values have a time to live. Any thread, as long as nobody else uses
+    """Read all runs. ``timed``: values have a time to live. Any thread, as long as no other uses
     the store."""
     table, counted, runs = NumberTable(timed), np.zeros(partitions, np.int64), []
     stored = list(store.scan(NUMBERS))
@@ -81,8 +81,7 @@ class NumbersRead:
         }
 
     def read(self, node: str, store: StateStore) -> StoredNumbers | None:
-        """What the store of a shard of this node knows of values; None if it is not a
-        dictionary's."""
+        """The numbers in the store of a shard of this node; None if it is not a dictionary."""
         spec = self._specs.get(node)
         return (
             None

@@ -1,9 +1,9 @@
-"""What is known of the values of a dictionary, in memory: rows in the order in which they came, and
-a hash table of them in an array, both asked and filled with a whole bundle at once.
+"""The values of a dictionary, in memory: rows in the order in which they came, and a hash table of
+them in an array, both probed and filled with a whole bundle at once.
 
 Neither stands still to grow. Rows grow where they lie. A larger hash table is filled beside the old
 one, from some of its slots for each bundle, and takes its place once it has all rows; until then
-the old one is asked. Nor does it stand still to forget: a forgotten value is one that was never
+the old one is used. Nor does it stand still to forget: a forgotten value is one that was never
 seen, and stays in its row. Once there are many, another hash table is filled with all others in the
 same way, and new values get the rows that are not in it.
 """
@@ -22,7 +22,7 @@ _FIRST = 1 << 10  # slots of the first table, and rows
 _GROWS_AT = 0.45
 """Of the slots. Beyond it a table that is twice as large is filled beside this one."""
 _MOST_FULL = 0.6
-"""Of the slots: what is left of the larger table is filled at once then, as after a bundle of very
+"""Of the slots: beyond it the rest of the larger table is filled at once, as after a bundle of very
 many new values."""
 _FORGOTTEN = 0.25
 """Of the rows. When the values of more have been forgotten, they leave the hash table."""
@@ -34,8 +34,7 @@ _HEAD, _LOW, _HIGH = range(_WORDS)
 
 
 class NumberTable:
-    """The rows of all values, by what the values are known by. ``timed``: and when each was seen
-    last (µs)."""
+    """The rows of all values, by their hashes. ``timed``: and when each was seen last (µs)."""
 
     def __init__(self, timed: bool = False) -> None:
         self._count = 0
@@ -86,7 +85,7 @@ class NumberTable:
         return rows
 
     def reserve(self, rows: int) -> None:
-        """So many rows are to come."""
+        """Make room for this many further rows."""
         self._make_room(rows)
 
     def append(self, rows: NumberRows) -> None:
@@ -125,8 +124,8 @@ class NumberTable:
 
     def take(self, low: Words, high: Words) -> tuple[Int64s, Int64s]:
         """The row of each value, and which of them are new: the indexes of one of each in ``low``,
-        in order. The rows of new ones are the last, unless values are forgotten; what else is known
-        of them is to be set."""
+        in order. The rows of new ones are the last, unless values are forgotten; their other
+        columns are to be set."""
         count, many = self._count, len(low)
         self._make_room(many)
         self._grow(many)
@@ -140,12 +139,12 @@ class NumberTable:
             rows = slots.rows(at)
             free = rows == FREE
             if free.any():
-                # Of several that want one slot, only one gets it.
-                claims, wants = pending[free], at[free]
-                slots.put(wants, claims + count)
-                got = slots.rows(wants)
+                # Of several that claim one slot, only one gets it.
+                claims, claimed = pending[free], at[free]
+                slots.put(claimed, claims + count)
+                got = slots.rows(claimed)
                 rows[free], won = got, got == claims + count
-                slot_of[claims[won]] = wants[won]
+                slot_of[claims[won]] = claimed[won]
                 fresh.append(claims[won])
             entries = np.take(words, rows, axis=0)
             same = (entries[:, _LOW] == low) & (entries[:, _HIGH] == high)

@@ -90,7 +90,7 @@ class Factories:
     """Factories of sources and sinks, and the loader of user code. ``listed`` gives the partitions
     that a bounded source had when the run began (None: they lie in the root). ``by_name`` are
     streams whose partitions are assigned by their names also when they are bounded: they were read
-    before all were known."""
+    before all partitions were listed."""
 
     source: Callable[..., Source]
     sink: Callable[..., Sink]
@@ -287,8 +287,8 @@ class Assembly:
         router: TableRouter,
         opened: StoreRead | None = None,
     ) -> Shard:
-        """The machine of one shard, recovered from its open store. ``opened``: what was read of
-        that already."""
+        """The machine of one shard, recovered from its open store. ``opened``: the data already
+        read from that."""
         store = WriteBehindStore(store)
         node = self.graph.nodes[name]
         computation = node.computation

@@ -100,7 +100,7 @@ class ComputationMaker:
     aggregations in columns, ``undeclared`` the same where types come with the records,
     ``stateless`` those of steps, branches and tables that are held, ``near`` those of joins without
     windows, ``enriched`` those of enrichments as of event time; ``joined`` are the windows of joins
-    that take whole bundles. ``publish`` does work aside from the loop, where there is such."""
+    that take whole bundles. ``publish`` does work aside from the loop, if there is any."""
 
     spec: PipelineSpec
     graph: Graph
@@ -196,11 +196,11 @@ class ComputationMaker:
         return BroadcastOperator(table, columns, *parts, *rest, self.labels.of(spec.name))
 
     def _few_of(self, spec: ComputationSpec) -> int:
-        """Bundles of so few records go by rows. Where a consumer has to tell types by columns, none
-        does: it would go on in rows itself."""
+        """Bundles below this many records go by rows. Where a consumer has to infer types from
+        columns, none does: it would go on in rows itself."""
         consumers = {name for each in spec.outputs for name in self.graph.consumers.get(each, ())}
-        told = self.undeclared.keys() | self.near.keys()
-        return 0 if consumers & told else self.limits.rows_below
+        by_type = self.undeclared.keys() | self.near.keys()
+        return 0 if consumers & by_type else self.limits.rows_below
 
     def _records_of_windows(self, spec: ComputationSpec, shard_parts: ShardParts) -> Operator:
         """A callback that gets the records of a window, or a join."""

@@ -1,5 +1,5 @@
-"""What gets the records of a computation, one by one or by window: code of the user's, or its like
-of this project."""
+"""The object that gets the records of a computation, one by one or by window: user code, or its
+equivalent in this project."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ from millwheel.errors import SetupError
 def computation_of(
     spec: ComputationSpec, pipeline: PipelineSpec, load: Callable[[str], Any]
 ) -> Computation:
-    """The object whose methods get the records. ``load`` gives what ``module:name`` names. Raises
-    SetupError for a class of the user's that cannot be built."""
+    """The object whose methods get the records. ``load`` returns the object named ``module:name``.
+    Raises SetupError for a user class that cannot be built."""
     if spec.called is not None:
         return _called(spec.called, load(spec.called.callback), spec.where)
     match spec.work:

@@ -1,5 +1,5 @@
-"""What a worker tells of divided keys: how its shards divide those of others, and what its
-instances have got."""
+"""The report of a worker about divided keys: how its shards divide those of others, and the records
+of its instances."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def divided_keys(served: Iterable[Served], finals: Collection[str]) -> DividedKe
 
 
 def _divisions(shard: Shard) -> Iterator[Division]:
-    """A source divides by partition what it reads, and every shard what it produces."""
+    """A source divides its reads by partition, and every shard its productions."""
     if isinstance(shard.operator, SourceOperator):
         for part in list(shard.operator.partitions.awake.values()):
             machines = {} if part.epochs is None else part.epochs.machines()

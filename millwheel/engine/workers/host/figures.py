@@ -13,8 +13,8 @@ from millwheel.engine.workers.host.divided_keys import figures_of_divided
 from millwheel.engine.workers.loop.shard_handle import Served
 
 _DUPLICATES = "duplicates."
-_KNOWN = {"records_in": c.RECORDS_IN, "records_out": c.RECORDS_OUT, "late": c.LATE_RECORDS}
-_KNOWN |= {CHAINED_IN: c.RECORDS_IN, CHAINED_OUT: c.RECORDS_OUT}
+_METRICS = {"records_in": c.RECORDS_IN, "records_out": c.RECORDS_OUT, "late": c.LATE_RECORDS}
+_METRICS |= {CHAINED_IN: c.RECORDS_IN, CHAINED_OUT: c.RECORDS_OUT}
 _IGNORED = frozenset(("dead_letters",))
 """The sum of the counts by reason."""
 
@@ -63,8 +63,8 @@ def _served(served: Served, counters: Mapping[str, int]) -> Iterator[_Row]:
 def _counted(counters: Mapping[str, int]) -> Iterator[_Row]:
     replayed = 0
     for name, value in counters.items():
-        if name in _KNOWN:
-            yield _KNOWN[name], value
+        if name in _METRICS:
+            yield _METRICS[name], value
         elif name.startswith(_DUPLICATES):
             yield c.DUPLICATES, value, name.removeprefix(_DUPLICATES)
         elif name.startswith(KINDS):

@@ -27,8 +27,8 @@ Plan = ColumnPlan | PlansByType
 def groupings_of(
     spec: PipelineSpec, plans: Mapping[str, Plan], load: Callable[[str], Any], decode: Decode
 ) -> dict[NodeName, ConsumerGroups]:
-    """By computation. ``plans``: of those that take columns; ``load`` gives the object that
-    ``module:name`` names."""
+    """By computation. ``plans``: of those that take columns; ``load`` returns the object named
+    ``module:name``."""
     groupings = {}
     for computation in spec.computations:
         plan = plans.get(computation.name)
@@ -66,7 +66,7 @@ def _rows(
 def _compiled(
     computation: ComputationSpec, spec: PipelineSpec, load: Callable[[str], Any]
 ) -> tuple[Tumbling, Aggregation] | str:
-    """The stretches of time of groups and what is made of their records, or why there are none."""
+    """The windows of groups and the aggregation of their records, or why there are none."""
     if not aggregates_in_windows(computation):
         return "it does not aggregate in windows"
     if any(
@@ -89,12 +89,12 @@ def _compiled(
     if why:
         return why
     window = combined_window(windowing.window)
-    assert window is not None  # or there were a reason
+    assert window is not None  # otherwise ``why`` has the reason
     return window, aggregation
 
 
 def aggregates_in_windows(computation: ComputationSpec) -> bool:
-    """Whether groups are thought of at all."""
+    """Whether groups are considered at all."""
     return isinstance(computation.work, AggregationSpec) and bool(computation.aggregates)
 
 

@@ -1,6 +1,6 @@
-"""How well this worker is: its memory, disk, step and errors.
+"""The health of this worker: its memory, disk, step and errors.
 
-The memory is that of the container, as the kernel's control groups tell it. Both hierarchies are
+The memory is that of the container, read from the kernel's control groups. Both hierarchies are
 read: version 2 (``memory.max``) and version 1 (``memory.limit_in_bytes``), where those of YARN and
 of older systems often are.
 https://docs.kernel.org/admin-guide/cgroup-v2.html#memory-interface-files
@@ -26,17 +26,17 @@ _OLDER = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file
 
 def memory_share(mounted: Path = _MOUNTED, own: Path = _OWN) -> float | None:
     """The used share of the tightest limit that holds for this process, its own or that of a group
-    around it, without caches of files, which give way. None: there is no limit below the memory of
-    the machine (any thread)."""
+    around it, without caches of files, which can be dropped. None: there is no limit below the
+    memory of the machine (any thread)."""
     total = psutil.virtual_memory().total
     shares = (_share(folder, names, total) for folder, names in _groups(mounted, own))
     return max((share for share in shares if share is not None), default=None)
 
 
 def _groups(mounted: Path, own: Path) -> Iterator[tuple[Path, tuple[str, str, str]]]:
-    """Each group that this process is in, from the outermost one, with the names of its files. What
-    is mounted in a container is often its own group alone, under which the path that the process is
-    told does not exist."""
+    """Each group that this process is in, from the outermost one, with the names of its files. In a
+    container often only its own group is mounted, and the path that the process reads does not
+    exist in there."""
     try:
         lines = own.read_text().splitlines()
     except OSError:

@@ -2,7 +2,7 @@
 ``/standing`` and ``/rows``.
 
 The loop gives the figures of its shards between two of its steps. While a step does not end,
-because a callback does not return, the last figures stand, and :data:`STEP_SECONDS` tells that they
+because a callback does not return, the last figures stand, and :data:`STEP_SECONDS` shows that they
 are old.
 """
 
@@ -47,7 +47,7 @@ from millwheel.engine.workers.host.rows import SeenRow, rows_of
 from millwheel.engine.workers.threads.journal import JournalFigures
 
 _ANSWER_S = 0.5
-"""For the loop to end its step: longer than any of them that is healthy."""
+"""How long to wait for the loop to end its step: longer than any healthy step."""
 _KEY_CHARS = 120  # of a key that a call is about
 
 
@@ -61,8 +61,8 @@ class RunningCall(msgspec.Struct, frozen=True):
 
 
 class StepStanding(msgspec.Struct, frozen=True):
-    """The state of a worker's loop: the duration of its step, the running line of user code, and
-    the calls; and what the process waits for."""
+    """The state of a worker's loop: the duration of its step, the running line of user code, the
+    calls, and the obstacle that the process waits for."""
 
     step_s: float = 0.0
     where: str = ""
@@ -175,7 +175,7 @@ class Observed:
         )
 
     def _divided_now(self) -> DividedKeys:
-        """The last that is known while a step hangs."""
+        """The latest one; while a step hangs, the last one before it."""
         answers: queue.SimpleQueue[DividedKeys] = queue.SimpleQueue()
         self._post(
             ev.FiguresAsked(lambda served, now_us: answers.put(divided_keys(served, self._finals)))

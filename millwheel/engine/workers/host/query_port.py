@@ -1,4 +1,4 @@
-"""Where a worker answers queries by the Redis protocol, and how that server follows the run."""
+"""The server of a worker for queries by the Redis protocol, and how it follows the run."""
 
 from __future__ import annotations
 

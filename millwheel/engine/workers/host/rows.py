@@ -1,4 +1,4 @@
-"""Samples of the rows that the shards of a worker process, for people. Nothing is kept while nobody
+"""Samples of the rows that the shards of a worker process, for people. Nothing is kept while no one
 looks.
 
 An answer has the rows since the last request, so the first answer is empty. Values are shortened,
@@ -23,7 +23,7 @@ from millwheel.engine.workers.delivery.inbox import Arrival
 from millwheel.engine.workers.loop.shard_handle import Served, WorkMeter
 
 PATIENCE_S = 10.0
-"""Rows are kept so long after the last question."""
+"""How long rows are kept after the last question."""
 _KEPT = 10  # rows of a shard
 _OF_A_BUNDLE = 2  # deliveries of a bundle that are looked at, and rows of each: the last ones
 _KEY_CHARS = 120  # of a key that are shown

@@ -1,5 +1,5 @@
-"""Makes the operator of each shard of a source: what it reads, in which form, and what its
-consumers need of it."""
+"""Makes the operator of each shard of a source: its partitions, the form in which they are read,
+and the needs of its consumers."""
 
 from __future__ import annotations
 
@@ -48,10 +48,11 @@ from millwheel.engine.workers.sources.source_parts import SourceParts
 
 @dataclass(frozen=True, slots=True)
 class SourceFactories:
-    """What makes sources and loads user code. ``listed`` gives the partitions that a bounded source
-    had when the run began (None: they lie in the root). ``by_name`` are streams whose partitions
-    are assigned by their names also when they are bounded: they were read before all were known.
-    ``ends`` are the partitions with which unbounded streams end, where the run has such."""
+    """The factories of sources, and the loader of user code. ``listed`` returns the partitions that
+    a bounded source had when the run began (None: they lie in the root). ``by_name`` are streams
+    whose partitions are assigned by their names also when they are bounded: they were read before
+    all partitions were listed. ``ends`` are the partitions with which unbounded streams end, where
+    the run has such."""
 
     source: Callable[..., Source]
     load: Callable[[str, str], Any]

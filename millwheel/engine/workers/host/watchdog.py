@@ -86,8 +86,8 @@ class Looks:
         self._watch = HangCounter(self.looks)
 
     def look(self, where: Callable[[], str]) -> Hang | None:
-        """The call that has not returned in time, at the line ``where`` says. If there is none,
-        notes that have served are removed, which may block."""
+        """The call that has not returned in time, at the line that ``where`` returns. If there is
+        none, notes that have served are removed, which may block."""
         call = self._watch.look(self._hangs.watched())
         if call is None:
             self._hangs.tidy()
@@ -191,7 +191,7 @@ class Tidying:
             self.tidy()
 
     def tidy(self) -> None:
-        """Once. What the root does not do now is left as it is."""
+        """Once. If the root fails, the notes stay."""
         try:
             self._hangs.tidy()
         except Exception:  # the thread must go on

@@ -19,7 +19,7 @@ LONGEST_US = 50_000
 """Commits are handed to the journal after this much work (µs), even within a step."""
 
 QUIET_US = 100_000
-"""Once no commit has followed the newest group for so long (µs), a full stop does, where standbys
+"""Once no commit has followed the newest group for this time (µs), a full stop does, where standbys
 follow."""
 
 Complete = Callable[[list[PendingCommit], int], None]
@@ -73,12 +73,12 @@ class CommitGroups:
     def submit_after(
         self, took_us: int, shards: Callable[[], Sequence[Shard]], now_us: int
     ) -> CommitGroup | None:
-        """A bundle took so long. In a long step, what all shards have made so far is handed over in
-        the middle: it is written while the next shards run their bundles, and is not lost if the
-        process is killed before they have.
+        """Submit after a bundle, if its step is long: the commits that all shards have made so far
+        are written while the next shards run their bundles, and are not lost if the process is
+        killed meanwhile.
 
-        All shards, because a bundle rests on those before it, whichever shard took them: a group
-        holds them all, or the groups before it do."""
+        All shards, because a bundle rests on those before it, of any shard: a group holds them all,
+        or the groups before it do."""
         self._worked_us += took_us
         return self.submit(shards(), now_us) if self._worked_us >= self._longest_us else None
 

@@ -1,4 +1,4 @@
-"""Which shards this worker serves, as the range tables say: they are opened, begin, leave, and are
+"""The shards that this worker serves by the range tables: they are opened, begin, leave, and are
 dropped."""
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from millwheel.engine.workers.loop.shard_handle import (
     sources_and_levels,
 )
 from millwheel.engine.workers.loop.snapshots import SnapshotPolicy
-from millwheel.engine.workers.loop.table_entries import KnownEntries
+from millwheel.engine.workers.loop.table_entries import TableEntries
 from millwheel.engine.workers.ports import Followers
 from millwheel.errors import FencedError, invariant
 
@@ -58,9 +58,9 @@ LONGEST_US = SECOND
 
 @dataclass(slots=True)
 class Beginning:
-    """A shard begins when its token is known, but a source first waits for the shards that are
-    still opening here: its records could only be buffered for them, and reading would slow their
-    opening. ``until`` is the end of that wait (wall clock, µs; MAX_TIME: no shard waits)."""
+    """A shard begins when the injector has its token, but a source first waits for the shards that
+    are still opening here: its records could only be buffered for them, and reading would slow
+    their opening. ``until`` is the end of that wait (wall clock, µs; MAX_TIME: no shard waits)."""
 
     until_us: int = MAX_TIME
 
@@ -81,13 +81,13 @@ MakeServed = Callable[[ev.ShardRecovered], Served]
 
 
 class Ranges:
-    """Keeps ``served`` as the tables want it."""
+    """Keeps ``served`` equal to the tables."""
 
     def __init__(
         self,
         incarnation: WorkerName,
         served: dict[ShardName, Served],
-        entries: KnownEntries,
+        entries: TableEntries,
         snapshots: SnapshotPolicy,
         out: Gathering,
         router: TableRouter,
@@ -114,7 +114,8 @@ class Ranges:
         return self._order
 
     def workers(self, event: ev.WorkersChanged) -> None:
-        """Other workers joined or left. Raises FencedError if this worker is no longer a member."""
+        """Follow workers that joined or left. Raises FencedError if this worker is no longer a
+        member."""
         self._entries.addresses = dict(event.addresses)
         self._entries.locations = dict(event.locations)
         if self._incarnation in event.addresses:
@@ -191,7 +192,8 @@ class Ranges:
         self._follow(event.node, self._entries[event.entry.shard], opens)
 
     def token_known(self, event: ev.TokenKnown) -> bool:
-        """Reports of an earlier owner of a shard no longer count. True if the shard is ours."""
+        """Note that reports of an earlier owner of a shard no longer count. True if the shard is
+        ours."""
         served = self._served.get(event.shard)
         if served is None or not served.lease.admits(event.token):
             return False
@@ -199,7 +201,7 @@ class Ranges:
         return True
 
     def go_live(self, now_us: int) -> None:
-        """Shards whose token the injector knows start to work."""
+        """Let shards whose token the injector has start to work."""
         for served in self.beginning.due(self._served.values(), bool(self._opening), now_us):
             served.begin()
 
@@ -219,6 +221,6 @@ class Ranges:
                 self._out.released(shard.identity.shard, shard.identity.token, shard.commits.made)
 
     def master_attached(self) -> None:
-        """The new master knows of no releases."""
+        """The new master has no releases: report them again."""
         for served in self._served.values():
             served.change(LifeChange.NEW_MASTER)

@@ -24,22 +24,21 @@ from millwheel.engine.workers.bundle.replays import ReplayReply
 from millwheel.engine.workers.events import ReplayOrdered
 from millwheel.engine.workers.loop.reporting import Reporting
 from millwheel.engine.workers.loop.shard_handle import Served
-from millwheel.engine.workers.loop.table_entries import KnownEntries
+from millwheel.engine.workers.loop.table_entries import TableEntries
 
 _PIECE = 1_000  # letters that are offered to a shard at once
 
 
 @dataclass(slots=True)
 class Replaying:
-    """The orders that this worker knows."""
+    """The orders that this worker has read."""
 
     reporting: Reporting
     orders: dict[str, ReplayOrder] = field(default_factory=dict)
     at_start: set[str] = field(default_factory=set)
 
-    def ordered(self, event: ReplayOrdered, every: Iterable[Served], entries: KnownEntries) -> None:
-        """Hear of an order. One that was there before the worker began keeps its run from
-        ending."""
+    def ordered(self, event: ReplayOrdered, every: Iterable[Served], entries: TableEntries) -> None:
+        """Take an order. One that was there before the worker began keeps its run from ending."""
         order = event.order
         if order.id in self.orders:
             return
@@ -52,7 +51,7 @@ class Replaying:
             self._offer(order, served, entries[served.shard.identity.shard].range)
 
     def done(self, name: str) -> None:
-        """All records of an order have been applied: it is no longer needed."""
+        """Drop an order all of whose records have been applied."""
         self.orders.pop(name, None)
 
     def begin(self, served: Served, entry: ShardEntry) -> None:
@@ -63,7 +62,7 @@ class Replaying:
     def _offer(self, order: ReplayOrder, served: Served, keys: KeyRange) -> None:
         """A shard that has reported its end takes nothing more in this run, because its consumers
         may have ended."""
-        if order.id not in self.at_start and served.heard_us == MAX_TIME:
+        if order.id not in self.at_start and served.published_us == MAX_TIME:
             return
         numbered, hashed = enumerate(order.records, 1), served.shard.identity.hashed
         records = [

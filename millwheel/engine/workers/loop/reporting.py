@@ -19,8 +19,8 @@ _FOR_THE_EYE_US = 200_000  # between reports for which no window waits
 
 @dataclass(frozen=True, slots=True)
 class ReportPace:
-    """Watermarks are reported every so often, if anything changed; what each shard has done, always
-    (µs)."""
+    """The periods of reports (µs): watermarks are reported if anything changed, the work of each
+    shard always."""
 
     report_us: int = 20_000
     load_us: int = SECOND
@@ -44,8 +44,8 @@ class Reporting:
         self._load_at_us = 0
         self.changed = True
         self.careful = False
-        """Nothing is believed of an earlier run, which may have ended, as long as it is not heard
-        in this one."""
+        """Watermarks of an earlier run, which may have ended, do not count until this run has
+        published them."""
 
     def at_once(self) -> None:
         """Let the next step report, because others wait for it."""
@@ -58,12 +58,12 @@ class Reporting:
         self.at_once()
 
     def wakes_at(self) -> int:
-        """The wall clock at which there is something to tell."""
+        """The wall clock of the next report."""
         return min(self._load_at_us, self.due_at_us) if self.changed else self._load_at_us
 
     def loads(self, served: Iterable[Served], now_us: int) -> None:
-        """Report what shards have done, if that is due: also within a long step, because whoever
-        takes long must be known for it."""
+        """Report the work of shards, if that is due: also within a long step, because the master
+        must learn which shards take long."""
         if now_us >= self._load_at_us:
             self._load_at_us = now_us + self._pace.load_us
             self._master.load([each.work() for each in served])
@@ -90,12 +90,12 @@ class Reporting:
 def _report_of(served: Served, now_us: int, careful: bool) -> ShardReport | None:
     shard = served.shard
     hold = shard.watermark.held(now_us)
-    # Before the report leaves: what a timer of the wall clock emits from now on must not lie behind
-    # the watermark that others will have heard.
+    # Before the report leaves: the output of a wall-clock timer from now on must not lie behind the
+    # watermark that others will have received.
     if hold.at > shard.watermark.floor:
-        shard.watermark.tell(hold.at)
-    if careful and not served.reads and served.heard_us < hold.at:
-        hold = Hold(served.heard_us, "input, as heard in this run")
+        shard.watermark.reported(hold.at)
+    if careful and not served.reads and served.published_us < hold.at:
+        hold = Hold(served.published_us, "input, as published in this run")
     shares = shard.watermark.of_shares(now_us) if shard.watermark.shares else {}
     served.last.read = shard.operator.has_chain and served.has_read(now_us)
     if served.last.read:

@@ -42,7 +42,7 @@ from millwheel.engine.workers.loop.reporting import Reporting
 from millwheel.engine.workers.loop.savepoint import SavepointPart
 from millwheel.engine.workers.loop.shard_handle import LEAVING, LIVE, Served
 from millwheel.engine.workers.loop.snapshots import SnapshotPolicy
-from millwheel.engine.workers.loop.table_entries import KnownEntries
+from millwheel.engine.workers.loop.table_entries import TableEntries
 from millwheel.engine.workers.loop.traffic import Traffic
 from millwheel.engine.workers.performing import Performing
 from millwheel.engine.workers.ports import WorkerPorts
@@ -57,7 +57,7 @@ _HOPS_IN_CIRCLES = 4
 steps long."""
 
 MakeShard = Callable[[NodeName, ShardEntry, Any, TableRouter, StoreRead | None], Shard]
-"""(node, entry, open store, router, what was read of it) -> the shard's machine."""
+"""(node, entry, open store, router, the data read from it) -> the shard's machine."""
 
 
 class WorkerRuntime:
@@ -84,7 +84,7 @@ class WorkerRuntime:
         self._out = out = Gathering()
         self._performing = Performing(ports)
         self._served: dict[ShardName, Served] = {}
-        self._entries = KnownEntries()
+        self._entries = TableEntries()
         self._watermarks = Watermarks()
         self._snapshots = SnapshotPolicy(
             GatheredSnapshots(out, ports.snapshots),
@@ -165,9 +165,9 @@ class WorkerRuntime:
             served.shard.validate()
 
     def _work(self, now_us: int) -> None:
-        """Every shard runs a bundle, after those of this worker that feed it: what goes from shard
-        to shard in here shares a bundle and a commit. Those that get something after their bundle,
-        in circles, run another one. What is idle is not asked, and sends nothing."""
+        """Let every shard run a bundle, after those of this worker that feed it: records from shard
+        to shard in here share a bundle and a commit. Shards that get something after their bundle,
+        in circles, run another one. Idle shards are skipped, and send nothing."""
         every, send_all = self._served, self._traffic.send_all
         sources, levels = self._ranges.order
         self._long, self._busy_us = self._busy_us >= MUCH_US, 0
@@ -189,7 +189,7 @@ class WorkerRuntime:
             self._perform_much()
 
     def _run_shards(self, names: Iterable[ShardName], now_us: int) -> list[ShardName]:
-        """Those of these shards that have something to do run a bundle. Returns which have."""
+        """Let those of these shards that have something to do run a bundle. Returns their names."""
         every, clock, ran = self._served, self._clock, list[ShardName]()
         due = [name for name in names if every[name].stirred or now_us >= every[name].wakes_at_us]
         patient = bool(self._commits.waiting)
@@ -216,8 +216,8 @@ class WorkerRuntime:
         return ran
 
     def _runnable(self, served: Served, now_us: int, patient: bool) -> bool:
-        """Whether a shard runs a bundle. One that does not is not asked again before something
-        happens to it, or its time has come."""
+        """Whether a shard runs a bundle. One that does not is skipped until something happens to
+        it, or its time has come."""
         admission, ordered = served.shard.admission, self._savepoints.ordered_now
         served.wakes_at_us = (
             self._savepoints.runs_at(served.shard, now_us, patient)
@@ -227,8 +227,8 @@ class WorkerRuntime:
         if served.wakes_at_us <= now_us:
             return True
         # Two things end without an event for the shard: an order, and the patience with which it
-        # leaves a few arrivals where they are while others' commits are with the journal. Where
-        # nothing has arrived, there is no patience to end.
+        # leaves a few arrivals where they are while others' commits are with the journal. Without
+        # arrivals no patience ends.
         served.stirred = ordered or (patient and bool(admission.inbox.waiting))
         return False
 
@@ -249,8 +249,8 @@ class WorkerRuntime:
         return None if ready is None else self._performing.perform(ready, holds)
 
     def _perform_much(self) -> None:
-        """Let others begin on what may leave, while we work, unless it is little (see
-        RuntimeLimits)."""
+        """Send the output that may leave, so that others can begin on it while we work, unless it
+        is little (see RuntimeLimits)."""
         sends = self._out.sends
         if sends and (self._long or sum(len(out.send.batch) for out in sends) > self._few):
             self._perform()
@@ -260,7 +260,7 @@ class WorkerRuntime:
             self._commits.durable(segment, now_us)
 
     def _complete(self, group: list[PendingCommit], now_us: int) -> None:
-        """These commits are durable: send, ack and publish everything that waited for them."""
+        """Send, ack and publish everything that waited for these commits: they are durable."""
         self._reporting.changed = True
         self._traffic.answer(
             [
@@ -319,8 +319,8 @@ class WorkerRuntime:
                 self._watermarks_rose(event, now_us)
             case ev.Injected():
                 self._traffic.injected(event, now_us)
-            case ev.TalliesTold():
-                self._tallies_told(event)
+            case ev.TalliesChanged():
+                self._tallies_changed(event)
             case ev.RefusalCame():
                 self._traffic.refused(event, now_us)
             case ev.PeerLost():
@@ -397,7 +397,7 @@ class WorkerRuntime:
         )
 
     def _go_live(self, now_us: int) -> None:
-        """Shards begin once it is known where their productions go."""
+        """Let shards begin once the owners of their consumers are known."""
         if self._ranges.router.has_tables(self._graph.nodes):
             self._ranges.go_live(now_us)
 
@@ -410,10 +410,10 @@ class WorkerRuntime:
             if served.ended and not had_ended:
                 self._reporting.hurry()
 
-    def _tallies_told(self, event: ev.TalliesTold) -> None:
+    def _tallies_changed(self, event: ev.TalliesChanged) -> None:
         for served in self._served.values():
             if (tallies := event.tallies.get(served.node)) is not None:
-                served.shard.verdicts.hear(tallies)
+                served.shard.verdicts.follow(tallies)
                 served.stir()
                 self._reporting.changed = True
 
@@ -422,7 +422,7 @@ class WorkerRuntime:
         # Under another token it was done for a machine that is closed: this one may have begun the
         # same work itself, under the same number.
         if served is not None and served.lease.admits(event.token):
-            event.tell(now_us)
+            event.report(now_us)
             served.stir()
             self._reporting.changed = True
             self._report_ends((served,), now_us)

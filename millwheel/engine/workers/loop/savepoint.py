@@ -1,9 +1,9 @@
 """A worker's part in a savepoint: come to rest, hold still, copy its shards, continue.
 
 The process that ordered the savepoint decides whether it is complete (``savepoints/state.py``), not
-the worker. A worker says where its shards stand, and copies a shard only if it still stands where
-the cut says. Since commits are numbered, a shard that stood there before the cut was ordered and
-stands there afterwards has stood there in between.
+the worker. A worker reports where its shards stand, and copies a shard only if it still stands
+where the cut has it. Since commits are numbered, a shard that stood there before the cut was
+ordered and stands there afterwards has stood there in between.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _RESTING = (Phase.REST, Phase.HOLD, Phase.SAVE)
 
 @dataclass(slots=True)
 class _Doing:
-    """How far this worker is with the order that stands. ``said`` are the shards that are answered
+    """How far this worker is with the current order. ``answered`` are the shards that are answered
     for, under their tokens; ``copied`` those whose copies are on their way."""
 
     order: SavepointOrder
-    said: dict[str, Lease] = field(default_factory=dict)
+    answered: dict[str, Lease] = field(default_factory=dict)
     copied: dict[str, Standing] = field(default_factory=dict)
 
 
@@ -70,8 +70,8 @@ class SavepointPart:
 
     def runs_at(self, shard: Shard, now_us: int, patient: bool) -> int:
         """When a shard runs a bundle (wall clock): as ever, unless all is to come to rest. Then
-        what waits is worked off, and nothing is begun that nothing waits for: else timers could
-        keep a pipeline from ever resting."""
+        waiting work is finished, and nothing is begun that nothing waits for: otherwise timers
+        could keep a pipeline from ever resting."""
         if self._doing is None or self._doing.order.phase in (Phase.SAVE, Phase.SETTLE):
             return shard.admission.runs_at(now_us, patient)
         at, unfinished = shard.admission.runs_at(now_us), shard.unfinished() > 0
@@ -118,9 +118,9 @@ class SavepointPart:
         if doing is None or doing.order != event.order:
             return
         if event.problem:
-            self._say({}, event.problem)
+            self._answer({}, event.problem)
         else:
-            self._say({event.shard: event.standing})
+            self._answer({event.shard: event.standing})
 
     # --- the step ---------------------------------------------------------------------------------
 
@@ -134,13 +134,13 @@ class SavepointPart:
             shard = each.shard
             if doing.order.phase is Phase.SAVE:
                 self._copy(doing, name, shard)
-            elif doing.said.get(name) != shard.identity.lease and self._does(
+            elif doing.answered.get(name) != shard.identity.lease and self._does(
                 doing.order, each, now_us
             ):
-                doing.said[name] = shard.identity.lease
+                doing.answered[name] = shard.identity.lease
                 fresh[name] = _standing(doing.order, shard, now_us)
         if fresh:
-            self._say(fresh)
+            self._answer(fresh)
         if doing.order.phase is Phase.SAVE:
             doing.copied.update(
                 {name: cut for name, cut in doing.order.cut.items() if name not in served}
@@ -151,8 +151,8 @@ class SavepointPart:
     def _does(self, order: SavepointOrder, served: Served, now_us: int) -> bool:
         shard = served.shard
         if order.phase is Phase.SETTLE:
-            # What a sink collects, and what was acked but is forgotten by a next commit only, comes
-            # to an end at rest.
+            # The batch that a sink collects, and acked productions that only a next commit forgets,
+            # come to an end at rest.
             is_unfinished = (
                 shard.unfinished() > 0 and not shard.operator.collects and not shard.outbox.done
             )
@@ -166,7 +166,7 @@ class SavepointPart:
         doing.copied[name] = cut
         as_it_stood = shard.identity.lease.admits(cut.token) and shard.commits.made == cut.commit
         if not as_it_stood or shard.commits.pending:
-            self._say({}, f"shard {name} moved on before it was copied")
+            self._answer({}, f"shard {name} moved on before it was copied")
             return
         path = self._port.checkpoint_path(doing.order, ShardName(name))
         shard.checkpoint(path)
@@ -176,7 +176,7 @@ class SavepointPart:
         for each in served.values():
             each.shard.operator.rest(False, now_us)
 
-    def _say(self, shards: dict[str, Standing], problem: str = "") -> None:
+    def _answer(self, shards: dict[str, Standing], problem: str = "") -> None:
         assert self._doing is not None
         order = self._doing.order
         self._port.answer(OrderAnswer(order.savepoint, order.number, shards, problem))

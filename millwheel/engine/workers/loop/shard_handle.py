@@ -57,7 +57,7 @@ class WorkMeter:
     watcher: Callable[[Sequence[Arrival]], None] | None = None
 
     def count(self, arrivals: Sequence[Arrival], hashed: KeyHash = key_hash) -> None:
-        """Records were processed: count them, and remember where a few of their keys lie."""
+        """Count processed records, and remember where a few of their keys lie."""
         if self.watcher is not None:
             self.watcher(arrivals)
         records = sum(len(arrival.batch) for arrival in arrivals)
@@ -86,7 +86,7 @@ class Life(Enum):
     takes deliveries."""
 
     OPENED = "opened"  # its store is open
-    KNOWN = "known"  # the injector knows its token: reports of earlier owners no longer count
+    KNOWN = "known"  # the injector has its token: reports of earlier owners no longer count
     LIVE = "live"
     LEAVING = "leaving"  # a move is planned
     RELEASED = "released"  # its release was reported to the master
@@ -98,8 +98,8 @@ class LifeChange(Enum):
     TOKEN_KNOWN = "its token is known"
     BEGINS = "it begins"
     MUST_LEAVE = "it must leave"
-    IS_RELEASED = "the master is told that it may go"
-    NEW_MASTER = "a master attaches, who was told nothing"
+    IS_RELEASED = "its release is reported to the master"
+    NEW_MASTER = "a new master attaches, without reports"
 
 
 TRANSITIONS: dict[Life, dict[LifeChange, Life]] = {
@@ -120,7 +120,7 @@ TRANSITIONS: dict[Life, dict[LifeChange, Life]] = {
         LifeChange.NEW_MASTER: Life.LIVE,
     },
     # There is no way back to LIVE: the master may have a successor in mind, and a commit made after
-    # the release would be missing in what it was told (the simulator's checker TablesAreSound).
+    # the release would be missing in the reported one (the simulator's checker TablesAreSound).
     Life.LEAVING: {
         LifeChange.TOKEN_KNOWN: Life.LEAVING,
         LifeChange.MUST_LEAVE: Life.LEAVING,
@@ -143,8 +143,8 @@ LEAVING = (Life.LEAVING, Life.RELEASED)
 
 @dataclass(slots=True)
 class LastReport:
-    """What a shard has reported last, and whether something has happened to it since (``news``).
-    ``read``: that it has read all."""
+    """The last report of a shard, and whether something has happened to it since (``news``).
+    ``read``: it reported that it has read all."""
 
     state: tuple[int, ...] = (MIN_TIME, MIN_TIME, -1)
     read: bool = False
@@ -153,13 +153,13 @@ class LastReport:
 
 @dataclass(slots=True)
 class Served:
-    """A shard in this worker. It has ``ended`` when it was told that all sources before it, the
-    ``roots``, have been read to their end. ``depth``: so far below them.
-    It is ``stirred`` when something happened to it since it had nothing to do; otherwise it need
-    not be looked at before ``wakes_at`` (wall clock). ``heard`` is what was published of its
-    feeders in the life of this worker. ``stalled`` are lanes that wait until they are tried
-    again, and when (wall clock). A source ``goes_with_others`` if its silence goes as far as other
-    streams, and with the clock alone once these have ended."""
+    """A shard in this worker. It has ``ended`` when all sources before it, the ``roots``, were
+    published as read to their end. ``depth``: how far below them it is. It is ``stirred`` when
+    something happened to it since it had nothing to do; otherwise it need not be looked at before
+    ``wakes_at`` (wall clock). ``published_us`` is the watermark of its feeders that was published
+    in the life of this worker. ``stalled`` are lanes that wait until they are tried again, and when
+    (wall clock). A source ``goes_with_others`` if its silence goes as far as other streams, and
+    with the clock alone once these have ended."""
 
     shard: Shard
     node: NodeName
@@ -171,7 +171,7 @@ class Served:
     stirred: bool = True
     wakes_at_us: int = 0
     last: LastReport = field(default_factory=LastReport)
-    heard_us: int = MIN_TIME
+    published_us: int = MIN_TIME
     stalled: dict[tuple[ChannelName, ShardName], int] = field(default_factory=dict)
     done: WorkMeter = field(default_factory=WorkMeter)
 
@@ -186,7 +186,7 @@ class Served:
         self.life = after
 
     def stir(self) -> None:
-        """Something happened to it: it may have work, and something to report."""
+        """Note that something happened to it: it may have work, and something to report."""
         self.stirred = self.last.news = True
 
     @property
@@ -221,8 +221,8 @@ class Served:
         return not self.roots
 
     def has_read(self, now_us: int) -> bool:
-        """Whether a source with a chain has read all. What was made of it may be on its way, and
-        holds the watermark as long."""
+        """Whether a source with a chain has read all. Its productions may be on their way, and hold
+        the watermark as long."""
         operator = self.shard.operator
         return operator.has_chain and operator.hold(now_us).at == MAX_TIME
 
@@ -237,7 +237,7 @@ class Served:
 
     def has_news(self, now_us: int) -> bool:
         """After a bundle without a commit: a source that found nothing has news only when its
-        silence says something."""
+        silence moves a watermark."""
         if not self.reads or self.shard.commits.waiting is not None:
             return True
         hold = self.shard.watermark.held(now_us)
@@ -261,13 +261,14 @@ class Served:
         shard, feeders = self.shard, graph.feeders[self.node]
         rose = news = False
         if shard.operator.fellows is not None:
-            # A silent source that is polled seldom, or never, runs no bundle that would tell it.
+            # A silent source that is polled seldom, or never, runs no bundle that would notice it.
             rose = shard.operator.fellows.hear(watermarks, now_us)
         if shard.operator.first is not None:
             news = shard.operator.first.hear(watermarks)
-        if (fresh := watermarks.lowest_of(feeders)) > self.heard_us:
-            # Also where its store had that already: what it reports may rise with what is heard.
-            self.heard_us, rose = fresh, True
+        if (fresh := watermarks.lowest_of(feeders)) > self.published_us:
+            # Also where its store had that already: its report may rise with the published
+            # watermark.
+            self.published_us, rose = fresh, True
         if fresh > shard.watermark.input:
             shard.watermark.input, rose = fresh, True
             shard.forget_old_ids()
@@ -276,8 +277,8 @@ class Served:
         if not self.ended and self.roots and watermarks.are_read(self.roots):
             self.ended = news = True
             shard.operator.sources_ended()
-        # Most broadcasts are about other nodes. Whom they tell nothing they do not wake: a worker
-        # has hundreds of shards, and would ask each of them many times a second.
+        # Most broadcasts are about other nodes. They do not wake the shards that they do not
+        # concern: a worker has hundreds, and would look at each of them many times a second.
         if rose or news:
             self.stir()
         return rose

@@ -1,4 +1,4 @@
-"""When shards are snapshotted, and which journal segments that makes superfluous.
+"""When shards are snapshotted, and which journal segments are superfluous then.
 
 A checkpoint is taken between two bundles, so it ends exactly with the last commit made; it is
 published once that commit is durable, and never before. A segment may go when every shard that
@@ -22,9 +22,9 @@ from millwheel.errors import InvariantError, invariant
 
 @dataclass(frozen=True, slots=True)
 class SnapshotPace:
-    """A shard is snapshotted after so many bytes of commits, or after so long a time (µs) if there
-    were any. A small one (of up to ``small_bytes``) also is after so many ``commits``, but not
-    sooner than ``often_us`` after the last time: its next owner would replay them all. One that was
+    """A shard is snapshotted after a number of bytes of commits, or after a time (µs) if there were
+    any. A small one (of up to ``small_bytes``) also is after so many ``commits``, but not sooner
+    than ``often_us`` after the last time: its next owner would replay them all. One that was
     recovered from the journal of the dead is already after ``recovered_us``, and at once if
     ``replayed_bytes`` or more had to be replayed, or if it has ``ancestors`` or more: where owners
     die faster than that, every one would replay it all again, and look into one journal more than
@@ -97,7 +97,7 @@ class SnapshotPolicy:
             self._busy = ""
 
     def journaled(self, shard: Shard, size: int) -> None:
-        """``size`` bytes of a commit of ``shard`` go to the journal."""
+        """Count ``size`` bytes of a commit of ``shard`` for the journal."""
         self._shards[shard.identity.shard].journaled += size
 
     def written(self, segment: int, pending: PendingCommit) -> None:
@@ -165,13 +165,13 @@ class SnapshotPolicy:
         self._busy = name
 
     def published(self, name: str, token: Token, last_commit: int) -> None:
-        """A snapshot stands; drop the segments that nobody needs any more. Only of those below the
-        newest one that we were told of do we know all the contents."""
+        """A snapshot stands; drop the segments that no shard needs any more. Only those below the
+        newest reported one have all their contents recorded here."""
         state = self._shards.get(name)
-        # What an earlier ownership of ours had begun says nothing of this one: a snapshot under our
-        # token is what lets the master forget our ancestors.
+        # A snapshot that an earlier ownership of ours had begun does not count for this one: only a
+        # snapshot under our token lets the master forget our ancestors.
         if state is not None and Lease(state.token).admits(token):
-            # A shard is released once it is covered: what was must stay, or it would never leave.
+            # A shard is released once it is covered: it must stay covered, or it would never leave.
             invariant(
                 state.covered <= last_commit,
                 f"a snapshot of {name} is published with commit {last_commit} behind one with"

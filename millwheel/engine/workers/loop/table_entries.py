@@ -1,4 +1,4 @@
-"""The entries of all range tables as this worker has seen them, and what a new table changes."""
+"""The entries of all range tables as this worker has seen them, and the changes of a new table."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class News:
     buried: tuple[ShardEntry, ...]
 
 
-class KnownEntries:
+class TableEntries:
     """Shards by name, over all nodes."""
 
     def __init__(self) -> None:
@@ -76,8 +76,8 @@ class KnownEntries:
         }
 
     def distance(self, shard: ShardName, incarnation: str) -> Network:
-        """How far the owner of a shard is from the worker ``incarnation``. Where a host is not
-        known, it is the same one, as on one machine; where a rack is not, it is another one."""
+        """How far the owner of a shard is from the worker ``incarnation``. An unknown host is the
+        same one, as on one machine; an unknown rack is another one."""
         entry = self._entries.get(shard)
         owner = incarnation if entry is None else entry.owner
         if owner == incarnation:
@@ -95,7 +95,7 @@ class KnownEntries:
         return self._entries.get(shard)
 
     def lease(self, shard: ShardName) -> Lease | None:
-        """The lease of a shard; None when there is no such shard (any more)."""
+        """The lease of a shard; None when the shard does not exist (any more)."""
         entry = self._entries.get(shard)
         return None if entry is None else entry.lease
 

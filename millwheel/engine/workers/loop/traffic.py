@@ -1,6 +1,5 @@
 """Deliveries and answers: between shards of this worker by a call, to and from others as effects.
-Pure, but for what the shards do when something is put into their inboxes: nothing, before they
-run."""
+Pure: a shard does nothing with its inbox before it runs."""
 
 from __future__ import annotations
 
@@ -15,7 +14,7 @@ from millwheel.engine.workers.delivery.inbox import Arrival, DeliveryOutcome, Un
 from millwheel.engine.workers.delivery.outbox import Send
 from millwheel.engine.workers.effects import Ack, DeliveryRefusal, Gathering, Outgoing
 from millwheel.engine.workers.loop.shard_handle import LIVE, InjectionReply, LocalReply, Served
-from millwheel.engine.workers.loop.table_entries import KnownEntries
+from millwheel.engine.workers.loop.table_entries import TableEntries
 from millwheel.engine.workers.tracing.tracing import Tracing
 from millwheel.errors import InvariantError
 
@@ -28,7 +27,7 @@ class Traffic:
         self,
         incarnation: str,
         served: dict[ShardName, Served],
-        entries: KnownEntries,
+        entries: TableEntries,
         out: Gathering,
         retry_us: int,
         tracing: Tracing | None = None,
@@ -45,8 +44,8 @@ class Traffic:
     def delivery(self, event: ev.DeliveryCame) -> None:
         """A peer sent records: into the inbox with them, or back to where they came from."""
         served = self._served.get(event.target)
-        # The sender may know a newer owner than us. What we took then, as a zombie, we would ack
-        # without effect.
+        # The sender may have a newer owner than us in its table. As a zombie, we would ack the
+        # records without effect.
         if served is None or not served.works or served.lease.is_behind(event.target_token):
             self._out.refusals.append(
                 DeliveryRefusal(event.reply_to, event.channel, event.target, event.epoch, True)
@@ -77,7 +76,7 @@ class Traffic:
         served.shard.inject(batch, InjectionReply(event.answer))
 
     def acked(self, event: ev.AckCame, now_us: int) -> list[Served]:
-        """A consumer has applied our records; whose they were."""
+        """Take an ack for our records; the shards that had sent them."""
         senders = self._senders(event.channel)
         for served in senders:
             served.stir()
@@ -85,8 +84,7 @@ class Traffic:
         return senders
 
     def refused(self, event: ev.RefusalCame, now_us: int) -> None:
-        """A consumer could not take it: begin the lane anew, at once or when the table may be
-        known."""
+        """Begin a lane anew that a consumer refused, at once or when the table may have come."""
         for served in self._senders(event.channel):
             if event.moved:
                 served.stalled.setdefault((event.channel, event.target), now_us + self._retry_us)
@@ -153,8 +151,8 @@ class Traffic:
         return True
 
     def _check(self, target: ShardName, number: int) -> None:
-        # Earlier, a sender in this worker would forget what a crash may take back: the pair of what
-        # Performing checks of the acks that leave the worker.
+        # Earlier, a sender in this worker would forget records whose commit a crash may take back.
+        # It is the pair of the check in Performing for acks that leave the worker.
         served = self._served.get(target)
         if served is not None and number > served.shard.commits.durable:
             raise InvariantError(
@@ -163,8 +161,8 @@ class Traffic:
             )
 
     def answer(self, applied: Iterable[tuple[ShardName, int, Arrival]], now_us: int) -> None:
-        """Answer what these shards have applied, by commits of these numbers, in order: for each
-        lane it is enough to name the last."""
+        """Answer the arrivals that these shards have applied, by commits of these numbers, in
+        order: for each lane it is enough to name the last."""
         last: dict[tuple[Any, ChannelName, ShardName, int], tuple[int, int]] = {}
         for target, number, arrival in applied:
             if isinstance(arrival.reply_to, InjectionReply):

@@ -316,7 +316,7 @@ class LookupOperator(CallbackOperator):
         if shard.send is not None:
             shard.send(task)
         else:
-            task.carried_out().tell(now_us)
+            task.carried_out().report(now_us)
 
     def _receive(self, answers: list[Any], error: Exception | None, now_us: int) -> None:
         """Take the answers that another thread has requested."""

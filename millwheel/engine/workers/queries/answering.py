@@ -1,7 +1,7 @@
 """Answers from the shards of a worker, within a bounded share of each step.
 
 The loop reads the stores between two bundles, where every store is as of one commit. No other
-thread may: small stores are dicts that a bundle changes, and what is written behind is not in
+thread may: small stores are dicts that a bundle changes, and writes that wait in memory are not in
 RocksDB yet. So an answer is consistent without a lock or a snapshot, and the price is counted: a
 step answers for at most ``most_us``, or one query, which reads up to 100,000 accumulators.
 
@@ -49,8 +49,7 @@ class ShardView:
     watermark_us: int
     held: bool
     """Whether a step has run and waits for a verdict. It may never be committed, so answers come
-    from before it: from the store, since what operators keep in memory may be of the step
-    already."""
+    from before it: from the store, since the memory of operators may be of the step already."""
 
     @staticmethod
     def of(shard: Shard) -> ShardView:
@@ -62,14 +61,15 @@ class ShardView:
         return ShardView(shard, shard.commits.made, max(watermark_us, MIN_TIME), held)
 
     def answer(self, query: Query) -> Finding:
-        """The operator's answer. Raises QueryError, and whatever the operator raises."""
+        """The operator's answer. Raises QueryError, and any error of the operator."""
         operator = self.shard.operator
         ask = operator.answer_committed if self.held else operator.answer
         return ask(query, self.shard.store, self.watermark_us)
 
 
 MOST_US = 5_000
-"""A step answers for so long (µs), then works on the stream. The loop steps again at once."""
+"""The time for answers in a step (µs); then it works on the stream. The loop steps again at
+once."""
 
 _STALE = (Consistency.STANDBY, Consistency.SNAPSHOT)
 
@@ -83,7 +83,7 @@ class Serving(Protocol):
 
     @property
     def answers(self) -> bool:
-        """False once another worker may have it."""
+        """False once another worker may have the shard."""
 
 
 @dataclass(slots=True)
@@ -96,7 +96,7 @@ class _Batch:
 
 
 class _View:
-    """What all answers of a shard in one step have in common: nothing changes meanwhile."""
+    """The common part of all answers of a shard in one step: nothing changes meanwhile."""
 
     __slots__ = ("_name", "_token", "_view", "durable", "number")
 
@@ -107,8 +107,8 @@ class _View:
         self.durable = self.number <= shard.commits.durable
 
     def answer(self, query: Query) -> Answer:
-        """The operator's answer, with where it is from. Raises QueryError, and whatever the
-        operator raises."""
+        """The operator's answer, with its origin. Raises QueryError, and any error of the
+        operator."""
         finding, consistency = self._view.answer(query), query.consistency
         return Answer(
             finding.values,
@@ -139,11 +139,11 @@ class Answering:
     resting: deque[_Batch] = field(default_factory=deque)
 
     def asked(self, queries: AskedQueries) -> None:
-        """A batch has come."""
+        """Take a batch."""
         self.waiting.append(_Batch(queries))
 
     def step(self) -> bool:
-        """Answer what fits into the share of a step; True when something is left."""
+        """Answer the queries that fit into the share of a step; True when some are left."""
         if self.waiting:
             end_us = self.monotonic_us() + self.most_us
             while self.waiting and self._go_on(self.waiting[0], end_us):
@@ -161,7 +161,8 @@ class Answering:
         return True
 
     def release(self) -> None:
-        """What rests on durable commits leaves. A batch behind another one does not wait for it."""
+        """Send the batches that rest on durable commits. A batch behind another one does not wait
+        for it."""
         still = [batch for batch in self.resting if not self._is_durable(batch)]
         for batch in self.resting:
             if batch not in still:

@@ -2,8 +2,8 @@
 snapshots.
 
 Such a store holds only commits that every later owner will have, so an answer may be old and is
-never wrong. It says so: its consistency is ``standby``, it names the commit it is as of, and how
-long ago the owner's journal was read.
+never wrong. It is marked: its consistency is ``standby``, and it has the number of its commit and
+the time since the owner's journal was read.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from millwheel.engine.workers.shard.opening import read_meta
 
 @dataclass(frozen=True, slots=True)
 class FollowedCopies:
-    """The followers of this worker as who answers, and snapshots for those who ask for them. For
-    the thread of the loop."""
+    """The followers of this worker, which answer first, and snapshots for queries that accept them.
+    For the thread of the loop."""
 
     standbys: Standbys
     answers: Answers

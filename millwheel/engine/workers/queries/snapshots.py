@@ -2,9 +2,8 @@
 only to be read.
 
 For shards whose owner is dead or silent and that have no standby. The first question for one opens
-its snapshot in the background, and is to be asked again; further ones are answered, and see to it
-that a newer snapshot takes its place. A snapshot holds only commits that every later owner will
-have.
+its snapshot in the background, and is to be asked again; further ones are answered, and let a newer
+snapshot take its place. A snapshot holds only commits that every later owner will have.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ _log = logging.getLogger("millwheel.queries")
 
 @dataclass(slots=True)
 class OpenSnapshot:
-    """A snapshot that can be read. ``looked_us``: when it was known to be the newest one
+    """A snapshot that can be read. ``looked_us``: when it was last found to be the newest one
     (monotonic)."""
 
     manifest: Manifest
@@ -68,7 +67,7 @@ class SnapshotCopies:
 
     @property
     def opened(self) -> Mapping[ShardName, OpenSnapshot]:
-        """Those that can be read now."""
+        """The snapshots that can be read now."""
         return self._open
 
     def asked(self, shard: ShardName) -> OpenSnapshot:

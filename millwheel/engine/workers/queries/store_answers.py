@@ -33,7 +33,7 @@ Answers = Callable[[Query, StoreView, int], Finding]
 
 
 class StoreAnswers:
-    """Answers for all computations of a pipeline. What one needs is made with its first
+    """Answers for all computations of a pipeline. The code for one is built with its first
     question."""
 
     def __init__(self, spec: PipelineSpec, load: Callable[[str, str], Any] = load_object) -> None:

@@ -2,9 +2,9 @@
 over without replay.
 
     newest snapshot + journals of former owners      as a recovery makes it
-    + what is certain of the owner's journal         as it grows, a round at a time
+    + the certain part of the owner's journal        as it grows, a round at a time
     + the rest, up to the sealed end                 when the shard becomes ours: then the store is
-                                                     what a recovery would have made, and serves
+                                                     that of a recovery, and serves
 
 A follower never holds a commit that the lineage does not:
 :meth:`millwheel.adapters.ports.Journals.follow` shows only groups that any seal will count. It is
@@ -60,7 +60,7 @@ class Following:
 class Follower:
     """A store that stands at commit ``have`` of its shard. ``position`` is how far the owner's
     journal was followed. ``over``: it is not to be touched any more, because it was taken or
-    dropped. ``seen_us``: when (monotonic) it last had all that was certain."""
+    dropped. ``seen_us``: when (monotonic) it last had all certain commits."""
 
     entry: ShardEntry
     store: WriteBehindStore
@@ -223,9 +223,9 @@ class Standbys:
         except InvariantError:
             raise
         except MillwheelError as ex:
-            # Deleted segments may hold commits that nobody here has read. A follower that went on
-            # behind the gap would take the shard over without them (mutation follower_skips_a_gap),
-            # so each begins anew with a snapshot.
+            # Deleted segments may hold commits that no follower here has read. A follower that went
+            # on behind the gap would take the shard over without them (mutation
+            # follower_skips_a_gap), so each begins anew with a snapshot.
             self._positions[owner] = None
             for follower in followers:
                 self._discard(follower)
@@ -249,8 +249,7 @@ class Standbys:
         return sum(map(len, entries)) > _MUCH_BYTES
 
     def _discard(self, follower: Follower) -> None:
-        """Drop a follower that is no good; another one is made if the shard is still to be
-        followed."""
+        """Drop an unusable follower; another one is made if the shard is still to be followed."""
         if self._followers.get(follower.entry.shard) is follower:
             del self._followers[follower.entry.shard]
             self._close(follower)

@@ -5,21 +5,20 @@ the rules below. They depend only on those snapshots and the ranges, so that eve
 same store until the shard has a snapshot of its own.
 
     keys                state, timers, windows, rows, slices, ids, numbers: by the hash of the key
-    expired slices      up to the highest of the parents' times: what one has dropped, nobody asks
-                        for
+    expired slices      up to the highest of the parents' times: dropped slices are not asked for
     columns             each segment, cut down to the keys of the range
     archives            as columns, block by block
     waiting records     as columns, without those that have come
     high-water marks    copied to both children of a split; of a merge one for each sub-range
                         (``high_water_marks.py``)
     productions         those of a parent that are on their way go to the one child that has the
-                        parent's lowest key. They keep channel and numbers; the child numbers what
-                        it produces itself in a channel of its own
+                        parent's lowest key. They keep channel and numbers; the child numbers its
+                        own productions in a channel of its own
     counters            as productions
-    watermark, floor    the highest of the parents': both were told of the whole node
+    watermark, floor    the highest of the parents': both were published for the whole node
 
-Sources and sinks are not split: their shards are known outside, by partitions and by the names of
-files.
+Sources and sinks are not split: other systems refer to their shards, by partitions and by the names
+of files.
 """
 
 from __future__ import annotations
@@ -219,8 +218,9 @@ def _meta(estates: Sequence[Estate], next_chunk: int) -> Meta:
         if estate.whole:
             for name, total in estate.meta.counters.items():
                 counters[name] = counters.get(name, 0) + total
-    # The watermark and the floor are the highest, since others have heard of them. Of what is
-    # closed the lowest counts: the windows above it are still in the segments of one parent.
+    # The watermark and the floor are the highest, since they were published. Of the times up to
+    # which windows are closed the lowest counts: the windows above it are still in the segments of
+    # one parent.
     closed = [meta.watermark if meta.closed is None else meta.closed for meta in metas]
     # Windows between the two would be gone, and have never fired.
     invariant(

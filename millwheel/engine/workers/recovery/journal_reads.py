@@ -32,10 +32,10 @@ class _Whole:
 
 
 class ReadOnce:
-    """What recoveries need of :class:`millwheel.adapters.ports.Journals`. Keeps the entries of
-    sealed journals, which do not change any more, unless there are very many: of several, because a
-    shard whose owners die one after the other needs all of theirs. ``lock`` lets one reader read
-    and the others wait for it."""
+    """The methods of :class:`millwheel.adapters.ports.Journals` that recoveries need. Keeps the
+    entries of sealed journals, which do not change any more, unless there are very many: of
+    several, because a shard whose owners die one after the other needs all of theirs. ``lock`` lets
+    one reader read and the others wait for it."""
 
     def __init__(self, journals: JournalsRead, lock: AbstractContextManager[object]) -> None:
         self._journals = journals
@@ -49,7 +49,7 @@ class ReadOnce:
         if upto < 0 or since is not None or not prefix:
             return self._journals.read(incarnation, upto, since, prefix)
         with self._lock:
-            # Looked at once: another recovery may end, and forget, between any two lines of this
+            # A single look: another recovery may end, and forget, between any two lines of this
             # function.
             journal = self._known.get((incarnation, upto))
             if journal is None:

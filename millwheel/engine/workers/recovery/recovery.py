@@ -87,7 +87,7 @@ def inherited(
 
 def is_behind(shard: ShardName, have: int, snapshots: Snapshots) -> bool:
     """Whether a snapshot holds more than commit ``have``: then the segments with those commits may
-    have been gone when the journal was read, and nothing else would tell."""
+    have been gone when the journal was read, and no other check would notice."""
     newest = snapshots.latest(shard)
     return newest is not None and newest.last_commit > have
 
@@ -116,8 +116,8 @@ def _recover_from(
         for ancestor in entry.ancestors_since(manifest.token if manifest is not None else NO_TOKEN):
             have = replay(entry.shard, ancestor, journals, replayed, have, effort=effort)
         replayed.written()
-        # The owner numbers its commits from what the store says: behind what was replayed, two
-        # commits would have one number.
+        # The owner numbers its commits from the one in the store: if that were older than the
+        # replayed ones, two commits would have one number.
         stands = last_commit(store)
         invariant(
             stands == have, f"{entry.shard} is replayed to commit {have}, its store is at {stands}"
@@ -187,8 +187,8 @@ def replay(
     since: JournalPosition | None = None,
     effort: Effort | None = None,
 ) -> int:
-    """Apply what an ancestor committed after commit ``have``; where the shard stands then.
-    ``since``: how far its journal was followed. Raises CorruptionError when a commit is missing."""
+    """Apply an ancestor's commits after commit ``have``; where the shard stands then. ``since``:
+    how far its journal was followed. Raises CorruptionError when a commit is missing."""
     for commit, size in _commits(shard, ancestor, journals, since, have):
         if effort is not None and commit.number > have:
             effort.replayed += size

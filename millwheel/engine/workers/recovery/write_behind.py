@@ -15,9 +15,9 @@ write."""
 
 
 class WriteBehindStore:
-    """A :class:`millwheel.adapters.ports.StateStore` in front of another one. Reads see what waits;
-    scans and checkpoints write it first. What waits is lost with the process, as the store itself
-    is: recovery starts from snapshot and journal."""
+    """A :class:`millwheel.adapters.ports.StateStore` in front of another one. Reads see the waiting
+    commits; scans and checkpoints write them first. They are lost with the process, as the store
+    itself is: recovery starts from snapshot and journal."""
 
     def __init__(self, store: StateStore) -> None:
         self._store = store
@@ -39,7 +39,7 @@ class WriteBehindStore:
     def apply(self, puts: Iterable[tuple[bytes, bytes]], deletes: Iterable[bytes]) -> None:
         puts = puts if type(puts) is list else list(puts)
         if len(puts) > _LARGE:
-            # First, what waits is older: written afterwards, it would be in the place of this.
+            # First, the waiting commits are older: written afterwards, they would replace this one.
             self._write()
             self._store.apply(puts, deletes)
             return

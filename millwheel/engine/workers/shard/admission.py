@@ -50,14 +50,14 @@ class ShardLimits:
 
 
 class BundleSize:
-    """Where little input makes much output, bundles take less, so that no commit is far too large.
-    All numbers are weights; ``most`` is the limit of the next bundle."""
+    """The input of a bundle. Where little input makes much output, bundles take less, so that no
+    commit is far too large. All numbers are weights; ``most`` is the limit of the next bundle."""
 
     def __init__(self, bundle: int) -> None:
         self._bundle = bundle
         self.most = bundle
 
-    def learn(self, arrivals: Sequence[Arrival], output_weight: int) -> None:
+    def note(self, arrivals: Sequence[Arrival], output_weight: int) -> None:
         """Note the input and output of a bundle."""
         if output_weight <= self._bundle and self.most == self._bundle:
             return
@@ -93,7 +93,7 @@ class Admission:
         (wall clock; MAX_TIME: never). While the journal writes, a ``patient`` shard leaves a few
         arrivals where they are: they could not be durable any sooner, and a commit of many costs
         little more than one of few. (Weak productions do not wait to be durable.)"""
-        # Where there is no room, no time makes any: a commit that is durable does, or an ack.
+        # No time makes room where there is none: a commit that becomes durable does, or an ack.
         limits = self.limits
         most = limits.weak_in_flight if self.identity.weak else limits.in_flight
         if len(self.commits.pending) >= most:
@@ -123,7 +123,7 @@ class Admission:
         return looks_at(begun_us, now_us) if waits else now_us
 
     def congested(self) -> bool:
-        """True if so many productions are in flight that none may be added."""
+        """True if too many productions are in flight for any to be added."""
         return self.outbox.pending_weight >= self.limits.pending
 
     def take(self, now_us: int, lone: bool = False) -> tuple[list[Arrival], int]:

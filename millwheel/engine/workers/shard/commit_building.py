@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class CommitBuilding:
-    """Writes into the ``store``: this is where a shard stops being pure. What fails in here fails
+    """Writes into the ``store``: this is where a shard stops being pure. Any failure in here is
     between two commits, since the store takes a commit whole or not at all."""
 
     shard: Shard
@@ -69,8 +69,8 @@ class CommitBuilding:
         if self._changes_nothing(chunk, bundle, rises):
             if not step.arrivals:
                 return None
-            # Its acks still wait for the commits before it: what these records would have changed
-            # may have been changed by a record of a commit that is not durable yet.
+            # Its acks still wait for the commits before it: the change of these records may have
+            # been made by a record of a commit that is not durable yet.
             return self.commits.enlist(
                 PendingCommit(
                     self.shard,
@@ -104,7 +104,7 @@ class CommitBuilding:
         )
 
     def forget_done(self) -> None:
-        """Productions that every consumer has applied leave the store."""
+        """Delete productions that every consumer has applied from the store."""
         # With the next commit and not before: were they deleted at the ack, a crash could bring the
         # commit back that made them, and not its deletion; were they never deleted, each recovery
         # would send all of them again.
@@ -128,7 +128,7 @@ class CommitBuilding:
         # applied_records_not_cut_off).
         self.commits.made += 1
         # Recovery replays commits without a gap, and a window that has fired must not open again:
-        # whoever reads this commit back relies on both.
+        # readers of this commit rely on both.
         if self.commits.made != self.meta.number + 1 or bundle.watermark < self.meta.watermark:
             raise InvariantError(
                 f"{self.identity.shard}: commit {self.commits.made} at {bundle.watermark} follows"
@@ -152,7 +152,7 @@ class CommitBuilding:
                 continue
             for (key, tag), at in queue.take_changes().items():
                 if tag.startswith(ORDER_TAG):
-                    continue  # the segments of waiting records tell it
+                    continue  # the segments of waiting records have it
                 store_key = timer_key(key, self.identity.hashed(key), domain, tag)
                 if at is None:
                     self.overlay.delete(store_key)

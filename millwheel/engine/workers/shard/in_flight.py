@@ -25,9 +25,9 @@ _VERDICT = "a step with too many failures, which waits for a verdict"
 
 @dataclass(slots=True)
 class Step:
-    """A bundle with its arrivals. ``hold`` kept the watermark before it, and ``work_us`` is what
-    was to be done then. While it ``asks``, it has not run yet: it may wait for ``asks_for``, from
-    outside. ``chunk`` holds what it produced.
+    """A bundle with its arrivals. ``hold`` kept the watermark before it, and ``work_us`` is the
+    earliest work of that time. While it ``asks``, it has not run yet: it may wait for ``asks_for``,
+    from outside. ``chunk`` holds its productions.
 
     It is not frozen: the shard makes one for each bundle, and setting fields of a frozen one takes
     three times as long."""
@@ -86,8 +86,8 @@ class PendingCommit:
             return
         store_key = PENDING + number8(chunk.number)
         # Into the commit and the local store alike. In the store alone, a recovery would not send
-        # them again, although what made them is acked; in the commit alone, a snapshot that skips
-        # this commit would not hold them.
+        # them again, although the records that made them are acked; in the commit alone, a snapshot
+        # that skips this commit would not hold them.
         commit.puts.append((store_key, chunk.stored_form))
         self.shard.store.apply([(store_key, chunk.stored_form)], [])
         chunk.stored = True
@@ -95,11 +95,10 @@ class PendingCommit:
 
 class InFlight:
     """``made`` numbers the last commit that is applied to the local store, ``durable`` the last one
-    that is known to be in the journal, and ``floor`` is the durable floor. Of those that are
-    ``pending`` between these two, all that are not ``unsubmitted`` are with the journal; of the
-    others, ``_urgent`` is the number that something
-    waits for. ``waiting`` is a step that must not be committed before there is a verdict, or not
-    run before there are answers from outside."""
+    that is certainly in the journal, and ``floor`` is the durable floor. Of the commits ``pending``
+    between these two, all that are not ``unsubmitted`` are with the journal; of the others,
+    ``_urgent`` is the number that something waits for. ``waiting`` is a step that must not be
+    committed before there is a verdict, or not run before there are answers from outside."""
 
     def __init__(self, name: str, meta: Meta, straggler_us: int) -> None:
         self.made = self.durable = meta.number
@@ -112,7 +111,7 @@ class InFlight:
         self._urgent = 0
 
     def enlist(self, pending: PendingCommit) -> PendingCommit:
-        """A commit was made: it waits for the journal."""
+        """Take a new commit: it waits for the journal."""
         # Recovery replays them by their numbers, and stops at one that does not follow.
         if self.pending and pending.number < self.pending[-1].number:
             raise InvariantError(
@@ -131,8 +130,8 @@ class InFlight:
             pending = self.unsubmitted[0]
             if pending.weak and pending.straggles:
                 if now_us < pending.since_us + self._straggler_us:
-                    # Those behind it wait, too: a journal that holds a commit, but not the one
-                    # before it, has a gap, and recovery stops at it.
+                    # The commits behind it wait, too: a journal that holds a commit, but not the
+                    # one before it, has a gap, and recovery stops at it.
                     break
                 pending.checkpoint_chunk()
             self.unsubmitted.popleft()
@@ -163,7 +162,7 @@ class InFlight:
                 pending.checkpoint_chunk()
 
     def settle(self, pending: PendingCommit) -> None:
-        """The journal has the oldest of them."""
+        """Note that the journal has the oldest of them."""
         # Out of order, an ack would go out for records whose commit may still be lost: the sender
         # forgets them.
         if not self.pending or self.pending[0] is not pending:

@@ -65,7 +65,7 @@ def read_timers(store: StateStore) -> dict[Domain, TimerQueue]:
 
 def read_pending(store: StateStore) -> Pending:
     """The productions that perhaps did not reach every consumer. To decode them takes long: any
-    thread may, as long as nobody else uses the store."""
+    thread may, as long as no other uses the store."""
     pending: list[tuple[int, ChannelName, list[AnyBatch], list[dict[str, bytes]]]] = []
     for store_key, data in store.scan(PENDING):
         form = decode_pending(data)
@@ -105,8 +105,8 @@ def read_productions(pending: Pending, fanout: Fanout) -> list[OutputChunk]:
 def validate_store(
     store: StateStore, timers: dict[Domain, TimerQueue], inbox: Inbox, outbox: Outbox, meta: Meta
 ) -> None:
-    """Raise InvariantError unless a shard that opens from ``store`` has what this one has in
-    memory. For tests: it reads all timers, marks and productions. Between bundles only."""
+    """Raise InvariantError unless a shard that opens from ``store`` has the same state as this one
+    in memory. For tests: it reads all timers, marks and productions. Between bundles only."""
     for domain, queue in read_timers(store).items():
         stored, in_memory = set(queue.items()), set(timers[domain].items())
         invariant(

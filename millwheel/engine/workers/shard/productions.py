@@ -49,14 +49,14 @@ from millwheel.errors import InvariantError
 _HEAD_BYTES = 10  # Fixed: msgpack's heads of a field's name and of its value, at most
 _NUMBER_BYTES = 8  # Fixed: of a number
 Split = tuple[list[tuple[NodeName, AnyBatch]], list[Keyless]]
-"""The records of each consumer under its keys, and those that have none."""
+"""The records of each consumer under its keys, and the records without a key."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShardIdentity:
-    """Which shard, under which token, and what its computation's guarantee dial says. ``circle``
-    are the nodes on the ways from its productions back to it. ``makers``: which node makes a
-    stream, of those that are chained behind it."""
+    """Which shard, under which token, and with which guarantee of its computation. ``circle`` are
+    the nodes on the ways from its productions back to it. ``makers``: which node makes a stream, of
+    those that are chained behind it."""
 
     node: NodeName
     shard: ShardName
@@ -95,7 +95,7 @@ class _Parts:
         self.instances.append({} if chosen is None else chosen.noted)
 
     def form(self, channel: ChannelName) -> bytes:
-        """What the store keeps."""
+        """The stored form."""
         return pack(
             PendingForm(channel, self.stored, self.instances if any(self.instances) else [])
         )
@@ -382,5 +382,5 @@ def _most_bytes(column: pl.Series) -> int:
 
 
 def earliest_of(batches: Iterable[tuple[NodeName, AnyBatch]]) -> int:
-    """The lowest timestamp in any of them (MAX_TIME: there is no record)."""
+    """The lowest timestamp in any of them (MAX_TIME: without records)."""
     return min([batch.earliest for _, batch in batches], default=MAX_TIME)

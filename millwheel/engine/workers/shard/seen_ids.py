@@ -7,7 +7,7 @@ bucket with many (``bloom_filter.py``) answers "certainly new"; every "maybe" is
 exact set, so a false positive costs a search and never a record. A bucket is dropped once the
 watermark has left it more than the horizon behind.
 
-An id is known by the 128-bit xxh3 of stream, key and id: streams number their records each for
+An id is identified by the 128-bit xxh3 of stream, key and id: each stream numbers its records for
 itself. The ids that a bundle adds to a bucket are one *run*, one entry of the store; small runs
 become larger ones, eight at a time. Their digests are in memory, too, sorted. Beyond ``_HELD`` ids
 further ones are entries of their own, which are looked up in the store. So are those of stores from
@@ -47,8 +47,8 @@ _HELD = 4_000_000
 """Ids of a shard whose digests are in memory (16 bytes each); further ones are entries of their
 own."""
 _FEW_IDS = 8_192
-"""Up to so many ids of a bucket are looked for together with those of all such buckets: buckets may
-be as many as the times of ids are apart, and a filter for each would be larger than its ids."""
+"""Up to this many ids of a bucket are looked for together with those of all such buckets: times
+that are far apart make many buckets, and a filter for each would be larger than its ids."""
 _HEADS_KEPT = 200_000  # keys whose hashes are remembered
 _encode = msgspec.msgpack.Encoder().encode
 Bools = npt.NDArray[np.bool_]
@@ -110,8 +110,8 @@ def _sorted(part: tuple[Any, ...], kind: Literal["quicksort", "stable"]) -> tupl
 class _Bucket:
     """The ids of one bucket of event time, as ``runs`` in the store. While there are ``few`` they
     lie in memory with those of all other such buckets. ``held`` and ``filter`` are its own once
-    there are more. ``singles``: it has single entries in the store; there is no filter over those
-    of a former time."""
+    there are more. ``singles``: it has single entries in the store; no filter covers those of
+    an earlier opening."""
 
     def __init__(self, runs: Runs) -> None:
         self.few = 0
@@ -122,11 +122,11 @@ class _Bucket:
 
     @property
     def apart(self) -> bool:
-        """Whether it must be asked by itself."""
+        """Whether it must be probed by itself."""
         return self.held is not None or self.singles
 
     def maybe(self, bits_of: BitsOf) -> Int64s:
-        """The indexes of the digests that may be in what is its own."""
+        """The indexes of the digests that may be in its own set."""
         return np.arange(bits_of.count) if self.filter is None else self.filter.maybe(bits_of)
 
 
@@ -287,12 +287,12 @@ class SeenIds:
             self._few.add(*map(np.concatenate, zip(*few, strict=True)))
 
     def _set_apart(self, start: int, bucket: _Bucket, low: Words, high: Words) -> None:
-        """Add ids to a bucket that has so many that a filter of its own pays."""
+        """Add ids to a bucket that is large enough for a filter of its own."""
         if bucket.held is None:
             bucket.held = SortedDigests()
             few_low, few_high = self._few.take_out((start,)) if bucket.few else (low[:0], high[:0])
-            # One that stays with the few is never forgotten; one too many is known in no bucket,
-            # and its copy is applied.
+            # An id that stays with the few is never forgotten; if one too many is removed, it is in
+            # no bucket, and its copy is applied.
             invariant(
                 len(few_low) == bucket.few,
                 f"{self._shard}: of {bucket.few} ids of a bucket {len(few_low)} are there",
@@ -350,7 +350,7 @@ class SeenIds:
         self._first_start = min(self._buckets, default=MAX_TIME)
         if few := [start for start, bucket in gone.items() if bucket.few]:
             out, counted = len(self._few.take_out(few)[0]), sum(gone[start].few for start in few)
-            # The other half of what a bucket counts as it takes ids in.
+            # The pair of the count that a bucket keeps as it takes ids in.
             invariant(out == counted, f"{self._shard}: {counted} ids are to go, there are {out}")
             self._count -= out
         for start, bucket in gone.items():

@@ -11,11 +11,11 @@
 Reads of a replayable source need no such wait: they are sent at once and their position is
 committed after every consumer has applied them.
 
-What belongs to one concern has an owner beside this file: whether a bundle is taken
-(:mod:`admission`), what a commit holds (:mod:`commit_building`), commits between their bundle and
-the disk (:mod:`in_flight`), the watermark (:mod:`watermark`). A shard knows no clock, no thread and
-no network, but it is not pure: ``run`` calls user code and writes the local store, and an operator
-may write files of its own (a sink prepares its cut).
+Each concern has an owner beside this file: the decision to take a bundle (:mod:`admission`), the
+contents of a commit (:mod:`commit_building`), commits between their bundle and the disk
+(:mod:`in_flight`), the watermark (:mod:`watermark`). A shard has no clock, no thread and no
+network, but it is not pure: ``run`` calls user code and writes the local store, and an operator may
+write files of its own (a sink prepares its cut).
 """
 
 from __future__ import annotations
@@ -245,7 +245,7 @@ class Shard:
             pending.chunk.commit = 0 if pending.weak else pending.number
             self.outbox.release(pending.chunk, self._route)
         # those that came: an operator leaves in the bundle what it has not taken as a whole
-        self.admission.bundle.learn(step.arrivals, 0 if step_chunk is None else step_chunk.weight)
+        self.admission.bundle.note(step.arrivals, 0 if step_chunk is None else step_chunk.weight)
         return pending
 
     # --- ack, send: after the journal -------------------------------------------------------------
@@ -270,9 +270,9 @@ class Shard:
     # --- questions and news of the loop -----------------------------------------------------------
 
     def unfinished(self) -> int:
-        """How much of what came is unfinished: arrivals, commits, productions, and what is not yet
-        visible outside. A source at rest lets arrivals wait: nobody was told that they were
-        taken."""
+        """The amount of unfinished work: arrivals, commits, productions, and output that is not yet
+        visible outside. A source at rest lets arrivals wait: they were not acknowledged to any
+        client."""
         waiting = 0 if self.operator.paused else len(self._inbox.waiting)
         commits = len(self.commits.pending) + (self.commits.waiting is not None)
         return waiting + commits + self.outbox.unfinished + self.operator.unfinished()
@@ -286,7 +286,7 @@ class Shard:
     # --- life -------------------------------------------------------------------------------------
 
     def avoid(self, avoided: Avoided) -> None:
-        """What earlier owners have died of, or have not come back from, is not repeated."""
+        """Do not repeat the calls that earlier owners died of, or that did not return for them."""
         self.avoided = self.operator.avoided = avoided
 
     def trace(self, tracing: Tracing, is_source: bool) -> None:
@@ -297,8 +297,8 @@ class Shard:
         )
 
     def start(self) -> None:
-        """Begin to send the recovered productions. Called when this owner may act (its token is
-        known)."""
+        """Begin to send the recovered productions. Called when this owner may act (the injector has
+        its token)."""
         for chunk in self._unsent:
             self.outbox.release(chunk, self._route)
         self._unsent.clear()
@@ -307,8 +307,8 @@ class Shard:
         self.forget_old_ids()
 
     def validate(self) -> None:
-        """Raise InvariantError unless its parts agree with each other and with the store: what a
-        next owner reads there is what this one has in memory. For tests, between two calls: it
+        """Raise InvariantError unless its parts agree with each other and with the store: a next
+        owner would read the state that this one has in memory. For tests, between two calls: it
         reads much of the store."""
         self._inbox.validate()
         self.outbox.validate()

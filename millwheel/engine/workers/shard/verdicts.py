@@ -1,11 +1,12 @@
 """Failures of one shard, and whether a step that holds some may be committed.
 
 A node is judged by the share of its recent calls that failed, over all of its shards. So each shard
-reports its tally to the watermark service, which adds them up and tells the sums to all workers. A
-step whose failures are within the policy is committed at once, with its dead letters. Another one
-**waits**: it has read, computed and counted, but is not committed, so its records are unacked, its
-timers set and its windows open. If the sums show that the node is fine after all, it is committed;
-if not, the run is stopped, and the next owner of the shard tries the same calls again.
+reports its tally to the watermark service, which adds them up and broadcasts the sums to all
+workers. A step whose failures are within the policy is committed at once, with its dead letters.
+Another one **waits**: it has read, computed and counted, but is not committed, so its records are
+unacked, its timers set and its windows open. If the sums show that the node is fine after all, it
+is committed; if not, the run is stopped, and the next owner of the shard tries the same calls
+again.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from millwheel.engine.workers.bundle.bundle import Bundle
 from millwheel.errors import EndlessTimerError
 
 EARLY_US = SECOND
-"""So long a step waits for other calls of its node where there are too few to judge by."""
+"""How long a step waits for other calls of its node where there are too few to judge by."""
 _FIRSTS = 5  # first failures that a shard reports
 
 Policies = Callable[[str], OnError]
@@ -43,12 +44,12 @@ class Verdicts:
         self._tried: dict[str, int] = {}
         self._failed: dict[CallKind, int] = {}
         self._firsts: dict[str, First] = {}
-        self._heard: Mapping[CallKind, Tally] = {}
+        self._sums: Mapping[CallKind, Tally] = {}
         self.version = 0
         """Changes whenever :meth:`counters` changes."""
 
     def take(self, bundle: Bundle) -> None:
-        """Count the calls of a step, and those that failed."""
+        """Count the calls of a step, and the failed ones."""
         if self._policies is None:
             _check_ends(bundle)
             return
@@ -61,7 +62,7 @@ class Verdicts:
         for first in bundle.firsts.values():
             if len(self._firsts) < _FIRSTS:
                 self._firsts.setdefault(f"{first.judged}\0{first.kind}", first)
-        if self._failed or self._heard:
+        if self._failed or self._sums:
             self.version += 1
 
     def _forget_half(self, what: str) -> None:
@@ -71,18 +72,18 @@ class Verdicts:
                 if call.what == what:
                     self._failed[call] //= 2
 
-    def hear(self, sums: Mapping[CallKind, Tally]) -> None:
-        """The tallies of all shards of the node, as the watermark service knows them."""
-        if not self._heard:
+    def follow(self, sums: Mapping[CallKind, Tally]) -> None:
+        """Take the sums of the tallies of all shards of the node, from the watermark service."""
+        if not self._sums:
             self.version += 1  # from now on it counts how many calls of ours did not fail
-        self._heard = sums
+        self._sums = sums
 
     def counters(self) -> dict[str, int]:
         """The counts to report besides durable counters; none as long as no call of the node has
         failed."""
-        if not self._failed and not self._heard:
+        if not self._failed and not self._sums:
             return {}
-        failed = {**dict.fromkeys(self._heard, 0), **self._failed}
+        failed = {**dict.fromkeys(self._sums, 0), **self._failed}
         return as_counters(self._tried, failed, self._firsts)
 
     def waits(self, calls: Iterable[CallKind], since_us: int, now_us: int) -> bool:
@@ -96,7 +97,7 @@ class Verdicts:
         policy, own = policy_for(call, self._policies(call.judged)), self._own(call)
         if own.verdict(policy) is FailureVerdict.FINE:
             return False
-        verdict = own.at_least(self._heard.get(call, own)).verdict(policy)
+        verdict = own.at_least(self._sums.get(call, own)).verdict(policy)
         return verdict is FailureVerdict.BROKEN or (
             verdict is FailureVerdict.EARLY and now_us < since_us + EARLY_US
         )
@@ -116,5 +117,5 @@ def _check_ends(bundle: Bundle) -> None:
 
 
 def looks_at(since_us: int, now_us: int) -> int:
-    """When a waiting step is to be looked at again if nothing is heard (wall clock)."""
+    """When to look at a waiting step again if no sums come (wall clock)."""
     return since_us + EARLY_US if now_us < since_us + EARLY_US else MAX_TIME

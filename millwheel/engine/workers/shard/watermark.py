@@ -15,7 +15,7 @@ from millwheel.errors import InvariantError
 
 
 class ShardWatermark:
-    """``input`` is the published watermark of what the shard reads; ``shares`` holds its percentile
+    """``input`` is the published watermark of the shard's input; ``shares`` holds its percentile
     watermarks, by share. ``floor`` is the highest watermark that may have been published."""
 
     def __init__(
@@ -88,19 +88,19 @@ class ShardWatermark:
     def floor_matters(self) -> bool:
         """True while processing-time timers of callbacks wait, and where late records are emitted.
         Both leave at the floor or later, not behind a published watermark. So no more may be
-        published than a next owner, too, will know of."""
+        published than a next owner will find in the store."""
         return self._emits_late or (self._emits_at_floor and bool(self._timers[Domain.PROCESSING]))
 
     def rises(self, now_us: int) -> bool:
-        """True when a commit is wanted for the floor alone."""
+        """True when a commit is needed for the floor alone."""
         return (
             self.floor_matters()
             and self._meta.floor < self.lowest(self.work(now_us)).at < IDLE_TIME
         )
 
     def of_shares(self, now_us: int) -> dict[float, int]:
-        """What counts for the percentile watermarks of this node, by share: the lowest of its own
-        work, in place of the low watermark of the input its percentile watermark."""
+        """The shard's times for the percentile watermarks of this node, by share: the lowest of its
+        own work and, in place of the low watermark of the input, its percentile watermark."""
         work = self._commits.lowest_work(self.work(now_us).at)
         lowest = {share: min(work, max(at, self.input)) for share, at in self.shares.items()}
         if self._timers[Domain.PROCESSING]:
@@ -108,7 +108,7 @@ class ShardWatermark:
         return lowest
 
     def in_words(self, hold: Hold) -> str:
-        """What keeps the watermark there, of :meth:`held`, for people."""
+        """The reason of a hold of :meth:`held`, for people."""
         if hold.holder == "timer" and (first := self._timers[Domain.EVENT].first()):
             return f"timer {first.tag!r} of key {first.key!r} at {first.at}"
         if hold.holder == "production":
@@ -117,9 +117,9 @@ class ShardWatermark:
 
     # --- commands ---------------------------------------------------------------------------------
 
-    def tell(self, at: int) -> None:
-        """This watermark is reported: no output may be emitted before it any more."""
-        # The other half of `held`: a next owner that does not know it would emit behind it.
+    def reported(self, at: int) -> None:
+        """Note that this watermark is reported: no output may be emitted before it any more."""
+        # The pair of `held`: a next owner without this floor would emit behind it.
         if self._commits.floor < at < IDLE_TIME and self.floor_matters():
             raise InvariantError(
                 f"{at} would be reported, but the floor that is durable is {self._commits.floor}"
@@ -129,7 +129,7 @@ class ShardWatermark:
 
     def commit_floor(self, at: int) -> bool:
         """A bundle was held at ``at`` and is committed: True when that raises the floor that the
-        next owner knows of."""
+        next owner will find."""
         floor = max(self.floor, at if at < IDLE_TIME else MIN_TIME)
         if not self.floor_matters() or floor <= self._meta.floor:
             return False

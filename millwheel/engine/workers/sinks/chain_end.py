@@ -1,9 +1,9 @@
-"""The sink at the end of a chain behind a source, which runs in the shards of that. What is made of
+"""The sink at the end of a chain behind a source, which runs in the source's shards. The output of
 reads is gathered, and becomes a batch of the sink in one commit with the positions behind them.
 
 Nothing of a read is committed before its batch is prepared: no position, no dead letter, no
-counter. After a crash before that commit the partitions are read again from where they were, and
-what was prepared is swept."""
+counter. After a crash before that commit the partitions are read again from the same positions, and
+prepared batches are swept."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from millwheel.engine.workers.operators.chains import (
 )
 from millwheel.engine.workers.sinks.sink import SinkOperator
 
-_MOST_BYTES = 1 << 26  # of what was read for a batch: some reads of files in columns
+_MOST_BYTES = 1 << 26  # of reads for a batch: some reads of files in columns
 
 
 @dataclass(slots=True)
 class _Gathered:
-    """What was made of reads of ``size`` bytes since ``since_us``: the records for the sink, and
-    the rest, with what makes each read a part of the commit. ``earliest``: the lowest timestamp in
-    all of it."""
+    """The output of reads of ``size`` bytes since ``since_us``: the records for the sink, and the
+    rest, with the functions that make each read a part of the commit. ``earliest``: the lowest
+    timestamp in all of it."""
 
     since_us: int
     arrivals: list[Arrival] = field(default_factory=list)
@@ -54,18 +54,18 @@ class ChainEnd:
         self._rests = False
         self._gathered: _Gathered | None = None
         self._asked: tuple[_Gathered, Bundle] | None = None
-        """What becomes a batch now, which another thread may prepare."""
+        """The output that is becoming a batch, which another thread may prepare."""
 
     @property
     def full(self) -> bool:
-        """Whether so much is gathered that nothing more is to be read."""
+        """Whether enough is gathered that nothing more is to be read."""
         gathered = self._gathered
         return gathered is not None and (
             gathered.records >= self.operator.cut_records or gathered.size >= _MOST_BYTES
         )
 
     def take(self, made: Bundle, size: int, commit: Callable[[Bundle], None]) -> None:
-        """Gather what was made of a read of ``size`` bytes. ``commit`` makes the read a part of a
+        """Gather the output of a read of ``size`` bytes. ``commit`` makes the read a part of a
         bundle."""
         if self._gathered is None:
             self._gathered = _Gathered(made.now_us)
@@ -80,7 +80,7 @@ class ChainEnd:
         gathered.reads.append((made, commit))
 
     def run(self, bundle: Bundle, hurry: bool) -> None:
-        """Go on. What was gathered, and is prepared, becomes a part of the bundle. ``hurry``: it
+        """Go on: a gathered batch that is prepared becomes a part of the bundle. ``hurry``: it
         waits for no more."""
         self._begin(bundle, hurry)
         # A batch is committed together with the positions behind its reads: see mistakes
@@ -99,7 +99,7 @@ class ChainEnd:
             self._run(part_of(bundle, []), bundle)
 
     def _begin(self, bundle: Bundle, hurry: bool) -> None:
-        """Let what is gathered become a batch, if it is time."""
+        """Let the gathered output become a batch, if it is time."""
         gathered = self._gathered
         if self._asked is None and gathered is not None and self._due_at(hurry) <= bundle.now_us:
             self._asked = gathered, part_of(bundle, gathered.arrivals)
@@ -134,13 +134,13 @@ class ChainEnd:
 
     def unfinished(self) -> int:
         """Whether batches are not visible; at rest, how many are not, or are not forgotten."""
-        # Else a run that ends once it has caught up would wait for a commit that is not to come.
+        # Otherwise a run that ends once it has caught up would wait for a commit that never comes.
         if self._rests:
             return self.operator.unfinished()
         return int(self.operator.hold(0) != Hold())
 
     def hold(self, now_us: int) -> Hold:
-        """What is not visible yet holds the watermark."""
+        """The hold of output that is not visible yet."""
         hold = self.operator.hold(now_us)
         waiting = [self._gathered, None if self._asked is None else self._asked[0]]
         earliest = min([each.earliest for each in waiting if each is not None], default=MAX_TIME)
@@ -150,7 +150,7 @@ class ChainEnd:
 
 
 def _born(batch: AnyBatch, now_us: int) -> AnyBatch:
-    """The batch, which says since when its records are on their way."""
+    """The batch, with the time since which its records are on their way."""
     if isinstance(batch, ColumnBatch):
         return replace(batch, born_us=batch.born_us or now_us)
     batch.born_us = batch.born_us or now_us

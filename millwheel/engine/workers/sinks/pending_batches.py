@@ -33,15 +33,15 @@ NO_COMMIT_YET = MAX_TIME
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """A committed batch to be made visible by another thread. ``told(number, error, now)`` is for
-    the loop again."""
+    """A committed batch to be made visible by another thread. ``report(number, error, now)`` is
+    called by the loop."""
 
     shard: ShardName
     token: Token
     number: int
     committable: bytes
     writer: Writer
-    told: Callable[[int, Exception | None, int], None]
+    report: Callable[[int, Exception | None, int], None]
     took: Histogram | None = None
 
     @property
@@ -50,15 +50,15 @@ class Publication:
         return self.writer.lane
 
     def carried_out(self) -> ev.WorkDone:
-        """Publish it. What went wrong is for the loop to raise or to try again."""
+        """Publish it. The loop raises an error or tries again."""
         error = published(self.writer, self.committable, self.took)
         return ev.WorkDone(
-            self.shard, self.token, lambda now_us: self.told(self.number, error, now_us)
+            self.shard, self.token, lambda now_us: self.report(self.number, error, now_us)
         )
 
 
 def published(writer: Writer, committable: bytes, took: Histogram | None) -> Exception | None:
-    """Publish a batch; what went wrong."""
+    """Publish a batch; returns the error."""
     began_s = monotonic()
     try:
         writer.publish(committable)
@@ -94,7 +94,7 @@ class PendingBatch:
     traced: TracedBundle | None = None
     parts: Sequence[bytes] = ()
     """Committables that replace this one: some record of it is refused, and the target does not
-    tell which."""
+    name it."""
 
 
 def in_parts(batches: deque[PendingBatch], writer: Writer, commit: int) -> deque[PendingBatch]:
@@ -102,7 +102,7 @@ def in_parts(batches: deque[PendingBatch], writer: Writer, commit: int) -> deque
     behind those. ``commit`` is the one that stores them all."""
     first, *others = batches
     *early, last = first.parts
-    # The last part stands for the whole in what is measured: only with it is everything visible.
+    # The last part stands for the whole in the measurements: only with it is everything visible.
     parts = [replace(first, committable=part, born=[], traced=None, parts=()) for part in early]
     parts.append(replace(first, committable=last, parts=()))
     parts += [
@@ -114,12 +114,12 @@ def in_parts(batches: deque[PendingBatch], writer: Writer, commit: int) -> deque
     )
 
 
-_WHY_CHARS = 300  # of an error, in what holds the watermark
+_WHY_CHARS = 300  # of an error, in the text of a hold
 
 
 class SinkFigures(SinkNews):
     """The figures of a sink shard for ``/metrics``, updated per batch, never per record. ``why`` is
-    the last error of a target that is away, "" once it takes batches again; with it the words of
+    the last error of an unavailable target, "" once it takes batches again; with it the words of
     the hold change."""
 
     def __init__(self) -> None:
@@ -133,19 +133,19 @@ class SinkFigures(SinkNews):
     def away(self, why: str) -> None:
         """The target did not take a batch; it is tried again."""
         self.failures += 1
-        self._say(" ".join(why.split())[:_WHY_CHARS])
+        self._set_why(" ".join(why.split())[:_WHY_CHARS])
 
     def visible(self, now_us: int, born_us: Sequence[int], earliest_us: int) -> None:
         """A batch is visible: its deliveries were read at ``born_us``, its earliest timestamp is
         ``earliest_us``."""
-        self._say("")
+        self._set_why("")
         for born in born_us:
             self.latency_s.add((now_us - born) / SECOND)
             self.latencies_ms.append((now_us - born) / 1000)
         if MIN_TIME < earliest_us < IDLE_TIME:
             self.event_time_s.add(max(0, now_us - earliest_us) / SECOND)
 
-    def _say(self, why: str) -> None:
+    def _set_why(self, why: str) -> None:
         self.changes += why != self.why
         self.why = why
 

@@ -29,15 +29,15 @@ _BOUNDARY = ColumnBoundary("a sink")
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """What became of a batch. ``refused`` are records that are not in it."""
+    """A prepared batch. ``refused`` are records that are not in it."""
 
     committable: bytes
     refused: Sequence[Refused]
 
 
 def prepared(writer: Writer, batch: SinkBatch, scales: Scales = NO_SCALES) -> Prepared:
-    """Prepare a batch, on this thread. What fails in columns is tried record by record. The writer
-    gets decimals, which have ``scales``, as numbers; such a batch is never in columns."""
+    """Prepare a batch, on this thread. If that fails in columns, it is tried record by record. The
+    writer gets decimals, which have ``scales``, as numbers; such a batch is never in columns."""
     if scales:
         shown, refused = _shown(batch, scales)
         done = _prepared(writer, shown)
@@ -73,13 +73,13 @@ def _prepared(writer: Writer, batch: SinkBatch) -> Prepared:
 
 @dataclass(frozen=True, slots=True)
 class Preparation:
-    """A batch for another thread to prepare. ``told(found, error)`` is for the loop again."""
+    """A batch for another thread to prepare. ``report(found, error)`` is called by the loop."""
 
     shard: ShardName
     token: Token
     batch: SinkBatch
     writer: Writer
-    told: Callable[[Prepared | None, Exception | None], None]
+    report: Callable[[Prepared | None, Exception | None], None]
     scales: Scales = field(default_factory=dict)
 
     @property
@@ -89,9 +89,9 @@ class Preparation:
         return f"prepare {self.shard}"
 
     def carried_out(self) -> ev.WorkDone:
-        """Prepare it. What went wrong is for the loop to raise."""
+        """Prepare it. The loop raises an error."""
         outcome, error = self._prepared()
-        return ev.WorkDone(self.shard, self.token, lambda _: self.told(outcome, error))
+        return ev.WorkDone(self.shard, self.token, lambda _: self.report(outcome, error))
 
     def _prepared(self) -> tuple[Prepared | None, Exception | None]:
         try:
@@ -109,7 +109,7 @@ class Preparation:
 class Preparing:
     """The batch of the bundle that waits until it is prepared. While its target has no room, or
     does not answer, the bundle waits, and the input with it: nothing of it is committed, and
-    nothing is lost. ``wait`` says why."""
+    nothing is lost. ``wait`` has the reason."""
 
     def __init__(
         self,
@@ -132,7 +132,7 @@ class Preparing:
         """When to look again (wall clock); MAX_TIME: once another thread has answered."""
 
     def begin(self, batch: SinkBatch) -> None:
-        """The bundle is there."""
+        """Take the batch of the bundle."""
         self.batch, self.again_at_us = batch, 0
 
     def waits(self, aside: Callable[[BackgroundTask], None] | None, now_us: int) -> bool:
@@ -154,16 +154,23 @@ class Preparing:
         if aside is not None:
             self._asking, self.again_at_us = True, MAX_TIME
             aside(
-                Preparation(self._shard, self._token, batch, self._writer, self._told, self._scales)
+                Preparation(
+                    self._shard,
+                    self._token,
+                    batch,
+                    self._writer,
+                    self._preparation_ended,
+                    self._scales,
+                )
             )
             return
         try:
-            self._told(prepared(self._writer, batch, self._scales), None)
+            self._preparation_ended(prepared(self._writer, batch, self._scales), None)
         except UnavailableError as ex:
-            self._told(None, ex)
+            self._preparation_ended(None, ex)
 
-    def _told(self, outcome: Prepared | None, error: Exception | None) -> None:
-        """The batch is prepared, or could not be."""
+    def _preparation_ended(self, outcome: Prepared | None, error: Exception | None) -> None:
+        """Take a prepared batch, or the error."""
         self._asking, self.again_at_us = False, 0
         if error is None:
             self._found = outcome

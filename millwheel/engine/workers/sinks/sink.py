@@ -40,7 +40,7 @@ from millwheel.errors import InvariantError, UnavailableError, invariant
 
 _ON_THEIR_WAY = 2
 """The most batches being published at a time; the next one waits and grows."""
-_FORMER = 0  # the commit of what a former owner has committed: durable since before we came
+_FORMER = 0  # the commit of batches of a former owner: durable before we opened
 LAST_FLUSH_US = 20_000
 """How long a record waits for others of its batch once the sources have ended."""
 
@@ -95,7 +95,7 @@ class SinkOperator(Operator):
         self._unswept: list[bytes] | None = None
         self.news = self._figures = SinkFigures()
         self._refusals = False
-        """The target has refused records, of which nobody has been told."""
+        """The target has refused records that are not dead letters yet."""
         self._preparing = Preparing(
             shard.name, shard.token, writer, wait_for(f"sink {shard.stream}"), shard.scales
         )
@@ -188,7 +188,7 @@ class SinkOperator(Operator):
 
     def _leave_out_refused(self, bundle: Bundle) -> None:
         """Batches of which the target took nothing, because of some of their records, are committed
-        without them, or in parts where it does not tell which records those are."""
+        without them, or in parts where it does not name those records."""
         if self._pending and self._pending[0].parts:
             self._pending = in_parts(self._pending, self._writer, bundle.number)
             for pending in self._pending:
@@ -264,7 +264,7 @@ class SinkOperator(Operator):
         return records, []
 
     def _publish(self, now_us: int) -> None:
-        # A commit of later records is no reason to ask a target that is away again at once.
+        # A commit of later records is no reason to try an unavailable target again at once.
         if self._in_order and now_us < self._retry_at_us < MAX_TIME:
             return
         self._retry_at_us = MAX_TIME
@@ -289,7 +289,7 @@ class SinkOperator(Operator):
                 name, token, answer = (
                     self._shard.name,
                     self._shard.token,
-                    (self._told, self._figures.publish_s),
+                    (self._publication_ended, self._figures.publish_s),
                 )
                 self._aside(
                     Publication(
@@ -306,22 +306,22 @@ class SinkOperator(Operator):
 
     def _shown(self, pending: PendingBatch, now_us: int) -> bool:
         """Publish a batch on this thread; False when it is to be tried again."""
-        self._learn(
+        self._take_outcome(
             pending, published(self._writer, pending.committable, self._figures.publish_s), now_us
         )
         return pending.visible
 
-    def _told(self, number: int, error: Exception | None, now_us: int) -> None:
-        """Another thread has published a batch, or could not."""
-        self._learn(
+    def _publication_ended(self, number: int, error: Exception | None, now_us: int) -> None:
+        """Take the outcome of another thread that was to publish a batch."""
+        self._take_outcome(
             next(pending for pending in self._pending if pending.number == number), error, now_us
         )
         self._forget_visible()
         if error is None and (self._in_order or self._unswept is not None):
             self._publish(now_us)
 
-    def _learn(self, pending: PendingBatch, error: Exception | None, now_us: int) -> None:
-        """A batch is visible, or is to be tried again."""
+    def _take_outcome(self, pending: PendingBatch, error: Exception | None, now_us: int) -> None:
+        """Note a batch as visible, or as to be tried again."""
         if pending.traced is not None:
             pending.traced.published("" if error is None else str(error))
         if error is None:

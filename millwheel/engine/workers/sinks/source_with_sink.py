@@ -1,7 +1,7 @@
 """Reads the partitions of a source whose chain ends in a sink, which runs in its shards.
 
-A read is outstanding until the batch of the sink that has what was made of it is committed, and its
-position with that."""
+A read is outstanding until the batch of the sink with its output is committed, and its position
+with that."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class SourceWithSink(SourceOperator):
         self._sink.operator.durable(number, now_us)
 
     def hold(self, now_us: int) -> Hold:
-        """What is not visible yet holds the watermark, too."""
+        """The hold of the source, or of output that is not visible yet."""
         hold, own = super().hold(now_us), self._sink.hold(now_us)
         return own if own.at < hold.at else hold
 
@@ -80,7 +80,7 @@ class SourceWithSink(SourceOperator):
         self._sink.take(made, size, partial(self._commit_read, part, read))
 
     def _commit_read(self, part: Part, read: Outstanding, bundle: Bundle) -> None:
-        """The bundle commits the batch that has what was made of a read."""
+        """Make a read part of the bundle that commits the batch with its output."""
         invariant(part.outstanding.popleft() is read, f"{part.channel}: reads change their order")
         for name, by in read.counters.items():
             bundle.count(name, by)
@@ -88,7 +88,7 @@ class SourceWithSink(SourceOperator):
 
     @property
     def _hurries(self) -> bool:
-        """Whether what is gathered for the sink waits for no more."""
+        """Whether the gathered output for the sink waits for no more."""
         if self.lone or self._end.reads_nothing:
             return True
         known = self._parts.source.bounded and not self.partitions.unopened
@@ -96,5 +96,5 @@ class SourceWithSink(SourceOperator):
 
 
 def _size(batch: AnyBatch) -> int:
-    """About what a batch that was read takes in memory (bytes)."""
+    """About the memory of a batch that was read (bytes)."""
     return int(batch.frame.estimated_size()) if isinstance(batch, ColumnBatch) else batch.size

@@ -2,9 +2,9 @@
 back.
 
 The rows are state of the shard, in the same commits as the high-water marks of the channels they
-came by: exactly the latest row per identity, whatever crashes, and no more than that. From time to
-time all of them are written out as one batch, which replaces the one before. Acks do not wait for
-that; rows that are not visible yet hold the watermark.
+came by: exactly the latest row per identity, through all crashes, and no more than that. From time
+to time all of them are written out as one batch, which replaces the one before. Acks do not wait
+for that; rows that are not visible yet hold the watermark.
 """
 
 from __future__ import annotations
@@ -45,16 +45,16 @@ _AT_ONCE = MIN_TIME // 2
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """The current rows, in the store of a shard. A row is known by its key, and with ``by_window``
-    by its window too if it has one. ``watermark`` is that of the input as the last commit saw
-    it."""
+    """The current rows, in the store of a shard. A row is identified by its key, and with
+    ``by_window`` by its window too if it has one. ``watermark`` is that of the input as the last
+    commit saw it."""
 
     by_window: bool
     watermark: int
 
     def apply(self, overlay: Overlay, record: SinkRecord) -> None:
-        """Let a record replace the row of its identity, or a retraction remove it if it is the one
-        that stands."""
+        """Let a record replace the row of its identity, or a retraction remove it if it is the
+        current one."""
         back = as_retraction(record.value)
         value = decode_value(encode_value(record.value if back is None else back.value))
         row_key = key_prefix(ROW, record.key, key_hash(record.key))
@@ -75,7 +75,7 @@ class Table:
 
 @dataclass(slots=True)
 class _Unseen:
-    """What came and is not visible: its earliest timestamp, since when, and when it entered the
+    """Records that are not visible: their earliest timestamp, since when, and when they entered the
     system."""
 
     min_timestamp: int = MAX_TIME

@@ -1,9 +1,9 @@
 """The times at which the records of a source shard arrived (``timestamp: arrival``).
 
 A read gets one time, and that time is committed with the positions that it is for before any of
-them is sent: whoever reads them again gives them the time that they had. Nothing will arrive before
-the clock of the shard, which is stored as well and never goes back, whatever the wall clock of the
-next owner shows. So no record of such a stream is late.
+them is sent: a later owner that reads them again gives them the same time. Nothing will arrive
+before the clock of the shard, which is stored as well and never goes back, even if the wall clock
+of the next owner is behind. So no record of such a stream is late.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from millwheel.engine.workers.state.overlay import Overlay
 from millwheel.errors import InvariantError
 
 _FEW = 64
-"""Up to so many records a list is quicker than an array."""
+"""Up to this many records a list is quicker than an array."""
 
 
 class _Run(NamedTuple):
@@ -52,14 +52,14 @@ class ArrivalClock:
         self._read_at_us = MIN_TIME
 
     def read(self, now_us: int, overlay: Overlay) -> int:
-        """The time of what is read now."""
+        """The time of records that are read now."""
         self._read_at_us = now_us
         return self.move(now_us, overlay)
 
     def move(self, now_us: int, overlay: Overlay) -> int:
         """Follow the wall clock."""
-        # Never back: the next owner's clock may be behind, and what it reads would be late. See
-        # mistake arrivals_go_by_the_clock_of_the_owner.
+        # Never back: the next owner's clock may be behind, and its reads would be late. See mistake
+        # arrivals_go_by_the_clock_of_the_owner.
         self.at_us = max(self.at_us, now_us)
         self._looked_at_us = MAX_TIME
         overlay.put(ARRIVED, number8(self.at_us))
@@ -90,8 +90,8 @@ class Arrivals:
         ]
 
     def extend(self, position: int, read_to: int, now_us: int, overlay: Overlay) -> bool:
-        """Give a time to what was read from ``position`` up to ``read_to`` and has none: True when
-        that must be committed before anything of it is sent."""
+        """Give a time to records from ``position`` up to ``read_to`` that have none: True when that
+        must be committed before any of them is sent."""
         first = self._runs[-1].last if self._runs else position
         if read_to <= first:
             return False
@@ -122,7 +122,7 @@ class Arrivals:
         return self._clock.at_us if run is None else run.at_us
 
     def forget(self, position: int, overlay: Overlay) -> None:
-        """Drop the times of records that nobody will read again."""
+        """Drop the times of records that will not be read again."""
         gone = [run for run in self._runs[:-1] if run.last <= position]
         for run in gone:
             overlay.delete(self._prefix + number8(run.first))

@@ -19,13 +19,13 @@ from millwheel.engine.workers.delivery.combining import Combining, share
 
 @dataclass(slots=True)
 class Combine:
-    """Whether a partition is read in this mode. ``on``: what is committed says so, or the next
-    commit will. ``wanted``: it begins once the consumers have applied all that was sent before. The
-    next look is ``looks_in`` reads away; after the mode was left, ``pause``. ``alone``: no former
-    owner can have sent records that this one has not read yet."""
+    """Whether a partition is read in this mode. ``on``: by the last commit or the next one.
+    ``planned``: it begins once the consumers have applied all that was sent before. The next look
+    is ``looks_in`` reads away; after the mode was left, ``pause``. ``alone``: no former owner can
+    have sent records that this one has not read yet."""
 
     on: bool
-    wanted: bool = False
+    planned: bool = False
     looks_in: int = 1
     pause: int = 1
     alone: bool = True
@@ -36,8 +36,8 @@ class Combine:
         batches: Sequence[tuple[NodeName, AnyBatch]],
         records: int,
     ) -> list[AnyBatch] | None:
-        """What is sent in place of the records of a read; None: the records themselves. They are
-        never grouped without ``combining``."""
+        """The groups that are sent in place of the records of a read; None: the records themselves.
+        They are never grouped without ``combining``."""
         if combining is None:
             return None
         if not self.on:
@@ -53,17 +53,17 @@ class Combine:
     def look(
         self, combining: Combining, batches: Sequence[tuple[NodeName, AnyBatch]], records: int
     ) -> None:
-        """Records were read that are sent as such: would groups be far fewer?"""
-        # Consumers have what a former owner has sent under its positions, and would take groups of
-        # it for new: see test_groups_begin_behind_all_that_a_former_owner_has_sent.
-        if records < combining.limits.least or self.wanted or not self.alone:
+        """Note a read that is sent as records: would groups be far fewer?"""
+        # Consumers have the records that a former owner sent under their positions, and would take
+        # groups of them for new: see test_groups_begin_behind_all_that_a_former_owner_has_sent.
+        if records < combining.limits.least or self.planned or not self.alone:
             return
         self.looks_in -= 1
         if self.looks_in > 0:
             return
         self.looks_in = combining.limits.looks
         groups = combining.groups(batches)
-        self.wanted = groups is not None and share(groups, batches) <= combining.limits.enters
+        self.planned = groups is not None and share(groups, batches) <= combining.limits.enters
 
     def goes_on(
         self,
@@ -80,8 +80,8 @@ class Combine:
 
     def begin(self) -> None:
         """Everything that was sent as records is applied."""
-        self.on, self.wanted = True, False
+        self.on, self.planned = True, False
 
     def leave(self) -> None:
         """From here on records are sent."""
-        self.on, self.wanted, self.looks_in = False, False, self.pause
+        self.on, self.planned, self.looks_in = False, False, self.pause

@@ -1,5 +1,5 @@
-"""What a source measures of the instances that its records go to, for the next tables, and how far
-it reads ahead of them."""
+"""The measurements of a source about the instances that its records go to, for the next tables, and
+how far it reads ahead of them."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from millwheel.engine.workers.delivery.outbox import Outbox
 from millwheel.engine.workers.delivery.routing import TableRouter
 
 AHEAD_US = 1_000_000
-"""What is read is chosen for by the table of its time. So no more waits for consumers than they do
-in about this time: otherwise all that is ahead would still go to a machine that has become slow."""
+"""A read is divided by the table of its time. So no more records wait for consumers than they
+process in about this time: otherwise all of those ahead would still go to a machine that has become
+slow."""
 _READS = 2
-"""So many reads lie between a partition and its consumers: while they do one, another is on its
-way. Of short ones, what each delivery takes besides its records would be most of what is
-measured."""
+"""How many reads lie between a partition and its consumers: while they process one, another is on
+its way. With shorter ones, the fixed cost of a delivery would be most of the measurement."""
 _LEAST = 512
-"""So many records may always wait: where a machine is so busy that little takes as long as much,
-less would only make it slower."""
+"""This many records may always wait: on a machine so busy that few take as long as many, fewer
+would only make it slower."""
 
 ShardOf = Callable[[NodeName, Key], ShardName | None]
 
@@ -73,8 +73,8 @@ class CompletionTimes:
 def completion_of(
     outbox: Outbox, router: TableRouter, rules: Mapping[str, Rule]
 ) -> Callable[[], CompletionTimes] | None:
-    """What makes the measurements of the instances that the records of a shard go to, if any rule
-    goes by them."""
+    """The function that makes the measurements of the instances that the records of a shard go to,
+    if any rule uses them."""
     if not any(RULES[rule.grouping].goes_by_times for rule in rules.values()):
         return None
     if outbox.times is None:
@@ -101,8 +101,8 @@ def _means(now: Completed, before: Completed) -> tuple[float | None, float | Non
 
 @dataclass(slots=True)
 class ReadAhead:
-    """``most`` records may wait for the consumers of one partition. That is doubled while they do
-    them in less than half of the time, and cut down in proportion when they take longer.
+    """``most`` records may wait for the consumers of one partition. That is doubled while they
+    process them in less than half of the time, and reduced in proportion when they take longer.
 
     >>> ahead = ReadAhead()
     >>> ahead.has_room(511), ahead.has_room(512), ahead.share
@@ -121,12 +121,12 @@ class ReadAhead:
         return max(self.most // _READS, 1)
 
     def has_room(self, waiting: int) -> bool:
-        """Whether more may be read while so many records wait for consumers."""
+        """Whether more may be read while ``waiting`` records wait for consumers."""
         return waiting < self.most
 
     def applied(self, waited: int, sent_at_us: int, now_us: int) -> None:
         """A read is applied; when it was sent, ``waited`` records waited, with its own."""
-        # What was sent before the last change says nothing about it.
+        # Records that were sent before the last change do not count.
         if sent_at_us < self._changed_at_us:
             return
         took_us = max(now_us - sent_at_us, 1)

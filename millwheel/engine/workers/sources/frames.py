@@ -37,13 +37,13 @@ without a key."""
 
 @dataclass(slots=True)
 class ReadSize:
-    """How much to read at once (bytes): little while little comes, more and more while there is
-    always more."""
+    """How much to read at once (bytes): little while little comes, more and more while reads are
+    full."""
 
     bytes: int = _FIRST_BYTES
 
-    def told(self, was_full: bool) -> None:
-        """Learn from a read."""
+    def note(self, was_full: bool) -> None:
+        """Note whether a read was full."""
         self.bytes = min(self.bytes * _GROWTH, _MOST_BYTES) if was_full else _FIRST_BYTES
 
 

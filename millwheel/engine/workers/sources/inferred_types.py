@@ -8,7 +8,7 @@ from typing import Any
 
 _KINDS: Mapping[type, str] = {int: "int", float: "float", str: "str", bool: "bool"}
 _MOST_MISSES = 8
-"""After so many wrong guesses in a row records are read one by one: reading twice costs more than
+"""After this many wrong guesses in a row records are read one by one: reading twice costs more than
 columns save."""
 
 
@@ -16,7 +16,7 @@ class GuessedTypes:
     """The types of the fields that a stream's consumers need, where it declares none.
 
     They are guessed from a read of rows, and checked in each read of columns, so a wrong guess only
-    costs time. ``accepts`` says whether all consumers can do with fields of some types. ``fields``
+    costs time. ``accepts`` returns whether all consumers can take fields of some types. ``fields``
     are the types (None: unknown).
     """
 
@@ -65,8 +65,8 @@ class WholeRecords:
         self._misses = 0
 
     def look(self, values: Sequence[Any]) -> bool:
-        """Infer the types of what is not declared from a read of rows. Returns whether they are
-        other ones."""
+        """Infer the types of undeclared fields from a read of rows. Returns whether they
+        changed."""
         if not self._misses or self.given_up() or not values or type(values[0]) is not dict:
             return False
         names = sorted(set().union(*values) - self._declared.keys())
@@ -77,20 +77,20 @@ class WholeRecords:
         return True
 
     def begins(self) -> bool:
-        """Whether a first read was not as declared, so that the next one, of rows, tells the
-        types."""
+        """Whether a first read was not as declared, so that the types are inferred from the next
+        one, of rows."""
         return self._misses == 1 and self.fields is self._declared
 
     def given_up(self) -> bool:
-        """Whether so many reads in a row were not as declared that no further one is tried."""
+        """Whether too many reads in a row were not as declared for a further one to be tried."""
         return self._misses >= _MOST_MISSES
 
     def hit(self) -> None:
-        """A read of columns had what is declared."""
+        """A read of columns was as declared."""
         self._misses = 0
 
     def missed(self) -> None:
-        """A read had something else, or its input has no columns."""
+        """A read was not as declared, or its input has no columns."""
         self._misses += 1
 
 

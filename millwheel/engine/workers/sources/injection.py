@@ -33,7 +33,7 @@ from millwheel.engine.workers.sources.source_parts import SourceEnd
 
 _STORE_KEY = POSITION + b"injection"
 _LOOK_EVERY_US = 250_000
-"""So often it is seen that nothing came."""
+"""The period of looks that notice silence."""
 
 
 class InjectionOperator(Operator):
@@ -105,7 +105,7 @@ class InjectionOperator(Operator):
             elif bundle.now_us >= self._clock.moves_at_us:
                 self._clock.move(bundle.now_us, bundle.overlay)
         if bundle.arrivals:
-            self._silence.heard(bundle.now_us)
+            self._silence.records_came(bundle.now_us)
         elif not self.paused:
             self._silence.nothing(bundle.now_us)
         for number, arrival in enumerate(bundle.arrivals):
@@ -139,7 +139,7 @@ class InjectionOperator(Operator):
             bundle.overlay.put(_STORE_KEY, pack(Position(0, self._max_timestamp, False)))
 
     def _take(self, bundle: Bundle, key: Any, raw: bytes) -> str:
-        """Why the record cannot be used ("": it was produced, or it is late and counted)."""
+        """Take a record; why it cannot be used ("": it was produced, or it is late and counted)."""
         bundle.count("records_in")
         try:
             value = self._decode(raw)
@@ -157,8 +157,8 @@ class InjectionOperator(Operator):
             return problems[0]
         if is_too_far(stamps[0], bundle.now_us, self._spec.max_future_us):
             return too_far(stamps[0], self._spec.max_future_us)
-        # Against what stands before it, not against what stood before the bundle, nor by how long
-        # nothing came: neither the size of a bundle nor a clock may decide what is late. See
+        # Against the records before it, not against those before the bundle, nor by the length of a
+        # silence: neither the size of a bundle nor a clock may decide which records are late. See
         # mistakes injected_records_are_late_by_bundles and injected_records_are_late_after_silence.
         if is_behind(stamps[0], self._reached_us):
             bundle.count("late")
@@ -169,14 +169,14 @@ class InjectionOperator(Operator):
 
     @property
     def _reached_us(self) -> int:
-        """The watermark by the records that came, whatever silence makes of it."""
+        """The watermark by the records that came, without the progress of silence."""
         if self._clock is not None:
             return self._clock.at_us
         return watermark_after(self._max_timestamp, self._spec.max_delay_us)
 
     def _letter_us(self, before: Hold, now_us: int) -> int:
         """The time of a letter, when the hold was ``before`` the bundle: the watermark here."""
-        # Not where other streams stand: a letter about a rule of yesterday must not be late because
+        # Not the time of other streams: a letter about a rule of yesterday must not be late because
         # the records that it is for are of today.
         if before.at == IDLE_TIME and before.idle_us == MIN_TIME:
             return now_us

@@ -27,8 +27,8 @@ class _Table(msgspec.Struct, array_like=True):
 
 
 class _Stored(msgspec.Struct, array_like=True):
-    """An epoch but for its first position. ``hot``: the hot keys of nodes whose table is no more
-    than that, as bytes; ``tables`` those of all others."""
+    """An epoch but for its first position. ``hot``: the hot keys of nodes whose table has nothing
+    else, as bytes; ``tables`` those of all others."""
 
     last: int
     hot: dict[str, list[bytes]]

@@ -45,8 +45,8 @@ _BYTES_COUNTED = 1 << 16
 @dataclass(slots=True)
 class Outstanding:
     """A read that the consumers have not applied yet, and its effects once they have. When it was
-    sent, ``waited`` records waited for them, with its own: 0 where nobody asks. Its position is
-    committed ``with_results``, once a batch of the chained sink has what was made of it."""
+    sent, ``waited`` records waited for them, with its own: 0 where that is not measured. Its
+    position is committed ``with_results``, once a batch of the chained sink has its output."""
 
     chunks: list[OutputChunk]
     after: Position
@@ -65,19 +65,18 @@ class Outstanding:
 @dataclass(slots=True)
 class Part:
     """One partition as its shard reads it. ``position``, ``max_timestamp`` and ``note`` run ahead
-    of ``committed``. ``is_full``: its last read brought as much as it may. Its reader was told of
-    ``columns``: those that nobody has declared, or all that there may be.
-    Nothing more is read before commit number ``awaits`` of the shard is durable. ``judged``:
-    positions of records that lay too far in the future; ``decided``: notes by position, see
-    :class:`millwheel.connect.sources.base.Chunk`. ``gone_at``: since when no listing has it. It is
-    ``behind`` before a look has found nothing, or nothing more. In a run that ends once it has
-    caught up it is ``certain`` once it has, and then idle if ``idles``. ``epochs``: how keys are
-    divided, where a consumer divides them by tables, with measurements of ``completion`` if any
-    goes by them; then it is read ``ahead`` of the consumers by a limited time only. ``combine``:
-    whether groups are sent in place of records. ``with_results``: the consumers run in the shard
-    itself, no record is sent, and a position is committed with what was made of all before it.
-    ``arrivals``: the times of its records, where those are their timestamps. ``wait`` is there
-    while it cannot be read."""
+    of ``committed``. ``is_full``: its last read brought as much as it may. Its reader was given
+    ``columns``: the inferred ones, or all that there may be. Nothing more is read before commit
+    number ``awaits`` of the shard is durable. ``judged``: positions of records that lay too far in
+    the future; ``decided``: notes by position, see :class:`millwheel.connect.sources.base.Chunk`.
+    ``gone_at``: since when no listing has it. It is ``behind`` before a look has found nothing, or
+    nothing more. In a run that ends once it has caught up it is ``certain`` once it has, and then
+    idle if ``idles``. ``epochs``: how keys are divided, where a consumer divides them by tables,
+    with measurements of ``completion`` if any goes by them; then it is read ``ahead`` of the
+    consumers by a limited time only. ``combine``: whether groups are sent in place of records.
+    ``with_results``: the consumers run in the shard itself, no record is sent, and a position is
+    committed with the output of all reads before it. ``arrivals``: the times of its records, where
+    those are their timestamps. ``wait`` is set while it cannot be read."""
 
     partition: Partition
     channel: ChannelName
@@ -113,10 +112,10 @@ class Part:
 
     @property
     def idle(self) -> bool:
-        """True when it keeps no watermark any more: all that it had is applied, and it has had
-        nothing for long."""
-        # Not by the clock in a run that ends once it has caught up: what such a run closes is a
-        # function of the input.
+        """True when it holds no watermark any more: all that it had is applied, and it has been
+        silent for long."""
+        # Not by the clock in a run that ends once it has caught up: the windows that such a run
+        # closes are a function of the input.
         return not self.outstanding and (self.silence.idle or (self.idles and self.certain))
 
     @property
@@ -135,10 +134,10 @@ class Part:
             self.wait = None
 
     def chain(self, first_owner: bool) -> bool:
-        """Commit what is made of a read together with the position behind it, unless a former owner
-        may have sent reads that lie behind the committed one. True where the store does not say so
+        """Commit the output of a read together with the position behind it, unless a former owner
+        may have sent reads that lie behind the committed one. True where that is not in the store
         yet."""
-        # Consumers have those under their positions, and would take what is made of them for new:
+        # Consumers have those under their positions, and would take the output of a chain for new:
         # see mistake what_was_sent_is_taken_by_a_chain_again.
         stored = self.committed.with_results
         self.with_results = stored or first_owner
@@ -189,8 +188,8 @@ class Part:
         )
         return most if self.ahead is None else min(most, self.ahead.share * self.record_bytes)
 
-    def told_bytes(self, size_bytes: int, records: int) -> None:
-        """Learn from a read in columns how many bytes a record has."""
+    def note_size(self, size_bytes: int, records: int) -> None:
+        """Note the size of the records in a read of columns."""
         if records:
             self.record_bytes = min(self.record_bytes, max(size_bytes // records, 1))
 
@@ -222,7 +221,7 @@ class Part:
             self.epochs.moved(read.next_position)
 
     def after(self) -> Position:
-        """What is to be committed once all that was read so far is applied."""
+        """The position to commit once all that was read so far is applied."""
         # With the counts of that position and not those of a later read: see
         # test_the_counts_of_a_position_are_….
         counts = {} if self.epochs is None else self.epochs.counts()
@@ -246,7 +245,8 @@ class Part:
             self.judged.add(position)
 
     def decide(self, position: int, note: bytes, overlay: Overlay) -> None:
-        """Store what follows the position; later readers do not decide again."""
+        """Store a decision about the input behind the position; later readers do not decide
+        again."""
         overlay.put(_store_key(DECIDED, self.partition, position), note)
         self.decided[position] = note
 
@@ -265,8 +265,8 @@ class Part:
 
     def commit(self, after: Position, overlay: Overlay) -> None:
         """Store a position behind the committed one."""
-        # A position that falls is read from again, by numbers that consumers have: what is between
-        # would seem to be applied. And after an end, nothing is read for ever.
+        # From a lower position records would be read again, by numbers that consumers have: those
+        # between would seem to be applied. And after an end, nothing is read for ever.
         before = self.committed
         if after.position < before.position or (before.finished and not after.finished):
             raise InvariantError(
@@ -286,7 +286,7 @@ class Part:
             overlay.delete(_store_key(JUDGED, self.partition, position))
             self.judged.discard(position)
         # Strictly before: with <= a crash right behind the end of a file finds no decision about
-        # what follows it. See
+        # the input behind it. See
         # test_a_decision_about_what_follows_a_position_is_kept_when_that_position_is_committed.
         for position in [
             position for position in self.decided if position < self.committed.position
@@ -300,7 +300,7 @@ class Part:
 
 
 def as_with_results(at: Position) -> Position:
-    """A position that is committed with what was made of all before it."""
+    """A position that is committed with the output of all reads before it."""
     return msgspec.structs.replace(at, with_results=True)
 
 
@@ -313,12 +313,12 @@ def open_part(
     rules: Mapping[str, Rule] | None = None,
     clock: ArrivalClock | None = None,
 ) -> Part:
-    """A partition as the store knows it. ``certain``: no owner can have read further than that.
+    """A partition as its store has it. ``certain``: no owner can have read further than that.
     ``rules``: those of the consumers that divide keys by tables. ``clock``: where the timestamps
     are times of arrival."""
     data = store.get(POSITION + partition.name.encode())
     at = Position() if data is None else decode_position(data)
-    # The other half of what a source checks as it commits: nobody has read beyond the end.
+    # The pair of a source's check as it commits: no owner has read beyond the end.
     invariant(
         at.position >= 0, f"partition {partition.name} is committed at position {at.position}"
     )

@@ -29,7 +29,7 @@ from millwheel.errors import ExhaustedError
 log = logging.getLogger(__name__)
 
 _LIST_EACH_US = 200
-"""Listings lie so far apart for each partition, so that listing takes a small share of a core."""
+"""The time between listings for each partition, so that listing takes a small share of a core."""
 _ASLEEP_AFTER_US = 10 * SECOND  # without news: then a file is looked at, but not kept open
 _UNSEEN = 500
 """Partitions of an unbounded source that are opened before all that they hold is read."""
@@ -48,8 +48,8 @@ class _Stand(NamedTuple):
 class Partitions:
     """The partitions of one source shard.
 
-    Those that are ``awake`` have readers and are polled. Of an unbounded source whose listings tell
-    versions, one that has been read to its end and has had nothing for ten seconds falls asleep: it
+    Those that are ``awake`` have readers and are polled. Of an unbounded source whose listings have
+    versions, one that has been read to its end and has been silent for ten seconds falls asleep: it
     is closed, and a listing with another version wakes it. One that no listing has any more is read
     to its end, closed and forgotten, but for its position.
     """
@@ -69,11 +69,11 @@ class Partitions:
         self._asleep: dict[str, Part] = {}
         self._unopened: dict[str, Partition] = {}
         self._asleep_stand = _Stand()
-        self._said_at_us = -_SILENT_ABOUT_US
+        self._warned_at_us = -_SILENT_ABOUT_US
         self.clock = ArrivalClock(store, parts.clock_runs) if parts.stream.arrival else None
         """Where timestamps are times of arrival."""
         self.newly_chained: list[Part] = []
-        """Those of which the store is to say so."""
+        """Chained partitions that the store does not mark as such yet."""
         parts.fellows.began_us = now_us
 
     @property
@@ -95,7 +95,7 @@ class Partitions:
             self._list_again(now_us)
             self._unknown = not self._listed
             self._listing.noted(str(ex))
-            self._say(ex, now_us)
+            self._warn(ex, now_us)
             return
         self._listed, self._unknown = len(listed), False
         self._list_again(now_us)
@@ -165,7 +165,7 @@ class Partitions:
             self.awake[name] = self._asleep.pop(name)
         for name in self.awake.keys() - listed.keys():
             part = self.awake[name]
-            if part.gone_at_us is None or part.silence.heard_at_us >= part.gone_at_us:
+            if part.gone_at_us is None or part.silence.record_at_us >= part.gone_at_us:
                 part.gone_at_us = now_us
             elif (
                 part.silence.looked_at_us > part.gone_at_us
@@ -182,15 +182,15 @@ class Partitions:
 
     @property
     def unopened(self) -> int:
-        """How many partitions are known, but were not opened yet."""
+        """How many partitions were listed, but not opened yet."""
         return len(self._unopened)
 
     def fall_asleep(self, part: Part, now_us: int) -> None:
         """A look has found nothing: perhaps it needs none for now."""
         if part.partition.version is None or part.outstanding or part.gone_at_us is not None:
             return
-        # The versions of these do not change: who slept would never wake, although a broker was
-        # only slow to answer.
+        # The versions of these do not change: a sleeping one would never wake, although a broker
+        # was only slow to answer.
         if self._bounded or (self._parts.to_the_ends and not part.certain):
             return
         if max(part.silence.lasted_us, now_us - part.partition.changed_at) >= _ASLEEP_AFTER_US:
@@ -209,8 +209,8 @@ class Partitions:
     # --- readers ----------------------------------------------------------------------------------
 
     def choose(self, ready: list[Part]) -> Part:
-        """Which to read next: the one that is furthest behind; of those that are open, if too many
-        are."""
+        """The partition to read next: the one that is furthest behind; of those that are open, if
+        too many are."""
         if self._bounded and sum(part.reader is not None for part in self.awake.values()) >= _OPEN:
             ready = [part for part in ready if part.reader is not None] or ready
         return min(ready, key=lambda part: part.max_timestamp)
@@ -220,7 +220,7 @@ class Partitions:
         if part.reader is None:
             opened = [other for other in self.awake.values() if other.reader is not None]
             if not self._bounded and len(opened) >= _OPEN:
-                min(opened, key=lambda other: other.silence.heard_at_us).close()
+                min(opened, key=lambda other: other.silence.record_at_us).close()
             part.reader = as_reader(self._parts.source.open(part.partition))
             part.reader.resume(part.notes())
             if self._parts.to_the_ends and part.partition.version is not None and not self._bounded:
@@ -238,12 +238,12 @@ class Partitions:
         part.next_poll_us = now_us + SECOND
         opened = [other for other in self.awake.values() if other.reader is not None]
         if opened and not self._bounded:
-            min(opened, key=lambda other: other.silence.heard_at_us).close()
-        self._say(error, now_us)
+            min(opened, key=lambda other: other.silence.record_at_us).close()
+        self._warn(error, now_us)
 
-    def _say(self, error: ExhaustedError, now_us: int) -> None:
-        if now_us >= self._said_at_us + _SILENT_ABOUT_US:
-            self._said_at_us = now_us
+    def _warn(self, error: ExhaustedError, now_us: int) -> None:
+        if now_us >= self._warned_at_us + _SILENT_ABOUT_US:
+            self._warned_at_us = now_us
             log.warning("%s", error)
 
     def close(self) -> None:
@@ -259,8 +259,8 @@ class Partitions:
         further down."""
         if self._unknown:  # if it counted as idle, event time could pass unlisted partitions
             return Hold(MIN_TIME, "its partitions are not known yet")
-        # What was not opened yet may hold anything. Without this hold, a folder of many old files
-        # is late before it is read.
+        # Unopened partitions may hold anything. Without this hold, a folder of many old files is
+        # late before it is read.
         if self._unopened:
             return Hold(MIN_TIME, f"partition {next(iter(self._unopened))}: not opened yet")
         if self.clock is not None:
@@ -275,7 +275,8 @@ class Partitions:
         return idle if fellows_us <= idle.idle_us else idle._replace(idle_us=fellows_us)
 
     def _arrival_hold(self, clock: ArrivalClock) -> Hold:
-        """Where timestamps are times of arrival: what is read again has an earlier one."""
+        """The hold where timestamps are times of arrival: records that are read again have an
+        earlier one."""
         unread = [
             part for part in self.awake.values() if not (part.read_all and part.committed.finished)
         ]

@@ -11,7 +11,7 @@ _CLOSELY_US = SECOND
 
 @dataclass(slots=True)
 class Silence:
-    """How long a partition has been silent, as far as looks at it can tell.
+    """How long a partition has been silent, as far as looks at it show.
 
     Time without a look counts as silence only once the next look has found nothing. After a long
     gap between two looks the measurement starts again, because the writer may have slept through
@@ -20,16 +20,16 @@ class Silence:
     """
 
     idle_after_us: int | None
-    heard_at_us: int
+    record_at_us: int
     looked_at_us: int = field(init=False)
     _listening_since_us: int = field(init=False)
 
     def __post_init__(self) -> None:
-        self.looked_at_us = self._listening_since_us = self.heard_at_us
+        self.looked_at_us = self._listening_since_us = self.record_at_us
 
-    def heard(self, now_us: int) -> None:
-        """A look has found records."""
-        self.heard_at_us = self.looked_at_us = self._listening_since_us = now_us
+    def records_came(self, now_us: int) -> None:
+        """Note that a look has found records."""
+        self.record_at_us = self.looked_at_us = self._listening_since_us = now_us
 
     def nothing(self, now_us: int, closely: bool = False) -> None:
         """Note that the partition was polled, and that nothing has come since its last record.
@@ -37,16 +37,16 @@ class Silence:
         if not closely and now_us - self.looked_at_us > max(
             (self.idle_after_us or 0) // 2, _CLOSELY_US
         ):
-            # A machine that slept for an hour has not heard an hour of silence. Without this, all
-            # partitions are idle when it wakes, and what they still hold is late: see
-            # test_after_a_gap_between_looks_who_slept_as_well_has_time_to_speak.
+            # A machine that slept for an hour has not observed an hour of silence. Without this,
+            # all partitions are idle when it wakes, and the records that they still hold are late:
+            # see test_after_a_gap_between_looks_who_slept_as_well_has_time_to_speak.
             self._listening_since_us = now_us
         self.looked_at_us = now_us
 
     @property
     def lasted_us(self) -> int:
         """How long it has been silent, as of the last look."""
-        return self.looked_at_us - self.heard_at_us
+        return self.looked_at_us - self.record_at_us
 
     @property
     def idle(self) -> bool:
@@ -62,5 +62,5 @@ class Silence:
         return idle_progress(self.lasted_us) if self.idle else 0
 
     def in_words(self) -> str:
-        """The text that ``status`` shows for what holds a watermark."""
+        """The reason of a hold that ``status`` shows."""
         return f"idle for {duration_text(self.progress_us)}"

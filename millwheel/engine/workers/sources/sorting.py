@@ -193,8 +193,8 @@ class Sorting:
             self.max_timestamp = max(first, highest)
         if none_late(lowest, self.max_timestamp, delay):
             return set()
-        # Against what stands before it in the partition, not against what was read before: how much
-        # is read at once must not decide what is late. See
+        # Against the records before it in the partition, not against those of earlier reads: the
+        # size of a read must not decide which records are late. See
         # test_who_is_late_does_not_depend_on_how_much_is_read_at_once.
         late = _late_of(times, first, delay, self._stated)
         return set(late if good is None else [good[index] for index in late])

@@ -40,8 +40,8 @@ _PER_FULL = 20
 """The next read is tried in columns, too, if this one had that part of a full one: few records are
 as fast in rows."""
 _LOOKED_AT = 2_000
-"""So many records tell the types of what a stream does not declare, where all fields are passed on:
-they are read again in columns, and each further read is checked."""
+"""The types of undeclared fields are inferred from this many records, where all fields are passed
+on: they are read again in columns, and each further read is checked."""
 _SILENCE_PER_PAUSE, _LONGEST_PAUSE = 100, 5
 """A silent partition is polled after a pause of 1/100 of its silence so far, at least one and at
 most five poll intervals."""
@@ -155,10 +155,10 @@ class SourceOperator(Operator):
         return self.partitions.lists_at_us
 
     def _readable(self) -> list[Part]:
-        """What may be read now: not what waits for a commit, since whatever is sent behind an
-        unsent read makes consumers take that for applied. Before an end, also what an earlier owner
-        may have sent to some consumers and not to others: it cannot have read beyond what there
-        is."""
+        """The partitions that may be read now: not those that wait for a commit, since a read sent
+        behind an unsent one makes consumers take that for applied. Before an end, also those whose
+        reads an earlier owner may have sent to some consumers and not to others: it cannot have
+        read beyond the existing input."""
         # It must be that commit, not just any: see mistake any_commit_is_the_one_awaited.
         parts = [
             part
@@ -168,9 +168,9 @@ class SourceOperator(Operator):
         parts = [part for part in parts if part.ahead is None or part.ahead.has_room(part.waiting)]
         # Groups only once all that was sent as records is applied: their position is committed when
         # they are read. See mistake groups_begin_before_records_are_applied.
-        parts = [part for part in parts if not part.combine.wanted or part.applied]
+        parts = [part for part in parts if not part.combine.planned or part.applied]
         if self._end.reads_nothing:
-            # Also while a table is left: what is read again was read when none was, and a table
+            # Also while a table is left: the records were first read when none was, and a table
             # that rests as well would never end. See
             # test_what_is_read_again_for_a_savepoint_waits_for_no_table.
             return [part for part in parts if self._end.catching_up and not part.certain]
@@ -202,7 +202,7 @@ class SourceOperator(Operator):
             reader = self.partitions.reader_of(part, bundle.now_us)
             if bundle.traced is not None:
                 reader.tell_traces()
-            if part.combine.wanted:
+            if part.combine.planned:
                 self._settle(bundle)
                 part.combine.begin()
             if self.avoided is not None and not self.lone:
@@ -229,11 +229,11 @@ class SourceOperator(Operator):
             return
         if not part.combine.on:
             _find_end(self._parts, part, reader, read, read.caught_up)
-        if self._heard_nothing(part, reader, read, bundle):
+        if self._found_nothing(part, reader, read, bundle):
             return
         if read.caught_up:
             part.next_poll_us = bundle.now_us + self._poll_us
-            # Perhaps nobody looks again: who only waits for that would keep others unopened.
+            # Perhaps no look follows: a partition that waits for one would keep others unopened.
             part.behind = False
         part.is_full = len(read) >= self._parts.max_records
         self._extend_epochs(part, read, bundle)
@@ -263,7 +263,7 @@ class SourceOperator(Operator):
             return
         if part.combine.on:
             _find_end(self._parts, part, reader, read, read.caught_up)
-        part.silence.heard(bundle.now_us)
+        part.silence.records_came(bundle.now_us)
         sorting.judge(bundle, len(read) + len(read.rejects))
         part.judge(sorting.newly_judged, bundle.overlay)
         if sorting.newly_judged:
@@ -279,7 +279,7 @@ class SourceOperator(Operator):
         else:
             self._commit(part, groups, outcome.counters, bundle)
 
-    def _heard_nothing(
+    def _found_nothing(
         self, part: Part, reader: Reader, read: Read | FrameChunk, bundle: Bundle
     ) -> bool:
         """True when a look found nothing to send. Then look again soon; less often when it has been
@@ -304,14 +304,15 @@ class SourceOperator(Operator):
         return True
 
     def _extend_epochs(self, part: Part, read: Read | FrameChunk, bundle: Bundle) -> None:
-        """Decide how keys are divided among what has never been read, if this read goes so far."""
+        """Decide how keys are divided in records that were never read before, if this read has
+        some."""
         # A table in memory only, or one for records that an earlier owner may have sent: those come
         # to another instance than the one that has them. See mistake hot_keys_are_found_anew.
         if part.extend_epochs(read.next_position, bundle.overlay, bundle.now_us):
             part.await_commit(bundle)
 
     def _extend_arrivals(self, part: Part, read: Read | FrameChunk, bundle: Bundle) -> None:
-        """Give a time to what has never been read, where that is the timestamp."""
+        """Give a time to records that were never read before, where that is the timestamp."""
         # Were it sent before that is durable, one consumer could have it with this time, and
         # another, after a crash, with a later one: see mistake
         # arrivals_sent_before_they_are_stored.
@@ -349,8 +350,8 @@ class SourceOperator(Operator):
             if checked is not None:
                 checked.missed()
             return False
-        if self._heard_nothing(part, reader, read, bundle):
-            part.size.told(False)
+        if self._found_nothing(part, reader, read, bundle):
+            part.size.note(False)
             return True
         self._extend_epochs(part, read, bundle)
         self._extend_arrivals(part, read, bundle)
@@ -376,9 +377,9 @@ class SourceOperator(Operator):
         part.is_full = len(read) * _PER_FULL >= self._parts.max_records
         if checked is not None:
             checked.hit()
-        part.silence.heard(bundle.now_us)
-        part.told_bytes(most_bytes, len(read))
-        part.size.told(read.next_position > part.position and not read.finished)
+        part.silence.records_came(bundle.now_us)
+        part.note_size(most_bytes, len(read))
+        part.size.note(read.next_position > part.position and not read.finished)
         groups = (
             None
             if part.with_results
@@ -431,7 +432,7 @@ class SourceOperator(Operator):
 
     def _send(self, part: Part, outcome: Sorted, bundle: Bundle) -> None:
         """Send a read to its consumers; its position is committed once every consumer has applied
-        it. What is chained takes it here, in one commit with the position.
+        it. Chained operators take it here, in one commit with the position.
 
         Dead letters are numbered by positions as well. So the letters of each node have a channel
         of their own, and a consumer of several nodes' letters keeps a high-water mark for each."""
@@ -480,8 +481,9 @@ class SourceOperator(Operator):
         self._settled_at_us = bundle.now_us
         for part in self.partitions.awake.values():
             after, reads = part.committed, 0
-            # Applied, and in order. A position that is committed when it is read loses what was
-            # still on its way when the worker dies: see mistake position_committed_when_read.
+            # Applied, and in order. A position that is committed when it is read loses the records
+            # that are still on their way when the worker dies: see mistake
+            # position_committed_when_read.
             while part.outstanding and part.outstanding[0].applied:
                 settled = part.outstanding.popleft()
                 after, reads = settled.after, reads + 1
@@ -496,8 +498,8 @@ class SourceOperator(Operator):
 def _find_end(
     parts: SourceParts, part: Part, reader: Reader, read: Read | FrameChunk, caught_up: bool
 ) -> None:
-    """A read tells that no earlier owner can have read further; in a run that ends once it has
-    caught up, that this partition has. A bounded one has when it has ended."""
+    """Note after a read that no earlier owner can have read further; in a run that ends once it has
+    caught up, that this partition has caught up. A bounded one has when it has ended."""
     if part.certain or read.finished or not caught_up or not parts.to_the_ends:
         part.certain = part.certain or read.finished or caught_up
     elif not parts.source.bounded:
@@ -506,8 +508,8 @@ def _find_end(
 
 
 def pass_on(parts: SourceParts, part: Part, outcome: Sorted, bundle: Bundle) -> None:
-    """Let what is chained behind the source take a read. What it makes, and what nobody could use,
-    are productions of the bundle."""
+    """Let the chain behind the source take a read. Its output, and the unusable records, are
+    productions of the bundle."""
     assert parts.chain is not None
     parts.chain.take([batch for _, batch in outcome.batches], part.channel, bundle)
     for letters in outcome.letters.values():

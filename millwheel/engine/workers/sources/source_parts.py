@@ -29,32 +29,32 @@ from millwheel.engine.workers.sources.completion import CompletionTimes
 from millwheel.engine.workers.sources.inferred_types import GuessedTypes, WholeRecords
 from millwheel.engine.workers.sources.partition import Part
 
-_NOTED_EACH_US = 30 * SECOND  # a wait that nobody has noted for two minutes is over
+_NOTED_EACH_US = 30 * SECOND  # a wait that was not noted for two minutes is over
 
 
 class TakesReads(Watched, Protocol):
     """A consumer that runs in the shards of a source."""
 
     def take(self, batches: Sequence[AnyBatch], channel: ChannelName, bundle: Bundle) -> None:
-        """Take what was read of one partition, as a part of a bundle."""
+        """Take the records read from one partition, as a part of a bundle."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceParts:
     """The parts of a source shard.
 
-    ``partitions`` lists the partitions that exist now, and ``mine`` tells whether a name falls into
-    this shard's range. ``needs`` are the fields that the consumers read, if all of them take
+    ``partitions`` lists the partitions that exist now, and ``mine`` returns whether a name falls
+    into this shard's range. ``needs`` are the fields that the consumers read, if all of them take
     columns; ``guessed`` are their types where the stream declares none; ``whole``: consumers pass
     on all fields. ``first_owner`` is True when no owner has read for this shard before. Positions
-    are committed every ``settle_us``. ``to_the_ends``: the run ends once all is read that there was
-    when it began, which the versions of the partitions tell; silence does not count then.
-    ``rules``: how consumers divide keys by tables, where any do; ``completion`` makes the
-    measurements of a partition that they go by, if they go by any. ``combining``: how groups are
-    made of records, if all consumers take groups. ``beside``: how columns are made of records that
-    were read one by one. ``labelled``: a consumer takes the labels of records. ``chain`` is the
-    consumer, if it is chained behind the source. ``fellows``: the streams that meet
-    this one further down; ``first``: the tables that are read before it."""
+    are committed every ``settle_us``. ``to_the_ends``: the run ends once it has read up to the
+    versions that the partitions had when it began; silence does not count then. ``rules``: how
+    consumers divide keys by tables, where any do; ``completion`` makes the measurements of a
+    partition that they go by, if they go by any. ``combining``: how groups are made of records, if
+    all consumers take groups. ``beside``: how columns are made of records that were read one by
+    one. ``labelled``: a consumer takes the labels of records. ``chain`` is the consumer, if it is
+    chained behind the source. ``fellows``: the streams that meet this one further down; ``first``:
+    the tables that are read before it."""
 
     pipeline: str
     node: NodeName
@@ -113,20 +113,21 @@ class SourceParts:
 
     @property
     def clock_runs(self) -> bool:
-        """Whether the time of arrival passes in silence. Not where the end of the input ends it,
-        nor where somebody tells when to look."""
+        """Whether the time of arrival passes in silence. Not where it ends with the input, nor
+        where looks are requested from outside."""
         source = self.source
         return not source.bounded and not self.to_the_ends and source.poll_us < MAX_TIME
 
     @property
     def infers(self) -> bool:
-        """Whether the next read of rows is to tell the types of columns of whole records."""
+        """Whether the types of columns of whole records are to be inferred from the next read of
+        rows."""
         return self.whole is not None and self.whole.begins()
 
     def has_types(self, part: Part, reader: Reader, read: Read) -> bool:
-        """Whether the types of undeclared fields are known once this is read, so that it can be
-        read again in columns: once records come in rows, consumers keep windows in rows until all
-        that are open have closed."""
+        """Whether this read has the types of undeclared fields, so that it can be read again in
+        columns: once records come in rows, consumers keep windows in rows until all that are open
+        have closed."""
         if self.whole is not None and read.begins is None and self.whole.look(read.values):
             return self.has_columns(part, reader)
         if self.guessed is None or read.begins is not None:
@@ -139,7 +140,7 @@ class SourceParts:
 
 class SourceEnd:
     """Rest and end of one source shard. ``ended`` is part of its state: no later owner reads on.
-    ``catching_up``: what an earlier owner may have read is to be read again first."""
+    ``catching_up``: records that an earlier owner may have read are to be read again first."""
 
     def __init__(self, store: StateStore) -> None:
         self.ended = store.get(ENDED) is not None
@@ -161,7 +162,7 @@ class SourceEnd:
         return self.finishing and not self.ended and applied
 
     def commit(self, bundle: Bundle) -> None:
-        """The end goes into this bundle's commit. What the shard held before the bundle it holds
+        """The end goes into this bundle's commit. The hold of the shard before the bundle stays
         until that is durable."""
         bundle.overlay.put(ENDED, b"")
         self.ended = True
@@ -169,7 +170,7 @@ class SourceEnd:
 
 class TablesFirst:
     """Nothing of a source is read while any of the tables is ``left`` that its records are enriched
-    with: they would wait in state. Its wait is told to people."""
+    with: they would wait in state. Its wait is shown to people."""
 
     def __init__(self, first: ReadFirst, stream: str) -> None:
         self._first = first
@@ -177,7 +178,7 @@ class TablesFirst:
         self._noted_us = MIN_TIME
 
     def in_words(self) -> str:
-        """What holds the watermark of the source."""
+        """The reason of the hold on the watermark of the source."""
         names = [declared_name(name.removeprefix("source.")) for name in self._first.left]
         return f"waits for table {' and '.join(names)}, which is read first"
 

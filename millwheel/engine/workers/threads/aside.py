@@ -40,8 +40,8 @@ class PublishThreads:
 
 
 def carried_out(task: BackgroundTask) -> ev.WorkDone:
-    """Carry it out. Whatever would end the thread is for the loop to raise: nobody notices a thread
-    that has ended, and its shard would wait for ever."""
+    """Carry it out. The loop raises an error that would end the thread: the end of a thread is not
+    noticed, and its shard would wait for ever."""
     try:
         return task.carried_out()
     except BaseException as ex:
@@ -49,20 +49,20 @@ def carried_out(task: BackgroundTask) -> ev.WorkDone:
             f"the thread of {task.lane or task.shard} was told to end: {named(ex)}"
         )
 
-        def tell(now_us: int) -> None:
+        def report(now_us: int) -> None:
             raise error
 
-        return ev.WorkDone(task.shard, task.token, tell)
+        return ev.WorkDone(task.shard, task.token, report)
 
 
 class PendingReplays(Protocol):
     """The orders to try dead letters again, in the root."""
 
     def undone(self, known_numbers: frozenset[int] = frozenset()) -> Mapping[int, ReplayOrder]:
-        """Those that are not done, except ``known_numbers``."""
+        """The orders that are not done, except ``known_numbers``."""
 
     def done(self) -> frozenset[int]:
-        """The numbers of those that are."""
+        """The numbers of the orders that are done."""
 
 
 class ReplayThread:

@@ -23,12 +23,12 @@ from millwheel.engine.workers import events as ev
 from millwheel.engine.workers.ports import Post
 from millwheel.errors import ConflictError, UnavailableError
 
-_ANSWER_TRIES = 5  # to tell the driver of a savepoint
+_ANSWER_TRIES = 5  # to send the driver of a savepoint an answer
 
 
 @dataclass(frozen=True, slots=True)
 class Publishing:
-    """Where snapshots go. ``guard`` raises when we are fenced."""
+    """The destination of snapshots. ``guard`` raises when we are fenced."""
 
     snapshots: Snapshots
     guard: Callable[[], None]
@@ -80,26 +80,26 @@ class OrderAnswers:
 
     coordination: Coordination
     incarnation: str
-    said: list[str] = field(default_factory=list)
+    registered: list[str] = field(default_factory=list)
     count: int = 0
 
-    def say(self, answer: OrderAnswer) -> None:
+    def register(self, answer: OrderAnswer) -> None:
         """Become a member with this answer. Gives up after a few tries; then the process that waits
         does, too."""
         for _ in range(_ANSWER_TRIES):
             self.count += 1
             name = f"{answer.savepoint}-{answer.number}.{self.incarnation}.{self.count}"
-            self.said.append(name)
+            self.registered.append(name)
             with suppress(UnavailableError, ConflictError):
                 self.coordination.join(ANSWERS, name, encode(answer))
                 return
 
     def withdraw(self) -> None:
         """Leave, as far as we can; the rest goes with our session."""
-        while self.said:
+        while self.registered:
             with suppress(UnavailableError):
-                self.coordination.leave(ANSWERS, self.said[-1])
-            self.said.pop()
+                self.coordination.leave(ANSWERS, self.registered[-1])
+            self.registered.pop()
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ class Copying:
     def save(
         self, order: SavepointOrder, shard: ShardName, standing: Standing, path: str, post: Post
     ) -> None:
-        """Copy one, and say how it went."""
+        """Copy one, and report the outcome."""
         problem = ""
         try:
             self.at(order.folder).publish(shard, standing.token, standing.commit, path, self.guard)
@@ -124,7 +124,7 @@ class Copying:
 
 
 class SavepointThread:
-    """Answers to orders, and the copies that they ask for, one after the other."""
+    """Gives answers to orders, and makes the copies that they require, one after the other."""
 
     def __init__(self, copying: Copying, answers: OrderAnswers, scratch: str, post: Post) -> None:
         self._copying = copying
@@ -135,7 +135,7 @@ class SavepointThread:
         threading.Thread(target=self._run, name="savepoints", daemon=True).start()
 
     def answer(self, answer: OrderAnswer) -> None:
-        self._queue.put(lambda: self._answers.say(answer))
+        self._queue.put(lambda: self._answers.register(answer))
 
     def withdraw(self) -> None:
         self._queue.put(self._answers.withdraw)

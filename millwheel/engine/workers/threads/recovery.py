@@ -39,7 +39,7 @@ class Recovering:
     numbers: NumbersRead | None = None
 
     def open(self, node: NodeName, entry: ShardEntry, post: Post) -> None:
-        """Recover a shard and say how it went."""
+        """Recover a shard and report the outcome."""
         try:
             if self.hangs is not None:
                 self.hangs.read_notes(node, entry)
@@ -58,7 +58,7 @@ class Recovering:
             post(ev.ShardRecovered(entry, node, store, effort.replayed, opened))
 
     def rest(self) -> None:
-        """Nothing more is to be recovered at the moment."""
+        """Note that no more shards are to be recovered at the moment."""
         if self.reads is not None:
             self.reads.forget()
 

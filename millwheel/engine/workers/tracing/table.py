@@ -1,8 +1,8 @@
 """The trace contexts of records in this worker, beside the records: by channel and by number or id.
 
-A record that is traced looks like any other. Its context is found by what identifies the record in
-any case, so batches, columns and durable formats know nothing of traces. The table is advisory: it
-is bounded, and gone with the worker.
+A record that is traced looks like any other. Its context is found by the record's own identity, so
+batches, columns and durable formats have no traces. The table is advisory: it is bounded, and gone
+with the worker.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _SENT = 256  # contexts that go with one delivery
 
 
 class Arrived(NamedTuple):
-    """The context of a record. ``sent_us`` and ``came_us`` tell when it left the worker ``sender``
-    and came here (wall clocks of two machines; 0: it was here all the time)."""
+    """The context of a record. ``sent_us`` and ``came_us`` are the times at which it left the
+    worker ``sender`` and came here (wall clocks of two machines; 0: it was here all the time)."""
 
     context: TraceContext
     sender: str = ""
@@ -47,7 +47,7 @@ _decode = msgspec.msgpack.Decoder(_Form).decode
 
 
 def index_of(seqs: list[int] | Int64s, number: int) -> int:
-    """Where a number is among those that rise, or would be."""
+    """The index of a number among rising ones, or where it would be."""
     # numpy would make an array of the list for each number, and take longer than to process the
     # batch.
     return (

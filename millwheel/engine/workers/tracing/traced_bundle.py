@@ -70,7 +70,7 @@ class TracedBundle:
     ) -> Iterator[R]:
         before = lengths()
         yield next(rows)
-        # asked for the next row, the loop has done with this one
+        # asked for the next row, the loop has finished this one
         self.credit(span, before, lengths())
 
     def credit(self, span: TraceSpan, before: Lengths, after: Lengths) -> None:
@@ -92,8 +92,8 @@ class TracedBundle:
         self.made.clear()
 
     def leave_out(self, stream: str) -> None:
-        """Some productions of a stream are taken back: which index is whose is not known any
-        more."""
+        """Forget the traces of a stream, some of whose productions are taken back: the indexes no
+        longer match."""
         self.made.pop(stream, None)
 
     def numbered(self, stream: str, batch: AnyBatch) -> None:

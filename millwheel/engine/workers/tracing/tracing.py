@@ -72,7 +72,7 @@ class Tracing:
                 self.table.put(channel, identity, Arrived(context))
 
     def outgoing(self, send: Send) -> bytes:
-        """What travels beside a delivery."""
+        """The trace contexts that travel beside a delivery."""
         return self.table.outgoing(send.channel, send.batch, self.worker, self.now_us())
 
     def incoming(self, channel: str, data: bytes) -> None:
@@ -176,7 +176,7 @@ class ShardTracing:
         if at is None:
             span.note("millwheel.dropped", True)  # late, invalid, or without a consumer
         else:
-            self._tell(span, *at)
+            self._describe(span, *at)
             self.tracing.table.put(channel, number, Arrived(span.context))
         span.end(self.tracing.now_us())
 
@@ -189,7 +189,7 @@ class ShardTracing:
             parent = hop.context
         span = self._begin("process", SpanKind.INTERNAL, parent, self.tracing.now_us())
         if not self.is_source:  # injected records have no key and no event time yet
-            self._tell(span, batch, index)
+            self._describe(span, batch, index)
         return span
 
     def _begin(self, what: str, kind: SpanKind, parent: TraceContext, at_us: int) -> TraceSpan:
@@ -205,7 +205,7 @@ class ShardTracing:
             facts["millwheel.recovered"] = True
         return self.tracing.spans.begin(f"{self.node} {what}", kind, parent, at_us, facts)
 
-    def _tell(self, span: TraceSpan, batch: AnyBatch, index: int) -> None:
+    def _describe(self, span: TraceSpan, batch: AnyBatch, index: int) -> None:
         key = (
             key_list(batch.keys[index : index + 1])[0]
             if isinstance(batch, ColumnBatch)
@@ -225,7 +225,7 @@ def _channel(arrival: Arrival) -> str:
 
 
 def _index(batch: AnyBatch, number: int) -> int | None:
-    """Where a record with this number is."""
+    """The index of a record with this number."""
     seqs = batch.seqs
     index = index_of(seqs, number)
     return index if index < len(seqs) and seqs[index] == number else None

@@ -309,7 +309,7 @@ class MemoryCluster:
                     self._connected(effect.connection).post(ev.WatermarksRose(effect.watermarks))
                 case ief.Tallies():
                     for worker in self._workers.values():
-                        worker.post(ev.TalliesTold(effect.tallies))
+                        worker.post(ev.TalliesChanged(effect.tallies))
                 case ief.TokensKnown():
                     for shard, token in effect.tokens.items():
                         self._connected(effect.connection).post(

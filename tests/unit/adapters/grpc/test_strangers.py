@@ -240,11 +240,11 @@ def test_they_take_nobodys_place(service: tuple[WorkerService, str], token_only:
         while time.monotonic() < until_s:  # they come again and again
             crowds.append(Polite(port, CROWD))
             inject(address, token_only)
-            made.tell_masters(pb.WorkerReport(memory=0.5))
+            made.send_to_masters(pb.WorkerReport(memory=0.5))
             assert next(reports).memory == 0.5
         time.sleep(LIMITS.head_s + 0.5)
         assert not [line for crowd in crowds for line in crowd.lines], "their time is over"
-        made.tell_masters(pb.WorkerReport(memory=0.25))
+        made.send_to_masters(pb.WorkerReport(memory=0.25))
         assert next(reports).memory == 0.25
         for crowd in crowds:
             crowd.close()

@@ -97,7 +97,7 @@ def test_a_master_that_takes_nothing_is_attached_no_longer(monkeypatch: pytest.M
     taking, silent = (service.Attach(pb.AttachRequest(), Context()) for _ in range(2))  # type: ignore[arg-type]
     next(taking), next(silent)
     for number in range(5):
-        service.tell_masters(pb.WorkerReport(memory=number))
+        service.send_to_masters(pb.WorkerReport(memory=number))
         assert next(taking).memory == number
     assert len(list(silent)) <= 3
 
@@ -108,7 +108,7 @@ def test_of_many_masters_the_oldest_makes_room(monkeypatch: pytest.MonkeyPatch) 
     lines = [service.Attach(pb.AttachRequest(), Context()) for _ in range(3)]  # type: ignore[arg-type]
     for line in lines:
         next(line)
-    service.tell_masters(pb.WorkerReport(memory=1))
+    service.send_to_masters(pb.WorkerReport(memory=1))
     assert [next(line, None) for line in lines] == [
         None,
         pb.WorkerReport(memory=1),

@@ -7,7 +7,7 @@ from typing import Any
 from millwheel.core.model.range_table import RangeTable, ShardEntry
 from millwheel.core.model.ranges import tile
 from millwheel.engine.workers.loop.shard_handle import Life, Served
-from millwheel.engine.workers.loop.table_entries import KnownEntries
+from millwheel.engine.workers.loop.table_entries import TableEntries
 from tests.unit.engine.workers.bench import Dial, ShardBench, Silent
 
 ME = "w0"
@@ -33,9 +33,9 @@ def live(kind: Any = Silent, dial: Dial = Dial(), token: int = 1) -> tuple[Shard
     return bench, served
 
 
-def known(*tables: RangeTable, **addresses: str) -> KnownEntries:
+def known(*tables: RangeTable, **addresses: str) -> TableEntries:
     """What a worker has heard of tables and workers."""
-    entries = KnownEntries()
+    entries = TableEntries()
     for each in tables:
         entries.take(each)
     entries.addresses = addresses

@@ -16,7 +16,7 @@ from millwheel.engine.workers.delivery.routing import TableRouter
 from millwheel.engine.workers.effects import ForgetReports, Gathering, Recover, Release
 from millwheel.engine.workers.loop.ranges import LONGEST_US, Beginning, Ranges, StandingBy
 from millwheel.engine.workers.loop.shard_handle import Life, LifeChange, Served
-from millwheel.engine.workers.loop.table_entries import KnownEntries
+from millwheel.engine.workers.loop.table_entries import TableEntries
 from millwheel.errors import FencedError
 from tests.unit.engine.workers.loop.stand import ME, live, table
 
@@ -44,7 +44,7 @@ class Stand:
         self.ranges = Ranges(
             cast("Any", ME),
             self.served,
-            KnownEntries(),
+            TableEntries(),
             cast("Any", self.snapshots),
             self.out,
             TableRouter(),

@@ -71,5 +71,5 @@ def test_what_a_shard_knew_from_an_earlier_run_is_reported_once_it_is_heard_in_t
     assert not one.follow(watermarks, graph, 0)
     watermarks.rise({"m": MAX_TIME})
     assert one.follow(watermarks, graph, 0)
-    assert one.heard_us == MAX_TIME
+    assert one.published_us == MAX_TIME
     assert not one.follow(watermarks, graph, 0)

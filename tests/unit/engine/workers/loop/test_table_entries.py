@@ -5,7 +5,7 @@ from millwheel.core.model.lease import Lease
 from millwheel.core.model.names import ShardName, Token, WorkerName
 from millwheel.core.model.range_table import RangeTable, ShardEntry
 from millwheel.core.model.ranges import tile
-from millwheel.engine.workers.loop.table_entries import KnownEntries
+from millwheel.engine.workers.loop.table_entries import TableEntries
 
 
 def table(version: int, *rows: tuple[str, str, int]) -> RangeTable:
@@ -18,7 +18,7 @@ def table(version: int, *rows: tuple[str, str, int]) -> RangeTable:
 
 
 def test_news_are_what_the_last_table_did_not_say() -> None:
-    known = KnownEntries()
+    known = TableEntries()
     first = known.take(table(0, ("n-0", "w1", 1), ("n-1", "w1", 1)))
     assert first is not None
     assert (first.changed, first.gone, first.fresh) == ({"n-0", "n-1"}, frozenset(), {"n-0", "n-1"})
@@ -34,7 +34,7 @@ def test_news_are_what_the_last_table_did_not_say() -> None:
 
 
 def test_shards_with_a_standby_are_known_until_a_table_says_otherwise() -> None:
-    known, (low, high) = KnownEntries(), tile(2)
+    known, (low, high) = TableEntries(), tile(2)
     followed = ShardEntry("n-0", low, WorkerName("w1"), Token(1), standby=WorkerName("w2"))
     known.take(RangeTable("n", (followed, ShardEntry("n-1", high, WorkerName("w2"), Token(1))), 0))
     assert known.followed == {"n-0"}
@@ -43,21 +43,21 @@ def test_shards_with_a_standby_are_known_until_a_table_says_otherwise() -> None:
 
 
 def test_a_table_that_is_not_newer_says_nothing() -> None:
-    known = KnownEntries()
+    known = TableEntries()
     known.take(table(3, ("n-0", "w1", 1)))
     assert known.take(table(3, ("n-0", "w2", 2))) is None
     assert known.lease("n-0") == Lease(1)
 
 
 def test_the_shards_of_an_address_are_those_of_the_worker_there() -> None:
-    known = KnownEntries()
+    known = TableEntries()
     known.take(table(0, ("n-0", "w1", 1), ("n-1", "w2", 1)))
     known.addresses = {"w1": "here", "w2": "there"}
     assert known.owned_at("there") == {"n-1"}
 
 
 def test_the_distance_of_a_shard_is_that_of_its_owner() -> None:
-    known = KnownEntries()
+    known = TableEntries()
     known.take(table(0, *((f"n-{at}", f"w{at}", 1) for at in range(5))))
     known.locations = {
         "w0": ("here", "r1"),

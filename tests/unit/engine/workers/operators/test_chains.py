@@ -340,7 +340,7 @@ FEW = 2048
 
 @pytest.fixture
 def small_reads(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ReadSize, "told", lambda self, was_full: None)
+    monkeypatch.setattr(ReadSize, "note", lambda self, was_full: None)
     monkeypatch.setattr(ReadSize, "__init__", lambda self: setattr(self, "bytes", FEW))
 
 

@@ -77,7 +77,7 @@ def test_copies_are_dropped_from_columns_as_from_rows(
 def test_a_copy_counts_once_wherever_a_worker_crashes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    monkeypatch.setattr(ReadSize, "told", lambda self, was_full: setattr(self, "bytes", 4096))
+    monkeypatch.setattr(ReadSize, "note", lambda self, was_full: setattr(self, "bytes", 4096))
     first = copied(120, 3, int if name == "int" else str)
     folder = written(tmp_path, {"a": first, "b": [*first[:30], "{no json", *first[60:90]]})
     path = with_ids(folder, True, name, "{field: name, horizon: 1h}")

@@ -135,28 +135,28 @@ def test_a_bundle_takes_at_least_one_and_never_more_than_the_limit(
 ) -> None:
     size = BundleSize(limit)
     for taken, made in bundles:
-        size.learn(weighing(taken), made)
+        size.note(weighing(taken), made)
         assert 1 <= size.most <= limit
 
 
 def test_what_makes_much_of_little_is_taken_in_small_bundles_until_it_does_not() -> None:
     size = BundleSize(1_000)
-    size.learn(weighing(100), 100_000)
+    size.note(weighing(100), 100_000)
     assert size.most == 1, "a thousand for each: one makes a full bundle"
     for expected in (2, 4, 8):
-        size.learn(weighing(1), 10)
+        size.note(weighing(1), 10)
         assert size.most == expected
 
 
 def test_a_bundle_of_timers_alone_says_nothing_of_how_much_records_make() -> None:
     size = BundleSize(1_000)
-    size.learn(weighing(10), 2_000)
+    size.note(weighing(10), 2_000)
     before = size.most
-    size.learn(weighing(0), 0)
+    size.note(weighing(0), 0)
     assert size.most == before == 5
 
 
 def test_many_records_that_make_as_many_are_no_reason_to_take_less() -> None:
     size = BundleSize(1_000)
-    size.learn(weighing(5_000), 5_000)
+    size.note(weighing(5_000), 5_000)
     assert size.most == 1_000

@@ -85,7 +85,7 @@ class Bench:
         """The threads carry out what they were asked for."""
         asked, self.asked[:] = list(self.asked), []
         for publication in asked:
-            publication.carried_out().tell(5)
+            publication.carried_out().report(5)
 
     def durable(self, number: int, now_us: int = 0) -> None:
         self.operator.durable(number, now_us)

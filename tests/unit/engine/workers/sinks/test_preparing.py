@@ -87,7 +87,7 @@ def test_a_large_batch_is_prepared_by_its_thread_and_committed_once_it_is() -> N
     assert task.lane == "prepare sink.out-0"
     assert shop.operator.ask(bundle, 5), "it is asked again, and asks no second thread"
     assert len(shop.tasks) == 1
-    task.carried_out().tell(9)
+    task.carried_out().report(9)
     assert shop.operator.asks_at() == 0
     assert not shop.operator.ask(bundle, 9)
     assert shop.commits(bundle) == [b"0 7-1:1,2,3"]
@@ -99,7 +99,7 @@ def test_the_next_batch_has_its_own_number_and_thread() -> None:
     for number in (1, 2):
         bundle = shop.bundle(1, 2, number, number=number)
         assert shop.operator.ask(bundle, 0)
-        shop.tasks.pop().carried_out().tell(0)
+        shop.tasks.pop().carried_out().report(0)
         assert not shop.operator.ask(bundle, 0)
         found = shop.commits(bundle)
     assert found == [b"0 7-1:1,2,1", b"1 7-2:1,2,2"]
@@ -117,7 +117,7 @@ def test_records_that_the_target_refuses_are_letters_of_the_same_commit() -> Non
     shop = Shop()
     bundle = shop.bundle(1, 13, 3)
     shop.operator.ask(bundle, 0)
-    shop.tasks.pop().carried_out().tell(0)
+    shop.tasks.pop().carried_out().report(0)
     assert shop.commits(bundle) == [b"0 7-1:1,3"]
     assert len(bundle.outputs.streams["dead_letters"].raws) == 1
     assert bundle.counters["records_out"] == 2
@@ -128,7 +128,7 @@ def test_an_error_of_the_thread_is_raised_by_the_loop() -> None:
     shop.operator.ask(shop.bundle(1, 2, 666), 0)
     done = shop.tasks.pop().carried_out()
     with pytest.raises(OSError, match="a full disk"):
-        done.tell(0)
+        done.report(0)
 
 
 @pytest.mark.parametrize("threads", [True, False])
@@ -139,7 +139,7 @@ def test_a_batch_waits_for_room_says_so_and_goes_on_once_there_is_some(threads: 
     for now_us in (0, 100_000):
         assert shop.operator.ask(bundle, now_us)
         for task in shop.tasks:
-            task.carried_out().tell(now_us)
+            task.carried_out().report(now_us)
         assert len(shop.tasks) == threads, "the same thread is not asked twice for one try"
         shop.tasks.clear()
         assert shop.operator.ask(bundle, now_us)
@@ -149,7 +149,7 @@ def test_a_batch_waits_for_room_says_so_and_goes_on_once_there_is_some(threads: 
     shop.writer.room = True
     assert shop.operator.ask(bundle, 200_000) == threads
     for task in shop.tasks:
-        task.carried_out().tell(200_000)
+        task.carried_out().report(200_000)
     assert not shop.operator.ask(bundle, 200_000)
     assert waiting(least_s=0) == []
     assert shop.commits(bundle) == [b"0 7-1:1,2,3"]
@@ -159,9 +159,9 @@ def test_what_was_refused_belongs_to_its_batch() -> None:
     record = SinkRecord("k", 13, 0)
     batch = SinkBatch(0, "7-1", [record])
     told: list[Prepared | None] = []
-    Preparation("s", 7, batch, Wide(), lambda found, error: told.append(found)).carried_out().tell(
-        0
-    )
+    Preparation(
+        "s", 7, batch, Wide(), lambda found, error: told.append(found)
+    ).carried_out().report(0)
     assert told == [Prepared(b"0 7-1:", [Refused(record, "unlucky")])]
 
 

@@ -60,7 +60,7 @@ def test_a_thread_publishes_while_the_loop_goes_on() -> None:
     bench.bundle(2)
     assert (len(bench.asked), bench.writer.published) == (1, [])
     assert bench.operator.hold(0).at == 10
-    bench.asked[0].carried_out().tell(5)
+    bench.asked[0].carried_out().report(5)
     assert bench.writer.published == [b"0:1"]
     assert bench.operator.hold(0).at == 20
     bench.durable(2)
@@ -74,7 +74,7 @@ def test_no_more_than_two_batches_are_on_their_way() -> None:
     bench.bundle(2)
     assert bench.operator.intake(5, 0, 0) == 0
     bench.durable(1)
-    bench.asked[0].carried_out().tell(0)
+    bench.asked[0].carried_out().report(0)
     assert bench.operator.intake(5, 0, 0) > 0
 
 
@@ -83,9 +83,9 @@ def test_answers_may_come_in_any_order_and_committables_go_in_theirs() -> None:
     bench.bundle(1)
     bench.bundle(2)
     bench.durable(2)
-    bench.asked[1].carried_out().tell(0)
+    bench.asked[1].carried_out().report(0)
     assert bench.operator.hold(0).at == 10
-    bench.asked[0].carried_out().tell(0)
+    bench.asked[0].carried_out().report(0)
     assert bench.operator.hold(0).at == MAX_TIME
     bench.bundle()
     assert bench.committables() == 0
@@ -98,13 +98,13 @@ def test_what_cannot_be_published_now_is_tried_again(aside: bool) -> None:
     bench.bundle(1)
     bench.durable(1)
     for publication in bench.asked:
-        publication.carried_out().tell(0)
+        publication.carried_out().report(0)
     bench.writer.fail = None
     wake = bench.operator.wakes_at(0)
     assert 0 < wake < MAX_TIME
     bench.bundle(now_us=wake)
     for publication in bench.asked[1:]:
-        publication.carried_out().tell(wake)
+        publication.carried_out().report(wake)
     assert bench.writer.published == [b"0:1"]
     assert bench.operator.hold(0).at == MAX_TIME
 
@@ -114,7 +114,7 @@ def test_damage_ends_the_worker(aside: bool) -> None:
     bench = Bench(aside)
     bench.writer.fail = CorruptionError("somebody else wrote it")
     bench.bundle(1)
-    ends = (lambda: bench.asked[0].carried_out().tell(0)) if aside else (lambda: bench.durable(1))
+    ends = (lambda: bench.asked[0].carried_out().report(0)) if aside else (lambda: bench.durable(1))
     if aside:
         bench.durable(1)
     with pytest.raises(CorruptionError):
@@ -146,13 +146,13 @@ def test_a_writer_that_needs_order_gets_the_next_batch_once_the_one_before_is_vi
     bench.durable(2)
     assert [each.number for each in bench.asked] == [0]
     bench.writer.fail = UnavailableError("away")
-    bench.asked.pop().carried_out().tell(5)
+    bench.asked.pop().carried_out().report(5)
     bench.writer.fail = None
     bench.bundle(now_us=200_000)
     assert [each.number for each in bench.asked] == [0]
-    bench.asked.pop().carried_out().tell(300_000)
+    bench.asked.pop().carried_out().report(300_000)
     assert [each.number for each in bench.asked] == [1]
-    bench.asked.pop().carried_out().tell(300_000)
+    bench.asked.pop().carried_out().report(300_000)
     assert bench.writer.published == [b"0:1", b"1:2"]
 
 
@@ -161,7 +161,7 @@ def test_a_commit_does_not_hurry_a_batch_that_failed() -> None:
     bench.bundle(1)
     bench.durable(1)
     bench.writer.fail = UnavailableError("away")
-    bench.asked.pop().carried_out().tell(1_000)
+    bench.asked.pop().carried_out().report(1_000)
     bench.bundle(2, now_us=2_000)
     bench.durable(2, 2_000)
     assert bench.asked == []
@@ -179,7 +179,7 @@ def test_committed_batches_of_a_former_owner_are_published_by_the_thread_in_thei
     assert bench.writer.published == []
     assert bench.operator.hold(0).at == MIN_TIME
     for _ in range(2):
-        bench.asked.pop().carried_out().tell(0)
+        bench.asked.pop().carried_out().report(0)
     assert bench.writer.published == [b"0:1", b"1:2"]
     assert bench.operator.hold(0).at == MAX_TIME
 

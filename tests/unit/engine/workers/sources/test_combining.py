@@ -67,7 +67,7 @@ def modes(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 def small_reads(
     monkeypatch: pytest.MonkeyPatch, limits: CombineLimits, bundle: int = 20_000, size: int = 4096
 ) -> None:
-    monkeypatch.setattr(ReadSize, "told", lambda self, was_full: setattr(self, "bytes", size))
+    monkeypatch.setattr(ReadSize, "note", lambda self, was_full: setattr(self, "bytes", size))
     monkeypatch.setattr(ReadSize, "__init__", lambda self: setattr(self, "bytes", size))
     monkeypatch.setattr(
         ShardLimits, "__init__", partialmethod(ShardLimits.__init__, combine=limits, bundle=bundle)
@@ -317,7 +317,7 @@ def test_it_begins_with_few_groups_and_ends_with_many_or_few_records() -> None:
 
     def looked(keys: list[int]) -> bool:
         combine.look(combining, [(node, batch(keys))], len(keys))
-        return combine.wanted
+        return combine.planned
 
     combine = Combine(False)
     assert not looked([1] * 15)  # too few to be looked at
@@ -326,7 +326,7 @@ def test_it_begins_with_few_groups_and_ends_with_many_or_few_records() -> None:
     assert looked([1, 2] * 8)
     combine.begin()
     assert combine.on
-    assert not combine.wanted
+    assert not combine.planned
     assert goes_on([1, 2, 3, 4, 5, 6, 7, 8] * 2)
     assert not goes_on([1])
     assert not goes_on([*range(9), *range(7)])

@@ -89,14 +89,14 @@ def test_records_without_a_key_are_read_as_rows() -> None:
 def test_reads_grow_while_there_is_more_and_begin_small_again() -> None:
     size = ReadSize()
     first = size.bytes
-    size.told(True)
+    size.note(True)
     assert size.bytes > first
     for _ in range(10):
-        size.told(True)
+        size.note(True)
     most = size.bytes
-    size.told(True)
+    size.note(True)
     assert size.bytes == most
-    size.told(False)
+    size.note(False)
     assert size.bytes == first
 
 

@@ -103,7 +103,7 @@ def test_a_partition_is_read_ahead_of_its_consumers_by_so_much() -> None:
     assert not ahead.has_room(one.waiting)
     chunk.finished = True
     assert ahead.has_room(one.waiting)
-    one.told_bytes(1_000, 10)
+    one.note_size(1_000, 10)
     assert one.most_bytes == 50 * 100
 
 

@@ -18,7 +18,7 @@ def test_silence_is_what_looks_have_found() -> None:
         silence.nothing(second * SECOND)
     assert silence.idle
     assert silence.progress_us == silence.lasted_us == 6 * SECOND
-    silence.heard(7 * SECOND)
+    silence.records_came(7 * SECOND)
     assert (silence.idle, silence.progress_us) == (False, 0)
 
 

@@ -74,7 +74,7 @@ def test_an_answer_of_unknown_outcome_is_given_again_under_a_new_name_and_all_ar
             session.leave(role, name)
 
     answers = OrderAnswers(Uncertain(server), "w.1")
-    answers.say(OrderAnswer("s", 3))
+    answers.register(OrderAnswer("s", 3))
     assert sorted(server.members[ANSWERS]) == ["s-3.w.1.1", "s-3.w.1.2"]
     answers.withdraw()
     assert not server.members[ANSWERS]
@@ -105,4 +105,4 @@ def test_what_would_end_a_thread_aside_in_silence_ends_the_worker_with_a_sentenc
         with pytest.raises(
             InvariantError, match="the thread of sink was told to end: Abort: no more"
         ):
-            answer.tell(0)
+            answer.report(0)

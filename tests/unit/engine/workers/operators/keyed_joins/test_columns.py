@@ -215,7 +215,7 @@ def read_of(path: str, by_record: bool, monkeypatch: pytest.MonkeyPatch) -> tupl
     made = ColumnJoinOperator._produce
     with monkeypatch.context() as patch, in_rows(by_record):
         patch.setattr(ColumnJoinOperator, "_produce", counted)
-        patch.setattr(ReadSize, "told", lambda self, was_full: setattr(self, "bytes", 4096))
+        patch.setattr(ReadSize, "note", lambda self, was_full: setattr(self, "bytes", 4096))
         patch.setattr(ReadSize, "__init__", lambda self: setattr(self, "bytes", 4096))
         with PipelineHarness(path, shards=1, run_sources=True) as harness:
             harness.advance_processing_time(10**9)

@@ -386,7 +386,7 @@ def test_changes_of_what_stands_alone_leave_in_columns(
             return folded(harness)
 
     with monkeypatch.context() as patch:
-        patch.setattr(ReadSize, "told", lambda self, was_full: setattr(self, "bytes", 4096))
+        patch.setattr(ReadSize, "note", lambda self, was_full: setattr(self, "bytes", 4096))
         patch.setattr(ReadSize, "__init__", lambda self: setattr(self, "bytes", 4096))
         patch.setattr(regular.RegularJoined, "produce_alone", never)
         found = read(False)

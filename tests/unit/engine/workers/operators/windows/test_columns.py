@@ -200,7 +200,7 @@ def test_a_crash_at_any_place_changes_nothing_also_where_types_are_guessed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, declared: bool, key: str
 ) -> None:
     if declared:
-        monkeypatch.setattr(ReadSize, "told", lambda self, was_full: setattr(self, "bytes", 4096))
+        monkeypatch.setattr(ReadSize, "note", lambda self, was_full: setattr(self, "bytes", 4096))
     else:
         small_reads(monkeypatch)
     folder = written(

@@ -205,7 +205,7 @@ def test_what_a_key_says_in_columns_comes_behind_what_waits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its next window has few pairs, and has closed with the one before, or while that waits."""
-    for kind in ("told", "__init__"):
+    for kind in ("note", "__init__"):
         monkeypatch.setattr(
             ReadSize, kind, lambda self, was_full=False: setattr(self, "bytes", 2048)
         )

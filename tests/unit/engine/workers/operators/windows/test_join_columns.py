@@ -304,7 +304,7 @@ def read_of(path: str, by_record: bool) -> tuple[dict[str, Any], int]:
     made = JoinOperator._produce_columns
     with pytest.MonkeyPatch.context() as patch, in_rows(by_record):
         patch.setattr(JoinOperator, "_produce_columns", counted)
-        patch.setattr(ReadSize, "told", lambda self, was_full: setattr(self, "bytes", 4096))
+        patch.setattr(ReadSize, "note", lambda self, was_full: setattr(self, "bytes", 4096))
         patch.setattr(ReadSize, "__init__", lambda self: setattr(self, "bytes", 4096))
         with PipelineHarness(path, shards=1, run_sources=True) as harness:
             harness.advance_processing_time(10**9)
@@ -366,7 +366,7 @@ def test_a_result_over_the_limit_of_a_record_is_a_dead_letter_in_both_forms(tmp_
 def test_a_crash_at_any_place_changes_nothing_in_columns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ReadSize, "told", lambda self, was_full: setattr(self, "bytes", 4096))
+    monkeypatch.setattr(ReadSize, "note", lambda self, was_full: setattr(self, "bytes", 4096))
     monkeypatch.setattr(join_columns, "_FAN", 2)
     path = in_files(tmp_path, {"what": None})
 
