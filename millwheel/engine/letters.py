@@ -274,7 +274,7 @@ class Binding:
                 return [self._again(requested, node, part.keys[0], at, requested.value)]
         problem = next(
             (each.reason for each in keyless if each.node == requested.node),
-            "nobody consumes it any more",
+            "no node consumes it any more",
         )
         return [
             self._again(requested, requested.node, requested.letter, at, requested.value, problem)
@@ -348,7 +348,7 @@ class Binding:
 
 
 def _read(value: Any, schema: Any, times: Mapping[str, str]) -> Chunk:
-    """Reads a line, or a record that was read from one, as the source would; ``times`` are the
+    """Read a line, or a record that was read from one, as the source would; ``times`` are the
     fields that are timestamps or decimals."""
     try:
         kind = Any if schema is None else schema

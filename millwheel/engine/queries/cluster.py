@@ -61,21 +61,21 @@ class ClusterMap:
         ):
             first, last = slots_within(entry.range)
             if first <= last:
-                spans = slots.setdefault(self._who(entry), [])
+                spans = slots.setdefault(self._owner_and_replica(entry), [])
                 if spans and spans[-1][1] + 1 == first:
                     first = spans.pop()[0]
                 spans.append((first, last))
         return [
-            SlotGroup(*who, tuple(pairs))
-            for who, pairs in slots.items()
-            if who[0] in self.addresses
+            SlotGroup(*nodes, tuple(pairs))
+            for nodes, pairs in slots.items()
+            if nodes[0] in self.addresses
         ]
 
-    def _who(self, entry: ShardEntry) -> tuple[str, str]:
+    def _owner_and_replica(self, entry: ShardEntry) -> tuple[str, str]:
         replica = entry.standby if entry.standby in self.addresses else ""
         # clients require an owner for every slot
-        somebody = replica or min(self.addresses, default=self.me)
-        owner = entry.owner if entry.owner in self.addresses else somebody
+        any_worker = replica or min(self.addresses, default=self.me)
+        owner = entry.owner if entry.owner in self.addresses else any_worker
         return owner, "" if owner == replica else replica
 
     def nodes(self) -> list[SlotNode]:
@@ -90,8 +90,8 @@ class ClusterMap:
         """CLUSTER SLOTS: the first and last slot of each group, its owner, and its replica."""
         rows = []
         for group in self.groups():
-            who = [_where(self._node_of(name)) for name in (group.owner, group.replica) if name]
-            rows += [array([number(first), number(last), *who]) for first, last in group.slots]
+            nodes = [_where(self._node_of(name)) for name in (group.owner, group.replica) if name]
+            rows += [array([number(first), number(last), *nodes]) for first, last in group.slots]
         return array(rows)
 
     def shards_reply(self, protocol: int) -> bytes:

@@ -202,7 +202,7 @@ class Session:
             return _WRONG
         if not self.admitted:
             return resp.error(
-                "HELLO must be called with AUTH: this pipeline wants its token", "NOAUTH"
+                "HELLO must be called with AUTH: this pipeline requires its token", "NOAUTH"
             )
         self.protocol = int(words[1]) if len(words) > 1 else self.protocol
         about = {
@@ -317,7 +317,7 @@ def _is_http(words: Sequence[bytes]) -> bool:
 
 _HTTP_VERSION = re.compile(rb"HTTP/[0-9.]{1,8}", re.IGNORECASE)
 _NO_HTTP = resp.error(
-    "this server speaks the Redis protocol, no HTTP; the gateway does: `millwheel serve`"
+    "this server answers the Redis protocol, not HTTP; for HTTP, use `millwheel serve`"
 )
 _WRONG = resp.error(
     "invalid username-password pair: the password is the token of the pipeline", "WRONGPASS"

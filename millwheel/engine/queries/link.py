@@ -101,7 +101,7 @@ class Link(asyncio.Protocol):
             raise
 
     def _abandon(self, call: _Call) -> None:
-        """The caller has given up. The call stays in the queue until its replies have come, because
+        """Give up a call for its caller. It stays in the queue until its replies have come, because
         replies are matched by order."""
         call.replies.clear()
         self._abandoned += call.missing

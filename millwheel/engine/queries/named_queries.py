@@ -336,7 +336,7 @@ class NamedFollower:
         threading.Thread(target=self._follow, name="named queries", daemon=True).start()
 
     def changed(self) -> None:
-        """They may have changed: read them now (any thread)."""
+        """Read them now, because they may have changed (any thread)."""
         self._news.set()
 
     def end(self) -> None:

@@ -49,7 +49,7 @@ class Asking:
     command: bytes
     address: str
     others: Callable[[], Sequence[str]] = no_others
-    anybody: Callable[[], Sequence[str]] = no_others
+    snapshot_readers: Callable[[], Sequence[str]] = no_others
     """The workers that could answer from a snapshot if none of the former does."""
     tried: int = 0
     stale: bytes = b""
@@ -61,7 +61,7 @@ class Asking:
     """The owner of the key cannot answer at the moment: others are asked next."""
     late: dict[str, asyncio.Future[list[Any]]] = field(default_factory=dict)
     """Calls to silent workers that are still open, by address: a slow answer may yet come."""
-    why: str = "nobody has the key at the moment"
+    why: str = "no worker has the key at the moment"
     reply: bytes | QueryError | None = None
 
 
@@ -119,7 +119,7 @@ class Workers:
             return address, False
         others = [*asking.others()]
         if self._is_suspect(address) or asking.tried >= _TRIES:
-            others += asking.anybody()
+            others += asking.snapshot_readers()
         others = [
             each
             for each in others
@@ -146,7 +146,7 @@ class Workers:
             self.suspect(address)  # this call tests it; the other calls need not wait as well
         commands = [each.stale if stale and each.stale else each.command for each in group]
         left_s = max(end_s - monotonic(), 0.001)
-        alone = all(not each.others() and not each.anybody() for each in group)
+        alone = all(not each.others() and not each.snapshot_readers() for each in group)
         call = asyncio.ensure_future(self.links.call(address, commands))
         try:
             await asyncio.wait([call], timeout=left_s if alone else min(left_s, patience_s))
@@ -204,12 +204,12 @@ class Workers:
                 f"the key is with {address}",
             )
             return moved and (
-                address not in self.suspects or bool(asking.others() or asking.anybody())
+                address not in self.suspects or bool(asking.others() or asking.snapshot_readers())
             )
         if kind == "TRYAGAIN":
             asking.why = rest
             asking.tried += 1
-            others = asking.others() or (asking.tried >= _TRIES and asking.anybody())
+            others = asking.others() or (asking.tried >= _TRIES and asking.snapshot_readers())
             asking.elsewhere = not asking.elsewhere and bool(others)
             return asking.elsewhere
         asking.reply = error_of(str(reply))

@@ -107,7 +107,7 @@ def main(
 
 
 def _mask_descriptors(logs: LogFiles) -> None:
-    """There is a secret: the output of C code and child processes is masked, too."""
+    """Mask the output of C code and child processes, too, because there is a secret."""
     for number, stream in ((1, sys.stdout), (2, sys.stderr)):
         assert isinstance(stream, MaskingStream)
         stream.flush()

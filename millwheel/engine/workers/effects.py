@@ -265,7 +265,7 @@ class GatheredSnapshots:
     port: SnapshotQueue
 
     def checkpoint_path(self, shard: ShardName, token: Token, number: int) -> str:
-        """As the port says."""
+        """See the port."""
         return self.port.checkpoint_path(shard, token, number)
 
     def publish(self, shard: ShardName, token: Token, last_commit: int, path: str) -> None:
@@ -300,7 +300,7 @@ class GatheredCopies:
     port: Savepoints
 
     def checkpoint_path(self, order: SavepointOrder, shard: ShardName) -> str:
-        """As the port says."""
+        """See the port."""
         return self.port.checkpoint_path(order, shard)
 
     def answer(self, answer: OrderAnswer) -> None:

@@ -22,9 +22,9 @@ class Performing:
         self._holds = False
 
     def perform(self, ready: ef.Ready, holds: bool = False) -> int | None:
-        """All of it, in order. The segment of the journal that holds the group, if it is durable
-        already: then messages wait for :meth:`flush` if it ``holds`` them, and share a frame with
-        the messages that the group releases."""
+        """Perform all of it, in order. The segment of the journal that holds the group, if it is
+        durable already: then messages wait for :meth:`flush` if it ``holds`` them, and share a
+        frame with the messages that the group releases."""
         transport = self._ports.transport
         for refusal in ready.refusals:
             transport.refuse(
@@ -58,7 +58,7 @@ class Performing:
         self._durable[shard] = number
 
     def written(self) -> None:
-        """The journal has made the oldest submitted group durable."""
+        """Note that the journal has made the oldest submitted group durable."""
         # An answer to no group of ours would make the next group durable before it is written.
         if not self._submitted:
             raise InvariantError("the journal has written a group that it was not given")
@@ -66,7 +66,10 @@ class Performing:
         for shard, number in last.items():
             # In another order, an ack would leave although a commit before it may still be lost.
             if number < self._durable.get(shard, 0):
-                raise self._too_early(shard, self._durable[shard], "was told to be durable with")
+                raise InvariantError(
+                    f"the journal made commit {number} of {shard} durable after"
+                    f" {self._durable[shard]}"
+                )
         self._durable.update(last)
 
     def _check(self, shard: ShardName, number: int, what: str) -> None:
@@ -83,7 +86,7 @@ class Performing:
     def _too_early(self, shard: ShardName, number: int, what: str) -> InvariantError:
         durable = self._durable.get(shard, 0)
         return InvariantError(
-            f"{shard} {what} what rests on its commit {number}, durable is {durable}"
+            f"{shard} {what} before its commit {number} is durable; durable is {durable}"
         )
 
     def _write(self, group: ef.CommitGroup) -> int | None:

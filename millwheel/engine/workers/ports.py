@@ -128,7 +128,7 @@ class Reports(Protocol):
     def report(self, by_node: Mapping[NodeName, Sequence[ShardReport]]) -> None: ...
 
     def forget(self, shard: ShardName) -> None:
-        """The shard left this worker."""
+        """Report nothing more about a shard that left this worker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,10 +148,10 @@ class MasterLine(Protocol):
     """The line to the master."""
 
     def released(self, shard: ShardName, token: Token, last_commit: int) -> None:
-        """A planned move: our last commit of the shard is durable."""
+        """Release a shard for a planned move: our last commit of it is durable."""
 
     def load(self, loads: Sequence[ShardWork]) -> None:
-        """The load of every shard here."""
+        """Report the load of every shard here."""
 
 
 class Savepoints(Protocol):

@@ -98,7 +98,7 @@ class WorkerService(WorkerServicer):
         if not all(record.id for record in request.records):
             context.abort(
                 grpc.StatusCode.INVALID_ARGUMENT,
-                "each record needs an id, by which one sent again is known",
+                "each record needs an id, by which a repetition is recognized",
             )
         values, ids = (
             [record.value for record in request.records],

@@ -70,7 +70,7 @@ class Owners:
         address = None if entry is None or not entry.standby else self._addresses.get(entry.standby)
         return () if address is None else (address,)
 
-    def anybody(self, computation: str, key: Key) -> Sequence[str]:
+    def snapshot_readers(self, computation: str, key: Key) -> Sequence[str]:
         """The address of a worker that could open the snapshot of the key's shard: always the same
         one for a shard, as long as it lives."""
         entry = self._entry(computation, key)

@@ -127,7 +127,7 @@ def asking_of(question: AskedQuestion, stale: bool, run: KnownRun) -> Asking:
         command_of(query, text),
         "",
         (lambda: run.owners.others(computation, key)) if stale else no_others,
-        (lambda: run.owners.anybody(computation, key)) if stale else no_others,
+        (lambda: run.owners.snapshot_readers(computation, key)) if stale else no_others,
         stale=command_of(query, text, {"CONSISTENCY": "snapshot"}),
         owner=owner,
     )

@@ -1,4 +1,4 @@
-"""Memory for rows that only become more: it grows where it lies, so that nothing is copied."""
+"""Memory for a growing number of rows: it grows in place, without copies."""
 
 from __future__ import annotations
 

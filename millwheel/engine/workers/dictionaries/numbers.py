@@ -63,7 +63,7 @@ class Counters:
         return numbers
 
     def store(self, partitions: Int64s) -> None:
-        """From the next :meth:`write` on, no run shows how far these have counted."""
+        """Store these with the next :meth:`write`: no run will show how far they have counted."""
         self._read_stored(partitions)
         self._to_store.update(np.unique(partitions).tolist())
 
@@ -165,7 +165,8 @@ class Numbers:
         return heads_of(partitions, numbers)
 
     def _beyond(self, low: Words, high: Words, partitions: Int64s, values: Sequence[Any]) -> Words:
-        """The table is full: the values that are not in it are entries by themselves."""
+        """The heads of values when the table is full: those that are not in it are entries by
+        themselves."""
         rows = self._table.find(low, high)
         heads = np.empty(len(rows), np.uint64)
         heads[rows >= 0] = self._table.heads[rows[rows >= 0]]
@@ -233,8 +234,8 @@ class Numbers:
             self._buckets.pop(start).delete()
 
     def due_at(self) -> int:
-        """Something is forgotten once the watermark has passed this (µs). A bucket from which on
-        times are cut is kept: the shard would run for ever to forget it."""
+        """The watermark beyond which something is forgotten (µs). A bucket from which on times are
+        cut is kept: the shard would run for ever to forget it."""
         if self._step_us is None or not self._buckets:
             return MAX_TIME
         due = (
@@ -253,7 +254,7 @@ class Numbers:
             # Values that are gone from the table would get other numbers when they come again.
             invariant(
                 self._written <= len(table),
-                f"{self._written} values are stored, and {len(table)} are known",
+                f"{self._written} values are stored, and {len(table)} are in the table",
             )
             if len(table) > self._written:
                 self._bucket(_EVER).write(table.rows(slice(self._written, None)).tobytes())

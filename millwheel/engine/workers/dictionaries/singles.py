@@ -45,13 +45,13 @@ class Singles:
         return {value: memo[value] for value in values if value in memo}
 
     def put(self, partition: int, value: Any, number: int) -> None:
-        """A value gets a number."""
+        """Store the number of a value."""
         self.there = True
         self._memo[value] = number
         self._overlay.put(self._value_key(partition, value), pack(number))
 
     def delete(self, partition: int, value: Any) -> None:
-        """A value has moved into a run."""
+        """Delete a value that has moved into a run."""
         self._memo.pop(value, None)
         self._overlay.delete(self._value_key(partition, value))
 

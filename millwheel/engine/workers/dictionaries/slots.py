@@ -1,8 +1,8 @@
 """A hash table of the numbers of rows, four bytes a slot. A row is in the first slot of its hash,
 or in the next one that was free.
 
-A new table is zeroes, which the system gives page by page as they are touched. So a slot has the
-number of its row and one more, and a table of any size is made at once.
+A new table is zeroes, which the system allocates page by page as they are touched. So a slot holds
+the number of its row plus one, and a table of any size is made at once.
 """
 
 from __future__ import annotations

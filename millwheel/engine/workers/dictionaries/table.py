@@ -1,11 +1,11 @@
 """The values of a dictionary, in memory: rows in the order in which they came, and a hash table of
 them in an array, both probed and filled with a whole bundle at once.
 
-Neither stands still to grow. Rows grow where they lie. A larger hash table is filled beside the old
-one, from some of its slots for each bundle, and takes its place once it has all rows; until then
-the old one is used. Nor does it stand still to forget: a forgotten value is one that was never
-seen, and stays in its row. Once there are many, another hash table is filled with all others in the
-same way, and new values get the rows that are not in it.
+Neither blocks to grow. Rows grow in place. A larger hash table is filled beside the old one, from
+some of its slots for each bundle, and replaces it once it has all rows; until then the old one is
+used. Nor does it block to forget: a forgotten value is one that was never seen, and stays in its
+row. Once there are many, another hash table is filled with all others in the same way, and new
+values get the rows that are not in it.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class NumberTable:
         self._count = end
 
     def ready(self) -> None:
-        """All rows can be found from here on."""
+        """Make all rows findable."""
         self._slots, self._larger = Slots(self._slots_for(self._count)), None
         self._slots.fill(
             self._words.array[: self._count, _LOW], self._words.array[: self._count, _HIGH]

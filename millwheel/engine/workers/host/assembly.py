@@ -256,18 +256,18 @@ class Assembly:
             warm_up(plan, node_input.stream, example_frame(fields, _WARM_ROWS))
 
     def publish_aside(self, publish: Callable[[BackgroundTask], None]) -> None:
-        """From here on, sinks that can do without the loop write, and lookups ask, by
-        ``publish``."""
+        """Let sinks that can do without the loop write, and lookups ask, by ``publish`` from now
+        on."""
         self._outside = replace(self._outside, publish=publish)
         self._computations.publish = publish
 
     def watch(self, hangs: Hangs) -> None:
-        """From now on, shards are watched, and avoid the calls that did not return for earlier
+        """Watch shards from now on, and let them avoid the calls that did not return for earlier
         owners."""
         self._hangs = hangs
 
     def stop_broken(self) -> None:
-        """From here on, steps with too many failed calls wait until the run is stopped."""
+        """Let steps with too many failed calls wait until the run is stopped."""
         self._policies = self.graph.on_error
 
     def _shares_of(self, computation: ComputationSpec) -> Shares:

@@ -85,7 +85,7 @@ _CACHE_ENTRIES = 100_000  # values of keys that an operator keeps decoded
 
 @dataclass(frozen=True, slots=True)
 class ShardParts:
-    """Where a shard is built: its entry, store and machine, as an operator's maker sees them."""
+    """The parts from which an operator is built: entry, store and machine of its shard."""
 
     entry: ShardEntry
     store: StateStore
@@ -196,8 +196,8 @@ class ComputationMaker:
         return BroadcastOperator(table, columns, *parts, *rest, self.labels.of(spec.name))
 
     def _few_of(self, spec: ComputationSpec) -> int:
-        """Bundles below this many records go by rows. Where a consumer has to infer types from
-        columns, none does: it would go on in rows itself."""
+        """The number of records below which bundles go by rows. 0 where a consumer infers types
+        from columns: it would go on in rows itself."""
         consumers = {name for each in spec.outputs for name in self.graph.consumers.get(each, ())}
         by_type = self.undeclared.keys() | self.near.keys()
         return 0 if consumers & by_type else self.limits.rows_below

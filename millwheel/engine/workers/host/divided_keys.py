@@ -24,7 +24,7 @@ class DividedKeys(msgspec.Struct, frozen=True):
 
 
 def divided_keys(served: Iterable[Served], finals: Collection[str]) -> DividedKeys:
-    """As it stands now. ``finals``: the nodes that merge accumulators."""
+    """The current report. ``finals``: the nodes that merge accumulators."""
     shards = list(served)
     divisions = [division for each in shards for division in _divisions(each.shard)]
     loads = [
@@ -36,7 +36,7 @@ def divided_keys(served: Iterable[Served], finals: Collection[str]) -> DividedKe
 
 
 def _divisions(shard: Shard) -> Iterator[Division]:
-    """A source divides its reads by partition, and every shard its productions."""
+    """The divisions of a shard: of a source's reads by partition, and of productions."""
     if isinstance(shard.operator, SourceOperator):
         for part in list(shard.operator.partitions.awake.values()):
             machines = {} if part.epochs is None else part.epochs.machines()

@@ -107,11 +107,11 @@ class Observed:
         return endpoint.address
 
     def begins(self) -> None:
-        """A step of the loop begins, on the thread that calls this."""
+        """Note that a step of the loop begins, on the thread that calls this."""
         self._began_s = monotonic()
 
     def ended(self) -> None:
-        """The step is over."""
+        """Note that the step is over."""
         self._began_s = None
 
     def step_s(self) -> float:

@@ -77,15 +77,15 @@ class Queried:
         return context
 
     def changed(self) -> None:
-        """Named queries may have changed (any thread)."""
+        """Read the named queries again, which may have changed (any thread)."""
         self._named.changed()
 
     def table(self, table: RangeTable) -> None:
-        """A range table has changed."""
+        """Follow a new range table."""
         self._cluster.follow(table)
 
     def workers(self, members: Mapping[str, bytes]) -> None:
-        """Workers came and went."""
+        """Follow the workers that came and went."""
         facts = {name: json.loads(data) for name, data in members.items()}
         self._cluster.addresses = {
             name: each["queries"] for name, each in facts.items() if each.get("queries")

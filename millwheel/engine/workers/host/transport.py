@@ -36,7 +36,7 @@ class ExchangeTransport:
         self.address = self._exchange.address
 
     def take(self, wait_us: int, most: int) -> list[ev.Event]:
-        """The events there are, at most so many; sleeps until there is one, but not beyond
+        """The waiting events, at most ``most``; sleeps until there is one, but not beyond
         ``wait_us``."""
         sleeps = wait_us > 0 and self._mailbox.sleep()
         self._exchange.wait(wait_us / 1e6 if sleeps else 0)

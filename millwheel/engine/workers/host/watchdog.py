@@ -145,8 +145,8 @@ class Watchdog:
         return current_line(sys._current_frames().get(self._loop))
 
     def _name_others(self, hang: Hang | None) -> None:
-        """A call that does not return and is not a callback blocks the whole worker: log its
-        line."""
+        """Log the line of a call that does not return and is not a callback: it blocks the whole
+        worker."""
         if self._standstill.look(sys._current_frames().get(self._loop)) and hang is None:
             _log.error(
                 "a call of user code that is not a callback (a key extractor, timestamp function,"

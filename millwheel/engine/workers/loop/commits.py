@@ -103,7 +103,7 @@ class CommitGroups:
         return None
 
     def durable(self, segment: int, now_us: int) -> None:
-        """The oldest group that was written is durable."""
+        """Complete the oldest group that was written: it is durable."""
         # The journal answers in the order of its groups: an answer too many stands for another one.
         if not self.waiting:
             raise InvariantError("the journal has a group, but none waits for it")
@@ -121,7 +121,7 @@ class CommitGroups:
         self._settle_unwritten(now_us)
 
     def _settle_unwritten(self, now_us: int) -> None:
-        """Groups without entries are as durable as the groups before them."""
+        """Complete groups without entries, which are as durable as the groups before them."""
         while self.waiting and not self.waiting[0][0]:
             self._complete(self.waiting.popleft()[1], now_us)
 

@@ -35,7 +35,7 @@ class StandingBy:
         self._followed: set[str] = set()
 
     def look(self, entries: Iterable[ShardEntry], buried: Iterable[ShardEntry]) -> None:
-        """Entries as they are now, and those of shards that are no more."""
+        """Follow the current entries, and drop those of shards that no longer exist."""
         for gone in buried:
             if gone.shard in self._followed:
                 self._forget(gone)
@@ -174,8 +174,7 @@ class Ranges:
         served.shard.close()
 
     def recovered(self, event: ev.ShardRecovered, make: MakeServed) -> Served | None:
-        """A store is open: its shard is served from now on; None when the tables have moved on
-        meanwhile."""
+        """Serve the shard of a store that is open; None when the tables have moved on meanwhile."""
         name, lease = event.entry.shard, event.entry.lease
         if self._opening.get(name) != lease or self._entries.lease(name) != lease:
             event.store.close()
@@ -188,7 +187,7 @@ class Ranges:
         return served
 
     def look_at(self, event: ev.ShardRecovered, opens: bool) -> None:
-        """While a shard was opened, its entry may have changed."""
+        """Look at the entry of a shard again, which may have changed while it was opened."""
         self._follow(event.node, self._entries[event.entry.shard], opens)
 
     def token_known(self, event: ev.TokenKnown) -> bool:
@@ -206,8 +205,8 @@ class Ranges:
             served.begin()
 
     def release(self, leaving: Iterable[Served]) -> None:
-        """A planned move: once the last commit is durable and in a snapshot, the master may hand
-        the shard on."""
+        """Release shards of planned moves: once the last commit of one is durable and in a
+        snapshot, the master may hand it on."""
         for served in leaving:
             shard = served.shard
             # Released before, the next owner would open without that commit, and give its number to
@@ -221,6 +220,6 @@ class Ranges:
                 self._out.released(shard.identity.shard, shard.identity.token, shard.commits.made)
 
     def master_attached(self) -> None:
-        """The new master has no releases: report them again."""
+        """Report releases again: the new master has none."""
         for served in self._served.values():
             served.change(LifeChange.NEW_MASTER)

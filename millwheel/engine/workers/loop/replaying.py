@@ -55,13 +55,13 @@ class Replaying:
         self.orders.pop(name, None)
 
     def begin(self, served: Served, entry: ShardEntry) -> None:
-        """A shard was opened: it gets its ordered records before it reports a watermark."""
+        """Offer a shard that was opened its ordered records, before it reports a watermark."""
         for order in self.orders.values():
             self._offer(order, served, entry.range)
 
     def _offer(self, order: ReplayOrder, served: Served, keys: KeyRange) -> None:
-        """A shard that has reported its end takes nothing more in this run, because its consumers
-        may have ended."""
+        """Offer the records of an order to a shard. One that has reported its end takes nothing
+        more in this run, because its consumers may have ended."""
         if order.id not in self.at_start and served.published_us == MAX_TIME:
             return
         numbered, hashed = enumerate(order.records, 1), served.shard.identity.hashed

@@ -53,7 +53,8 @@ class Reporting:
         self.changed = True
 
     def hurry(self) -> None:
-        """The sources have ended: every shard waits for the end of its input."""
+        """Report more often: the sources have ended, and every shard waits for the end of its
+        input."""
         self._report_us = min(self._report_us, ReportPace().report_us)
         self.at_once()
 

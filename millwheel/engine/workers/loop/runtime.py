@@ -53,8 +53,8 @@ from millwheel.engine.workers.store_read import StoreRead
 from millwheel.errors import FencedError, SetupError, unreachable
 
 _HOPS_IN_CIRCLES = 4
-"""From shard to shard of one worker within a step, beyond the way down the graph. More would make
-steps long."""
+"""The most hops of records between shards of one worker within a step, beyond the depth of the
+graph. More would make steps long."""
 
 MakeShard = Callable[[NodeName, ShardEntry, Any, TableRouter, StoreRead | None], Shard]
 """(node, entry, open store, router, the data read from it) -> the shard's machine."""
@@ -301,7 +301,7 @@ class WorkerRuntime:
     # --- events -----------------------------------------------------------------------------------
 
     def _apply(self, event: ev.Event, now_us: int) -> None:
-        """The most frequent events are tested first."""
+        """Apply an event. The most frequent ones are tested first."""
         match event:
             case ev.DeliveryCame():
                 self._traffic.delivery(event)

@@ -84,7 +84,7 @@ class SavepointPart:
     def ordered(
         self, members: Mapping[str, bytes], served: Mapping[ShardName, Served], now_us: int
     ) -> None:
-        """Orders were given or taken back."""
+        """Follow orders that were given or withdrawn."""
         try:
             order = standing_order(members)
         except CorruptionError:
@@ -113,7 +113,7 @@ class SavepointPart:
             shard.operator.finish()
 
     def saved(self, event: ev.ShardSaved) -> None:
-        """A copy is in the savepoint, or could not be made."""
+        """Answer with the outcome of a copy."""
         doing = self._doing
         if doing is None or doing.order != event.order:
             return

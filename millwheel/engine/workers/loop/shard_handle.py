@@ -210,7 +210,7 @@ class Served:
         return self.life in LEAVING
 
     def begin(self) -> None:
-        """It may act from now on."""
+        """Let it act from now on."""
         self.change(LifeChange.BEGINS)
         self.stir()
         self.shard.start()
@@ -293,8 +293,7 @@ class Served:
 def sources_and_levels(
     served: Mapping[ShardName, Served],
 ) -> tuple[list[ShardName], list[tuple[int, list[ShardName]]]]:
-    """The shards that read, and (depth, shards that are so far below their sources) from the top
-    down."""
+    """The shards that read, and (depth below the sources, shards) from the top down."""
     below = [name for name, each in served.items() if not each.reads]
     below.sort(key=lambda name: served[name].depth)
     levels = [

@@ -78,9 +78,9 @@ class SnapshotPolicy:
     def opened(
         self, shard: Shard, now_us: int, lineage: Sequence[Ancestor] = (), replayed: int = 0
     ) -> None:
-        """A shard is served here now. If it was recovered from older journals (``replayed`` bytes
-        of them were its own), it needs a snapshot, soon if their owners died: until then the next
-        owner would read them all again, and they cannot be deleted."""
+        """Add a shard that is served here now. If it was recovered from older journals
+        (``replayed`` bytes of them were its own), it needs a snapshot, soon if their owners died:
+        until then the next owner would read them all again, and they cannot be deleted."""
         pace = self._pace
         costly = replayed >= pace.replayed_bytes or len(lineage) >= pace.ancestors
         wait_us = 0 if costly else min(pace.recovered_us, pace.age_us)
@@ -91,7 +91,7 @@ class SnapshotPolicy:
         )
 
     def forget(self, shard: ShardName) -> None:
-        """A shard left."""
+        """Forget a shard that left."""
         self._shards.pop(shard, None)
         if self._busy == shard:
             self._busy = ""
@@ -101,7 +101,7 @@ class SnapshotPolicy:
         self._shards[shard.identity.shard].journaled += size
 
     def written(self, segment: int, pending: PendingCommit) -> None:
-        """A commit lies in this segment of the journal."""
+        """Note the segment of the journal in which a commit lies."""
         self._newest = max(self._newest, segment)
         if pending.commit is not None:
             # The last one alone is kept of a segment: with it, a snapshot must have all others.
@@ -152,11 +152,11 @@ class SnapshotPolicy:
 
     def _take(self, shard: Shard, state: _Shard, now_us: int) -> None:
         name = shard.identity.shard
-        # Where it has moved less than the last one, the next owner would go back.
+        # A checkpoint behind the last one would take the next owner back.
         invariant(
             shard.commits.made >= max(state.taken, shard.commits.durable),
-            f"{name} is copied at commit {shard.commits.made}, behind {state.taken} or what is"
-            " durable",
+            f"{name} is copied at commit {shard.commits.made}, behind {state.taken} or the"
+            " durable commit",
         )
         state.path = self._queue.checkpoint_path(name, state.token, shard.commits.made)
         shard.checkpoint(state.path)
@@ -165,8 +165,8 @@ class SnapshotPolicy:
         self._busy = name
 
     def published(self, name: str, token: Token, last_commit: int) -> None:
-        """A snapshot stands; drop the segments that no shard needs any more. Only those below the
-        newest reported one have all their contents recorded here."""
+        """Note a published snapshot, and drop the segments that no shard needs any more. Only those
+        below the newest reported one have all their contents recorded here."""
         state = self._shards.get(name)
         # A snapshot that an earlier ownership of ours had begun does not count for this one: only a
         # snapshot under our token lets the master forget our ancestors.

@@ -31,7 +31,7 @@ class TableEntries:
         self._of_node: dict[str, frozenset[str]] = {}
         self._versions: dict[str, int] = {}
         self.followed: frozenset[str] = frozenset()
-        """Those that have a standby, whoever owns them."""
+        """The shards that have a standby, under any owner."""
         self.addresses: Mapping[str, str] = {}
         """Of every live worker, by incarnation."""
         self.locations: Mapping[str, tuple[str, str]] = {}
@@ -49,7 +49,7 @@ class TableEntries:
             # With a token that has ended, a zombie would get our records, and be believed.
             invariant(
                 former is None or not former.lease.outlived(entry.token),
-                f"the token of {entry.shard} goes back to {entry.token}, known is"
+                f"the token of {entry.shard} goes back to {entry.token} from"
                 f" {former and former.token}",
             )
         before = self._of_node.get(table.computation, frozenset())

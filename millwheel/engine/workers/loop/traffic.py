@@ -42,7 +42,7 @@ class Traffic:
     # --- incoming ---------------------------------------------------------------------------------
 
     def delivery(self, event: ev.DeliveryCame) -> None:
-        """A peer sent records: into the inbox with them, or back to where they came from."""
+        """Put the records of a peer into the inbox, or refuse them."""
         served = self._served.get(event.target)
         # The sender may have a newer owner than us in its table. As a zombie, we would ack the
         # records without effect.
@@ -61,7 +61,7 @@ class Traffic:
             )
 
     def injected(self, event: ev.Injected, now_us: int) -> None:
-        """Records from outside."""
+        """Take records from outside."""
         served = self._served.get(event.target)
         if served is None or not served.works:
             event.answer(True, 0, 0, 0)
@@ -92,7 +92,8 @@ class Traffic:
                 served.shard.outbox.restart(event.channel, event.target, event.epoch)
 
     def peer_lost(self, event: ev.PeerLost, now_us: int) -> None:
-        """Messages sent over this connection may not have arrived."""
+        """Stall the lanes to a lost peer until they are tried again: messages may not have
+        arrived."""
         lost = self._entries.owned_at(event.address)
         for served in self._served.values():
             for lane in served.shard.outbox.lanes_to(lost):
@@ -126,8 +127,8 @@ class Traffic:
         return reached
 
     def _may_have_early(self, target: ShardName) -> bool:
-        """A shard of this worker may process records that are not yet durable, unless it sends
-        before it commits."""
+        """Whether a shard may get records that are not yet durable: those of this worker may,
+        unless they send before they commit."""
         served = self._served.get(target)
         return served is not None and served.works and not served.shard.identity.weak
 
@@ -156,7 +157,7 @@ class Traffic:
         served = self._served.get(target)
         if served is not None and number > served.shard.commits.durable:
             raise InvariantError(
-                f"{target} acks what rests on its commit {number}, durable is"
+                f"{target} acks before its commit {number} is durable; durable is"
                 f" {served.shard.commits.durable}"
             )
 

@@ -148,7 +148,7 @@ class LookupTask:
             if not is_of_client(ex):
                 raise
             return [], InvariantError(
-                f"a lookup was not made, and its thread was told to end: {named(ex)}"
+                f"a lookup was not made, and its thread was asked to end: {named(ex)}"
             )
 
 

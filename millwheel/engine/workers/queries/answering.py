@@ -188,7 +188,7 @@ class Answering:
             return QueryError("wrong_key", f"there is no such key of {query.computation}: {ex}")
         if name is None:
             return QueryError(
-                "unavailable", "this worker does not know yet who has the key; ask again"
+                "unavailable", "this worker does not have the owner of the key yet; ask again"
             )
         try:
             view = views.get(name)

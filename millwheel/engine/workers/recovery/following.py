@@ -40,7 +40,7 @@ log = logging.getLogger("millwheel.workers")
 
 _MUCH_BYTES = 1 << 20  # read at once: the standby is behind and continues without a pause
 _REST_ROUNDS = 50
-"""A follower that cannot be made is tried again after so many rounds."""
+"""A follower that cannot be made is tried again after this many rounds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +143,7 @@ class Standbys:
             follower.entry.token,
         ):
             raise CorruptionError(
-                f"it followed {follower.entry.owner}, whom the lineage does not name any more"
+                f"it followed {follower.entry.owner}, which the lineage no longer names"
             )
         have = self._rest(follower, ancestors[0])
         for ancestor in ancestors[1:]:

@@ -227,7 +227,7 @@ def _commits(
     # Without an end of either kind, the journal of a living owner would be read: it still grows.
     invariant(
         max(ancestor.sealed_end, ancestor.last_commit) >= 0,
-        f"the lineage of {shard} says no end for {ancestor.incarnation}",
+        f"the lineage of {shard} has no end for {ancestor.incarnation}",
     )
     entries = journals.read(ancestor.incarnation, ancestor.sealed_end, since, prefix)
     for entry in entries:

@@ -138,8 +138,8 @@ class InFlight:
             self._urgent -= not pending.write_by_us
             entry = b"" if pending.commit is None else encode_commit(pending.commit)
             those.append((pending, entry))
-        # One too many, and each commit is written at once, alone; one too few, and an ack waits
-        # for company.
+        # With a count too high, each commit would be written at once, alone; too low, and an ack
+        # would wait for other commits.
         if self._urgent < 0 or (self._urgent and not self.unsubmitted):
             raise InvariantError(f"{self._name}: {self._urgent} commits count as waited for")
         return those

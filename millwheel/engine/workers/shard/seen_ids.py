@@ -307,7 +307,7 @@ class SeenIds:
             bucket.filter.add(low, high)
 
     def _put_singles(self, start: int, bucket: _Bucket, marks: Marks) -> None:
-        """Ids beyond those in memory are entries of their own."""
+        """Store ids beyond those in memory as entries of their own."""
         if not bucket.apart:
             bucket.filter = BucketFilter(_FEW_IDS)
         self._apart[start] = bucket

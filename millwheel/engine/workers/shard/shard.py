@@ -145,12 +145,12 @@ class Shard:
     def offer(
         self, channel: ChannelName, epoch: int, index: int, batch: AnyBatch, reply_to: object
     ) -> DeliveryOutcome:
-        """A delivery arrived; it is applied by a later :meth:`run`."""
+        """Take a delivery; it is applied by a later :meth:`run`."""
         return self._inbox.offer(channel, epoch, index, batch, reply_to)
 
     def inject(self, batch: Batch, reply_to: object) -> None:
-        """Records from outside; ``reply_to`` is answered once they are durable. Ids are kept by
-        when they came."""
+        """Take records from outside; ``reply_to`` is answered once they are durable. Ids are kept
+        by arrival time."""
         if self.seen_ids is not None and batch.timestamps:
             self.seen_ids.forget_before(batch.timestamps[0])
         self._inbox.push(Arrival(NO_CHANNEL, 0, 0, batch, reply_to, MAX_TIME))
@@ -158,7 +158,7 @@ class Shard:
     # --- dedup, run -------------------------------------------------------------------------------
 
     def run(self, now_us: int) -> PendingCommit | None:
-        """One bundle: due timers, then arrivals; the result is applied to the local store, not
+        """Run one bundle: due timers, then arrivals; the result is applied to the local store, not
         durable yet."""
         step, self.commits.waiting = self.commits.waiting, None
         if step is None:
@@ -251,8 +251,8 @@ class Shard:
     # --- ack, send: after the journal -------------------------------------------------------------
 
     def durable(self, pending: PendingCommit, now_us: int) -> list[Arrival]:
-        """The commit is durable: route its productions, publish its effects; the arrivals that may
-        be acked."""
+        """Route the productions and publish the effects of a durable commit; returns the arrivals
+        that may be acked."""
         self.commits.settle(pending)
         if pending.chunk is not None:
             pending.chunk.held = False
@@ -290,7 +290,7 @@ class Shard:
         self.avoided = self.operator.avoided = avoided
 
     def trace(self, tracing: Tracing, is_source: bool) -> None:
-        """From now on traced records have spans."""
+        """Give traced records spans from now on."""
         identity = self.identity
         self._tracing = ShardTracing(
             tracing, identity.node, identity.shard, identity.token, identity.hashed, is_source

@@ -108,7 +108,7 @@ class Verdicts:
 
 
 def _check_ends(bundle: Bundle) -> None:
-    """Where no run can be stopped, timers without end are an error of their own."""
+    """Raise an error for endless timers where no run can be stopped."""
     for call in bundle.failures:
         if call.what == ENDLESS:
             raise EndlessTimerError(

@@ -128,8 +128,8 @@ class ShardWatermark:
             self.floor = max(self.floor, at)
 
     def commit_floor(self, at: int) -> bool:
-        """A bundle was held at ``at`` and is committed: True when that raises the floor that the
-        next owner will find."""
+        """Note the commit of a bundle that was held at ``at``: True when that raises the floor that
+        the next owner will find."""
         floor = max(self.floor, at if at < IDLE_TIME else MIN_TIME)
         if not self.floor_matters() or floor <= self._meta.floor:
             return False

@@ -68,7 +68,7 @@ def published(writer: Writer, committable: bytes, took: Histogram | None) -> Exc
         if not is_of_client(ex):
             raise
         return InvariantError(
-            f"a batch was not published, and its thread was told to end: {named(ex)}"
+            f"a batch was not published, and its thread was asked to end: {named(ex)}"
         )
     if took is not None:
         took.add(monotonic() - began_s)
@@ -131,13 +131,13 @@ class SinkFigures(SinkNews):
         self.why = ""
 
     def away(self, why: str) -> None:
-        """The target did not take a batch; it is tried again."""
+        """Note that the target did not take a batch, which is tried again."""
         self.failures += 1
         self._set_why(" ".join(why.split())[:_WHY_CHARS])
 
     def visible(self, now_us: int, born_us: Sequence[int], earliest_us: int) -> None:
-        """A batch is visible: its deliveries were read at ``born_us``, its earliest timestamp is
-        ``earliest_us``."""
+        """Note a batch as visible: its deliveries were read at ``born_us``, its earliest timestamp
+        is ``earliest_us``."""
         self._set_why("")
         for born in born_us:
             self.latency_s.add((now_us - born) / SECOND)

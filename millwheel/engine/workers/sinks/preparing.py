@@ -102,7 +102,7 @@ class Preparation:
             if not is_of_client(ex):
                 raise
             return None, InvariantError(
-                f"a batch was not prepared, and its thread was told to end: {named(ex)}"
+                f"a batch was not prepared, and its thread was asked to end: {named(ex)}"
             )
 
 

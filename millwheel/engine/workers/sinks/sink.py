@@ -125,7 +125,7 @@ class SinkOperator(Operator):
         return min(flush_at_us, self._retry_at_us)
 
     def sources_ended(self) -> None:
-        """The input has ended: no further records will fill the batch."""
+        """Note the end of the input: no further records will fill the batch."""
         self.flush_us = min(self.flush_us, LAST_FLUSH_US)
 
     def ask(self, bundle: Bundle, now_us: int) -> bool:

@@ -149,7 +149,7 @@ class UpsertOperator(Operator):
         )
 
     def sources_ended(self) -> None:
-        """The input has ended: no further records will fill the batch."""
+        """Note the end of the input: no further records will fill the batch."""
         self._flush_us = min(self._flush_us, LAST_FLUSH_US)
 
     def due_at(self) -> int:

@@ -117,7 +117,7 @@ class Arrivals:
         return self._runs[bisect_left(self._runs, position, key=lambda run: run.last)].at_us
 
     def reached_us(self, position: int) -> int:
-        """Nothing behind ``position`` has a time before this."""
+        """The earliest possible time of records behind ``position``."""
         run = next((run for run in self._runs if run.last > position), None)
         return self._clock.at_us if run is None else run.at_us
 

@@ -79,9 +79,9 @@ class Combine:
         return False
 
     def begin(self) -> None:
-        """Everything that was sent as records is applied."""
+        """Send groups from here on: everything that was sent as records is applied."""
         self.on, self.planned = True, False
 
     def leave(self) -> None:
-        """From here on records are sent."""
+        """Send records from here on."""
         self.on, self.planned, self.looks_in = False, False, self.pause

@@ -125,7 +125,7 @@ class ReadAhead:
         return waiting < self.most
 
     def applied(self, waited: int, sent_at_us: int, now_us: int) -> None:
-        """A read is applied; when it was sent, ``waited`` records waited, with its own."""
+        """Note an applied read; when it was sent, ``waited`` records waited, with its own."""
         # Records that were sent before the last change do not count.
         if sent_at_us < self._changed_at_us:
             return

@@ -40,16 +40,16 @@ class GuessedTypes:
             self._misses += 1
 
     def hit(self) -> None:
-        """A read of columns was as guessed."""
+        """Note that a read of columns was as guessed."""
         self._misses = 0
 
     def missed(self) -> None:
-        """A read of columns was not as guessed."""
+        """Note that a read of columns was not as guessed."""
         self.fields = None
         self._misses += 1
 
     def give_up(self) -> None:
-        """The input has no columns."""
+        """Guess no more: the input has no columns."""
         self.fields = None
         self._misses = _MOST_MISSES
 
@@ -86,11 +86,11 @@ class WholeRecords:
         return self._misses >= _MOST_MISSES
 
     def hit(self) -> None:
-        """A read of columns was as declared."""
+        """Note that a read of columns was as declared."""
         self._misses = 0
 
     def missed(self) -> None:
-        """A read was not as declared, or its input has no columns."""
+        """Note that a read was not as declared, or that its input has no columns."""
         self._misses += 1
 
 

@@ -187,7 +187,7 @@ class InjectionOperator(Operator):
         self._end.rest(active)
 
     def finish(self) -> None:
-        """Take nothing more, for ever."""
+        """Never take anything again."""
         self._end.finish()
 
     def hold(self, now_us: int) -> Hold:

@@ -128,7 +128,7 @@ class Part:
         )
 
     def was_read(self) -> None:
-        """It can be read."""
+        """Note that it can be read."""
         if self.wait is not None:
             self.wait.over()
             self.wait = None
@@ -206,11 +206,11 @@ class Part:
         self.await_commit(bundle)
 
     def await_commit(self, bundle: Bundle) -> None:
-        """Nothing is sent, and no more is read of it, before this bundle's commit is durable."""
+        """Send nothing, and read no more of it, before this bundle's commit is durable."""
         bundle.commit_before_sending, self.awaits = True, bundle.number
 
     def move(self, read: Chunk | FrameChunk, max_timestamp: int) -> None:
-        """A read is to be sent: the next one begins behind it."""
+        """Move behind a read that is to be sent: the next one begins there."""
         self.position, self.max_timestamp, self.read_all = (
             read.next_position,
             max_timestamp,
@@ -266,7 +266,7 @@ class Part:
     def commit(self, after: Position, overlay: Overlay) -> None:
         """Store a position behind the committed one."""
         # From a lower position records would be read again, by numbers that consumers have: those
-        # between would seem to be applied. And after an end, nothing is read for ever.
+        # between would seem to be applied. And after an end, nothing is read any more.
         before = self.committed
         if after.position < before.position or (before.finished and not after.finished):
             raise InvariantError(

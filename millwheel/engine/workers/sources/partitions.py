@@ -186,7 +186,7 @@ class Partitions:
         return len(self._unopened)
 
     def fall_asleep(self, part: Part, now_us: int) -> None:
-        """A look has found nothing: perhaps it needs none for now."""
+        """Stop polling a partition after a look that found nothing, if it needs none for now."""
         if part.partition.version is None or part.outstanding or part.gone_at_us is not None:
             return
         # The versions of these do not change: a sleeping one would never wake, although a broker

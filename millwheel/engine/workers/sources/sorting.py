@@ -283,7 +283,7 @@ def _picked(stamps: _Stamps, rows: list[int]) -> _Stamps:
 
 
 def _late_of(times: _Stamps, highest_us: int, max_delay_us: int, stated: bool) -> list[int]:
-    """An array has more overhead than the few records of a list take."""
+    """The late rows, of a list or an array: for few records an array has more overhead."""
     if isinstance(times, list):
         return late_rows(times, highest_us, max_delay_us, stated)
     rows: list[int] = np.flatnonzero(late_mask(times, highest_us, max_delay_us, stated)).tolist()

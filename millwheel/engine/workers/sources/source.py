@@ -49,8 +49,8 @@ most five poll intervals."""
 
 @dataclass(frozen=True, slots=True)
 class _Settled:
-    """A position that the commit with this number holds, and how many reads lie before it that the
-    last one lacks."""
+    """The position in the commit with this number, and how many reads lie between the position
+    before and it."""
 
     commit: int
     partition: Partition
@@ -188,8 +188,8 @@ class SourceOperator(Operator):
         self.partitions.close()
 
     def look(self, now_us: int) -> None:
-        """There may be new input: list the partitions and read them in the next bundle, even if
-        that was planned for later."""
+        """List the partitions and read them in the next bundle, because there may be new input,
+        even if that was planned for later."""
         self.partitions.look(now_us)
         self.partitions.wake_all(now_us)
         if self.partitions.clock is not None:
@@ -326,7 +326,7 @@ class SourceOperator(Operator):
         return MAX_TIME if clock is None or self._end.reads_nothing else clock.moves_at_us
 
     def _move_clock(self, bundle: Bundle) -> None:
-        """A silent source goes with the wall clock, as durably as with its records."""
+        """Move a silent source with the wall clock, as durably as with its records."""
         clock = self.partitions.clock
         if clock is not None and bundle.now_us >= self._clock_moves_at():
             clock.move(bundle.now_us, bundle.overlay)

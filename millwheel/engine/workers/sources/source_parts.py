@@ -162,7 +162,7 @@ class SourceEnd:
         return self.finishing and not self.ended and applied
 
     def commit(self, bundle: Bundle) -> None:
-        """The end goes into this bundle's commit. The hold of the shard before the bundle stays
+        """Make the end part of this bundle's commit. The hold of the shard before the bundle stays
         until that is durable."""
         bundle.overlay.put(ENDED, b"")
         self.ended = True

@@ -46,7 +46,7 @@ def carried_out(task: BackgroundTask) -> ev.WorkDone:
         return task.carried_out()
     except BaseException as ex:
         error = InvariantError(
-            f"the thread of {task.lane or task.shard} was told to end: {named(ex)}"
+            f"the thread of {task.lane or task.shard} was asked to end: {named(ex)}"
         )
 
         def report(now_us: int) -> None:

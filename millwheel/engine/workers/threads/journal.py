@@ -63,8 +63,8 @@ class JournalThread:
         self._queue.put(entries)
 
     def write_now(self, entries: Sequence[bytes]) -> int | None:
-        """See :class:`millwheel.engine.workers.ports.GroupCommits`. A small write to a fast disk
-        takes less time than to wake another thread and to get the interpreter back from it."""
+        """See :class:`millwheel.engine.workers.ports.GroupCommits`. A small write to a fast disk is
+        faster than waking another thread and re-acquiring the GIL."""
         size_bytes = sum(map(len, entries))
         if not self._writer.quick or self._usual_s > _SLOW_WRITE_S or size_bytes > _AT_ONCE_BYTES:
             return None

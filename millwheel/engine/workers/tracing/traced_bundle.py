@@ -74,7 +74,7 @@ class TracedBundle:
         self.credit(span, before, lengths())
 
     def credit(self, span: TraceSpan, before: Lengths, after: Lengths) -> None:
-        """The productions made between two looks come from the record of a span."""
+        """Attribute the productions made between two looks to the record of a span."""
         for stream, length in after.items():
             if stream == DEAD_LETTERS and length > before.get(stream, 0):
                 span.fail("it became a dead letter")
@@ -82,13 +82,13 @@ class TracedBundle:
                 self.made.setdefault(stream, {})[index] = span
 
     def shorten(self, lengths: Sequence[int]) -> None:
-        """Only the first arrivals, with so many records each, are taken. The spans of the others
+        """Keep only the first arrivals, with ``lengths`` records each. The spans of the others
         never end, so they are not sent: each has one when it comes again."""
         ends = dict(enumerate(lengths))
         self.records = [each for each in self.records if each.index < ends.get(each.arrival, 0)]
 
     def forget_made(self) -> None:
-        """The bundle runs again."""
+        """Forget the productions: the bundle runs again."""
         self.made.clear()
 
     def leave_out(self, stream: str) -> None:
@@ -97,7 +97,7 @@ class TracedBundle:
         self.made.pop(stream, None)
 
     def numbered(self, stream: str, batch: AnyBatch) -> None:
-        """The productions of a stream have their numbers or ids."""
+        """Take the numbers or ids of the productions of a stream."""
         identities = batch.seqs if len(batch.seqs) else batch.ids
         if identities is None:
             return
@@ -107,7 +107,7 @@ class TracedBundle:
     # --- the life of the bundle -------------------------------------------------------------------
 
     def durable(self, number: int) -> None:
-        """The commit with this number is durable."""
+        """End the spans: the commit with this number is durable."""
         now_us = self.now_us()
         for record in self.records:
             record.span.note("millwheel.commit", number)
@@ -120,7 +120,7 @@ class TracedBundle:
         return {starts[each.arrival] + each.index: each.span.context for each in self.records}
 
     def publish(self, number: int) -> None:
-        """The batch with this number is about to be published."""
+        """Begin the spans of a batch that is about to be published."""
         if not self.publishing:
             now_us = self.now_us()
             self.publishing = [self._publishing(record, number, now_us) for record in self.records]
@@ -131,7 +131,7 @@ class TracedBundle:
         return span
 
     def published(self, error: str = "") -> None:
-        """The batch is visible, or could not be published: each attempt has a span."""
+        """End the spans of an attempt to publish a batch: each attempt has one."""
         now_us = self.now_us()
         for span in self.publishing:
             if error:

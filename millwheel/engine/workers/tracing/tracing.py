@@ -57,7 +57,8 @@ class Tracing:
     left_out: list[int] = field(default_factory=lambda: [0])
 
     def injected(self, stream: str, ids: Sequence[str], parents: Sequence[str]) -> None:
-        """Records have come from outside, perhaps with the headers ``parents`` ("": none)."""
+        """Take the contexts of records from outside, perhaps with the headers ``parents`` ("":
+        none)."""
         channel = injected_channel(stream)
         for identity, text in zip(ids, parents or [""] * len(ids), strict=False):
             parent, _, state = text.partition("\n")
@@ -76,11 +77,11 @@ class Tracing:
         return self.table.outgoing(send.channel, send.batch, self.worker, self.now_us())
 
     def incoming(self, channel: str, data: bytes) -> None:
-        """The contexts that have come beside a delivery."""
+        """Take the contexts that have come beside a delivery."""
         self.table.incoming(channel, data, self.now_us())
 
     def at_most(self, count: int) -> int:
-        """How many of so many records get spans; the others are counted."""
+        """How many of ``count`` records get spans; the others are counted."""
         self.left_out[0] += max(count - _MOST, 0)
         return min(count, _MOST)
 
@@ -119,12 +120,13 @@ class ShardTracing:
         return traced
 
     def wait(self, number: int, traced: TracedBundle) -> None:
-        """The bundle has run; its spans end once the commit with this number is durable."""
+        """Keep the spans of a bundle that has run; they end once the commit with this number is
+        durable."""
         if traced.records:
             self._undurable.append((number, traced))
 
     def durable(self, number: int) -> None:
-        """All commits up to this number are durable."""
+        """End the spans of all commits up to this number, which are durable."""
         while self._undurable and self._undurable[0][0] <= number:
             commit, traced = self._undurable.popleft()
             traced.durable(commit)
@@ -136,8 +138,8 @@ class ShardTracing:
         contexts: Mapping[int, TraceContext] | None,
         batches: Iterable[tuple[NodeName, AnyBatch]],
     ) -> None:
-        """A source has read these positions of a partition, and sends ``batches``; ``contexts``
-        came with the records, by position."""
+        """Begin the spans of a read of these positions of a partition, sent as ``batches``;
+        ``contexts`` came with the records, by position."""
         by_position = contexts or {}
         chosen = [
             (number, context)

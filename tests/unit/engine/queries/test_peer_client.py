@@ -84,7 +84,7 @@ def test_a_dead_owner_is_asked_again_until_the_deadline_says_why_not() -> None:
     assert error.code == "unavailable"
     assert "a cannot be reached" in error.sentence
     (nobody,) = asked(FakeLinks(), Asking(b"x", ""), deadline_s=0.02)
-    assert "nobody has the key" in str(nobody)
+    assert "no worker has the key" in str(nobody)
 
 
 def test_a_question_follows_the_tables_while_it_waits() -> None:
@@ -150,12 +150,18 @@ def test_a_silent_worker_is_looked_for_by_one_question_while_the_others_go_on() 
 def test_anybody_is_asked_only_for_who_is_dead_or_not_near_to_answering() -> None:
     stale: Told = lambda command: b"late" if command == b"stale" else b"?"  # noqa: E731
     links = FakeLinks(b=stale)
-    assert asked(links, Asking(b"x", "a", anybody=lambda: ("b",), stale=b"stale")) == [b"late"]
+    assert asked(links, Asking(b"x", "a", snapshot_readers=lambda: ("b",), stale=b"stale")) == [
+        b"late"
+    ]
     assert links.calls == ["a", "b"]
     links = FakeLinks(a=in_turn("TRYAGAIN soon", "TRYAGAIN soon", "1"), b=stale)
-    assert asked(links, Asking(b"x", "a", anybody=lambda: ("b",), stale=b"stale")) == [b"1"]
+    assert asked(links, Asking(b"x", "a", snapshot_readers=lambda: ("b",), stale=b"stale")) == [
+        b"1"
+    ]
     links = FakeLinks(a=says("TRYAGAIN soon"), b=stale)
-    assert asked(links, Asking(b"x", "a", anybody=lambda: ("b",), stale=b"stale")) == [b"late"]
+    assert asked(links, Asking(b"x", "a", snapshot_readers=lambda: ("b",), stale=b"stale")) == [
+        b"late"
+    ]
     assert links.calls == ["a", "a", "a", "b"]
 
 

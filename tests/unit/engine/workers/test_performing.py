@@ -61,7 +61,7 @@ def test_what_rests_on_a_commit_leaves_only_when_the_journal_has_it(
     performing: Performing, outside: Recorder, ready: Any
 ) -> None:
     performing.perform(ef.Ready(group=group(4)))
-    with pytest.raises(InvariantError, match="rests on its commit 4, durable is 0"):
+    with pytest.raises(InvariantError, match="before its commit 4 is durable; durable is 0"):
         performing.perform(ready(4))
     performing.written()
     performing.perform(ready(4))
@@ -167,7 +167,9 @@ def test_nothing_that_outlives_the_worker_has_a_commit_that_is_not_durable(
     performing: Performing, outside: Recorder, effect: ef.Effect, what: str
 ) -> None:
     performing.opened("n-0", 3)
-    with pytest.raises(InvariantError, match=f"{what} what rests on its commit 4, durable is 3"):
+    with pytest.raises(
+        InvariantError, match=f"{what} before its commit 4 is durable; durable is 3"
+    ):
         performing.perform(ef.Ready(others=[effect]))
     assert not outside.calls
 
@@ -175,7 +177,7 @@ def test_nothing_that_outlives_the_worker_has_a_commit_that_is_not_durable(
 def test_an_answer_that_rests_on_a_commit_that_is_not_durable_ends_the_worker(
     performing: Performing,
 ) -> None:
-    with pytest.raises(InvariantError, match="answers what rests on its commit 7"):
+    with pytest.raises(InvariantError, match="answers before its commit 7"):
         performing.perform(
             ef.Ready(others=[ef.AnswerQueries(REPLIES.append, (), {ShardName("n-0"): 7})])
         )

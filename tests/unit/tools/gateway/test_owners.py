@@ -45,13 +45,13 @@ def test_a_standby_could_answer_if_it_lives() -> None:
 
 def test_one_other_worker_could_open_the_snapshot_of_a_shard() -> None:
     owners = Owners(frozenset({"clicks"}))
-    assert owners.anybody("clicks", 1) == ()
+    assert owners.snapshot_readers("clicks", 1) == ()
     owners.workers(MEMBERS)
     owners.table(
         RangeTable("clicks", tuple(replace(each, standby=WorkerName("w2")) for each in ENTRIES), 3)
     )
     for key in range(20):
-        (chosen,) = owners.anybody("clicks", key)
+        (chosen,) = owners.snapshot_readers("clicks", key)
         assert chosen not in (owners.owner("clicks", key), "h:2")
     owners.workers({"w2": MEMBERS["w2"]})
-    assert owners.anybody("clicks", 1) == ()
+    assert owners.snapshot_readers("clicks", 1) == ()

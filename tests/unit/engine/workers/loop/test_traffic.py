@@ -193,5 +193,5 @@ def test_an_ack_within_the_worker_waits_for_its_commit_too() -> None:
     traffic, _ = stand({"work-0": served}, SINK, LETTERS, w1="there")
     produced(bench)
     reply = Arrival("up", 1, 0, Batch("out", [1], [5], ["a"], [1]), LocalReply("work-0"), 5)
-    with pytest.raises(InvariantError, match="rests on its commit 1, durable is 0"):
+    with pytest.raises(InvariantError, match="acks before its commit 1 is durable; durable is 0"):
         traffic.answer([("work-0", 1, reply)], 9)

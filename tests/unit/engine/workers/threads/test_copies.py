@@ -103,6 +103,6 @@ def test_what_would_end_a_thread_aside_in_silence_ends_the_worker_with_a_sentenc
         answer = done.get(timeout=30)
         assert (answer.shard, answer.token) == (_Aborted.shard, _Aborted.token)
         with pytest.raises(
-            InvariantError, match="the thread of sink was told to end: Abort: no more"
+            InvariantError, match="the thread of sink was asked to end: Abort: no more"
         ):
             answer.report(0)
