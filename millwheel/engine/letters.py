@@ -360,11 +360,13 @@ def _read(value: Any, schema: Any, times: Mapping[str, str]) -> Chunk:
         if schema is None and not isinstance(record, dict):
             raise msgspec.ValidationError(f"a record is a map, not {type(record).__name__}")
     except (msgspec.MsgspecError, ValueError) as ex:
-        return Chunk([], [], 1, [Reject(1, value, f"still no record: {ex}")], finished=True)
+        return Chunk([], [], 1, [Reject(1, value, f"still not a record: {ex}")], finished=True)
     # the numbers of a record that was read are µs, or units, already
     written = times if isinstance(value, str) else _texts_in(record, times)
     if wrong := FieldTypes(written).check([record]) if written else {}:
-        return Chunk([], [], 1, [Reject(1, value, f"still no record: {wrong[0]}")], finished=True)
+        return Chunk(
+            [], [], 1, [Reject(1, value, f"still not a record: {wrong[0]}")], finished=True
+        )
     return Chunk([1], [record], 1, finished=True)
 
 

@@ -277,7 +277,7 @@ class Catalog:
             return text
         if kind == "int" and not _NUMBER.fullmatch(text):
             raise QueryError(
-                "wrong_key", f"keys of {computation} are whole numbers, {text[:60]!r} is none"
+                "wrong_key", f"keys of {computation} are whole numbers, {text[:60]!r} is not one"
             )
         return key_in_units(_checked(_guessed(text)), self.named.kept.get(computation))
 

@@ -116,7 +116,7 @@ def test_lines_that_were_no_records_go_to_all_consumers_of_their_stream() -> Non
     ]
     (left,) = order.records[2:]
     assert (left.node, left.blame, left.value) == ("counting", "source.hits", "{broken")
-    assert left.problem.startswith("still no record")
+    assert left.problem.startswith("still not a record")
     with PipelineHarness(spec()) as harness:
         harness._cluster.order(order)
         assert numbers(harness) == [7]
@@ -199,7 +199,7 @@ def test_times_of_lines_are_read_and_those_of_records_were(value: Any, read: int
     order = Binding(replace(spec(), streams=(hits, *others))).order(request)
     times = [each.value["at"] for each in order.records if not each.problem]
     assert times == ([] if read is None else [read] * 2)
-    assert all("still no record" in each.problem for each in order.records if each.problem)
+    assert all("still not a record" in each.problem for each in order.records if each.problem)
 
 
 @pytest.mark.parametrize(("value", "units"), [('{"d": 0.10, "ts": 1}', 10), ({"d": "0.1"}, 10)])

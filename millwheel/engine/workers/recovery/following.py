@@ -165,7 +165,7 @@ class Standbys:
             )
         if follower.have != ancestor.last_commit:
             raise CorruptionError(
-                f"it stands at commit {follower.have}, released was {ancestor.last_commit}"
+                f"it stands at commit {follower.have}, the release was at {ancestor.last_commit}"
             )
         return follower.have
 

@@ -111,13 +111,13 @@ def validate_store(
         stored, in_memory = set(queue.items()), set(timers[domain].items())
         invariant(
             stored == in_memory,
-            f"{domain} timers: only stored are {stored - in_memory},"
-            f" only set are {in_memory - stored}",
+            f"{domain} timers: {stored - in_memory} are only stored, {in_memory - stored} only set",
         )
     numbers = {number_from8(store_key[1:]) for store_key, _ in store.scan(PENDING)}
     invariant(
         numbers == outbox.stored_numbers,
-        f"productions {sorted(outbox.stored_numbers)} are not done, stored are {sorted(numbers)}",
+        f"productions {sorted(outbox.stored_numbers)} are not done, but {sorted(numbers)} are"
+        " stored",
     )
     marks, waiting = read_high_water_marks(store), inbox.waiting_channels
     for channel, accepted in inbox.accepted.items():

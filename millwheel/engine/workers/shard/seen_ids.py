@@ -351,7 +351,9 @@ class SeenIds:
         if few := [start for start, bucket in gone.items() if bucket.few]:
             out, counted = len(self._few.take_out(few)[0]), sum(gone[start].few for start in few)
             # The pair of the count that a bucket keeps as it takes ids in.
-            invariant(out == counted, f"{self._shard}: {counted} ids are to go, there are {out}")
+            invariant(
+                out == counted, f"{self._shard}: {counted} ids are to leave, but {out} are there"
+            )
             self._count -= out
         for start, bucket in gone.items():
             self._apart.pop(start, None)

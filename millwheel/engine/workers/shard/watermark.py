@@ -122,7 +122,7 @@ class ShardWatermark:
         # The pair of `held`: a next owner without this floor would emit behind it.
         if self._commits.floor < at < IDLE_TIME and self.floor_matters():
             raise InvariantError(
-                f"{at} would be reported, but the floor that is durable is {self._commits.floor}"
+                f"{at} would be reported, but the durable floor is {self._commits.floor}"
             )
         if at < IDLE_TIME:
             self.floor = max(self.floor, at)

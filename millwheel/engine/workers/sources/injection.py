@@ -144,7 +144,7 @@ class InjectionOperator(Operator):
         try:
             value = self._decode(raw)
         except DAMAGE as ex:
-            return f"no valid JSON record: {ex}"
+            return f"not a valid JSON record: {ex}"
         if self._times.decimals and type(value) is not dict:
             value = without_decimals(value)
         if self._times and type(value) is dict and (wrong := self._times.check([value])):

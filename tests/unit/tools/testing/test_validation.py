@@ -95,7 +95,7 @@ SHARDS: dict[str, tuple[Break, str]] = {
         "it is looked for at",
     ),
     "a mark that is not stored": (_forget(CHANNEL), "is applied up to 0"),
-    "a production that is not stored": (_forget(PENDING), "are not done, stored are"),
+    "a production that is not stored": (_forget(PENDING), "are not done, but"),
     "records counted twice": (_count("_inbox", "records"), "but are counted as"),
     "a delivery that holds nothing": (
         lambda s: setattr(s._inbox.waiting[0], "min_timestamp", 99),
