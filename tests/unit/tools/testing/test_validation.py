@@ -85,7 +85,7 @@ def _count(owner: str, name: str, by: int = 1) -> Break:
 
 
 SHARDS: dict[str, tuple[Break, str]] = {
-    "a timer that is stored nowhere": (_forget(TIMER), "only set are"),
+    "a timer that is stored nowhere": (_forget(TIMER), "only set"),
     "a timer that no heap has": (
         lambda s: s._timers[Domain.EVENT]._heap.clear(),
         "never comes due",
