@@ -65,7 +65,7 @@ def test_what_rests_on_a_commit_leaves_only_when_the_journal_has_it(
         performing.perform(ready(4))
     performing.written()
     performing.perform(ready(4))
-    with pytest.raises(InvariantError, match="commit 5, durable is 4"):
+    with pytest.raises(InvariantError, match="commit 5 is durable; durable is 4"):
         performing.perform(ready(5))
 
 

@@ -78,7 +78,7 @@ def test_an_answer_of_unknown_outcome_is_given_again_under_a_new_name_and_all_ar
     assert sorted(server.members[ANSWERS]) == ["s-3.w.1.1", "s-3.w.1.2"]
     answers.withdraw()
     assert not server.members[ANSWERS]
-    assert not answers.said
+    assert not answers.registered
 
 
 # aside.py
