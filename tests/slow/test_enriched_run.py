@@ -88,34 +88,44 @@ def rows(run: Run) -> Counter[str]:
     return Counter(line for path in files for line in path.read_text().splitlines())
 
 
-def test_records_are_enriched_once_and_alike_while_workers_are_killed(tmp_path: Path) -> None:
-    written(tmp_path / "in")
-    calm = rows(started(tmp_path / "calm", tmp_path / "in"))
-    shelves = [json.loads(row)["shelves"] for row in calm]
-    assert len(calm) == calm.total() > ORDERS // 10
-    assert any(shelves)
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("shop") / "in"
+    written(folder)
+    return folder
 
-    early = started(tmp_path / "early", tmp_path / "in").until_committed()
+
+@pytest.fixture(scope="module")
+def calm(inputs: Path) -> Counter[str]:
+    """The rows of a run in peace, which all others are to have."""
+    found = rows(started(inputs.parent / "calm", inputs))
+    assert len(found) == found.total() > ORDERS // 10
+    assert any(json.loads(row)["shelves"] for row in found)
+    return found
+
+
+def test_records_are_enriched_once_and_alike_while_workers_are_killed(
+    inputs: Path, calm: Counter[str], tmp_path: Path
+) -> None:
+    early = started(tmp_path / "early", inputs).until_committed()
     killed = early.kill_at_random((WORKERS,), seed=3, times=2, pause_s=(0.0, 0.3))
     assert rows(early) == calm, "killed while the tables are read"
     assert killed[WORKERS] == 2
 
     for broadcast in (False, True):
-        late = started(tmp_path / f"late{broadcast}", tmp_path / "in", broadcast).until_reading()
+        late = started(tmp_path / f"late{broadcast}", inputs, broadcast).until_reading()
         killed = late.kill_at_random((WORKERS,), seed=4, times=2, pause_s=(0.1, 0.6))
         assert rows(late) == calm, f"killed while records are enriched, broadcast: {broadcast}"
         assert killed[WORKERS]
 
 
-def test_a_table_is_held_whole_with_a_root_in_an_object_store(s3: S3Server, tmp_path: Path) -> None:
+def test_a_table_is_held_whole_with_a_root_in_an_object_store(
+    s3: S3Server, inputs: Path, calm: Counter[str], tmp_path: Path
+) -> None:
     s3.fail()
-    written(tmp_path / "in")
-    calm = rows(started(tmp_path / "calm", tmp_path / "in"))
-    folder = tmp_path / "kept"
-    folder.mkdir()
-    (folder / "p.yaml").write_text(written_with("true"))
-    params = {"input": str(tmp_path / "in"), "output": str(folder / "out")}
-    run = Run(folder / "p.yaml", folder, params, place=s3.root()).start().until_reading()
+    (tmp_path / "p.yaml").write_text(written_with("true"))
+    params = {"input": str(inputs), "output": str(tmp_path / "out")}
+    run = Run(tmp_path / "p.yaml", tmp_path, params, place=s3.root()).start().until_reading()
     names = (WORKERS, "millwheel.control.master")
     killed = run.kill_at_random(names, seed=4, times=3, pause_s=(0.1, 0.6))
     assert rows(run) == calm
@@ -152,7 +162,16 @@ sinks:
 """
 
 
-def test_pairs_within_an_interval_meet_a_held_table_in_executors_that_die(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("launcher", "victim"),
+    [
+        ("processes", WORKERS),
+        pytest.param("spark", "CoarseGrainedExecutorBackend", marks=pytest.mark.long),
+    ],
+)
+def test_pairs_within_an_interval_meet_a_held_table_in_workers_that_die(
+    launcher: str, victim: str, tmp_path: Path
+) -> None:
     """A bid comes 3 ms behind the order of its number, under another item for most of them."""
     orders = [{"at": n * 10, "n": n, "item": n * 7 % 1_000} for n in range(100_000)]
     bids = [{"at": n * 10 + 3, "b": n, "item": n * 11 % 1_000} for n in range(len(orders))]
@@ -164,11 +183,10 @@ def test_pairs_within_an_interval_meet_a_held_table_in_executors_that_die(tmp_pa
     (tmp_path / "shelves.jsonl").write_text(shelves)
     (tmp_path / "p.yaml").write_text(NEAR)
     params = {"input": str(tmp_path), "output": str(tmp_path / "out")}
-    run = Run(tmp_path / "p.yaml", tmp_path, params, "spark").start().until_reading(timeout_s=90)
-    executors = ("CoarseGrainedExecutorBackend",)
-    killed = run.kill_at_random(executors, seed=3, times=1, pause_s=(0.05, 0.5))
+    run = Run(tmp_path / "p.yaml", tmp_path, params, launcher).start().until_reading(timeout_s=90)
+    killed = run.kill_at_random((victim,), seed=3, times=1, pause_s=(0.05, 0.5))
     found = [json.loads(line) for line in rows(run).elements()]
-    assert killed["CoarseGrainedExecutorBackend"] == 1, run.said
+    assert killed[victim] == 1, run.said
     wanted: Counter[tuple[int, int, int | None]] = Counter()
     for order in orders:
         shelf = order["item"] % 500
@@ -186,19 +204,17 @@ def test_pairs_within_an_interval_meet_a_held_table_in_executors_that_die(tmp_pa
     [("shelves", "{limit: 50kB}", "false"), ("items", "false", "{limit: 50kB}")],
 )
 def test_a_table_that_is_too_large_to_be_held_whole_ends_the_run(
-    table: str, broadcast: str, copies: str, tmp_path: Path
+    table: str, broadcast: str, copies: str, inputs: Path, tmp_path: Path
 ) -> None:
-    written(tmp_path / "in")
     (tmp_path / "p.yaml").write_text(written_with(broadcast, copies))
-    params = {"input": str(tmp_path / "in"), "output": str(tmp_path / "out")}
+    params = {"input": str(inputs), "output": str(tmp_path / "out")}
     run = Run(tmp_path / "p.yaml", tmp_path, params).start().wait()
     assert run.code not in (0, None), run.said
     assert f"the table {table!r} has more than the 50,000 bytes" in run.said
     assert "leave out broadcast" in run.said
 
 
-def test_rows_that_change_after_the_start_change_no_result(tmp_path: Path) -> None:
-    written(tmp_path / "in")
+def test_rows_that_change_after_the_start_change_no_result(inputs: Path, tmp_path: Path) -> None:
     ledger = tmp_path / "shelves.db"
     table(ledger, [(n + 1, n, n % 7) for n in range(5_000)])
     (tmp_path / "site").mkdir()
@@ -207,7 +223,7 @@ def test_rows_that_change_after_the_start_change_no_result(tmp_path: Path) -> No
     text = text.replace(files, f'{{ledger: {{path: "{ledger}"}}}}, table: account}}')
     text = text.replace("shelves: {key: shelf}", "shelves: {key: account}")
     (tmp_path / "p.yaml").write_text(text)
-    params = {"input": str(tmp_path / "in"), "output": str(tmp_path / "out")}
+    params = {"input": str(inputs), "output": str(tmp_path / "out")}
     path = (str(installed(tmp_path / "site")), str(PLUGIN / "src"))
     run = Run(tmp_path / "p.yaml", tmp_path, params, path=path).start().until_committed()
     table(ledger, [(n + 1, n, 99) for n in range(4_000)])
