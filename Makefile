@@ -14,9 +14,9 @@ test: test-fast test-slow
 
 # One more than there are cores: here and there a test waits.
 JOBS := $(shell echo $$(($$(nproc) + 1)))
-# Without a JVM. What measures ratios runs alone. In tests/slow all is slow.
+# Without a JVM. What measures ratios runs alone. In tests/slow all is slow. Columns have one thread, as in a worker: two take more CPU.
 test-fast: $(READY)
-	$(BIN)/python -m pytest -q -m "not slow" -n $(JOBS) --dist loadfile --ignore tests/guard --ignore tests/slow tests examples
+	POLARS_MAX_THREADS=1 $(BIN)/python -m pytest -q -m "not slow" -n $(JOBS) --dist loadfile --ignore tests/guard --ignore tests/slow tests examples
 	$(BIN)/python -m pytest -q -m "not slow" tests/guard
 
 # The properties with new examples each time, for a quiet hour: what it finds becomes an example of its own.
