@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from itertools import cycle
 
 import pytest
 
@@ -57,6 +58,9 @@ SELDOM = (
     "chained columns",
 )
 """What few seeds draw by themselves."""
+_SEEDS = (2, 4, 5, 8, 11, 12, 7)
+"""Each draws other ways, with a crash or a restart among them. With seed 1 all would be divided and
+crash after every 25 units, which takes longer than all other ways together."""
 
 
 @pytest.fixture(autouse=True)
@@ -77,8 +81,13 @@ def test_a_pipeline_gives_the_same_in_every_way_it_may_be_run(seed: int) -> None
     _passes(seed, "", 3)
 
 
-@pytest.mark.parametrize("words", SELDOM)
-@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=_LATER)])
+@pytest.mark.parametrize(
+    ("words", "seed"),
+    [
+        *zip(SELDOM, cycle(_SEEDS)),
+        *(pytest.param(words, seed, marks=_LATER) for words in SELDOM for seed in (1, 3)),
+    ],
+)
 def test_what_is_seldom_drawn_gives_the_same_in_every_way(words: str, seed: int) -> None:
     _passes(seed, words, 3)
 
