@@ -1,2 +1,2 @@
-"""Adapters: one outside system per file, behind the ports; and what processes, secrets and
-terminals need."""
+"""Adapters: one outside system per file, behind the ports; and helpers for processes, secrets and
+terminals."""

@@ -22,8 +22,8 @@ class SteadyClock:
     own times.
 
     When the wall clock is set forward it follows at once. When that is set back, it goes on at half
-    speed until it has been caught up with: a process must not sleep for the hour that was taken
-    away.
+    speed until the wall clock has caught up: a process must not sleep for an hour because the clock
+    was set back by one.
     """
 
     def __init__(self, clock: Clock) -> None:

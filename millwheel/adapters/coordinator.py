@@ -2,7 +2,7 @@
 
 Two threads: one reads, writes what the kernel did not take, and keeps the session alive; the other
 calls back, so that a callback may itself ask. The session is lost when the connection ends, when
-the server says so, or when nothing was heard for ``lost_after_s`` on our own clock.
+the server ends it, or after ``lost_after_s`` without a message, on our own clock.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class LocalCoordination:
         self._lost = False
         self._closed = False
         self._part_of_run = False
-        self._heard_s = time.monotonic()
+        self._last_message_s = time.monotonic()
         self._line = Line(_connect(address, connect_timeout_s))
         self._wake_out, self._wake_in = socket.socketpair()
         self._calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
@@ -229,15 +229,15 @@ class LocalCoordination:
                 self._wait()
                 for frame in self._line.receive():
                     self._on_message(decode_to_client(frame))
-                quiet_s = time.monotonic() - self._heard_s
+                quiet_s = time.monotonic() - self._last_message_s
                 if quiet_s > self._lost_after_s:
-                    raise ConnectionError(f"nothing was heard for {quiet_s:.1f} s")
+                    raise ConnectionError(f"no message came for {quiet_s:.1f} s")
         except (OSError, msgspec.MsgspecError) as error:
             why = str(error)
         self._end(why)
 
     def _wait(self) -> None:
-        """Until there is something to read or the next sign of life is due, which is given."""
+        """Wait for something to read, or for the time of the next heartbeat, and send that."""
         with selectors.DefaultSelector() as selector:
             writes = selectors.EVENT_WRITE if self._line.waits_to_write else 0
             selector.register(self._line, selectors.EVENT_READ | writes)
@@ -256,7 +256,7 @@ class LocalCoordination:
     _beaten_s = 0.0
 
     def _on_message(self, message: ToClient) -> None:
-        self._heard_s = time.monotonic()
+        self._last_message_s = time.monotonic()
         match message:
             case Answer(number):
                 with self._lock:
@@ -265,10 +265,10 @@ class LocalCoordination:
                     answer.set_result(message)
             case Members(role, members):
                 for watch in self._members.get(role, ()):
-                    self._calls.put(lambda watch=watch: watch.tell(members))  # type: ignore[misc]
+                    self._calls.put(lambda watch=watch: watch.report(members))  # type: ignore[misc]
             case PushedTable(table):
                 for tables in list(self._tables):
-                    self._calls.put(lambda tables=tables: tables.tell(table))  # type: ignore[misc]
+                    self._calls.put(lambda tables=tables: tables.report(table))  # type: ignore[misc]
             case Won(role, name):
                 self._calls.put(self._wins[role, name])
             case Expired():
@@ -287,7 +287,7 @@ class LocalCoordination:
         for answer in answers.values():
             answer.set_exception(self._unavailable())
         if was_open:
-            # For one that only watches, a run that ends is the usual end.
+            # For a session that only watches, it is normal that a run ends.
             level = logging.ERROR if self._part_of_run else logging.INFO
             log.log(
                 level, "The session with the coordinator at %s is lost: %s.", self._address, why
@@ -314,11 +314,11 @@ class _MembersWatch:
 
     def __init__(self, changed: Callable[[Mapping[str, bytes]], None]) -> None:
         self._changed = changed
-        self._told: Mapping[str, bytes] | None = None
+        self._reported: Mapping[str, bytes] | None = None
 
-    def tell(self, members: Mapping[str, bytes]) -> None:
-        if members != self._told:
-            self._told = members
+    def report(self, members: Mapping[str, bytes]) -> None:
+        if members != self._reported:
+            self._reported = members
             self._changed(members)
 
 
@@ -327,11 +327,11 @@ class _TablesWatch:
 
     def __init__(self, changed: Callable[[RangeTable], None]) -> None:
         self._changed = changed
-        self._told: dict[str, int] = {}
+        self._reported: dict[str, int] = {}
 
-    def tell(self, table: StoredTable) -> None:
-        if table.version > self._told.get(table.name, -1):
-            self._told[table.name] = table.version
+    def report(self, table: StoredTable) -> None:
+        if table.version > self._reported.get(table.name, -1):
+            self._reported[table.name] = table.version
             self._changed(_decoded(table))
 
 

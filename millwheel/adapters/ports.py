@@ -1,7 +1,7 @@
 """The ports: the runtime's view of the outside world, one protocol per outside system.
 
 Adapters implement them over real systems, the simulator over a seeded fake. Nothing in a port
-blocks longer than its docstring says.
+blocks for longer than its docstring allows.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Clock(Protocol):
 
 
 class StoreView(Protocol):
-    """A store as of one moment, for readers on any thread: nothing that is written later shows."""
+    """A store as of one moment, for readers on any thread: later writes do not show."""
 
     def get(self, key: bytes) -> bytes | None: ...
 
@@ -56,15 +56,15 @@ class StateStore(Protocol):
         call."""
 
     def first(self, prefix: bytes, since: bytes) -> bytes | None:
-        """The lowest key that starts with ``prefix`` and is not below ``since``. Quick, however
-        many there are."""
+        """The lowest key that starts with ``prefix`` and is not below ``since``. Quick for any
+        number of keys."""
 
     def checkpoint(self, path: str) -> None:
         """Write a consistent copy of everything applied so far to ``path``, which must not exist
         yet."""
 
     def size_bytes(self) -> int:
-        """About how much it holds. Quick, however much that is."""
+        """About how much it holds. Quick at any size."""
 
     def close(self) -> None: ...
 
@@ -113,24 +113,24 @@ class Followed:
 
 
 class JournalsRead(Protocol):
-    """What recoveries and standbys need of journals."""
+    """The part of the journals port that recoveries and standbys need."""
 
     def read(
         self, incarnation: str, upto: int, since: JournalPosition | None = None, prefix: bytes = b""
     ) -> Iterator[bytes]:
-        """Entries that begin with ``prefix``, in order, up to the sealed end ``upto`` (-1: all that
-        is durable now, for a live journal). ``since`` is a position that :meth:`follow` has
-        reached, for a sealed journal.
+        """Entries that begin with ``prefix``, in order, up to the sealed end ``upto`` (-1: up to
+        the last that is durable now, for a live journal). ``since`` is a position that
+        :meth:`follow` has reached, for a sealed journal.
 
         Raises CorruptionError for damage anywhere but in the torn tail beyond the sealed end.
         """
 
     def follow(self, incarnation: str, since: JournalPosition | None) -> Followed:
-        """Some of the groups behind ``since`` (None: behind the oldest that is there) of a journal
-        that may be written to, sealed or collected meanwhile; none when nothing new is certain.
+        """Some of the groups behind ``since`` (None: behind the oldest) of a journal that may be
+        written to, sealed or collected meanwhile; none when nothing new is certain.
 
-        Shows only what the sealed journal will hold, whoever dies and whenever: not the newest
-        group. Raises FencedError or CorruptionError when what lies there was deleted or damaged:
+        Shows only groups that the sealed journal will hold, whoever dies and whenever: not the
+        newest group. Raises FencedError or CorruptionError when that part was deleted or damaged:
         then start again from a snapshot.
         """
 
@@ -188,34 +188,34 @@ class Snapshots(Protocol):
         checkpoint: str,
         guard: Callable[[], None],
     ) -> Manifest:
-        """Upload what is new in the checkpoint directory and publish a manifest by
+        """Upload the new files of the checkpoint directory and publish a manifest by
         create-if-absent.
 
         ``guard`` is called right before the manifest is created and raises FencedError when the
-        caller is a zombie. Raises ConflictError when somebody with a newer token has published.
+        caller is a zombie. Raises ConflictError when an owner with a newer token has published.
         """
 
     def restore(self, manifest: Manifest, path: str) -> None:
         """Fill the (not yet existing) directory ``path`` with the checkpoint.
 
-        What is copied is checked. What is shared with the root is not read, so that the time does
+        Copied files are checked. Files shared with the root are not read, so that the time does
         not depend on the size of the state: see :meth:`unverified`.
         """
 
     def unverified(self) -> Iterator[None]:
-        """Read what :meth:`restore` has shared with the root, a piece at a time. Raises
-        CorruptionError when it is not what was published."""
+        """Read the files that :meth:`restore` has shared with the root, a piece at a time. Raises
+        CorruptionError when they differ from the published ones."""
 
     def collect(self, shard: ShardName) -> int:
-        """Delete blobs and manifests that nothing reachable from the newest manifests uses; returns
-        how many."""
+        """Delete blobs and manifests that cannot be reached from the newest manifests; returns how
+        many."""
 
     def shards(self) -> Sequence[ShardName]:
-        """Whoever has snapshots, or had some."""
+        """The shards that have snapshots, or had some."""
 
     def drop(self, shard: ShardName) -> int:
-        """Delete all snapshots of a shard that is no more, and that nobody inherits from; returns
-        how many files went. A crash in the middle is finished by the next call."""
+        """Delete all snapshots of a shard that no longer exists and from which none inherits;
+        returns how many files went. A crash in the middle is finished by the next call."""
 
 
 class Coordination(Protocol):
@@ -268,7 +268,7 @@ class Coordination(Protocol):
         """Store a small value unless there is one; returns the one that stands."""
 
     def on_lost(self, lost: Callable[[], None]) -> None:
-        """Call ``lost`` when the session is gone, by the server's word or by our own monotonic
+        """Call ``lost`` when the session is gone, by the server's decision or by our own monotonic
         clock."""
 
     def close(self) -> None: ...

@@ -1,4 +1,4 @@
-"""Values as people may see them: shortened, and without what is or sounds like a secret."""
+"""Values as people may see them: shortened, without secrets and values that may be secret."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import msgspec
 from millwheel.adapters.secret_values import HIDDEN, masked, sounds_secret
 
 _CHARS, _ITEMS, _DEPTH = 200, 20, 6  # of a value that are shown
-# characters of a text that are looked through; nothing is shown of what is behind them
+# characters of a text that are looked through; the rest is not shown
 _LOOKED_AT = 1 << 16
 _EXACT = 2**53  # beyond, a browser rounds whole numbers
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]{16,}={0,2}")
@@ -30,7 +30,7 @@ _decode = msgspec.json.Decoder().decode
 
 def redacted(value: Any, depth: int = 0) -> Any:
     """A plain value (maps, lists, text, bytes, numbers) for a page: long parts are cut, fields
-    whose names sound like a secret and secrets that this process knows are ``***``, also within
+    whose names sound like a secret and secrets that this process has seen are ``***``, also within
     JSON that is a text, bytes or base64. Whole numbers that a browser would round become text."""
     if isinstance(value, bytes):
         return _of_bytes(value, depth)
@@ -87,7 +87,7 @@ def _of_text(text: str, depth: int) -> Any:
 
 
 def _json_in(text: str | bytes) -> Any:
-    """The map or list that a text is; None if it is another text."""
+    """The map or list that a text encodes; None for any other text."""
     if text.lstrip()[:1] not in ("{", "[", b"{", b"["):
         return None
     try:

@@ -1,4 +1,4 @@
-"""Who may read and write what a run puts on the disk: its user, and the group of its root, if it
+"""The permissions of files that a run creates: for its user, and for the group of its root, if it
 has one.
 
 Each process of a run calls :func:`keep_private` first (``processes/process_start.py``). Results are
@@ -48,8 +48,8 @@ def users_umask() -> int | None:
 
 
 def umask_of_results(path: str) -> int | None:
-    """The umask for a new result at ``path``: that of the user, and never more for others than the
-    folder in which it lies gives them. None where there is no such umask."""
+    """The umask for a new result at ``path``: that of the user, and never more for others than its
+    folder grants them. None where there is no such umask."""
     mask = users_umask()
     if mask is None:
         return None
@@ -59,7 +59,7 @@ def umask_of_results(path: str) -> int | None:
 
 
 @contextmanager
-def as_the_user_wants() -> Iterator[None]:
+def under_users_umask() -> Iterator[None]:
     """Files created within the block, by any thread, have the permissions of the user's umask. For
     libraries that create results themselves: nothing of the run's own is exposed, because its root
     is closed."""
@@ -81,12 +81,11 @@ def as_the_user_wants() -> Iterator[None]:
 
 def close_to_others(folder: Path, group: str = "") -> str:
     """Create a folder that its user alone can enter, and ``group`` can read, or make it so. Returns
-    a warning, "" for none: of a folder that belongs to somebody else the permissions stay as they
-    are.
+    a warning, "" for none: the permissions of a folder of another user stay as they are.
 
-    Raises SetupError for a group that does not exist, or that this user may not give the folder to.
+    Raises SetupError for a group that does not exist, or to which this user may not give it.
     """
-    with as_the_user_wants():
+    with under_users_umask():
         folder.parent.mkdir(parents=True, exist_ok=True)
     with suppress(FileExistsError):
         folder.mkdir(mode=0o700)
@@ -110,7 +109,7 @@ def _own(folder: Path, group: str) -> None:
             raise SetupError(
                 f"--group {group}: you are not in this group, so you cannot share {folder} with it"
             ) from None
-    # setgid: what is created below it belongs to the group, too
+    # setgid: files created below it belong to the group, too
     mode = 0o2750 if group else 0o700
     if stat.S_IMODE(status.st_mode) != mode:
         os.chmod(folder, mode)
@@ -136,8 +135,8 @@ def group_of(folder: str | Path) -> int | None:
 
 
 def refuse_writable(path: Path) -> None:
-    """Raise SetupError for a file or folder that somebody else may write: what it says cannot be
-    trusted then. Raises OSError when there is none."""
+    """Raise SetupError for a file or folder that others may write: its content cannot be trusted
+    then. Raises OSError when there is none."""
     if sentence := _writable(path):
         raise SetupError(sentence)
 
@@ -151,7 +150,7 @@ def _writable(path: Path) -> str:
     if group_of(folder) in {
         os.getegid(),
         *os.getgroups(),
-    }:  # whoever shares a folder is believed by those he shares with
+    }:  # the owner of a shared folder is trusted by its group
         believed.add(os.stat(folder).st_uid)
     if status.st_uid not in believed:
         return (

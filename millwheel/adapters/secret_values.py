@@ -1,7 +1,7 @@
-"""The values of secrets, in the process that uses them, and in no text that leaves it, in whatever
-form; and the names that sound like a secret.
+"""The values of secrets: they stay in the process that uses them, and appear in none of its texts,
+in any form; and the names that sound like a secret.
 
-A secret is looked for where it is used: by the driver and the workers when they make a source, a
+A secret is looked up where it is used: by the driver and the workers when they make a source, a
 sink or a callback. Its value is the file of its name in the folder that ``MILLWHEEL_SECRETS`` names
 (``--secrets``), else the environment variable of its name.
 """
@@ -22,15 +22,14 @@ from millwheel.adapters.rights import refuse_writable
 from millwheel.errors import SetupError
 
 SHORTEST = 4
-"""Shorter values are not looked for in texts: what is left of a text without every ``a`` tells
-nothing."""
-# of a value with several lines: its short ones are braces and words that other texts have, too
+"""Shorter values are not searched for in texts: a text without every ``a`` cannot be read."""
+# of a value with several lines: its short ones are braces and words, as in other texts
 _SHORTEST_LINE = 8
 _BITS_OF_BYTE, _BITS_OF_LETTER = 8, 6  # Fixed: of base64
 
 
 def forms_of(value: str) -> set[str]:
-    """All texts that tell the value: as it is, quoted, in base64 behind any other bytes, and each
+    """All texts that reveal the value: as it is, quoted, in base64 behind any other bytes, and each
     of its lines."""
     lines = [line.strip() for line in value.splitlines()]
     wholes = (
@@ -47,7 +46,7 @@ def _forms(value: str) -> Iterator[str]:
     yield from (json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1])
     yield from (quote(data, safe=""), quote(data), quote_plus(data), data.hex())
     for encode in (b64encode, urlsafe_b64encode):
-        # what is encoded in front of it shifts its bits: user:password, for example
+        # bytes encoded in front of it shift its bits: user:password, for example
         for before in range(3):
             first = -(-before * _BITS_OF_BYTE // _BITS_OF_LETTER)
             last = (before + len(data)) * _BITS_OF_BYTE // _BITS_OF_LETTER
@@ -72,8 +71,8 @@ _PASSWORD_WITHIN = re.compile(
 
 
 def sounds_secret(name: str) -> bool:
-    """Whether a field of this name may hold a secret. Rather too often: what is hidden can be
-    looked up elsewhere."""
+    """Whether a field of this name may hold a secret. Better too often than not: a hidden value can
+    be looked up elsewhere."""
     text = _CAPITAL.sub("_", name).lower()
     return any(pattern.search(text) for pattern in (_WITHIN, _WORD, _SESSION))
 
@@ -89,14 +88,13 @@ def holds_secret(name: str, value: object) -> bool:
 
 FOLDER_VARIABLE = "MILLWHEEL_SECRETS"
 HIDDEN = "***"
-_known: set[str] = set()
-"""What may not be told: the values that this process has seen, in the forms that texts give
-them."""
+_seen: set[str] = set()
+"""Texts that must not leave this process: the values that it has seen, in all their forms."""
 _waiting: list[Callable[[], None]] = []
 
 
-def when_known(act: Callable[[], None]) -> None:
-    """Call ``act`` once, when this process sees the first value of a secret."""
+def on_first_secret(act: Callable[[], None]) -> None:
+    """Call ``act`` once, when this process sees its first value of a secret."""
     _waiting.append(act)
 
 
@@ -110,7 +108,7 @@ def revealed(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def unrevealed(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options with text as the pipeline has it in place of each secret, to see whether they are
+    """Options with the text of the pipeline in place of each secret, to see whether they are
     options at all."""
     return {name: _replaced(value, lambda secret: secret.text) for name, value in options.items()}
 
@@ -127,7 +125,7 @@ def unmasking(stream: TextIO) -> TextIO:
 
 def masked(text: str) -> str:
     """A text in which the secrets that this process has seen are ``***``."""
-    for value in sorted(_known, key=len, reverse=True):
+    for value in sorted(_seen, key=len, reverse=True):
         text = text.replace(value, HIDDEN)
     return text
 
@@ -145,7 +143,7 @@ class MaskingStream:
 
     def write(self, text: str) -> int:
         """Write a text without secrets."""
-        self.stream.write(masked(text) if _known else text)
+        self.stream.write(masked(text) if _seen else text)
         return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:
@@ -177,7 +175,7 @@ def _value_of(name: str) -> str:
             f" variable {name} in the environment of each"
         )
     if len(value) >= SHORTEST:
-        _known.update(forms_of(value))
+        _seen.update(forms_of(value))
         while _waiting:
             _waiting.pop()()
     return value

@@ -1,7 +1,7 @@
-"""What people see on a terminal: text without characters that a terminal would obey.
+"""Text on a terminal: without characters that the terminal would obey.
 
-Records, names of fields and exceptions come from whoever delivers data. With control characters in
-them they could clear the screen, forge lines, or fill the clipboard of whoever looks. So every
+Records, names of fields and exceptions come from outside. With control characters in them they
+could clear the screen, forge lines, or fill the clipboard of the person who looks. So every
 command writes through this module: rich through :class:`Terminal`, everything else through
 :func:`plain_stream`.
 """
@@ -17,7 +17,7 @@ from rich.segment import Segment
 
 _CONTROLS = re.compile(
     "[\0-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f"  # C0 without tabs and line ends, DEL, C1
-    # they change the direction or the line of what follows
+    # they change the direction or the line of the characters behind them
     "\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069"
     "\ud800-\udfff]"  # halves of characters, which no stream can write
     "|\r(?!\n)"
@@ -46,8 +46,8 @@ class Terminal(Console):
 
 
 def plain_stream(stream: TextIO) -> TextIO:
-    """A stream on which no control character appears. Bytes, which are for programs, are left alone
-    where it is not a terminal."""
+    """A stream on which no control character appears. Bytes, which are for programs, pass unchanged
+    unless it is a terminal."""
     return cast(TextIO, _PlainStream(stream))
 
 

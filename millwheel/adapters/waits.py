@@ -1,9 +1,9 @@
-"""What this process waits for, and why: the one place that ``millwheel run``, ``millwheel status``
-and the page read.
+"""The waits of this process, with their reasons: the one source for ``millwheel run``, ``millwheel
+status`` and the page.
 
-Whoever tries something again notes the reason of each failed try, and that it is over. A wait that
-has lasted for :data:`TELL_AFTER_S` seconds is told to people; one that nobody has noted for a while
-is over: its shard has moved.
+Code that tries something again notes the reason of each failed try, and the end of the wait. A wait
+that has lasted for :data:`REPORT_AFTER_S` seconds is shown to people; one without a new note for a
+while is over: its shard has moved.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import msgspec
 
 from millwheel.adapters.secret_values import masked
 
-TELL_AFTER_S = 10.0
-"""A wait is told after so many seconds: fail-overs and restarts are over sooner."""
+REPORT_AFTER_S = 10.0
+"""A wait is shown after so many seconds: fail-overs and restarts are over sooner."""
 _FORGET_AFTER_S = 120.0
 """Longer than one try of any client may take."""
 _MOST_CHARS = 500  # of a reason: servers answer with whole statements
@@ -37,7 +37,7 @@ class Waiting(msgspec.Struct, frozen=True):
 
 
 class Wait:
-    """One thing that is waited for, under the name that people know. Any thread may call it."""
+    """One wait, under the name that people see. Any thread may call it."""
 
     def __init__(self, what: str, now: Callable[[], float] = time.monotonic) -> None:
         self.what = what
@@ -80,13 +80,13 @@ _lock = threading.Lock()
 
 
 def wait_for(what: str) -> Wait:
-    """The wait of this process for ``what``, shared by all who name it so: "PostgreSQL table sales
-    at db:5432"."""
+    """The wait of this process for ``what``, shared by all callers that use this name: "PostgreSQL
+    table sales at db:5432"."""
     with _lock:
         return _waits.setdefault(what, Wait(what))
 
 
-def waiting(least_s: float = TELL_AFTER_S) -> list[Waiting]:
+def waiting(least_s: float = REPORT_AFTER_S) -> list[Waiting]:
     """The waits of this process that have lasted for ``least_s`` seconds, the longest first."""
     with _lock:
         open_waits = list(_waits.values())

@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 
 from millwheel.adapters.exchange import frames
 from millwheel.adapters.exchange.frames import pb
-from millwheel.adapters.exchange.handshake import _GREETING, _heard
+from millwheel.adapters.exchange.handshake import _GREETING, _read_hello
 from millwheel.connect.connectors.http.bodies import (
     BodyError,
     EncodingError,
@@ -128,7 +128,7 @@ def test_a_hello_is_admitted_refused_or_hung_up_on(data: bytes) -> None:
             here.send(data)
         here.shutdown(socket.SHUT_WR)
         try:
-            why, address = _heard(there, lambda shown: shown == b"token")
+            why, address = _read_hello(there, lambda shown: shown == b"token")
         except ConnectionError:
             return
         assert bool(why) or data.startswith(_GREETING + b"\x05\x00token")

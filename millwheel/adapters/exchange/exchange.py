@@ -38,9 +38,8 @@ _SELECT_FDS = 1024
 
 @dataclass(slots=True, eq=False)
 class End:
-    """Our end of a connection: what is queued for one frame, and the line, once it is open.
-    ``address`` is where we dialled, or where the caller said that it can be dialled ("":
-    nowhere)."""
+    """Our end of a connection: the frame that is being filled, and the line, once it is open.
+    ``address`` is the one we dialled, or the one the caller named as its own ("": none)."""
 
     address: str = ""
     line: Line | None = None
@@ -51,8 +50,8 @@ class End:
 
 @dataclass(frozen=True, slots=True)
 class _Opened:
-    """The result of a thread that opens a connection: a socket, or an error; or a worker has
-    ``called``."""
+    """The result of a thread that opens a connection: a socket, or an error. ``called``: the other
+    worker has dialled."""
 
     end: End
     connected: socket.socket | None
@@ -63,10 +62,10 @@ class Exchange:
     """All connections of one worker. Everything but the opening happens on the thread that calls
     :meth:`wait`.
 
-    ``on_frame`` gets what came, and the end it came to; ``on_lost`` the address of a peer whose
-    connection broke: what was sent to it may or may not have arrived. The next delivery to that
-    address dials again, unless that peer has called: one connection serves both directions, so
-    deliveries and answers to a peer share a frame.
+    ``on_frame`` gets each frame, and the end at which it arrived; ``on_lost`` the address of a peer
+    whose connection broke: frames on their way to it may or may not have arrived. The next delivery
+    to that address dials again, unless that peer has called: one connection serves both directions,
+    so deliveries and answers to a peer share a frame.
     """
 
     def __init__(
@@ -89,7 +88,7 @@ class Exchange:
         self._selector = selectors.DefaultSelector()
         self._selector.register(mailbox, selectors.EVENT_READ, None)
         self._handshakes = Handshakes(
-            listen, lambda it, at: self._tell(_Opened(End(at), it, called=True)), security
+            listen, lambda it, at: self._hand_over(_Opened(End(at), it, called=True)), security
         )
         self.address = self._handshakes.address
 
@@ -136,7 +135,7 @@ class Exchange:
         """Read arrived data and write queued data. Sleeps until a socket or the mailbox's bell is
         ready."""
         events = self._ready(0 if self._opened else timeout_s)
-        # what we put there ourselves rings no bell, which would wake us once more, for nothing
+        # events that this thread put there itself would wake us once more, for nothing
         self._mailbox.wake()
         for key, ready in events:
             end: End | None = key.data
@@ -151,7 +150,7 @@ class Exchange:
             self._take_opened()
 
     def _ready(self, timeout_s: float) -> list[tuple[selectors.SelectorKey, int]]:
-        """epoll counts in whole milliseconds, rounded up; of a short sleep that would be half."""
+        """epoll counts in whole milliseconds, rounded up: half of a short sleep, or more."""
         if 0 < timeout_s < _SHORT_S and self._selectable:
             select.select([self._selector], [], [], timeout_s)
             timeout_s = 0
@@ -212,10 +211,10 @@ class Exchange:
         except OSError as ex:
             level = logging.WARNING if isinstance(ex, RefusedError) else logging.DEBUG
             log.log(level, "cannot dial %s: %s", end.address, ex)
-            time.sleep(_REDIAL_PAUSE_S)  # before the loss is told: the next delivery dials at once
-        self._tell(_Opened(end, connected))
+            time.sleep(_REDIAL_PAUSE_S)  # before on_lost: the next delivery dials at once
+        self._hand_over(_Opened(end, connected))
 
-    def _tell(self, opened: _Opened) -> None:
+    def _hand_over(self, opened: _Opened) -> None:
         with self._lock:
             self._opened.append(opened)
         self._mailbox.ring()
@@ -237,8 +236,8 @@ class Exchange:
                 self._guarded(end, lambda line, frame=frame: line.send(frame))  # type: ignore[misc]
 
     def _called(self, end: End) -> None:
-        """A peer dials only if it has no connection to us: if we think that it has one, it has
-        given that one up."""
+        """A peer dials only if it has no connection to us: if one stands here, the peer has given
+        it up."""
         before = self._callers.get(end.address)
         if before is not None:
             self._lose(before)

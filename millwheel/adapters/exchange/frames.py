@@ -33,7 +33,7 @@ _BATCH = pb.Delivery.BATCH_FIELD_NUMBER
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """What came. Each delivery without its batch, and that."""
+    """A received frame: deliveries, each with its batch beside it, acks and refusals."""
 
     deliveries: Sequence[tuple[pb.Delivery, Buffer]] = ()
     acks: Iterable[pb.Ack] = ()
@@ -42,8 +42,8 @@ class Frame:
 
 @dataclass(slots=True)
 class Building:
-    """What is queued for one frame: a ``message`` with answers and small deliveries, and
-    ``deliveries`` as bytes behind it. ``size`` is that of the batches."""
+    """The content of a frame that is not sent yet: a ``message`` with answers and small deliveries,
+    and ``deliveries`` as bytes behind it. ``size`` is that of the batches."""
 
     message: pb.Frame = field(default_factory=pb.Frame)
     deliveries: list[bytes] = field(default_factory=list)
@@ -66,13 +66,13 @@ class Building:
         self.size += size
 
     def pieces(self) -> list[bytes]:
-        """The bytes of the frame, piece by piece; none when there is nothing in it."""
+        """The bytes of the frame, piece by piece; none for an empty frame."""
         message = self.message.SerializeToString()
         return [message, *self.deliveries] if message else self.deliveries
 
 
 def taken_apart(data: Buffer) -> Frame:
-    """A frame that came. Its batches are parts of ``data`` if it is large. Raises DecodeError."""
+    """A received frame. Its batches are parts of ``data`` if it is large. Raises DecodeError."""
     if len(data) < _LARGE_BYTES:
         message = pb.Frame.FromString(bytes(data))
         return Frame(

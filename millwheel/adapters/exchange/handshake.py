@@ -2,9 +2,9 @@
 with the token and the address at which the caller itself is called, so that one connection serves
 both directions.
 
-A connection that has said nothing waits in the front, with its limits and deadlines. A handshake
-may wait and runs on a thread of its own: whoever has not shown that it belongs to the pipeline
-never reaches the loop.
+A silent connection waits in the front, with its limits and deadlines. A handshake may wait and runs
+on a thread of its own: a caller that has not shown that it belongs to the pipeline never reaches
+the loop.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Handshakes:
         )
         bound = listening(listen, "cannot listen on", "; choose another address or port")
         self.address = f"{listen.rpartition(':')[0]}:{bound.getsockname()[1]}"
-        self._front = Front(bound, limits or front_limits.exchange(), self._spoke, "exchange")
+        self._front = Front(bound, limits or front_limits.exchange(), self._take_over, "exchange")
         self._front.start()
 
     def close(self) -> None:
@@ -78,7 +78,7 @@ class Handshakes:
     def _admits(self, token: bytes) -> bool:
         return not token if self._security is None else self._security.admits(token, self.address)
 
-    def _spoke(self, caller: socket.socket, visitor: Visitor) -> None:
+    def _take_over(self, caller: socket.socket, visitor: Visitor) -> None:
         threading.Thread(
             target=self._hello, args=(caller, visitor), name="exchange-hello", daemon=True
         ).start()
@@ -88,9 +88,9 @@ class Handshakes:
             _prepare(caller)
             if self._tls is not None:
                 caller = shaken(self._tls.now(), caller, visitor)
-            problem, address = _heard(caller, self._admits)
+            problem, address = _read_hello(caller, self._admits)
             if problem:
-                self._refusals.tell(
+                self._refusals.warn(
                     "Refused a worker's connection from %s: %s.", visitor.address, problem
                 )
                 caller.sendall(_REFUSED)
@@ -101,7 +101,7 @@ class Handshakes:
                 caller.sendall(_WELCOME)
                 self._on_open(caller, address)
         except OSError as ex:
-            self._refusals.tell(
+            self._refusals.warn(
                 "A connection from %s ended before it was a worker's: %s.", visitor.address, ex
             )
             caller.close()
@@ -111,8 +111,8 @@ class Handshakes:
 
 
 def dial(address: str, security: Security | None = None, own_address: str = "") -> socket.socket:
-    """A connected socket past its hello, which tells the peer ``own_address``. Raises
-    OSError; RefusedError when the other side does not want us."""
+    """A connected socket past its hello, which gives the peer ``own_address``. Raises OSError;
+    RefusedError when the other side refuses us."""
     connected = socket.create_connection(_host_port(address), timeout=_HELLO_TIMEOUT_S)
     try:
         _prepare(connected)
@@ -128,7 +128,7 @@ def dial(address: str, security: Security | None = None, own_address: str = "") 
         )
         answer = connected.recv(1)
         if answer != _WELCOME:
-            why = "it wants another token" if answer == _REFUSED else "it hung up"
+            why = "it requires another token" if answer == _REFUSED else "it hung up"
             raise RefusedError(f"the worker at {address} refused the connection: {why}")
     except BaseException:
         connected.close()
@@ -136,10 +136,10 @@ def dial(address: str, security: Security | None = None, own_address: str = "") 
     return connected
 
 
-def _heard(caller: socket.socket, admits: Callable[[bytes], bool]) -> tuple[str, str]:
+def _read_hello(caller: socket.socket, admits: Callable[[bytes], bool]) -> tuple[str, str]:
     """Why a hello is refused, "" if it is not; and the address of the caller."""
     if _exactly(caller, len(_GREETING)) != _GREETING:
-        return "it does not speak as a worker of this version does", ""
+        return "it does not use the protocol of this version", ""
     size = int.from_bytes(_exactly(caller, 2), "little")
     if size > _LONGEST_TOKEN:
         return "a wrong token", ""
@@ -148,7 +148,7 @@ def _heard(caller: socket.socket, admits: Callable[[bytes], bool]) -> tuple[str,
         return "a wrong token" if token else "no token", ""
     size = int.from_bytes(_exactly(caller, 2), "little")
     if size > _LONGEST_ADDRESS:
-        return "an address that is none", ""
+        return "an address that is too long", ""
     return "", _exactly(caller, size).decode("utf-8", "replace")
 
 
@@ -190,8 +190,8 @@ _PAUSE_S = 1.0  # between two lines: thousands of refusals must not fill a disk
 
 
 class RefusalLog:
-    """Writes the first refusal, and then at most one in each second, with the number of those that
-    were left out."""
+    """Writes the first refusal, and then at most one in each second, with the number of the omitted
+    ones."""
 
     def __init__(self, log: logging.Logger) -> None:
         self._log = log
@@ -199,7 +199,7 @@ class RefusalLog:
         self._again_s = 0.0
         self._left_out = 0
 
-    def tell(self, text: str, *values: object) -> None:
+    def warn(self, text: str, *values: object) -> None:
         """Write a line, or count it (any thread)."""
         with self._lock:
             now_s = monotonic()

@@ -104,7 +104,7 @@ class Line:
         return capacity, got
 
     def _complete(self, frames: list[Buffer]) -> None:
-        """The frames in what was read; the rest is the beginning of the next one."""
+        """Split the bytes read into frames; the rest is the beginning of the next one."""
         got, at = self._in, 0
         while len(got) - at >= _LENGTH.size:
             (size,) = _LENGTH.unpack_from(got, at)

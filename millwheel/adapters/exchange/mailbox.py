@@ -11,8 +11,8 @@ _BELLS = 4096  # wake-ups that are taken off the socket in one read
 
 
 class Mailbox:
-    """A queue whose reader may sleep in a selector on :meth:`fileno`: a byte arrives there when it
-    is to wake up.
+    """A queue whose reader may sleep in a selector on :meth:`fileno`: a byte arrives there to wake
+    it.
 
     ``put`` is for any thread, the rest for the loop. Ringing costs a system call, so only a sleeper
     is rung for.
@@ -51,7 +51,7 @@ class Mailbox:
         self._asleep = False
 
     def hush(self) -> None:
-        """The bell was heard."""
+        """The loop has woken up: take the bells off the socket."""
         with suppress(BlockingIOError):
             self._bell.recv(_BELLS)
 

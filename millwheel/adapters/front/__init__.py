@@ -1,1 +1,1 @@
-"""The front of every listener: what a stranger may cost before it has shown that it may enter."""
+"""The front of every listener: it bounds the cost of strangers before they are admitted."""

@@ -1,9 +1,9 @@
-"""What browsers may ask of a server: its own pages, and what a person types, but not the pages of
-others.
+"""The requests that a server accepts from browsers: for its own pages, and for addresses that a
+person types, but not from the pages of others.
 
 A server on the loopback answers to its own names only: a page elsewhere could give its own name our
-address, and a browser would then take the two for one site (DNS rebinding). Browsers also say from
-where a request comes, in headers that no page can change; programs send neither, and pass.
+address, and a browser would then take the two for one site (DNS rebinding). Browsers also name the
+origin of a request, in headers that no page can change; programs send neither, and pass.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ class ForeignRequest:
 @dataclass(frozen=True, slots=True)
 class BrowserRules:
     """``names``: host names by which clients may call the server; () allows any. ``origins``: other
-    sites whose pages may ask; "*" means all. ``remedy`` ends the sentence for those that use
-    another name. ``programs_by_any_name``: only requests of browsers must use one of the names,
-    where all that matters is a POST, with which browsers always send an origin."""
+    sites whose pages may send requests; "*" means all. ``remedy`` ends the sentence for clients
+    that use another name. ``programs_by_any_name``: only requests of browsers must use one of the
+    names, where all that matters is a POST, with which browsers always send an origin."""
 
     names: Collection[str] = ()
     origins: Collection[str] = ()
@@ -65,8 +65,8 @@ class BrowserRules:
     programs_by_any_name: bool = False
 
     def refused(self, headers: RequestHeaders, linked: bool = False) -> ForeignRequest | None:
-        """Why the request is foreign, None if it is not. ``linked``: what is asked for is a page,
-        to which other sites may have links."""
+        """Why the request is foreign, None if it is not. ``linked``: it is for a page, to which
+        other sites may have links."""
         host, origin, site = (
             headers.get(name, "") for name in ("host", "origin", "sec-fetch-site")
         )
@@ -92,8 +92,8 @@ def host_of(header: str) -> str:
 
 
 def names_of(host: str, more: Collection[str] = ()) -> tuple[str, ...]:
-    """The names of a server that listens on ``host``, an address of this machine, and those that
-    were added."""
+    """The names of a server that listens on ``host``, an address of this machine, and the added
+    names."""
     return (*LOOPBACK_NAMES, host.lower(), *(name.lower() for name in more))
 
 

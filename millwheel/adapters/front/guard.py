@@ -16,8 +16,8 @@ _HEADERS = [(name.encode(), value.encode()) for name, value in PAGE_HEADERS.item
 class Guarded:
     """Refuses requests of foreign pages and for foreign names, and sets the headers of every
     response; a response that has a content security policy keeps it. ``refuse`` makes the answer.
-    ``probes`` are paths that anybody may ask by any name. ``linked`` says of a path whether it is a
-    page, to which other sites may have links."""
+    ``probes`` are paths that anybody may request by any name. ``linked``: whether a path is a page,
+    to which other sites may have links."""
 
     def __init__(
         self,

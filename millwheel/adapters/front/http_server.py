@@ -34,8 +34,8 @@ _BUSY = PlainTextResponse(
 
 
 class Visits:
-    """Says to the front how far each request of ``app`` is. A request for which there is no room is
-    answered with 503; there is always room for ``probes``."""
+    """Reports the phase of each request of ``app`` to the front. A request without room is answered
+    with 503; there is always room for ``probes``."""
 
     def __init__(self, app: ASGIApp, front: Front, probes: Collection[str] = ()) -> None:
         self._app = app
@@ -56,7 +56,7 @@ class Visits:
 
 
 class _Request:
-    """What an application hears of a client, and says to it, on the way through the front."""
+    """One request on its way through the front: its messages to and from the application."""
 
     def __init__(
         self, front: Front, visitor: Visitor, answer: VisitPhase, receive: Receive, send: Send
@@ -69,8 +69,8 @@ class _Request:
         self._refused = False
 
     async def receive(self) -> Message:
-        """The next message of the client. If there is no room when its body is whole, it is
-        refused, and has gone for the application."""
+        """The next message of the client. If there is no room once its body is complete, it is
+        refused, and the application sees a client that has gone."""
         if self._refused:
             return {"type": "http.disconnect"}
         message = await self._receive()
@@ -86,8 +86,8 @@ class _Request:
         return message
 
     async def send(self, message: Message) -> None:
-        """Send to the client. One that does not take a stream is hung up on: the application sees
-        that it has gone."""
+        """Send to the client. A client that does not take a stream is hung up on, and the
+        application sees that it has gone."""
         if self._refused:
             return
         if message["type"] == "http.response.start" and _is_stream(message):
@@ -117,8 +117,8 @@ _PIPELINED = 16  # requests that a client may send before the first is answered;
 
 
 class _Visited:
-    """A connection of uvicorn that tells the front when it waits for the next request, and when it
-    is over."""
+    """A connection of uvicorn that reports to the front when it waits for the next request, and
+    when it is over."""
 
     front: Front
     visitor: Visitor
@@ -184,7 +184,7 @@ class FrontedServer(uvicorn.Server):
         **settings: Any,
     ) -> None:
         self._renews = renews
-        self._front = Front(bound, limits, self._spoke, "http")
+        self._front = Front(bound, limits, self._take_over, "http")
         self._taking: set[asyncio.Task[None]] = set()
         config = uvicorn.Config(
             Visits(app, self._front, probes),
@@ -216,7 +216,7 @@ class FrontedServer(uvicorn.Server):
         self._front.close()
         await super().shutdown(sockets=[])
 
-    def _spoke(self, connection: socket.socket, visitor: Visitor) -> None:
+    def _take_over(self, connection: socket.socket, visitor: Visitor) -> None:
         self._loop.call_soon_threadsafe(self._take, connection, visitor)
 
     def _take(self, connection: socket.socket, visitor: Visitor) -> None:

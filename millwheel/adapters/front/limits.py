@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class FrontLimits:
-    """The limits of one listener. ``strangers`` and ``most`` bound the connections that have not
-    been admitted yet, and those that have; ``per_address`` bounds both for one address off the
-    loopback, which has half of the room for strangers at most. Of the strangers the oldest silent
-    one goes when there are too many, but none within ``grace_s``: until then newcomers wait in the
+    """The limits of one listener. ``strangers`` bounds the connections that have not been admitted
+    yet, ``most`` the admitted ones; ``per_address`` bounds both for one address off the loopback,
+    which gets at most half of the room for strangers. When there are too many strangers, the oldest
+    silent one goes, but none within ``grace_s``: until then newcomers wait in the
     kernel. The others are deadlines: ``silent_s`` for the first byte, ``head_s`` for a handshake
     with token or the head of a request, ``body_s`` for its body, ``pause_s`` for the next request,
     ``answer_s`` for the answer to be computed and taken, ``stall_s`` for a client to take one piece
@@ -70,8 +70,8 @@ def http_source() -> FrontLimits:
     return FrontLimits(most=connections(2_000), per_address=1_000, body_s=600.0)
 
 
-_MOST_FILES = 1 << 20  # where the hard limit is none: more than any process here can use
-_RESERVE = 1_000  # files for journals, stores, snapshots and other workers, whatever clients do
+_MOST_FILES = 1 << 20  # without a hard limit: more than any process here can use
+_RESERVE = 1_000  # files for journals, stores, snapshots and other workers, out of reach of clients
 
 
 def raise_limit() -> None:
@@ -84,8 +84,8 @@ def raise_limit() -> None:
 
 
 def connections(requested: int) -> int:
-    """``requested``, or what the limit of files leaves for the connections of one listener: at most
-    half of it."""
+    """``requested``, or as many as the limit of open files leaves for the connections of one
+    listener: at most half of it."""
     soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if soft == resource.RLIM_INFINITY:
         return requested

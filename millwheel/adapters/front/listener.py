@@ -1,8 +1,8 @@
-"""Listening sockets, and one thread for each that keeps strangers until they have said something.
+"""Listening sockets, and one thread for each that keeps strangers until they have sent something.
 
 Only a connection whose first byte is there reaches the server behind the front; silent ones cost a
-socket and an entry of a table. The thread also hangs up on whoever exceeds a deadline later,
-whatever reads that connection by then: a thread that waits for it, or a loop, sees its end.
+socket and an entry of a table. The thread also hangs up on any visitor that exceeds a deadline
+later, whoever reads that connection by then: a thread that waits for it, or a loop, sees its end.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _BACKLOG = 511  # connections that wait in the kernel while the front is full; a
 _PAUSE_S = 0.05  # between tries to accept when that fails, for example without file descriptors
 _AT_ONCE = 64  # connections that are accepted before the deadlines of others are looked at
 
-Spoke = Callable[[socket.socket, Visitor], None]
+TakeOver = Callable[[socket.socket, Visitor], None]
 """Takes over a connection whose first byte can be read. Called on the front's thread; must not
 wait."""
 
@@ -53,15 +53,17 @@ def hang_up(connection: socket.socket) -> None:
 
 
 class Front:
-    """Accepts the connections of one listening socket, which it owns, and passes those on that
-    speak.
+    """Accepts the connections of one listening socket, which it owns, and passes each on with its
+    first byte.
 
-    The server behind it says with :meth:`advance` and :meth:`leave`, on any thread, how far each
+    The server behind it reports with :meth:`advance` and :meth:`leave`, on any thread, how far each
     visitor is."""
 
-    def __init__(self, bound: socket.socket, limits: FrontLimits, spoke: Spoke, name: str) -> None:
+    def __init__(
+        self, bound: socket.socket, limits: FrontLimits, take_over: TakeOver, name: str
+    ) -> None:
         self._socket = bound
-        self._spoke = spoke
+        self._take_over = take_over
         self._visitors = Visitors(limits)
         self._lock = threading.Lock()
         self._wake_out, self._wake_in = socket.socketpair()
@@ -86,7 +88,7 @@ class Front:
         self._thread.start()
 
     def close(self) -> None:
-        """Accept no more, and hang up on those that have said nothing. Idempotent."""
+        """Accept no more, and hang up on silent connections. Idempotent."""
         self._closed = True
         self._wake()
         if self._thread.is_alive():
@@ -95,7 +97,7 @@ class Front:
             each.close()
 
     def advance(self, visitor: Visitor, phase: VisitPhase) -> bool:
-        """Say where a visitor is. False if there is no room there, or if it was hung up on."""
+        """Report a visitor's phase. False if there is no room there, or if it was hung up on."""
         now_s = monotonic()
         with self._lock:
             done = self._visitors.advance(visitor, phase, now_s)
@@ -106,7 +108,7 @@ class Front:
         return done
 
     def leave(self, visitor: Visitor) -> None:
-        """Say that a visitor has gone, or is no longer a matter of the front."""
+        """Report that a visitor has gone, or is no longer a matter of the front."""
         with self._lock:
             self._visitors.leave(visitor)
 
@@ -125,7 +127,7 @@ class Front:
                 elif key.fileobj is self._wake_out:
                     self._wake_out.recv(4096)
                 else:
-                    self._heard(key.fileobj, key.data)  # type: ignore[arg-type]
+                    self._on_readable(key.fileobj, key.data)  # type: ignore[arg-type]
             self._end_overdue()
         for key in list(self._selector.get_map().values()):
             if key.data is not None:
@@ -182,13 +184,13 @@ class Front:
         else:
             self._selector.register(connection, selectors.EVENT_READ, visitor)
 
-    def _heard(self, connection: socket.socket, visitor: Visitor) -> None:
-        if visitor.left or not _speaks(connection) or not self.advance(visitor, VisitPhase.HEAD):
+    def _on_readable(self, connection: socket.socket, visitor: Visitor) -> None:
+        if visitor.left or not _has_byte(connection) or not self.advance(visitor, VisitPhase.HEAD):
             self._drop(connection, visitor)
             return
         self._selector.unregister(connection)
         try:
-            self._spoke(connection, visitor)
+            self._take_over(connection, visitor)
         except Exception:  # the server behind us has ended, or there is no thread at the moment
             log.exception("A connection from %s could not be taken over.", visitor.address)
             connection.close()
@@ -219,7 +221,7 @@ def _waits_to_be_read(connection: socket.socket) -> bool:
         return False
 
 
-def _speaks(connection: socket.socket) -> bool:
+def _has_byte(connection: socket.socket) -> bool:
     """Whether a readable connection has a byte, and not its end."""
     try:
         return bool(connection.recv(1, socket.MSG_PEEK))

@@ -1,8 +1,8 @@
-"""The visitors of a listener: who is where on the way in, who goes when there are too many, and
-whose time is over.
+"""The visitors of a listener: the phase of each on its way in, its deadline, and which of them goes
+when there are too many.
 
-A visitor is a *stranger* until it is admitted: it says nothing yet, or has not finished what it
-must show first. A stranger may be displaced by a newcomer; whoever is being answered, or belongs to
+A visitor is a *stranger* until it is admitted: it is silent, or has not finished what it must show
+first. A stranger may be displaced by a newcomer; a visitor that is being answered, or belongs to
 the pipeline, never is. Time is an argument, and each phase has one deadline, so the first visitor
 of a phase is always its oldest and the next one due.
 """
@@ -20,10 +20,10 @@ from millwheel.adapters.front.limits import FrontLimits
 
 
 class VisitPhase(Enum):
-    """Where a visitor is."""
+    """How far a visitor is on its way in."""
 
     SILENT = auto()
-    """It has not said a byte."""
+    """It has not sent a byte."""
     PAUSE = auto()
     """It was answered, and may ask again."""
     HEAD = auto()
@@ -43,19 +43,19 @@ class VisitPhase(Enum):
 _QUIET = (VisitPhase.SILENT, VisitPhase.PAUSE)
 _HALFWAY = (VisitPhase.HEAD, VisitPhase.BODY)
 STRANGERS = (*_QUIET, *_HALFWAY)
-"""Those that may be displaced: first those that say nothing, then whoever has been in the middle of
-something for the longest time. Nobody is whose words nobody has read yet: then it is we who are
-slow."""
-_READ_S = 0.05  # so long newcomers wait for us to read what was said
-# so long a stranger stays for that; more than anybody reads may be sent to keep a place
+"""The phases in which a visitor may be displaced: first the silent ones, then the one that has been
+in the middle of something for the longest time. A visitor with unread bytes is spared: then it is
+we who are slow."""
+_READ_S = 0.05  # so long newcomers wait for us to read the bytes of a stranger
+# so long a stranger with unread bytes is spared; it could keep sending to hold its room
 _PATIENCE_S = 2.0
 _COUNTED = frozenset({VisitPhase.ANSWER, VisitPhase.STREAM, VisitPhase.ADMITTED})
 
 
 @dataclass(slots=True, eq=False)
 class Visitor:
-    """One connection. ``hang_up`` ends it, from any thread; ``unread`` says whether it has said
-    something that has not been read."""
+    """One connection. ``hang_up`` ends it, from any thread; ``unread``: whether it has sent bytes
+    that have not been read."""
 
     address: str
     hang_up: Callable[[], None]
@@ -168,8 +168,8 @@ class Visitors:
         }.get(phase)
 
     def _displacing(self, address: str, now_s: float) -> Room:
-        """Displace the first stranger, of this address if one is given, that had its time to say
-        something."""
+        """Displace the first stranger, of this address if one is given, that has had its time to
+        send something."""
         wait_s = max(self.limits.grace_s, _READ_S)
         for phases in (_QUIET, _HALFWAY):
             for each in heapq.merge(

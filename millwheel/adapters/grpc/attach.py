@@ -1,9 +1,8 @@
-"""The master's lines to its workers: reports in, and the death of a process known within
+"""The master's lines to its workers: reports in, and the death of a process noticed within
 milliseconds.
 
-When a process is killed, the kernel closes its sockets: the line breaks, and whoever connects again
-is refused. Only that refusal counts as death. A line that breaks and can be made again was a
-hiccup, and silence (a paused process, a machine that is gone) is left to ZooKeeper's session
+When a process is killed, the kernel closes its sockets: the line breaks, and a new connection is
+refused. Only that refusal counts as death. A line that breaks and can be made again was a
 time-out.
 """
 
@@ -111,21 +110,21 @@ class _Line:
             pause_s = min(2 * pause_s, _BACK_OFF_S[1])
 
     def _listen(self) -> bool:
-        """Hear the worker until the line breaks; whether anything was heard."""
+        """Receive from the worker until the line breaks; whether anything arrived."""
         with self._lock:
             if self._closed.is_set():
                 return False
             channel = self._channel = new_channel(self._address, self._security)
-        heard = False
+        received = False
         try:
             for report in WorkerStub(channel).Attach(pb.AttachRequest(master=self._master)):
-                heard = True
+                received = True
                 self._on_report(report)
         except (grpc.RpcError, ValueError):
             pass  # the line broke, or the channel was closed meanwhile; the probe decides which
         finally:
             channel.close()
-        return heard
+        return received
 
 
 def _is_refused(address: str) -> bool:

@@ -1,5 +1,5 @@
-"""The certificates of a process: what it shows in handshakes, until when, and new ones without a
-stop.
+"""The certificates of a process: the ones it shows in handshakes, their ends, and their renewal
+without a restart.
 
 New files in a security folder are taken with the next handshake. The set before them stays in use
 as long as the new one is not complete: a certificate and its key are two files, and somebody may be
@@ -28,7 +28,7 @@ from millwheel.errors import SetupError
 log = logging.getLogger("millwheel.security")
 
 WARNING_DAYS = 30
-"""A certificate that ends sooner is told of."""
+"""A certificate that ends sooner is warned of."""
 _LOOK_S = 5.0  # between looks at the files of contexts that a library keeps
 Stamp = tuple[tuple[int, int, int], ...]
 
@@ -44,7 +44,7 @@ class Certificates:
     files: CertificateFiles | None = field(default=None, repr=False, compare=False)
 
     def current(self) -> Certificates:
-        """Those in the files now."""
+        """The certificates that the files hold now."""
         return self if self.files is None else self.files.current(self)
 
     def server_credentials(self) -> grpc.ServerCredentials:
@@ -57,7 +57,7 @@ class Certificates:
         first = self.current()
         last = [first]
 
-        def newer() -> Any:  # None, which the stubs do not know: as before
+        def newer() -> Any:  # None, which the stubs lack: as before
             now = self.current()
             if now is last[0]:
                 return None
@@ -74,8 +74,8 @@ class Certificates:
         return grpc.ssl_channel_credentials(now.ca, now.key, now.certificate)
 
     def load_into(self, context: ssl.SSLContext) -> None:
-        """Let a context show ours from now on. OpenSSL reads it from a file, which is ours alone
-        and gone at once."""
+        """Let a context show ours from now on. OpenSSL reads it from a file, which only we can read
+        and which is deleted at once."""
         with tempfile.NamedTemporaryFile(prefix="millwheel-", suffix=".pem") as file:
             os.fchmod(file.fileno(), 0o600)
             file.write(self.key + b"\n" + self.certificate)
@@ -149,7 +149,7 @@ class RenewedContext:
 
 
 def keep_renewed(context: ssl.SSLContext, tls: Certificates) -> None:
-    """Let a context that a library keeps show new certificates within seconds of their coming."""
+    """Keep the certificates of a context that a library holds: new ones within seconds."""
     if tls.files is None:
         return
     reference = weakref.ref(context)

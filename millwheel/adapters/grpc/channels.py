@@ -62,10 +62,10 @@ def new_server(
     """A server that is bound but not started, and the address it is reached by.
 
     ``listen`` is ``host:port``; port 0 takes a free one. A stream occupies one of the
-    ``max_workers`` threads while it lives; threads are created when needed. With ``security``,
-    whoever does not show its token, or has no certificate where it has some, is refused; who does
-    not show the token in time is hung up on, and the oldest when there are many
-    (:mod:`.strangers`). Raises SetupError when the port cannot be had, or would be open to
+    ``max_workers`` threads while it lives; threads are created when needed. With ``security``, a
+    caller that does not show its token, or has no certificate although the run has some, is
+    refused; one that does not show the token in time is hung up on, and the oldest when there are
+    many (:mod:`.strangers`). Raises SetupError when the port is not available, or would be open to
     everybody.
     """
     check_listen(listen, security)
@@ -99,7 +99,7 @@ def _watch_until_stopped(server: grpc.Server, port: int, strangers: Strangers) -
         ended.set()
         return stop(grace)
 
-    server.stop = stop_both  # type: ignore[method-assign]  # nothing else says when a server ends
+    server.stop = stop_both  # type: ignore[method-assign]  # nothing else shows its end
     watch(port, strangers, ended)
 
 

@@ -28,8 +28,8 @@ class OutsideRecord:
 
 @dataclass(frozen=True, slots=True)
 class InjectionResult:
-    """The durable result of a batch. ``moved``: no record was taken, because the shard is
-    elsewhere."""
+    """The durable result of a batch. ``moved``: no record was taken, because the shard has another
+    owner."""
 
     moved: bool = False
     accepted: int = 0

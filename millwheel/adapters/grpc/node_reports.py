@@ -1,8 +1,8 @@
 """The reports of a worker's shards of one node, as columns by number.
 
-What changes most is watermarks, so a report in which nothing else changed is two entries of
-columns, here and in the message. The rest of it goes out with the first report of a session and
-whenever it changed: the shard is spelled out.
+Mostly watermarks change, so a report in which nothing else changed is two entries of columns, here
+and in the message. The rest of it goes out with the first report of a session and whenever it
+changed: the shard is spelled out.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class NodeReports:
         self._free: list[int] = []
         self._shards: list[_Shard | None] = []
         self._watermarks = np.empty(0, np.int64)
-        self._fresh: dict[int, None] = {}  # to be spelled out; the service knows all other numbers
+        self._fresh: dict[int, None] = {}  # to be spelled out; the service has all other numbers
         self._changed = np.empty(0, np.bool_)  # of the others, those whose watermark is to be sent
         self._any_changed = False
 
@@ -132,7 +132,7 @@ class NodeReports:
             self._free.append(number)
 
     def begin(self) -> None:
-        """Begin a new session. It knows no numbers, so all reports are spelled out."""
+        """Begin a new session. It has no numbers yet, so all reports are spelled out."""
         self._fresh = dict.fromkeys(self._numbers.values())
         self._changed[:] = False
         for shard in self._shards:
@@ -140,7 +140,7 @@ class NodeReports:
                 shard.totals_sent = False
 
     def waiting(self) -> bool:
-        """True when :meth:`take` may have something to say."""
+        """True when :meth:`take` may have something to send."""
         return bool(self._fresh) or self._any_changed
 
     def take(self) -> Iterator[pb.Reports]:

@@ -7,7 +7,7 @@ change with every restart, so the CA, which belongs to one pipeline, is the iden
 
 A run without a folder of its user's has one in its root, with a token and without certificates. It
 serves the loopback only. There a stranger may take the port of a process that has ended, so nobody
-shows the token itself without TLS, but a proof of it that is good for that one port
+shows the token itself without TLS, but a proof of it that is valid for that one port
 (:meth:`Security.shown_at`).
 """
 
@@ -52,14 +52,14 @@ class Security:
     tls: Certificates | None = None
 
     def proof(self, address: str) -> str:
-        """A text that proves to whoever serves at ``address`` (host:port) that we have the token,
-        and is of no use at another port."""
+        """A text that proves to the server at ``address`` (host:port) that we have the token, and
+        is of no use at another port."""
         port = address.rpartition(":")[2]
         return hmac.new(self.token.encode(), f"port {port}".encode(), sha256).hexdigest()
 
     def shown_at(self, address: str) -> str:
-        """What to show at ``address`` in a connection of services: the token over TLS, else the
-        proof."""
+        """The credential to show at ``address`` in a connection of services: the token over TLS,
+        else the proof."""
         return self.proof(address) if self.tls is None else self.token
 
     def admits(self, credential: bytes, address: str) -> bool:
@@ -109,9 +109,9 @@ def _certificates(ca: Path, certificate: Path, key: Path) -> Certificates:
 
 
 def make_token(folder: Path) -> None:
-    """Create a security folder with a token and a user for ZooKeeper, unless it is there: the user
-    must stay the same, because what it creates in ZooKeeper is its own. Whoever may enter the
-    folder above may read it."""
+    """Create a security folder with a token and a user for ZooKeeper, unless it exists: the user
+    must stay the same, because it owns its nodes in ZooKeeper. Users who may enter the folder above
+    may read it."""
     shared = group_of(folder.parent) is not None
     folder.mkdir(mode=0o700, exist_ok=True)
     for name, content in (
@@ -192,8 +192,8 @@ class TokenShown(*_AnyCall):  # type: ignore[misc,unused-ignore]
 
 class TokenCheck(grpc.ServerInterceptor):  # type: ignore[misc,unused-ignore]
     """Ends calls that do not show the token, before anything of them is read. ``refused`` counts
-    them. ``address`` is where the server serves, once that is known. ``admit`` is told the peer of
-    each call that shows it, in gRPC's words."""
+    them. ``address`` is set once the server's address is fixed. ``admit`` gets the peer of each
+    call that shows it, in gRPC's words."""
 
     def __init__(
         self, security: Security, admit: Callable[[str], None] = lambda peer: None
@@ -219,7 +219,9 @@ class TokenCheck(grpc.ServerInterceptor):  # type: ignore[misc,unused-ignore]
         if len(tokens) == 1 and self._security.admits(
             _octets(tokens[0]).removeprefix(_BEARER), self.address
         ):
-            return self._told(handler_call_details.method, continuation(handler_call_details))
+            return self._admitting_handler(
+                handler_call_details.method, continuation(handler_call_details)
+            )
         method = handler_call_details.method
         with self._lock:
             self.refused += 1
@@ -236,26 +238,26 @@ class TokenCheck(grpc.ServerInterceptor):  # type: ignore[misc,unused-ignore]
             )
             context.abort(
                 grpc.StatusCode.UNAUTHENTICATED,
-                f"{what}: this run wants its own (`millwheel token ROOT`)",
+                f"{what}: this run requires its own (`millwheel token ROOT`)",
             )
             yield b""
 
         return grpc.stream_stream_rpc_method_handler(refuse)
 
-    def _told(self, method: str, handler: _Handler | None) -> _Handler | None:
-        """The handler of a method, which says first whose call it is."""
+    def _admitting_handler(self, method: str, handler: _Handler | None) -> _Handler | None:
+        """The handler of a method, which first passes the peer to ``admit``."""
         if handler is None:
             return None
         entry = self._admitting.get(method)
         if entry is None or entry[0] is not handler:
-            self._admitting[method] = entry = (handler, _saying(self._admit, handler))
+            self._admitting[method] = entry = (handler, _admits_first(self._admit, handler))
         return entry[1]
 
 
 _BEHAVIOURS = ("unary_unary", "unary_stream", "stream_unary", "stream_stream")
 
 
-def _saying(admit: Callable[[str], None], handler: Any) -> Any:
+def _admits_first(admit: Callable[[str], None], handler: Any) -> Any:
     def wrapped(behaviour: Callable[..., Any]) -> Callable[..., Any]:
         def call(request: Any, context: grpc.ServicerContext) -> Any:
             admit(context.peer())

@@ -1,7 +1,7 @@
 """Hangs up on strangers of a gRPC server, which cannot do so itself.
 
-gRPC ends a half handshake in time. But whoever speaks HTTP/2 and shows no token may stay, and when
-there are too many connections it refuses newcomers, members among them. So a thread looks at the
+gRPC ends a half handshake in time. But a client that uses HTTP/2 without a token may stay, and when
+there are too many connections gRPC refuses newcomers, members among them. So a thread watches the
 sockets of the server's port: strangers go when their time is over, and the oldest first when there
 are many. It works on the sockets themselves, beside gRPC, so members pay nothing for it.
 """
@@ -36,7 +36,7 @@ Peer = tuple[str, int]
 
 @dataclass(slots=True)
 class Strangers:
-    """Who is connected, and who of them has shown a token. Time is an argument."""
+    """The connected peers, and which of them have shown a token. Time is an argument."""
 
     limits: FrontLimits = LIMITS
     _members: set[Peer] = field(default_factory=set)
@@ -48,9 +48,9 @@ class Strangers:
             self._members.add(member)
 
     def look(self, connected: Iterable[Peer], now_s: float) -> tuple[list[Peer], float]:
-        """Those to hang up on, and when to look again (s from now). OSError of ``connected`` leaves
-        all as it was."""
-        # Before it is looked who is there: one that connects and is admitted meanwhile has not
+        """The peers to hang up on, and when to look again (s from now). An OSError of ``connected``
+        leaves everything as it was."""
+        # Before the connections are listed: a peer that connects and is admitted meanwhile has not
         # gone.
         members = frozenset(self._members)
         there = set(connected)
@@ -113,10 +113,9 @@ def _hang_up(port: int, peers: frozenset[Peer]) -> None:
 
 
 def _connections(port: int) -> Iterator[tuple[Peer, socket.socket]]:
-    """The connections that this process has accepted at a port; each is only to be used until the
-    next one comes. What is looked at is a copy of the descriptor: the number itself may be another
-    file's by then. Raises OSError where there is no descriptor for a copy: then nobody knows who is
-    connected."""
+    """The connections that this process has accepted at a port; each may be used only until the
+    next one comes. It is a copy of the descriptor, whose number may be another file's by then.
+    Raises OSError where no descriptor is free for a copy: then the connected peers are unknown."""
     for number in map(int, os.listdir("/dev/fd")):
         try:
             if not stat.S_ISSOCK(os.fstat(number).st_mode):

@@ -56,12 +56,11 @@ class ReportQueue:
             node.begin()
 
     def waiting(self) -> bool:
-        """True when :meth:`take` has something to say."""
+        """True when :meth:`take` has something to send."""
         return any(node.waiting() for node in self._nodes.values())
 
     def take(self) -> list[pb.ReportFrame]:
-        """All that was not sent yet, to be sent in this order and in this session: usually one
-        message."""
+        """All unsent reports, to be sent in this order and in this session: usually one message."""
         frames: list[list[pb.Reports]] = []
         size = _FRAME_BYTES
         for part in (part for node in self._nodes.values() for part in node.take()):
@@ -170,28 +169,28 @@ def read_tallies(message: pb.Broadcast) -> dict[str, dict[CallKind, Tally]]:
 
 
 class InjectorClient:
-    """Reports of this worker's shards, and what the service answers.
+    """Sends reports of this worker's shards, and receives the broadcasts of the service.
 
-    ``find_address`` says where the leader is now (None: nobody leads) and is called on the client's
-    thread before each attempt; it may block shortly. ``on_watermarks`` gets the nodes whose
-    published watermark (µs) rose, ``on_token_known`` (shard, token) once a first report has
-    arrived: from then on its owner may ack deliveries. ``on_tallies`` gets how calls of nodes went,
-    over all of their shards. All are called on the client's thread, must only enqueue, and may
-    repeat what was said on another connection.
+    ``find_address`` returns the leader's address (None: there is no leader) and is called on the
+    client's thread before each attempt; it may block shortly. ``on_watermarks`` gets the nodes
+    whose published watermark (µs) rose, ``on_token_reported`` (shard, token) once a first report
+    has arrived: from then on its owner may ack deliveries. ``on_tallies`` gets the results of calls
+    of nodes, over all of their shards. All are called on the client's thread, must only enqueue,
+    and may repeat news of another connection.
     """
 
     def __init__(
         self,
         find_address: Callable[[], str | None],
         on_watermarks: Callable[[dict[str, int]], None],
-        on_token_known: Callable[[str, int], None],
+        on_token_reported: Callable[[str, int], None],
         security: Security | None = None,
         on_tallies: Callable[[dict[str, dict[CallKind, Tally]]], None] = lambda tallies: None,
     ) -> None:
         self._security = security
         self._find_address = find_address
         self._on_watermarks = on_watermarks
-        self._on_token_known = on_token_known
+        self._on_token_reported = on_token_reported
         self._on_tallies = on_tallies
         self._reports = _SharedReports()
         self._watermarks = Watermarks()
@@ -261,7 +260,7 @@ class InjectorClient:
                 try:
                     for message in call:
                         served = True
-                        self._hear(message)
+                        self._receive(message)
                 except grpc.RpcError:
                     pass  # any failure is handled alike: look the leader up and connect again
             self._hold(None, None)
@@ -274,11 +273,11 @@ class InjectorClient:
             self._call, self._address = call, address
             return not self._closed
 
-    def _hear(self, message: pb.Broadcast) -> None:
+    def _receive(self, message: pb.Broadcast) -> None:
         risen = self._watermarks.rise({mark.node: mark.watermark_us for mark in message.watermarks})
         if risen:
             self._on_watermarks(risen)
         for notice in message.known:
-            self._on_token_known(notice.shard, notice.token)
+            self._on_token_reported(notice.shard, notice.token)
         if message.tallies:
             self._on_tallies(read_tallies(message))

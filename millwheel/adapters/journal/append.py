@@ -48,20 +48,20 @@ from millwheel.errors import (
 )
 
 _SEGMENT_GROUPS = 4_000
-"""A segment has no more groups than that: some 20 s of a busy worker's. To seal a journal its last
-segment is read, and to recover a shard all that have not been deleted; what they take is a matter
-of groups where these are small."""
+"""The most groups of a segment: some 20 s of a busy worker's. Sealing a journal reads its last
+segment, recovering a shard all that have not been deleted; while groups are small, their number
+decides how long that takes."""
 
 
 _SMALL_PART = 8
-"""Groups of at most this part of the room have zeros written for them first. For larger ones that
-would double what is written, to save a small part of what writing them takes."""
+"""Groups of at most this part of the room have zeros written for them first. For larger ones the
+zeros would double the bytes written, to save a small part of the time."""
 
 
 class AppendForm:
     """Segments of about ``segment_bytes``, or of fewer in many groups, that are appended to.
-    ``room_bytes``: small groups are written over so many zeros, which were written before them (0:
-    there is no room, files grow)."""
+    ``room_bytes``: small groups overwrite that many zeros, which were written before them (0: no
+    zeros, files grow)."""
 
     def __init__(self, files: Files, segment_bytes: int, room_bytes: int = 0) -> None:
         self._files = files
@@ -92,7 +92,7 @@ class AppendForm:
     def read(
         self, folder: JournalFolder, upto: int, since: JournalPosition | None = None
     ) -> Iterator[list[bytes]]:
-        """The entries of each group up to a sealed end; in a live journal, of those that are
+        """The entries of each group up to a sealed end; in a live journal, of the groups that are
         durable by now."""
         folder = self._on_files(folder)
         end = _published_end(folder)
@@ -200,8 +200,8 @@ class AppendWriter:
                 self._roll_or_explain()
             self._append(encode_group(self._seed, self._group, entries))
         # After the sync, never before: a sealer that came in between has measured a length without
-        # this group, and what is acked now would be lost (mutation seal_not_looked_for). Also
-        # without entries: an idle writer must learn that it was declared dead (mutation
+        # this group, and an ack now would be for lost work (mutation seal_not_looked_for). Also
+        # without entries: an idle writer must notice that it was declared dead (mutation
         # seal_not_noticed_when_idle).
         try:
             sealed = self._files.exists(self._seal)
@@ -225,10 +225,10 @@ class AppendWriter:
         self._group += 1
 
     def _make_room(self) -> None:
-        """Zeros for the next groups. To sync what is written over them takes the disk once; where
-        the file grows, its file system writes, and waits for, a record of that as well. Without
-        space for them the file grows."""
-        # In front of the end of the groups, the zeros would wipe out what was acked.
+        """Zeros for the next groups. Syncing groups over zeros takes one write to the disk; where
+        the file grows, its file system also writes, and waits for, a record of that. Without space
+        for them the file grows."""
+        # In front of the end of the groups, the zeros would wipe out acked groups.
         invariant(
             self._size >= self._offset, f"zeros at {self._size}, groups end at {self._offset}"
         )
@@ -241,8 +241,8 @@ class AppendWriter:
 
     def _failed(self, ex: OSError, end: int) -> MillwheelError:
         """Undo a write that stopped in the middle of a file that grows. One that is complete but
-        perhaps not durable must stand: a sealer may have counted it already. Over zeros, nobody
-        knows which of both it is."""
+        perhaps not durable must stand: a sealer may have counted it already. Over zeros, the two
+        cannot be told apart."""
         error = explained(
             ex, f"write group {self._group} to {self._folder.segment_path(self._segment)}"
         )
@@ -281,8 +281,8 @@ class AppendWriter:
         head = encode_header(
             SegmentHeader(self._folder.incarnation, segment, self._group, self._put_id)
         )
-        # The header has our put-id: a name that other bytes have is another writer's, and two of
-        # them would overwrite each other's groups.
+        # The header has our put-id: a name with other bytes belongs to another writer, and two
+        # writers would overwrite each other's groups.
         if not self._folder.create(segment_name(segment), head):
             raise self._break(self._folder.fenced())
         fd = self._files.open_write(self._folder.segment_path(segment))

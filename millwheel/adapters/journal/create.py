@@ -110,7 +110,7 @@ class CreateForm:
 
 
 def _still_there(folder: JournalFolder, first: int, end: int) -> int:
-    """The oldest group, when ``first`` was it in a listing. Its writer deletes what nobody needs,
+    """The oldest group, which was ``first`` in a listing. Its writer deletes unneeded groups,
     oldest first, and its last request may arrive after its death: see
     test_the_last_delete_of_a_dead_writer_is_no_gap."""
     while first < end - 1 and not folder.exists(segment_name(first)):
@@ -177,11 +177,11 @@ class CreateWriter:
         )
         group = encode_group(decode_header(head).seed, self._next, entries)
         if not self._folder.create(segment_name(self._next), head + group):
-            # A sealer has the number: readers stop there, and would never see what we write behind.
+            # A sealer has the number: readers stop there, and would never see our later groups.
             self._broken = self._folder.fenced()
             raise self._broken
         with self._lock:
-            # A hole is the end of the journal to whoever seals it.
+            # To a sealer, a hole is the end of the journal.
             invariant(
                 not self._groups or self._groups[-1] == self._next - 1,
                 f"{self._folder.path}: group {self._next} follows {self._groups[-1:]}",

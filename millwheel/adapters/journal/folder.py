@@ -8,7 +8,7 @@
                                        were empty
     <incarnation>/.tmp-...             being written
 
-A folder is claimed by making it, once and for ever: by its writer or by whoever seals a journal
+A folder is claimed by making it, once and for ever: by its writer, or by the sealer of a journal
 that was never written. It is never removed, nor is a seal: a zombie may come back after any time.
 """
 
@@ -31,7 +31,7 @@ _END = re.compile(rb"^end ([0-9]{1,18})$", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class JournalFolder:
-    """Where the journal of ``incarnation`` lies."""
+    """The folder of the journal of ``incarnation``."""
 
     space: ObjectSpace
     path: str
@@ -72,7 +72,7 @@ class JournalFolder:
         self.space.delete(f"{self.path}/{name}")
 
     def begin_collecting(self, groups: Iterator[list[bytes]], end: int = 0) -> None:
-        """Say that the segments may go, whether there was anything in them (``groups``, read if
+        """Record that the segments may go, whether there was anything in them (``groups``, read if
         need be), and which of them is the seal (``end``), where that is one."""
         if self.exists(COLLECTED):
             return

@@ -32,7 +32,7 @@ from millwheel.errors import CorruptionError, invariant
 
 
 def certain_groups(folder: SegmentFolder, since: JournalPosition | None) -> Followed:
-    """The certain groups of one segment behind ``since`` (None: from the oldest segment there is).
+    """The certain groups of one segment behind ``since`` (None: from the oldest segment).
 
     Raises FencedError or CorruptionError if the segments there were deleted.
     """
@@ -73,8 +73,8 @@ def _without_newest(
 def groups_between(
     folder: SegmentFolder, since: JournalPosition, upto: int
 ) -> Iterator[list[bytes]]:
-    """The entries of every group from ``since`` to the sealed end. Raises CorruptionError when it
-    lies before."""
+    """The entries of every group from ``since`` to the sealed end. Raises CorruptionError when the
+    end lies before ``since``."""
     end = unpack_end(upto)
     if JournalEnd(since.segment, since.offset) > end and since.offset:
         raise CorruptionError(f"{folder.path} was followed to {since}, but it was sealed at {end}")
@@ -94,7 +94,7 @@ def _entries(data: bytes, prefix: Prefix) -> list[list[bytes]]:
 def _check_whole(
     folder: SegmentFolder, since: JournalPosition, prefix: Prefix, stop: int, data: bytes
 ) -> None:
-    """``data``: all of a segment that is not the last, whose room may be left; b"" for another
+    """``data``: all of a segment that is not the last, and may end in unused room; b"" for another
     one."""
     if prefix.end != stop and not (data and is_room(data, prefix.end)):
         what = f"group {prefix.next_group} is not whole, but the journal goes on"
@@ -102,7 +102,7 @@ def _check_whole(
 
 
 def _rest(folder: SegmentFolder, position: JournalPosition) -> tuple[bytes, OpenedSegment]:
-    """What stands behind a position, and the segment's header as if the segment began there."""
+    """The bytes behind a position, and the segment's header as if the segment began there."""
     try:
         fd = folder.files.open_read(folder.segment_path(position.segment))
     except FileNotFoundError:
@@ -133,7 +133,7 @@ def _rest(folder: SegmentFolder, position: JournalPosition) -> tuple[bytes, Open
 
 
 def _read(folder: SegmentFolder, fd: int, offset: int, size: int) -> bytes:
-    """As many of ``size`` bytes as there are."""
+    """Up to ``size`` bytes, fewer at the end of the file."""
     parts: list[bytes] = []
     while size > 0 and (part := folder.files.read_at(fd, size, offset)):
         parts.append(part)

@@ -55,8 +55,8 @@ _COHERENT = {
 }
 
 _ROOM_BYTES = 128 << 10
-"""Of zeros, over which the next groups of a journal are written: some two hundred of a pipeline
-with few records."""
+"""The zeros that the next groups of a journal overwrite: room for some two hundred groups of a
+pipeline with few records."""
 _IN_PLACE = {"ext2", "ext3", "ext4", "xfs"}
 """File systems that write over a block where it lies. Those that write elsewhere (btrfs, zfs) gain
 nothing by room."""
@@ -87,11 +87,11 @@ class _Form(Protocol):
 
 
 class FileJournals:
-    """The journals port on what all workers and masters share: a directory, or ``space``.
+    """The journals port on storage that all workers and masters share: a directory, or ``space``.
 
     ``form`` is "auto", "append" or "create"; a segment of the append form is closed once it has
-    ``segment_bytes``, and small groups are written over ``room_bytes`` of zeros (None: where the
-    file system gains by it). Raises SetupError when the root cannot be used, or holds journals of
+    ``segment_bytes``, and small groups overwrite ``room_bytes`` of zeros (None: where the file
+    system gains by it). Raises SetupError when the root cannot be used, or holds journals of
     another form than asked for.
     """
 
@@ -129,7 +129,7 @@ class FileJournals:
         if not self._space.exists(path):
             chosen = self._suited() if requested is JournalForm.AUTO else requested
             self._space.create(path, f"{chosen.value}\n".encode())
-        self._space.settle(self._path)  # also when another process made it, who may have died since
+        self._space.settle(self._path)  # another process may have made it, and died since
         text = self._space.get(path).decode(errors="replace").strip()
         if text not in (JournalForm.APPEND.value, JournalForm.CREATE.value):
             raise CorruptionError(

@@ -12,8 +12,8 @@ that less simple than to create it:
   writer may have come past it and deleted it; a seal there fences nobody. But the newest groups are
   never deleted, so there is a newer group above it, which the next look finds.
 - A sealer may die in between, and leave seals that are not the end: below the groups, or ahead of a
-  free number. Both are known for what they are by where they stand. Before the groups of the dead
-  are deleted, the end is noted, so that nothing depends on them any more.
+  free number. Their positions show which is which. Before the groups of the dead are deleted, the
+  end is noted, so that nothing depends on such seals any more.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def top_of(folder: JournalFolder) -> Top:
 def _judged(
     folder: JournalFolder, newest: int, seals: Sequence[int], numbers: Sequence[int]
 ) -> Top:
-    """Once groups are being deleted, their end cannot be derived from them; it was noted before."""
+    """The end is noted before groups are deleted: afterwards it cannot be derived from them."""
     end = (folder.collected_end() or (seals[0] if seals[0] == newest + 1 else 0)) if seals else 0
     return Top(newest, seals, numbers, end)
 
@@ -116,8 +116,8 @@ def look(folder: JournalFolder, number: int) -> tuple[bytes, OpenedSegment] | No
 
 
 def first_group(folder: JournalFolder, top: Top, end: int) -> int:
-    """The oldest group before ``end``; ``end`` when there is none. What stands below the groups are
-    seals of sealers that were too slow, and died."""
+    """The oldest group before ``end``; ``end`` when there is none. Numbers below the groups belong
+    to seals of sealers that were too slow, and died."""
     present = (number for number in top.numbers if number < end)
     return next(
         (number for number in present if _kind(folder, number) is not SegmentKind.SEAL), end
@@ -144,7 +144,7 @@ def _opened(folder: JournalFolder, number: int, data: bytes) -> OpenedSegment:
 
 
 def _create_seal(folder: JournalFolder, number: int) -> bool:
-    # With an id of its own: of two sealers of one number only one may take the seal for its own,
+    # With an id of its own: of two sealers of one number only one may regard the seal as its own,
     # and remove it where the end is elsewhere.
     header = SegmentHeader(
         folder.incarnation, number, number, os.urandom(PUT_ID_BYTES), SegmentKind.SEAL

@@ -108,8 +108,8 @@ def check_chain(folder: SegmentFolder, numbers: Sequence[int]) -> None:
 
 
 def read_segments(folder: SegmentFolder, end: JournalEnd | None) -> Iterator[list[bytes]]:
-    """The entries of every group before ``end``, or of all that are durable now when that is
-    None."""
+    """The entries of every group before ``end``, or, if that is None, of all groups that are
+    durable now."""
     opened = open_segments(folder)
     try:
         numbers = [number for number in opened if end is None or number <= end.segment]

@@ -1,6 +1,6 @@
 """The HTTP server of one process for ``/metrics``, and its health probes.
 
-A connection that has said nothing waits in the front; a request has a thread for as long as it
+A silent connection waits in the front; a request has a thread for as long as it
 takes. Off the loopback the server uses TLS. All pages require the run's token (``Authorization:
 Bearer``), but for ``/metrics`` in a run without certificates, which serves the loopback only.
 ``/healthz`` and ``/readyz`` need no token: a kubelet has none, and they name processes and nodes
@@ -68,7 +68,7 @@ class Endpoint:
         self._context: RenewedContext | None = None
         self._limits = limits or front_limits.metrics()
         bound = listening(listen, "Metrics cannot be served at")
-        self._front = Front(bound, self._limits, self._spoke, "metrics")
+        self._front = Front(bound, self._limits, self._take_over, "metrics")
         self.address = f"{host}:{bound.getsockname()[1]}"
 
     def start(self) -> None:
@@ -79,7 +79,7 @@ class Endpoint:
         """Answer no more."""
         self._front.close()
 
-    def _spoke(self, connection: socket.socket, visitor: Visitor) -> None:
+    def _take_over(self, connection: socket.socket, visitor: Visitor) -> None:
         threading.Thread(
             target=self._one, args=(connection, visitor), name="metrics", daemon=True
         ).start()
@@ -93,7 +93,7 @@ class Endpoint:
         except OSError:
             pass  # the client went away, or took too long
         except Exception:
-            _log.exception("a question for metrics failed")
+            _log.exception("a request for metrics failed")
         finally:
             connection.close()
             self._front.leave(visitor)
@@ -119,7 +119,7 @@ class Endpoint:
         admits = self._admits
 
         class Handler(BaseHTTPRequestHandler):
-            """Answers one question and hangs up."""
+            """Answers one request and hangs up."""
 
             def setup(self) -> None:
                 super().setup()
@@ -145,7 +145,7 @@ class Endpoint:
                 if (foreign := rules.refused(self.headers)) is not None:
                     self.send_error(foreign.status, foreign.sentence)
                 elif not admits(path, credential):
-                    self.send_error(401, "this run wants its token: millwheel token ROOT")
+                    self.send_error(401, "this run requires its token: millwheel token ROOT")
                 elif page is None:
                     self.send_error(404, f"there are {', '.join(sorted((*pages, *checks)))}")
                 else:
@@ -171,8 +171,8 @@ _ENDS = (b"\r\n\r\n", b"\n\n")
 
 
 def read_head(connection: socket.socket, most_bytes: int) -> bytes:
-    """Everything up to the empty line behind the head, and whatever came with it. Raises OSError if
-    the client hangs up before, or sends more than ``most_bytes``."""
+    """Everything up to the empty line behind the head, and any bytes that came with it. Raises
+    OSError if the client hangs up before, or sends more than ``most_bytes``."""
     head = b""
     while not any(end in head for end in _ENDS):
         more = connection.recv(_READ_BYTES)

@@ -27,8 +27,8 @@ def configured() -> bool:
 
 
 class OtlpMetrics:
-    """Sends what ``page`` (Prometheus text) shows now and then, on a thread of its own, and once
-    more at its end. A collector that is away misses some points, and nobody waits for it.
+    """Sends the figures of ``page`` (Prometheus text) now and then, on a thread of its own, and
+    once more at its end. A collector that is away misses some points, and nothing waits for it.
 
     Raises SetupError when the extra is missing.
     """
@@ -54,7 +54,7 @@ class OtlpMetrics:
         self._thread.start()
 
     def close(self) -> None:
-        """Send what there is now, and end."""
+        """Send the current figures, and end."""
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join(_LAST_S)
@@ -79,7 +79,7 @@ class OtlpMetrics:
 
 
 def _pause_s(text: str) -> float:
-    """Raises SetupError for what is not an interval."""
+    """The pause that the text gives. Raises SetupError for a text that is not an interval."""
     try:
         found_ms = int(text) if text else _INTERVAL_MS
         if found_ms > 0:
@@ -110,7 +110,7 @@ def metrics_data(text: str, pipeline: str, began_ns: int, now_ns: int) -> Any:
 
 
 def _given_attributes() -> Mapping[str, str]:
-    """A service name of the user's own wins."""
+    """A service name that the user sets wins."""
     name = os.environ.get("OTEL_SERVICE_NAME")
     return {"service.name": name} if name else {}
 

@@ -35,8 +35,8 @@ def configured() -> bool:
 
 
 class OtlpSpans:
-    """See :class:`millwheel.core.tracing.Spans`. Spans are sent on a thread of their own;
-    what does not fit into its queue is dropped and counted, and nobody waits. For one thread but
+    """See :class:`millwheel.core.tracing.Spans`. Spans are sent on a thread of their own; spans
+    that do not fit into its queue are dropped and counted, and nothing waits. For one thread but
     for :meth:`counts`.
 
     Raises SetupError when the extra is missing.
@@ -98,7 +98,7 @@ class OtlpSpans:
         return self._queue.ended, self._queue.dropped
 
     def close(self) -> None:
-        """Send what there is now, and end."""
+        """Send the queued spans, and end."""
         self._queue.close()
 
 
@@ -179,7 +179,7 @@ class SpanQueue:
             self._full.set()
 
     def close(self) -> None:
-        """Send what waits, and end; not beyond a few seconds."""
+        """Send the queued spans, and end; within a few seconds."""
         self._closed = True
         self._full.set()
         if self._thread.ident:
@@ -207,7 +207,7 @@ class SpanQueue:
 
 
 def _number(name: str, default: int) -> int:
-    """Raises SetupError for what is not a number above zero."""
+    """The number in a variable. Raises SetupError unless it is above zero."""
     text = os.environ.get(name, "")
     if not text:
         return default

@@ -39,16 +39,16 @@ class LifeLog:
 
 @dataclass(frozen=True, slots=True)
 class Remains:
-    """What a process has left behind in its scratch folder, and whether the kernel has killed any
-    process for lack of memory while it lived."""
+    """The remains of a process: the content of its file ``doing``, and whether the kernel has
+    killed any process for lack of memory while it lived."""
 
     doing: bytes = b""
     lacked_memory: bool = False
 
 
 class Scratch:
-    """The scratch folder of one life, which goes with it. ``doing``: a small file in it tells what
-    the process did when it died; nobody else can know."""
+    """The scratch folder of one life, which goes with it. ``doing``: a small file in it that names
+    the work of the process when it died; there is no other record of that."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
@@ -56,8 +56,7 @@ class Scratch:
         self.remains = Remains()
 
     def ended(self) -> None:
-        """The process has ended: keep what it leaves, and remove the folder. Again: nothing
-        happens."""
+        """Keep the remains of the process, which has ended, and remove the folder. Idempotent."""
         folder, self._folder = self._folder, ""
         if not folder:
             return
@@ -71,7 +70,7 @@ class Living(Protocol):
 
     @property
     def pid(self) -> int:
-        """The process id; 0 while it is not known yet."""
+        """The process id; 0 until it is known."""
 
     def poll(self) -> int | None:
         """The exit code once it has ended (negative: a signal), None while it runs. Never
@@ -84,16 +83,16 @@ class Living(Protocol):
         """Ask it to stop."""
 
     def kill(self) -> None:
-        """End it, whatever it does (a stopped process too)."""
+        """End it in any state (a stopped process too)."""
 
     def wait(self, seconds: float) -> int | None:
         """The exit code, or None if it still runs after so long."""
 
     def last_words(self) -> str:
-        """The end of what this process (not an earlier one) wrote to its log."""
+        """The last lines that this process (not an earlier one) wrote to its log."""
 
     def remains(self) -> Remains:
-        """What it has left behind, once it has ended."""
+        """Its remains, once it has ended."""
 
 
 class Child:
@@ -146,7 +145,7 @@ class Child:
         self._signal(signal.SIGTERM)
 
     def kill(self) -> None:
-        """End it, whatever it does (a stopped process too)."""
+        """End it in any state (a stopped process too)."""
         self._signal(signal.SIGKILL)
 
     def wait(self, seconds: float) -> int | None:
@@ -158,7 +157,7 @@ class Child:
         return self.poll()
 
     def last_words(self) -> str:
-        """The end of what this process (not an earlier one) wrote to its log."""
+        """The last lines that this process (not an earlier one) wrote to its log."""
         return self._log.last_words()
 
     def _signal(self, number: int) -> None:
@@ -167,8 +166,8 @@ class Child:
 
 
 def stop_all(children: Sequence[Living], grace_s: float) -> None:
-    """Ask all of them to stop, wait up to ``grace_s`` seconds in all, kill what is left, and reap
-    it."""
+    """Ask all of them to stop, wait up to ``grace_s`` seconds in all, then kill and reap the
+    rest."""
     for child in children:
         child.terminate()
     deadline_s = time.monotonic() + grace_s

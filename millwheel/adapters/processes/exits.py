@@ -30,8 +30,8 @@ class Exit(IntEnum):
     BAD_CONFIG = 64
     """No restart can help; the last lines on standard error say why (EX_USAGE)."""
     HUNG = 70
-    """User code did not return in time; a note says which, and a fresh incarnation may start at
-    once (EX_SOFTWARE)."""
+    """User code did not return in time; a note names it, and a fresh incarnation may start at once
+    (EX_SOFTWARE)."""
     FENCED = 75
     """A newer owner took over; a fresh incarnation may start at once (EX_TEMPFAIL)."""
 
@@ -47,9 +47,9 @@ def leave(code: int) -> NoReturn:
     os._exit(code)
 
 
-def telling_line(words: str) -> str:
+def summary_line(words: str) -> str:
     """The line for people: the error of a native crash with the innermost line of code, else the
-    last exception of Python, else the last line; "" if nothing was said."""
+    last exception of Python, else the last line; "" for an empty log."""
     lines = [line for line in words.splitlines() if line.strip()]
     fatal = next((line for line in reversed(lines) if line.startswith("Fatal Python error")), "")
     if fatal:

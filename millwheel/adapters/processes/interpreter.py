@@ -20,8 +20,8 @@ _WITHOUT_IT = (
     "import sys; del sys.path[0], sys.argv[:2]; import runpy; runpy.run_module(sys.argv[0], None,"
     " '__main__', True)"
 )
-"""What ``-P`` does, for a Python that lacks it. The words behind it are ``-m``, the module and its
-arguments."""
+"""The effect of ``-P``, for a Python that lacks it. The words behind it are ``-m``, the module and
+its arguments."""
 
 
 def module_command(

@@ -30,7 +30,7 @@ SETTINGS = {
 
 def no_idle_threads() -> None:
     """Keeps OpenBLAS from starting a thread for each core in this process, unless the environment
-    says otherwise. Each of them spins for a while before it sleeps: on 16 cores, seconds of CPU for
+    sets a number. Each of them spins for a while before it sleeps: on 16 cores, seconds of CPU for
     a command that never uses them."""
     os.environ.setdefault("OPENBLAS_NUM_THREADS", SETTINGS["OPENBLAS_NUM_THREADS"])
 

@@ -23,7 +23,7 @@ from millwheel.adapters.processes.interpreter import module_command
 
 PARENT = "MILLWHEEL_PARENT"
 _PR_SET_PDEATHSIG = 1  # Fixed: of prctl(2)
-_WATCH_INTERVAL_S = 0.5  # between looks whether the parent lives, where the kernel does not tell
+_WATCH_INTERVAL_S = 0.5  # between checks of the parent, where the kernel sends no signal
 
 
 def child_environment(base: Mapping[str, str] | None = None) -> dict[str, str]:

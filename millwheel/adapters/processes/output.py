@@ -4,10 +4,10 @@ run, and keeps their log files small.
 Workers append to ``logs/worker-<slot>.out`` on the shared root. A callback that logs or prints for
 each record must not fill the disk: a process moves its own large files aside while it lives,
 because it alone can do so without losing a line. First the name goes to another file, then the
-descriptor does. What the driver has passed on it moves out of the way of the next one.
+descriptor does. A moved file that the driver has passed on makes way for the next one.
 
-What C code writes to a descriptor passes no stream of Python. Once a process knows a secret, its
-descriptors are pipes whose bytes are masked on their way into the files; what Python writes goes
+C code writes to descriptors, past the streams of Python. Once a process has seen a secret, its
+descriptors are pipes whose bytes are masked on their way into the files; Python's own output goes
 there directly, so that last words are not lost.
 """
 
@@ -27,15 +27,15 @@ LIMIT_BYTES = 8_000_000
 """A larger file is moved aside. With the overshoot between two looks, two of them stay below 32
 MB."""
 PASSED_ON = ".passed_on"
-"""A file in the folder of logs: a driver passes standard output on, and moves what it has read out
-of the way."""
+"""A file in the folder of logs: a driver passes standard output on, and moves files that it has
+read out of the way."""
 _F_SETPIPE_SZ = 1031  # Fixed: by Linux
-_PIPE_BYTES = 1 << 20  # so much C code may write while it keeps Python's lock
-# at the end, for what was written last: a child of the process may hold the pipe open for ever
+_PIPE_BYTES = 1 << 20  # so much C code may write while it holds Python's lock
+# at the end, for the last bytes: a child of the process may hold the pipe open for ever
 _DRAIN_S = 0.5
 _LOOK_S = 0.1  # between looks: a fast loop prints some megabytes meanwhile
 _log = logging.getLogger(__name__)
-_READ_BYTES = 1 << 20  # of what a process wrote, in one read
+_READ_BYTES = 1 << 20  # of a process's output, in one read
 
 
 class OutputPump:
@@ -63,8 +63,8 @@ class OutputPump:
         for file in (passed, aside, path):
             data += self._read(file, _READ_BYTES - len(data))
             if file == aside and len(data) < _READ_BYTES and aside.exists():
-                # Renamed and not removed: the worker may still write to it, until its descriptor is
-                # another one.
+                # Renamed and not removed: the worker may still write to it, until it has its new
+                # descriptor.
                 self._forget(passed)
                 os.replace(aside, passed)
         # A line longer than one read is passed on in pieces rather than never.
@@ -87,7 +87,7 @@ class OutputPump:
         return data
 
     def _forget(self, path: Path) -> None:
-        """The file is about to go, and its number with it."""
+        """Forget the offset of a file that is about to go: its number may be used again."""
         if path.exists():
             self._done.pop(path.stat().st_ino, None)
 
@@ -106,7 +106,7 @@ class LogFiles:
             threading.Thread(target=self._watch, daemon=True, name="logs").start()
 
     def behind_a_mask(self, descriptor: int, mask: Callable[[bytes], bytes]) -> int:
-        """Pass what is written to the descriptor from now on through ``mask``, line by line.
+        """Pass all output to the descriptor from now on through ``mask``, line by line.
         Returns another descriptor of the same file, which writes directly."""
         with self._lock:
             direct, (reads, writes) = os.dup(descriptor), os.pipe()
@@ -124,7 +124,7 @@ class LogFiles:
         return direct
 
     def drained(self) -> None:
-        """Before the process ends: let what is in the pipes reach the files."""
+        """Before the process ends: let the bytes in the pipes reach the files."""
         for descriptor, direct, passing in self._pipes:
             os.dup2(direct, descriptor)
             passing.join(_DRAIN_S)
@@ -136,14 +136,14 @@ class LogFiles:
                 for descriptor, path in self._paths.items():
                     try:
                         rotate(descriptor, path)
-                    # a full disk, say: the file grows on, and the next look tries again
+                    # a full disk, for example: the file grows on, and the next look tries again
                     except OSError as ex:
                         _log.debug("%s was not moved aside: %s", path, ex)
 
 
 def _readable(descriptor: int, timeout_s: float) -> bool:
-    """With ``poll``: ``select`` takes no descriptor above 1,023, and a run may have more files
-    open."""
+    """Whether it has bytes. With ``poll``: ``select`` takes no descriptor above 1,023, and a run
+    may have more files open."""
     poller = select.poll()
     poller.register(descriptor, select.POLLIN)
     return bool(poller.poll(timeout_s * 1000))
@@ -180,7 +180,7 @@ def _log_file(descriptor: int) -> Path | None:
 
 
 def rotate(descriptor: int, path: Path, limit: int = LIMIT_BYTES) -> bool:
-    """Move the file aside if it is large. Not while a driver has not passed on what was moved
+    """Move the file aside if it is large, unless a driver has yet to pass on the one moved
     before."""
     if os.fstat(descriptor).st_size <= limit:
         return False

@@ -1,7 +1,7 @@
 """Ctrl-C and SIGTERM as a request to stop cleanly. A second Ctrl-C interrupts at once.
 
 A handler runs between any two instructions of the main thread, which may hold the lock of an event
-or a queue just then. So no handler here takes a lock: what it asks for, a thread does.
+or a queue just then. So no handler here takes a lock: its request is carried out by a thread.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ import signal
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from millwheel.adapters.processes.exits import Exit, telling_line
+from millwheel.adapters.processes.exits import Exit, summary_line
 from millwheel.errors import SetupError
 
 QUICK_S = 5.0
@@ -66,8 +66,8 @@ def exit_words(code: int) -> str:
 
 
 def ended_of_itself(code: int, lacked_memory: bool) -> bool:
-    """Whether what the process did has ended it: an exit, a crash, or a kill by the kernel because
-    it ``lacked_memory``. Our own exit codes say that something else was the cause."""
+    """Whether the process has ended by its own doing: by an exit, a crash, or a kill by the kernel
+    because it ``lacked_memory``. Our own exit codes stand for another cause."""
     if code == -signal.SIGKILL:
         return lacked_memory
     return code in _CRASHES or (code >= 0 and code not in (Exit.BAD_CONFIG, Exit.HUNG, Exit.FENCED))
@@ -108,8 +108,8 @@ class RestartPolicy:
         return 0.0 if late <= 0 else min(_LONGEST_DELAY_S, _FIRST_DELAY_S * 2.0 ** (late - 1))
 
 
-TOLD_FOR_S = 120.0
-"""For so long a death is told to whoever looks at the run."""
+SHOWN_FOR_S = 120.0
+"""For so long a death is shown to people who look at the run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,11 +133,11 @@ class _Kept:
 
 
 class Supervisor:
-    """Used by one thread, which steps it a few times a second. ``say`` gets a sentence about each
-    death."""
+    """Used by one thread, which steps it a few times a second. ``report`` gets a sentence about
+    each death."""
 
-    def __init__(self, say: Callable[[str], None]) -> None:
-        self._say = say
+    def __init__(self, report: Callable[[str], None]) -> None:
+        self._report = report
         self._kept: dict[str, _Kept] = {}
         self._let_go: dict[str, Callable[[], None]] = {}
 
@@ -156,8 +156,8 @@ class Supervisor:
             ended()
 
     def gets_further(self, name: str) -> None:
-        """Its next life does not repeat what ended this one: that it fails quickly is no reason to
-        give it up."""
+        """Its next life does not repeat the cause of this death: failing quickly is then not a
+        reason to give it up."""
         if (process := self._kept.get(name)) is not None:
             process.policy.quick_failures = 0
 
@@ -173,13 +173,13 @@ class Supervisor:
             words = f" Its last words:\n{event.last_words}" if event.last_words else ""
             raise SetupError(f"The {event.name} {decision.reason}.{words}")
         process.due_s = now_s + decision.delay_s
-        words = telling_line(event.last_words) if has_failed(event.code) else ""
+        words = summary_line(event.last_words) if has_failed(event.code) else ""
         why = f" ({words})" if words else ""
         if has_failed(event.code):
             process.failures += 1
             process.died_s, process.words = now_s, f"{exit_words(event.code)}{why}"
         when = f"in {decision.delay_s:.1f} s" if decision.delay_s else "at once"
-        self._say(f"The {event.name} {exit_words(event.code)}{why}; it is started again {when}.")
+        self._report(f"The {event.name} {exit_words(event.code)}{why}; it is started again {when}.")
 
     def step(self, now_s: float) -> None:
         """Start the processes that are due."""
@@ -195,7 +195,7 @@ class Supervisor:
             f"{f', {process.failures} times so far' if process.failures > 1 else ''},"
             f" {ago_s:.0f} s ago"
             for name, process in list(self._kept.items())
-            if process.words and (ago_s := max(now_s - process.died_s, 0.0)) < TOLD_FOR_S
+            if process.words and (ago_s := max(now_s - process.died_s, 0.0)) < SHOWN_FOR_S
         ]
 
     def restarts(self) -> dict[str, int]:

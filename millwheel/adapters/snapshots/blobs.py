@@ -2,7 +2,7 @@
 content, so that none is downloaded again.
 
 The cache's folder is shared by the workers of a machine and outlives each of them. Its entries are
-hard links, so they cost room only for what nobody has open any more. Losing any of it costs time
+hard links, so they take no room while the files are in use. Losing any of it costs time
 only.
 """
 
@@ -41,7 +41,7 @@ class Digests:
         return digest
 
     def remember(self, identity: FileIdentity, digest: str) -> None:
-        """Record the known checksum of an immutable file."""
+        """Record the checksum of an immutable file, which the caller has."""
         self._digests[identity] = digest
         if len(self._digests) > _REMEMBERED:
             self._digests.pop(next(iter(self._digests)), None)
@@ -58,8 +58,8 @@ LIMIT_BYTES = 4 << 30  # of local copies of blobs; the oldest go first
 
 
 class BlobCache:
-    """Immutable files below ``folder``, at most about ``limit_bytes`` of them; those go first that
-    were not used for longest. For any thread and process of one user."""
+    """Immutable files below ``folder``, at most about ``limit_bytes`` of them; those unused for
+    longest go first. For any thread and process of one user."""
 
     def __init__(self, folder: str, limit_bytes: int = LIMIT_BYTES) -> None:
         self._folder = Path(folder)

@@ -67,7 +67,7 @@ def blob_prefix(of: Rank) -> str:
 
 
 def blob_rank(name: str) -> Rank | None:
-    """Which snapshot a blob was made for; None when ``name`` is not a blob."""
+    """The rank of the snapshot for which a blob was made; None when ``name`` is not a blob."""
     match = _BLOB.fullmatch(name)
     return Rank(int(match[1]), int(match[2])) if match else None
 
@@ -80,7 +80,7 @@ def encode_manifest(manifest: Manifest) -> bytes:
 
 def decode_manifest(data: bytes) -> Manifest:
     """The inverse of :func:`encode_manifest`; CorruptionError with the reason when the bytes are
-    none."""
+    not a manifest."""
     try:
         sealed = _decode_sealed(data)
         body = bytes(sealed.manifest)

@@ -1,9 +1,9 @@
 """From a manifest to a checkpoint on this machine, reading as little as possible.
 
-What can be shared with the root by another name for the same file is not read at all: the time it
-takes does not depend on the size of the state. RocksDB checks each block when it reads it, and
-:meth:`Restoring.unverified` reads everything in its own time. What must be copied is copied several
-files at once, and checked.
+A file that can be shared with the root, under another name, is not read at all: the time does not
+depend on the size of the state. RocksDB checks each block when it reads it, and
+:meth:`Restoring.unverified` reads everything in its own time. Other files are copied, several at
+once, and checked.
 """
 
 from __future__ import annotations
@@ -86,13 +86,13 @@ class Restoring:
         if target.endswith(IMMUTABLE):
             self._digests.remember(identity, digest)
             if self._pace.cache is not None:
-                # Nothing else that is local must survive: what is in the cache is believed by its
-                # name.
+                # Nothing else that is local must survive; in the cache, the name stands for the
+                # content.
                 sync_file(self._files, target)
             self.keep(target, blob)
 
     def keep(self, path: str, blob: Blob) -> None:
-        """Have a file at hand, whose content was checked, should it be wanted again."""
+        """Keep a copy of a checked file at hand, in case it is needed again."""
         if self._pace.cache is not None:
             self._pace.cache.add(blob[2], blob[1], path)
 

@@ -1,10 +1,10 @@
 """Snapshots below ``root/snapshots``: one folder for each shard, with manifests and the blobs they
 name.
 
-The number of a manifest is a compare-and-set: it is created if absent, one above all there are.
-Whoever loses looks again, so a manifest never has a newer one as its past, and tokens never fall
-from one number to the next. Therefore a blob that the newest manifest does not reach, and that is
-older than it, can never be referred to again.
+The number of a manifest is a compare-and-set: it is created if absent, one above all others. A
+publisher that loses looks again, so a manifest never has a newer one as its past, and tokens never
+fall from one number to the next. Therefore a blob that the newest manifest does not reach, and that
+is older than it, can never be referred to again.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 class FileSnapshots:
     """The snapshots port on shared storage: a directory, or ``space``. For any thread.
 
-    ``files`` is where checkpoints are.
+    ``files`` is the file system of the checkpoints.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class FileSnapshots:
         self._digests = Digests(self._files)
         self._restoring = Restoring(self._space, self._files, self._digests, pace)
         self._prepared: set[str] = set()
-        self._durable: dict[str, int] = {}  # by folder, the newest manifest that is known to be
+        self._durable: dict[str, int] = {}  # by folder, the newest durable manifest
 
     # --- manifests
 
@@ -147,7 +147,7 @@ class FileSnapshots:
                 manifest = Manifest(
                     shard, number, parent.number if parent else 0, token, last_commit, files
                 )
-                # As late as can be: whoever was fenced during its upload must not publish.
+                # As late as possible: an owner that was fenced during its upload must not publish.
                 guard()
                 if self._create(folder, prefix, manifest):
                     return manifest
@@ -172,8 +172,8 @@ class FileSnapshots:
         """Every file of the checkpoint as a durable blob: the parent's where it has the same, else
         one of ours.
 
-        Only the parent's, because everything older may be collected at any time. ``uploaded`` is
-        what was made so far.
+        Only the parent's, because everything older may be collected at any time. ``uploaded`` holds
+        the blobs of earlier tries.
         """
         files: dict[str, Blob] = {}
         any_new = False
@@ -249,8 +249,8 @@ class FileSnapshots:
     # --- collecting
 
     def collect(self, shard: ShardName) -> int:
-        """See :class:`millwheel.adapters.ports.Snapshots`. Keeps the newest manifests, what they
-        reach, and every blob that is not older than the newest manifest, for that may be an upload
+        """See :class:`millwheel.adapters.ports.Snapshots`. Keeps the newest manifests, their
+        blobs, and every blob that is not older than the newest manifest, for that may be an upload
         on its way."""
         folder = self._folder(shard)
         with explaining(f"collect the snapshots of {shard} in {folder}"):
@@ -295,7 +295,7 @@ def _published_already(parent: Manifest, own_rank: Rank) -> Manifest:
     """The outcome when the newest snapshot is not older than ours."""
     if rank(parent) == own_rank:
         return parent
-    # A zombie must not be told that its snapshot is published: it would delete segments that later
+    # A zombie must not take its snapshot for published: it would delete segments that later
     # owners replay.
     if Lease(parent.token).admits(own_rank.token):
         raise InvariantError(

@@ -1,2 +1,2 @@
-"""Shared storage, of roots and of data: folders, and the buckets of object stores. Whoever creates
-a name that was free is alone in having done so."""
+"""Shared storage, of roots and of data: folders, and the buckets of object stores. Of all processes
+that create a free name, exactly one succeeds."""

@@ -1,8 +1,8 @@
 """A root in an object store, by conditional writes: a name can be created only once, and an object
 is replaced only if it is unchanged since it was read.
 
-The client retries what may be retried, for a bounded time. What it cannot decide is settled here: a
-create without an answer is read back, because nobody else writes what we write.
+The client repeats safe requests, for a bounded time. Outcomes that it cannot determine are settled
+here: a create without an answer is read back, because nobody else writes the same bytes.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from millwheel.adapters.spaces.root_address import RootAddress
 from millwheel.errors import UnavailableError
 
 _CLAIM = ".claimed"
-_TRIES = 3  # attempts where the outcome of a conditional write is not known
+_TRIES = 3  # attempts at a conditional write whose outcome is unknown
 _REQUEST_S = 30.0  # a commit waits for a request, and no object of a root is large
 
 
 class BucketSpace:
     """:class:`millwheel.adapters.spaces.object_space.ReplacingSpace` below a prefix of a bucket.
 
-    Credentials, and what the address leaves open, come from the environment of the process, or from
-    the machine's role.
+    Credentials, and options that the address omits, come from the environment of the process, or
+    from the machine's role.
     """
 
     def __init__(self, address: RootAddress, limits: CallLimits | None = None) -> None:
@@ -116,8 +116,7 @@ class BucketSpace:
         return False
 
     def fetch_file(self, key: str, target: str) -> None:
-        """In pieces, each a request of its own: a time limit for the whole would be one for the
-        size."""
+        """In pieces, each a request of its own: a time limit for the whole would limit the size."""
         path = self._path(key)
         head = self._store.head(path)
         if head is None:

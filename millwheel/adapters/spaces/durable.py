@@ -2,7 +2,7 @@
 complete or not at all.
 
 A name is claimed with ``link``: it fails when the name exists, and the file it names was synced
-before, so nobody ever sees half of it. ``rename`` would silently replace, and an exclusive create
+before, so half of it is never seen. ``rename`` would silently replace, and an exclusive create
 can leave a torn file behind.
 """
 
@@ -24,7 +24,7 @@ def create_if_absent(files: Files, folder: str, name: str, data: bytes, staged: 
     """Make ``folder/name`` with this content durable, unless it exists. True when it is ours.
 
     Call it with content that nobody else writes (a put-id in it): when the answer to a create was
-    lost, the file that is found to exist is compared, and counts as ours when it is the same.
+    lost, an existing file is compared, and counts as ours when it is the same.
     ``staged`` names the temporary file.
     """
     temporary = f"{folder}/{staged or TEMPORARY + uuid4().hex}"
@@ -67,7 +67,7 @@ def write_all(files: Files, fd: int, data: bytes | memoryview, offset: int) -> N
         if wrote <= 0:
             raise OSError(errno.EIO, f"the system takes no more after {done} of {len(data)} bytes")
         done += wrote
-    # The next group is written behind what was counted: a gap would be the end of the journal.
+    # The next group is written behind the counted bytes: a gap would be the end of the journal.
     invariant(done == len(data), f"{done} of {len(data)} bytes were written at {offset}")
 
 
@@ -126,8 +126,8 @@ def sync_file(files: Files, path: str) -> None:
 
 
 def make_dirs(files: Files, path: str, durable: bool = True) -> None:
-    """Create a folder and the folders above it, durably unless told otherwise. It may exist, but
-    whoever made it may have died before it was durable: its name is synced in any case."""
+    """Create a folder and the folders above it, durably unless ``durable`` is false. A folder that
+    exists may not be durable, because its creator has died: its name is synced in any case."""
     parent = path.rpartition("/")[0]
     if not files.exists(path):
         if parent:
@@ -142,7 +142,7 @@ def remove_tree(files: Files, path: str) -> None:
     """Remove a folder and the files directly in it. An absent folder is ignored."""
     if not files.exists(path):
         return
-    # Without a sync: it is scratch, and what a power cut brings back is removed anew.
+    # Without a sync: it is scratch, and files that a power cut brings back are removed anew.
     for name in files.list_dir(path):
         files.unlink(f"{path}/{name}")
     files.remove_dir(path)

@@ -1,8 +1,8 @@
 """The file system calls that the durable store is made of, one method per call.
 
-They are a seam: tests put a disk in memory here that forgets what was not synced, or one that fails
-at a chosen call. Everything above is built from these calls alone, so what is true of the order of
-calls on that disk is true on a real one. Errors are those of :mod:`os`; the layer above turns them
+They are a seam: tests put a disk in memory here that forgets unsynced data, or one that fails at a
+chosen call. Everything above is built from these calls alone, so an order of calls that is right on
+that disk is right on a real one. Errors are those of :mod:`os`; the layer above turns them
 into sentences.
 """
 
@@ -60,9 +60,9 @@ class Files(Protocol):
     def unlink(self, path: str) -> None: ...
 
     def rename(self, source: str, target: str) -> None:
-        """Give a file the name ``target``, in the place of whatever has it, in one step.
+        """Give a file the name ``target`` in one step, even if another file has it.
         FileNotFoundError when there is no ``source`` (any more). It replaces silently: only for
-        what whoever holds ``source`` may replace."""
+        files that the holder of ``source`` may replace."""
 
     def create(self, path: str) -> int:
         """A new, empty file, open for writing. FileExistsError when there is one."""
@@ -82,7 +82,7 @@ class Files(Protocol):
     def truncate(self, fd: int, size: int) -> None: ...
 
     def sync_data(self, fd: int) -> None:
-        """Make the content durable, and as much of the metadata as reading it back takes."""
+        """Make the content durable, and the metadata that reading it back needs."""
 
     def sync(self, fd: int) -> None: ...
 

@@ -39,8 +39,8 @@ class FolderSpace:
             self.files.make_dir(folder)
         except FileExistsError:
             ours = False
-        # Also where another has made it, who may have died before the name was durable: what we put
-        # into the folder, a seal for example, must not go with it.
+        # Also for a folder of another process, which may have died before the name was durable: the
+        # contents, a seal for example, must not go with it.
         self.files.sync_dir(folder.rpartition("/")[0])
         return ours
 

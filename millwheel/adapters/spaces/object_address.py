@@ -40,12 +40,12 @@ class ObjectAddress:
 
 
 def in_no_store(scheme: str) -> str:
-    """The sentence about the scheme of no object store."""
+    """The sentence about a scheme that is not an object store's."""
     return f"nothing here reads or writes {scheme}://; {PLACES}"
 
 
 def address_of(path: str, advice: Callable[[str], str] = in_no_store) -> ObjectAddress | None:
-    """The address in an object store that ``path`` is, None for a path of this machine (also
+    """The address in an object store, None if ``path`` is a path of this machine (also
     ``file://``). ``advice`` is the sentence about a scheme of another system.
 
     Raises ValueError, with a sentence, for an address that leads nowhere.

@@ -131,7 +131,7 @@ def no_bucket(ex: Exception) -> bool:
 
 
 def reason_of(ex: Exception) -> str:
-    """What a person can use of an error of the client."""
+    """The part of a client's error that helps a person."""
     return " ".join(str(ex).partition("\n\nDebug source")[0].split())[:_REASON_LETTERS]
 
 

@@ -1,9 +1,9 @@
-"""What journals of the create form and snapshots require of a root: names, whole contents, and the
-promise that a name can be created only once.
+"""The operations that snapshots, and journals of the create form, require of a root: names, whole
+contents, and the promise that a name can be created only once.
 
 Keys are full addresses below ``root`` ("/shared/visits/journal/w1/00000001.log",
-"s3://bucket/visits/journal/w1/00000001.log"), so whatever is wrong can be named as a person finds
-it. Errors are those of :mod:`os` or of :mod:`millwheel.errors`; an error is never taken for "it is
+"s3://bucket/visits/journal/w1/00000001.log"), so that errors name objects as a person finds them.
+Errors are those of :mod:`os` or of :mod:`millwheel.errors`; an error is never taken for "it is
 not there".
 """
 
@@ -28,8 +28,8 @@ class ObjectSpace(Protocol):
         """Prepare ``folder`` so that objects can be put into it."""
 
     def claim(self, folder: str) -> bool:
-        """Take the name of a folder, once and for ever; False when it was taken before, by
-        whomever. Both durably."""
+        """Take the name of a folder, once and for ever; False when it was taken before, by any
+        process. Both durably."""
 
     def claimed(self, folder: str) -> bool:
         """Whether the name of a folder is taken."""
@@ -46,12 +46,12 @@ class ObjectSpace(Protocol):
 
     def create(self, key: str, data: bytes, staged: str = "") -> bool:
         """Put an object there unless the name is taken; True when it is ours. Durable in either
-        case. A name that was taken by another, who has deleted it since, counts as taken.
+        case. A name counts as taken even if the process that took it has deleted it since.
 
         ``data`` must be content that nobody else writes (a put-id in it): when the answer to a
-        create was lost, what is found is compared, and counts as ours when it is the same.
-        ``staged`` is how a left-over may be named. Raises UnavailableError when the outcome cannot
-        be learnt; a second call with the same content settles it.
+        create was lost, an existing object is compared, and counts as ours when it is the same.
+        ``staged`` is a name for a left-over. Raises UnavailableError when the outcome cannot be
+        determined; a second call with the same content settles it.
         """
 
     def get(self, key: str) -> bytes:
@@ -99,6 +99,5 @@ class ReplacingSpace(ObjectSpace, Protocol):
     def replace(self, key: str, data: bytes, version: ObjectVersion) -> ObjectVersion | None:
         """Replace this version: the new one, or None when another version is there, or none.
 
-        ``data`` must be content that nobody else writes: an outcome that was not heard of is read
-        back.
+        ``data`` must be content that nobody else writes: after a lost answer it is read back.
         """

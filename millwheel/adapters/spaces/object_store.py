@@ -116,7 +116,7 @@ class ObjectChangedError(MillwheelError):
 class ObjectStore:
     """One bucket. For any thread. Connects when it is first used.
 
-    ``config`` goes to obstore: endpoint, region, credentials; what it leaves open comes from the
+    ``config`` goes to obstore: endpoint, region, credentials; options that it omits come from the
     environment of the process, or from the machine's role. Errors are SetupError where a person
     must change something, UnavailableError where a later try may work; neither shows ``config``.
     """
@@ -133,7 +133,7 @@ class ObjectStore:
 
     def list(self, prefix: str, after: str = "") -> Iterator[StoredObject]:
         """Everything whose name begins with ``prefix``, page by page, in the order of the names.
-        With ``after`` only what comes behind that name. The prefix ends anywhere in a name. Some
+        With ``after`` only names behind that one. The prefix ends anywhere in a name. Some
         keys may be :func:`.is_odd`: they are there, but cannot be read."""
         from obstore.exceptions import InvalidPathError
 
@@ -144,7 +144,7 @@ class ObjectStore:
                     self._store(), folder or None, offset=after or None, chunk_size=_PAGE
                 ):
                     for each in map(_object_of, page):
-                        # A store may ignore where a listing is to begin, as Azure's emulator does.
+                        # A store may ignore the beginning of a listing, as Azure's emulator does.
                         if each.key.startswith(prefix) and each.key > after:
                             last = each.key
                             yield each
@@ -217,7 +217,7 @@ class ObjectStore:
     def write(
         self, key: str, data: bytes, former: ObjectVersion | None, number: int = -1
     ) -> ObjectVersion | None:
-        """Write the whole object in one step if what is there is ``former`` (None: nothing).
+        """Write the whole object in one step if the current one is ``former`` (None: nothing).
         Returns the new version, None when something else is there. A write whose answer is lost may
         have happened: look again."""
         from obstore.exceptions import AlreadyExistsError, PreconditionError
@@ -240,7 +240,7 @@ class ObjectStore:
             except FileNotFoundError as ex:
                 if former is None or no_bucket(ex):
                     raise
-                return None  # gone since it was read: stores say so, or that the condition fails
+                return None  # gone since it was read: the error is that, or the condition
             return ObjectVersion(put["e_tag"] or "", put["version"] or "")
 
     def stage(self, key: str, data: bytes) -> None:

@@ -1,5 +1,5 @@
-"""Asks a root, before anything relies on it, whether it keeps the promises that everything else is
-built on."""
+"""Checks, before anything relies on a root, that it keeps the promises on which everything else is
+built."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ NEED_BYTES = 256 << 20
 """Room for some journal segments and snapshots; with less a run would soon stop."""
 _HTTP_CONDITIONS = ("If-None-Match", "If-Match")
 _CONDITIONS = {"gs": ("x-goog-if-generation-match: 0", "x-goog-if-generation-match")}
-"""By which a store creates and replaces an object."""
+"""The condition by which a store creates and replaces an object."""
 
 
 def probe(root: str, files: Files | None = None, need_bytes: int = NEED_BYTES) -> None:
     """Check that ``root`` can be written and synced, refuses to create a name twice, and has room.
 
-    Raises SetupError with what is wrong. Leaves nothing behind.
+    Raises SetupError with the reason. Leaves nothing behind.
     """
     files, folder = files or PosixFiles(), str(Path(root).absolute())
     try:
@@ -88,7 +88,7 @@ def probe_objects(space: ReplacingSpace) -> None:
     """Check that an object store takes, shows and gives back objects, and heeds both conditions of
     a write.
 
-    Raises SetupError with what is wrong. Leaves nothing behind.
+    Raises SetupError with the reason. Leaves nothing behind.
     """
     key = f"{space.root}/{TEMPORARY}probe-{uuid4().hex}"
     try:

@@ -26,13 +26,12 @@ _OPTIONS: Mapping[str, Mapping[str, str]] = {
     "gs": {"endpoint": "base_url"},
     "az": {"endpoint": "endpoint", "account": "account_name"},
 }
-"""Options of an address, and what the client calls them."""
+"""Options of an address, and the client's names for them."""
 
 
 @dataclass(frozen=True, slots=True)
 class RootAddress:
-    """``options`` that are missing come from the environment, or are the usual ones of the
-    store."""
+    """Missing ``options`` come from the environment, or have the store's usual values."""
 
     scheme: str
     bucket: str
@@ -49,7 +48,7 @@ class RootAddress:
         return ObjectAddress(self.scheme, self.bucket, "")
 
     def config(self) -> dict[str, str]:
-        """What the client is to know."""
+        """The settings for the client."""
         return {_OPTIONS[self.scheme][name]: value for name, value in self.options}
 
     def __str__(self) -> str:

@@ -1,7 +1,7 @@
 """Notes that the processes of a run leave each other in the root, each under a name that is created
 once: replays of dead letters, named queries, callbacks that did not return.
 
-    replay/00000001.request, .order, .done   a replay that is asked for, bound to letters, applied
+    replay/00000001.request, .order, .done   a replay that is requested, bound to letters, applied
     queries/00000001.json                    the named queries that were set while the pipeline runs
     hangs/COMPUTATION/NAME.json              a callback that did not return
 """
@@ -21,7 +21,7 @@ _REQUEST, _ORDER, _DONE = ".request", ".order", ".done"
 
 class ReplayOrders:
     """All replays of a root, by number. For any thread. Raises UnavailableError or SetupError when
-    the root does not do what it is asked, CorruptionError for damage."""
+    the root refuses a request, CorruptionError for damage."""
 
     def __init__(self, space: ObjectSpace) -> None:
         self._space = space
@@ -62,11 +62,11 @@ class ReplayOrders:
         return {number: decode(self._get(number, _ORDER), ReplayOrder) for number in numbers}
 
     def done(self) -> frozenset[int]:
-        """The orders of which all has been applied."""
+        """The orders that have been applied completely."""
         return frozenset(self._numbers(_DONE))
 
     def finish(self, number: int) -> None:
-        """All of an order has been applied."""
+        """Mark an order as applied completely."""
         self._create(number, _DONE, b"done")
 
     def pending(self) -> bool:
@@ -99,8 +99,8 @@ _KEPT = 3
 
 
 class QueryTable:
-    """For any thread. Raises UnavailableError or SetupError when the root does not do what it is
-    asked, CorruptionError for damage."""
+    """For any thread. Raises UnavailableError or SetupError when the root refuses a request,
+    CorruptionError for damage."""
 
     def __init__(self, space: ObjectSpace) -> None:
         self._space = space
@@ -119,7 +119,7 @@ class QueryTable:
             )
 
     def change(self, rows: Sequence[QueryRow]) -> QueryChanges:
-        """Set the rows, whoever else does so meanwhile; the table that has them."""
+        """Set the rows, even while others do; the table that has them."""
         while True:
             changes = self.read().changed(rows, uuid4().hex)
             with explaining(f"write the named queries in {self._folder}"):
@@ -149,7 +149,7 @@ class QueryTable:
 
 class HangNotes:
     """Contents under names that are never used twice. For any thread. Raises UnavailableError or
-    SetupError when the root does not do what it is asked."""
+    SetupError when the root refuses a request."""
 
     def __init__(self, space: ObjectSpace, name: Callable[[], str] = lambda: uuid4().hex) -> None:
         self._space = space
@@ -184,7 +184,7 @@ class HangNotes:
             self._space.delete(f"{folder}/{name}")
 
     def clear(self, nodes: Iterable[str]) -> None:
-        """Remove the notes about these computations. No work is left to which they could apply."""
+        """Remove the notes about these computations, when no work is left to which they apply."""
         for node in nodes:
             for name in self.read(node):
                 self.remove(node, name)

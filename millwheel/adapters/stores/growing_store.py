@@ -16,8 +16,8 @@ SMALL_BYTES = 256 << 10
 """A larger store moves into a database when there is no memory left for it. In memory its content
 takes about four times this size."""
 SHARED_BYTES = 64 << 20
-"""The memory of a worker for stores that are larger than that. A database takes 10 ms of CPU and
-ten syncs to open, and all shards wait: windows of a short run are over before it pays."""
+"""The memory of a worker for stores that are larger than that. Opening a database takes 10 ms of
+CPU and ten syncs while all shards wait: windows of a short run are over before it pays."""
 _MOST_BYTES = 16 << 20  # of it for one store: a checkpoint writes it whole
 
 
@@ -35,7 +35,7 @@ class SharedMemory:
             if requested - held > self._left:
                 return False
             self._left -= requested - held
-            # What is given back twice is held by two: the worker would take more than it may.
+            # Memory given back twice would be held by two: the worker would exceed its share.
             invariant(0 <= self._left <= self._most, f"{self._left} of {self._most} bytes are left")
             return True
 
@@ -121,8 +121,8 @@ class GrowingStore:
 
 
 class GrowingStores:
-    """A :class:`millwheel.adapters.ports.StateStores`: ``big`` opens those that have more than
-    ``small_bytes`` and no place in ``shared_bytes`` of memory."""
+    """A :class:`millwheel.adapters.ports.StateStores`: ``big`` opens stores that have more than
+    ``small_bytes`` and no room in ``shared_bytes`` of memory."""
 
     def __init__(
         self,
@@ -137,8 +137,7 @@ class GrowingStores:
         self._shared = SharedMemory(shared_bytes)
 
     def open(self, shard: str, checkpoint: str | None) -> StateStore:
-        """A checkpoint of either form: roots from before there were small stores have big ones
-        only."""
+        """A checkpoint of either form: old roots, from before small stores, have big ones only."""
         if checkpoint is None:
             return self._growing(shard, SmallStore(self._files, shard))
         small = opened(self._files, checkpoint, shard)

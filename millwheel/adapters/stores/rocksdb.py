@@ -2,8 +2,8 @@
 all of them.
 
 RocksDB's own write-ahead log is off, because the journal is the log: a database is a cache of
-snapshot + journal and is thrown away with its process. Flushed files (SSTs) never change, which is
-what makes a checkpoint a set of links.
+snapshot + journal and is thrown away with its process. Flushed files (SSTs) never change, so a
+checkpoint can be a set of links.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ Entry = tuple[bytes, bytes]
 
 
 class RocksStore:
-    """A :class:`millwheel.adapters.ports.StateStore`. The key ``b"\\x00"`` is taken: it says that
-    this is a store of ours."""
+    """A :class:`millwheel.adapters.ports.StateStore`. The key ``b"\\x00"`` is taken: it marks a
+    store of ours."""
 
     def __init__(self, db: Rdict, path: str) -> None:
         self._db = db
@@ -168,7 +168,7 @@ class _Scan:
     """The only holder of a RocksDB iterator, so that dropping it here closes it.
 
     RocksDB keeps a pointer to the bound inside the read options: they must live as long as the
-    iterator. An iterator that hits damage just ends, as at the last entry; only its status tells.
+    iterator. An iterator that hits damage just ends, as at the last entry; only its status differs.
     """
 
     def __init__(self, db: Rdict, prefix: bytes, since: bytes, path: str) -> None:
@@ -209,7 +209,7 @@ class _Scan:
         try:
             # Without this question a damaged table reads like a short one: a shard would go on
             # without timers and marks that it had
-            # (test_damage_found_while_reading_is_told_as_corruption).
+            # (test_damage_found_while_reading_is_reported_as_corruption).
             cursor.status()
         except Exception as ex:
             raise _translated(ex, self._path) from ex
@@ -243,8 +243,8 @@ class RocksStores:
         )
 
     def open(self, shard: str, checkpoint: str | None) -> RocksStore:
-        """``checkpoint`` is moved into place: it is gone afterwards. What ``shard`` had here before
-        is deleted.
+        """``checkpoint`` is moved into place: it is gone afterwards. An earlier store of ``shard``
+        here is deleted.
 
         Raises CorruptionError when the directory is not a store of ours, SetupError when the folder
         cannot be used.
@@ -271,8 +271,8 @@ class RocksStores:
             # have no filters.
             db = Rdict(str(path), options, column_families={"default": options})
             write = WriteOptions()
-            # What must survive is in the journal; a log here would be written for nothing.
-            write.disable_wal = True  # type: ignore[method-assign,assignment]  # a property; the stubs say method
+            # Data that must survive is in the journal; a log here would be written for nothing.
+            write.disable_wal = True  # type: ignore[method-assign,assignment]  # a property; a method in the stubs
             db.set_write_options(write)
             if fresh:
                 db.put(_IDENTITY, _FORMAT)

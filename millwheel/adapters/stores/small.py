@@ -1,6 +1,6 @@
 """The local store of a small shard: in memory, and one file when it is checkpointed.
 
-A database costs milliseconds to open and megabytes to hold, whatever is in it. Most shards of a
+A database costs milliseconds to open and megabytes to hold, even when it is empty. Most shards of a
 pipeline with many nodes hold a few keys.
 """
 
@@ -62,7 +62,7 @@ class SmallStore:
 
     def scan(self, prefix: bytes, since: bytes = b"") -> Iterator[Entry]:
         data = self._opened()
-        # A list, not a generator: whoever scans may write meanwhile, as in the store that it may
+        # A list, not a generator: the caller may write while it scans, as in the store that it may
         # become (test_a_scan_sees_the_store_as_of_the_call).
         return iter([(key, data[key]) for key in self._keys(prefix, max(prefix, since))])
 
@@ -84,7 +84,7 @@ class SmallStore:
         return self._counted > limit
 
     def memory_bytes(self) -> int:
-        """What it takes in memory, as of the last count."""
+        """Its size in memory, as of the last count."""
         return self._counted + len(self._data) * _ENTRY_BYTES
 
     def checkpoint(self, path: str) -> None:
@@ -121,7 +121,7 @@ class SmallStore:
 
 
 def opened(files: Files, path: str, name: str) -> SmallStore | None:
-    """The store that a checkpoint holds; None when that is none of a small one. Raises
+    """The store that a checkpoint holds; None when the checkpoint is not of a small store. Raises
     CorruptionError for damage."""
     try:
         data = read_whole(files, f"{path}/{NAME}")

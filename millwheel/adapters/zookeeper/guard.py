@@ -1,7 +1,7 @@
 """Access to our part of ZooKeeper: an ACL of one user, and TLS to a server that offers it.
 
 Both are switched on by files of the security folder: ``zookeeper.auth`` holds ``user:password``;
-``zookeeper-ca.pem`` names the CA of the server, ``zookeeper.pem`` and ``zookeeper.key`` what we
+``zookeeper-ca.pem`` names the CA of the server, ``zookeeper.pem`` and ``zookeeper.key`` are what we
 show to it, if it asks.
 """
 
@@ -26,7 +26,7 @@ _OTHERS, _ALL_OTHERS = 0o077, 0o007
 
 @dataclass(frozen=True, slots=True)
 class ZooKeeperGuard:
-    """``user`` "" leaves nodes open to whoever reaches the server; ``ca`` "" is a connection
+    """``user`` "" leaves nodes open to everybody who reaches the server; ``ca`` "" is a connection
     without TLS. Files by their paths."""
 
     user: str = ""
@@ -54,7 +54,7 @@ OPEN = ZooKeeperGuard()
 def load_guard(folder: str) -> ZooKeeperGuard:
     """The guard of a security folder; :data:`OPEN` for "".
 
-    Raises SetupError when a private file is readable by others, others may write what is used, or
+    Raises SetupError when a private file is readable by others, others may write a file in use, or
     the user is not written as ``user:password``.
     """
     if not folder:

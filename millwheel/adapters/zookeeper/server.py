@@ -1,8 +1,8 @@
 """A real ZooKeeper server for one machine, started from the jars that ship inside the pyspark
 package.
 
-It is the default when no ``--zookeeper`` is given: loopback only, its data under the root. Whoever
-starts it supervises it: ``alive`` and ``restart``.
+It is the default when no ``--zookeeper`` is given: loopback only, its data under the root. The
+process that starts it supervises it: ``alive`` and ``restart``.
 """
 
 from __future__ import annotations
@@ -77,11 +77,11 @@ class EmbeddedZooKeeper:
     ``java`` is the command that runs Java 17 or newer (its path, perhaps behind a wrapper that ends
     it together with us) and ``env`` its environment, None for ours.
 
-    ``host`` is the address that it serves on: the loopback, unless the network is one that nobody
-    else can reach.
+    ``host`` is the address that it serves on: the loopback, unless nobody else can reach the
+    network.
 
     The port is chosen at the first start and kept in ``data_dir``, so that the server comes back at
-    the same address; only a new start (not ``restart``) may choose another one when somebody else
+    the same address; only a new start (not ``restart``) may choose another one if another program
     took it meanwhile.
     """
 
@@ -98,7 +98,7 @@ class EmbeddedZooKeeper:
         self._dir = Path(data_dir).absolute()
         self._java = tuple(java)
         self._env = env
-        self._wanted_port = port
+        self._requested_port = port
         self._ready_timeout_s = ready_timeout_s
         self._port = 0
         self._lock: IO[str] | None = None
@@ -128,7 +128,7 @@ class EmbeddedZooKeeper:
                 self._launch()
                 break
             except _PortTaken:
-                if self._wanted_port or attempt + 1 == _START_ATTEMPTS:
+                if self._requested_port or attempt + 1 == _START_ATTEMPTS:
                     self.stop()
                     raise SetupError(
                         f"ZooKeeper cannot listen on {self.address}: the port is in use. Stop what"
@@ -186,13 +186,13 @@ class EmbeddedZooKeeper:
 
     def _choose_port(self) -> int:
         stored = self._dir / "port"
-        port = self._wanted_port or (int(stored.read_text() or 0) if stored.is_file() else 0)
+        port = self._requested_port or (int(stored.read_text() or 0) if stored.is_file() else 0)
         with contextlib.closing(socket.socket()) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 probe.bind((self._host, port))
             except OSError:
-                if self._wanted_port:
+                if self._requested_port:
                     return port
                 probe.bind((self._host, 0))
             return int(probe.getsockname()[1])

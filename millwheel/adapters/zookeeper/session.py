@@ -4,9 +4,9 @@ ours?".
 The only file that calls kazoo. Everything here may be called from any thread; calls wait out short
 losses of the connection and raise UnavailableError when that takes too long or the session is gone.
 
-A session is lost when the server says so, or when nothing was heard from it for ``lost_after_s`` on
-our own monotonic clock: kazoo learns of a loss only after it has reconnected, which a partition
-prevents. A lost session is never replaced by a new one; whoever needs one starts as a new process.
+A session is lost when the server ends it, or after ``lost_after_s`` without an answer on our own
+monotonic clock: kazoo notices a loss only after it has reconnected, which a partition prevents. A
+lost session is never replaced by a new one; a new process starts instead.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from millwheel.adapters.zookeeper.guard import OPEN, ZooKeeperGuard
 from millwheel.errors import ConflictError, SetupError, UnavailableError
 
 log = logging.getLogger("millwheel.zookeeper")
-# kazoo's warnings do not help users; this module reports what they need to know, in sentences.
+# kazoo's warnings do not help users; this module reports in sentences what matters to them.
 _kazoo_log = logging.getLogger("millwheel.zookeeper.kazoo")
 _kazoo_log.setLevel(logging.CRITICAL)
 
@@ -91,7 +91,7 @@ class ZooKeeperSession:
         )
         self._state_changed = threading.Event()
         self._connected = threading.Event()
-        self._gone = False  # the server's word
+        self._gone = False  # by the server's decision
         self._lost = False
         self._closed = False
         self._lock = threading.Lock()
@@ -99,7 +99,7 @@ class ZooKeeperSession:
         self._stopped = False
         self._on_lost: list[Callable[[], None]] = []
         self._on_reconnect: list[Callable[[], None]] = []
-        self._heard_s = time.monotonic()
+        self._last_answer_s = time.monotonic()
         self._asked = False
         self._client.add_listener(self._listen)
         self._connect(connect_timeout_s)
@@ -312,7 +312,7 @@ class ZooKeeperSession:
                 " correct --zookeeper host:port/chroot; without that option an embedded one is"
                 " started."
             ) from error
-        self._heard_s = time.monotonic()
+        self._last_answer_s = time.monotonic()
 
     def _listen(self, state: str) -> None:
         """kazoo's own thread: take note, never block."""
@@ -332,14 +332,14 @@ class ZooKeeperSession:
         while not self._closed:
             self._state_changed.wait(self._beat_s)
             self._state_changed.clear()
-            quiet_s = time.monotonic() - self._heard_s
+            quiet_s = time.monotonic() - self._last_answer_s
             if self._gone or quiet_s > self._lost_after_s:
                 self._declare_lost(quiet_s)
                 return
             self._beat()
-            silent = self._say_silence(silent, quiet_s)
+            silent = self._log_silence(silent, quiet_s)
 
-    def _say_silence(self, was_silent: bool, quiet_s: float) -> bool:
+    def _log_silence(self, was_silent: bool, quiet_s: float) -> bool:
         """Log the loss and the return of the connection once each."""
         silent = not self._connected.is_set()
         if silent and not was_silent:
@@ -356,15 +356,15 @@ class ZooKeeperSession:
         self._asked = True
         sent_s = time.monotonic()
         try:
-            self._client.exists_async("/").rawlink(lambda answer: self._heard(answer, sent_s))
+            self._client.exists_async("/").rawlink(lambda answer: self._on_answer(answer, sent_s))
         except KazooException:
             self._asked = False
 
-    def _heard(self, answer: Any, sent_s: float) -> None:
-        """The server knew our session when it answered, so at least when we asked."""
+    def _on_answer(self, answer: Any, sent_s: float) -> None:
+        """The server had our session when it answered, so at least when we asked."""
         self._asked = False
         if answer.successful():
-            self._heard_s = sent_s
+            self._last_answer_s = sent_s
 
     def _declare_lost(self, quiet_s: float) -> None:
         with self._lock:
@@ -372,7 +372,7 @@ class ZooKeeperSession:
                 return
             self._lost = True
             callbacks, self._on_lost = self._on_lost, []
-        why = "the server ended it" if self._gone else f"nothing was heard for {quiet_s:.1f} s"
+        why = "the server ended it" if self._gone else f"there was no answer for {quiet_s:.1f} s"
         log.error("The session with ZooKeeper at %s is lost: %s.", self._hosts, why)
         for lost in callbacks:
             lost()

@@ -1,7 +1,7 @@
 """Watches over one ZooKeeper session: a thread of their own reads each change, arms the watch again
 and reports it.
 
-A watch of ZooKeeper fires once and says only that something changed. A subscription is therefore a
+A watch of ZooKeeper fires once and shows only that something changed. A subscription is therefore a
 ``refresh`` that reads all its data, arms the watch with the same read, and calls back if the data
 differs from the last call. Refreshing too often is harmless, so a reconnect refreshes everything.
 """
@@ -26,7 +26,7 @@ class Subscription(Protocol):
     """Something to keep up to date."""
 
     def refresh(self) -> None:
-        """Read, arm, tell. Raises UnavailableError when it must be done again."""
+        """Read, arm, report. Raises UnavailableError when it must be done again."""
 
 
 class WatchLoop:
@@ -116,15 +116,15 @@ class WatchedMembers:
         self._loop = loop
         self._folder = folder
         self._changed = changed
-        self._told: dict[str, bytes] | None = None
+        self._reported: dict[str, bytes] | None = None
 
     def refresh(self) -> None:
         """See :class:`Subscription`."""
         names = self._session.children(self._folder, self._poke) or []
         nodes = {name: self._session.read(f"{self._folder}/{name}") for name in sorted(names)}
         members = {name: node.data for name, node in nodes.items() if node is not None}
-        if members != self._told:
-            self._told = members
+        if members != self._reported:
+            self._reported = members
             self._changed(members)
 
     def _poke(self) -> None:

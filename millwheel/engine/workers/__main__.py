@@ -27,7 +27,7 @@ from millwheel.adapters.secret_values import (
     MaskingStream,
     masked_bytes,
     masking,
-    when_known,
+    on_first_secret,
 )
 from millwheel.adapters.spaces.files import PosixFiles
 from millwheel.adapters.spaces.root_notes import HangNotes, QueryTable, ReplayOrders
@@ -95,7 +95,7 @@ def main(
     sys.stdout, sys.stderr = masking(sys.stdout), masking(sys.stderr)  # logs lie in the root
     set_up(log_format, pipeline, f"worker-{slot}")
     logs = LogFiles()
-    when_known(partial(_mask_descriptors, logs))
+    on_first_secret(partial(_mask_descriptors, logs))
     faulthandler.enable(2, all_threads=False)  # a native crash has last words, too
     doing = DoingNote(clean_scratch(scratch))
     settings = WorkerSettings(

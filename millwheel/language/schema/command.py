@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from millwheel.adapters.rights import as_the_user_wants
+from millwheel.adapters.rights import under_users_umask
 from millwheel.connect.built_in import LOOKUPS, SINKS, SOURCES
 from millwheel.connect.kinds import known_lookups, known_sinks, known_sources
 from millwheel.errors import SetupError
@@ -34,7 +34,7 @@ def write_schema(file: str) -> str:
     """Write the schema. Returns the line with which a pipeline file begins so that editors check
     it. Raises SetupError."""
     try:
-        with as_the_user_wants():
+        with under_users_umask():
             Path(file).write_text(schema_text(), encoding="utf-8")
     except OSError as error:
         raise SetupError(

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 from rich.console import Console
 
-from millwheel.adapters.rights import as_the_user_wants
+from millwheel.adapters.rights import under_users_umask
 from millwheel.control.roots.root import write_atomically
 from millwheel.core.model.damage import DAMAGE
 from millwheel.core.pipeline.graph import ClusterView, Graph
@@ -66,7 +66,7 @@ def report(summary: Summary, console: Console, json_file: str) -> None:
     if json_file:
         target = Path(json_file)
         try:
-            with as_the_user_wants():
+            with under_users_umask():
                 target.parent.mkdir(parents=True, exist_ok=True)
                 write_atomically(
                     target, msgspec.json.format(msgspec.json.encode(summary.to_json()), indent=2)

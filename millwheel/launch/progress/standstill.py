@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from millwheel.adapters.grpc.security import Security
-from millwheel.adapters.waits import TELL_AFTER_S
+from millwheel.adapters.waits import REPORT_AFTER_S
 from millwheel.core.model.names import NodeName
 from millwheel.core.pipeline.graph import Graph
 from millwheel.launch.progress.collector import KnownCluster, standing_now
@@ -42,7 +42,7 @@ class Lasting:
         if not run.workers:
             seen["no worker"] = now_s
         self._since_s = {key: self._since_s.get(key, now_s) for key in seen}
-        lasts = {key for key, since_s in self._since_s.items() if now_s - since_s >= TELL_AFTER_S}
+        lasts = {key for key, since_s in self._since_s.items() if now_s - since_s >= REPORT_AFTER_S}
         nodes = [each for each in held if ("node", each.node, each.watermark_us) in lasts]
         reasons = [
             *(wait.in_words() for wait in run.waits),

@@ -18,7 +18,7 @@ from millwheel.adapters.coordination import open_coordination
 from millwheel.adapters.ports import Coordination
 from millwheel.adapters.processes.address import EMBEDDED
 from millwheel.adapters.processes.interpreter import module_command
-from millwheel.adapters.rights import as_the_user_wants
+from millwheel.adapters.rights import under_users_umask
 from millwheel.control.roots.attach import attach
 from millwheel.core.model.times import duration_us
 from millwheel.core.order.arrival import CURE
@@ -137,7 +137,7 @@ def _both_runs(settings: ChaosSettings, console: Console) -> int:
     free = free_sinks(specs[CALM])
     _report(calm, disturbed, differences, free, console)
     if settings.summary:
-        with as_the_user_wants():
+        with under_users_umask():
             Path(settings.summary).write_text(
                 json.dumps(summary(calm, disturbed, differences, free), indent=2) + "\n"
             )

@@ -12,7 +12,7 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from millwheel.adapters.rights import as_the_user_wants
+from millwheel.adapters.rights import under_users_umask
 from millwheel.control.roots.shipping import with_defaults
 from millwheel.control.savepoints.blueprint import Blueprint, blueprint_of
 from millwheel.control.savepoints.compatibility import Change, compare, worst
@@ -46,7 +46,7 @@ def explain(
     picture = picture_of(load_pipeline(pipeline, {**unset, **values}))
     if svg:
         try:
-            with as_the_user_wants():
+            with under_users_umask():
                 Path(svg).write_text(svg_of(picture), encoding="utf-8")
         except OSError as error:
             raise SetupError(

@@ -15,13 +15,13 @@ import pytest
 
 from millwheel.adapters import rights
 from millwheel.adapters.rights import (
-    as_the_user_wants,
     close_to_others,
     group_of,
     keep_private,
     lock_file,
     refuse_writable,
     umask_of_results,
+    under_users_umask,
     users_umask,
 )
 from millwheel.adapters.spaces.files import PosixFiles, ResultFiles
@@ -67,7 +67,7 @@ def test_beside_a_folder_that_a_group_shares_its_group_may_read(tmp_path: Path) 
 
 def test_results_have_the_permissions_of_the_users_umask(tmp_path: Path) -> None:
     keep_private()
-    with as_the_user_wants():
+    with under_users_umask():
         (tmp_path / "results").mkdir()
     results = ResultFiles()
     results.make_dir(f"{tmp_path}/results/day")
@@ -94,14 +94,14 @@ def test_blocks_of_several_threads_leave_the_private_umask_behind() -> None:
     entered, leave = threading.Event(), threading.Event()
 
     def first() -> None:
-        with as_the_user_wants():
+        with under_users_umask():
             entered.set()
             leave.wait(5)
 
     thread = threading.Thread(target=first)
     thread.start()
     entered.wait(5)
-    with as_the_user_wants():
+    with under_users_umask():
         leave.set()
         thread.join()
     assert os.umask(0o077) == 0o077

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from millwheel.adapters.rights import as_the_user_wants
+from millwheel.adapters.rights import under_users_umask
 from millwheel.connect.connectors.external.meanings import RowToBlameError, UnknownError
 from millwheel.connect.connectors.external.target import NOTHING_YET, Owner
 from millwheel.connect.connectors.tables.table import (
@@ -143,7 +143,7 @@ class Committer:
             if change is None:
                 return
             try:
-                with as_the_user_wants():
+                with under_users_umask():
                     version.commit(change)
             except TableConflictError as ex:
                 log.debug("%s: %s; trying again", self._table.where, ex)

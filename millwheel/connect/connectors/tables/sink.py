@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import msgspec
 import pyarrow as pa
 
-from millwheel.adapters.rights import as_the_user_wants
+from millwheel.adapters.rights import under_users_umask
 from millwheel.adapters.spaces.object_address import local_path
 from millwheel.connect.connectors.external.changes import RowChange, changes_of, outcomes
 from millwheel.connect.connectors.external.sink import ExternalSink
@@ -219,7 +219,7 @@ class TableSink(ExternalSink):
         except SetupError:
             if not self._options.fields:
                 raise
-        with as_the_user_wants():
+        with under_users_umask():
             self._table.create(self._options.schema())
         return self._table.look()
 

@@ -205,11 +205,11 @@ def test_many_refusals_are_few_lines_and_none_is_uncounted(
 ) -> None:
     now_s = [100.0]
     monkeypatch.setattr(handshake, "monotonic", lambda: now_s[0])
-    told = RefusalLog(logging.getLogger("t"))
+    refusals = RefusalLog(logging.getLogger("t"))
     for _ in range(1_000):
-        told.tell("Refused %s.", "it")
+        refusals.warn("Refused %s.", "it")
     now_s[0] += 1
-    told.tell("Refused %s.", "that")
+    refusals.warn("Refused %s.", "that")
     assert [each.getMessage() for each in caplog.records] == [
         "Refused it.",
         "Refused that. 999 others were refused since the last line.",

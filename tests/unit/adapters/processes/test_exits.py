@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from millwheel.adapters.processes.exits import memory_kills, telling_line
+from millwheel.adapters.processes.exits import memory_kills, summary_line
 
 
 def test_a_process_that_leaves_has_written_all_and_ends_at_once_with_its_code() -> None:
@@ -36,16 +36,16 @@ Extension modules: numpy.core._multiarray_umath, msgspec._core (total: 2)
 
 
 def test_the_exception_of_python_is_told() -> None:
-    assert telling_line(TRACEBACK) == "OSError: [Errno 28] No space left on device"
+    assert summary_line(TRACEBACK) == "OSError: [Errno 28] No space left on device"
 
 
 def test_a_native_crash_is_told_with_the_innermost_line() -> None:
-    assert telling_line(CRASH) == "Segmentation fault at bad.py:7 in process_record"
+    assert summary_line(CRASH) == "Segmentation fault at bad.py:7 in process_record"
 
 
 def test_otherwise_the_last_line_is_told_and_nothing_of_an_empty_log() -> None:
-    assert telling_line("worker: fenced\nworker: the root is gone\n") == "worker: the root is gone"
-    assert telling_line("") == ""
+    assert summary_line("worker: fenced\nworker: the root is gone\n") == "worker: the root is gone"
+    assert summary_line("") == ""
 
 
 def test_kills_of_the_machine_and_of_all_groups_around_are_counted(tmp_path: Path) -> None:

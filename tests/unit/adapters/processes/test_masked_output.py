@@ -12,7 +12,7 @@ CODE = """
 import os, subprocess, sys
 from millwheel.adapters.processes.output import LogFiles
 from millwheel.adapters.secret_values import (
-    MaskingStream, masked_bytes, masking, revealed, when_known,
+    MaskingStream, masked_bytes, masking, revealed, on_first_secret,
 )
 from millwheel.adapters.secret_values import Secret
 
@@ -23,7 +23,7 @@ def mask():
     sys.stderr.flush()
     sys.stderr.stream = open(logs.behind_a_mask(2, masked_bytes), "w", buffering=1)
 
-when_known(mask)
+on_first_secret(mask)
 os.write(2, b"before\\n")
 revealed({"a": Secret("${secret:API_TOKEN}")})
 os.write(2, b"C says t0ken-")

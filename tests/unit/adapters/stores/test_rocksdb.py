@@ -84,7 +84,7 @@ def test_a_table_that_is_missing_or_damaged_is_told_as_corruption(tmp_path: Path
         list(stores.open("t", str(tmp_path / "damaged")).scan(b""))
 
 
-def test_damage_found_while_reading_is_told_as_corruption(tmp_path: Path) -> None:
+def test_damage_found_while_reading_is_reported_as_corruption(tmp_path: Path) -> None:
     stores = RocksStores(str(tmp_path))
     store = stores.open("s", None)
     store.apply([(b"k%06d" % n, os.urandom(500)) for n in range(2000)], [])
