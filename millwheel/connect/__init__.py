@@ -1,1 +1,1 @@
-"""Where records come from and go to: sources, sinks, other systems, formats, lookups, plug-ins."""
+"""The inputs and outputs of a pipeline: sources, sinks, systems, formats, lookups, plug-ins."""

@@ -1,10 +1,11 @@
 """Functions of the user's that take Arrow arrays, and give one: of all records of a bundle in
 columns, of one record in rows.
 
-It is never asked for null: where an argument is null, the value is. It must be elementwise: the
-value of a record does not depend on the records beside it. One record of each bundle is computed
-again alone, so that a mistake is noticed. What raises, or gives an array that does not fit, is not
-known in columns; rows ask for each such record alone.
+They are never called for null: where an argument is null, the value is. They must be elementwise:
+the value of a record does not depend on the records beside it. One record of each bundle is
+computed again alone, so that a mistake is noticed. A record for which the function raises, or gives
+an array that does not fit, has no known value in columns; by rows it is called for each such record
+alone.
 """
 
 from __future__ import annotations
@@ -33,14 +34,14 @@ _OF_VALUES: dict[type, pa.DataType] = {
     bool: pa.bool_(),
 }
 _KEPT = 4
-"""Results of bundles that are remembered: a step first asks which of them are known, and then for
-them; and one expression may have a few calls."""
+"""Results of bundles that are remembered: a step first asks for the known ones, and then for their
+values; and one expression may have a few calls."""
 _FEW = 16
-"""Records that go by rows together where one of them fails: a call costs as much as some."""
+"""Records that go by rows together where one of them fails: a call costs as much as a few."""
 
 
 class ArrayFunction:
-    """A function of arrays under its name. ``returns`` is the kind of its values, ``passes`` says
+    """A function of arrays under its name. ``returns`` is the kind of its values, ``passes``:
     whether an exception ends the worker."""
 
     def __init__(
@@ -58,7 +59,7 @@ class ArrayFunction:
         self._complaint = ""
 
     def of_one(self, *arguments: Any) -> Any:
-        """The value for one record; null if an argument is. Raises whatever the function does, and
+        """The value for one record; null if an argument is. Raises the errors of the function, and
         RecordError for a result that does not fit."""
         if None in arguments:
             return None
@@ -68,7 +69,7 @@ class ArrayFunction:
         return self._called(arrays, 1)[0].as_py()
 
     def of_columns(self, columns: Sequence[pl.Series]) -> pl.Series:
-        """The values for the records for which the first column is true, as the other ones are
+        """The values for the records for which the first column is true; the other columns are
         their arguments: structs of ``value`` and whether it is ``known``."""
         for arguments, result in self._kept:
             if all(map(_same, arguments, columns)):
@@ -81,7 +82,7 @@ class ArrayFunction:
         mask = asked.to_numpy()
         arrays = [_array(each if mask.all() else each.filter(asked)) for each in columns]
         count = int(np.count_nonzero(mask))
-        values, is_known = self._known(arrays, count)
+        values, is_known = self._computed(arrays, count)
         frame = pl.DataFrame(
             {
                 VALUE: pl.from_arrow(values).cast(dtype(self._returns)),
@@ -94,8 +95,8 @@ class ArrayFunction:
         structs: pl.Series = frame.to_struct().cast(known_dtype(self._returns))
         return structs
 
-    def _known(self, arrays: Sequence[pa.Array], count: int) -> tuple[pa.Array, np.ndarray]:
-        """The values, and which of them are known: around a record that fails, none of a few."""
+    def _computed(self, arrays: Sequence[pa.Array], count: int) -> tuple[pa.Array, np.ndarray]:
+        """The values, and whether each is known: around a record that fails, none of a few is."""
         try:
             results = self._called(arrays, count) if count and not self._complaint else None
             if results is not None and count > 1:
@@ -112,8 +113,8 @@ class ArrayFunction:
 
     def _halved(self, arrays: Sequence[pa.Array], count: int) -> tuple[pa.Array, np.ndarray]:
         middle = count // 2
-        first = self._known([each.slice(0, middle) for each in arrays], middle)
-        second = self._known([each.slice(middle) for each in arrays], count - middle)
+        first = self._computed([each.slice(0, middle) for each in arrays], middle)
+        second = self._computed([each.slice(middle) for each in arrays], count - middle)
         return pa.concat_arrays([first[0], second[0]]), np.concatenate([first[1], second[1]])
 
     def _check_alone(self, arrays: Sequence[pa.Array], results: pa.Array) -> None:

@@ -17,7 +17,7 @@ from millwheel.adapters.spaces.object_address import PLACES, in_no_store
 @dataclass(frozen=True, slots=True)
 class Connector:
     """A kind. ``options`` and ``build`` are ``module:name`` below this package, imported when they
-    are first needed: the struct that declares its options ("": it has none), and what makes it of
+    are first needed: the struct that declares its options ("": it has none), and the builder from
     them ("": records are sent to the workers, and nothing is read).
 
     ``extra`` installs the ``library`` that it needs. ``schemes`` begin the addresses of its system.
@@ -34,8 +34,8 @@ class Connector:
         return _loaded(self.options) if self.options else None
 
     def built(self, options: Mapping[str, Any], **surroundings: Any) -> Any:
-        """What it makes of its options. Raises ValueError, with a sentence, for options that cannot
-        work, and SetupError for a missing library."""
+        """The source, sink or lookup with these options. Raises ValueError, with a sentence, for
+        options that cannot work, and SetupError for a missing library."""
         return _loaded(self.build)(options, **surroundings)
 
 
@@ -73,7 +73,7 @@ SOURCES: Mapping[str, Connector] = {
         **_POSTGRES,
     ),
 }
-"""What may stand below ``source:``."""
+"""The kinds below ``source:``."""
 SINKS: Mapping[str, Connector] = {
     "delta": Connector(
         "connectors.tables.sink:DeltaSinkOptions",
@@ -105,7 +105,7 @@ SINKS: Mapping[str, Connector] = {
     ),
     "stdout": Connector("sinks.stdout:StdoutOptions", "sinks.stdout:build_stdout"),
 }
-"""What may stand below a stream in ``sinks:``."""
+"""The kinds below a stream in ``sinks:``."""
 LOOKUPS: Mapping[str, Connector] = {
     "postgres": Connector(
         "connectors.postgres.lookup:PostgresLookupOptions",
@@ -118,16 +118,16 @@ LOOKUPS: Mapping[str, Connector] = {
         **_REDIS,
     ),
 }
-"""What may stand below ``lookup:``."""
+"""The kinds below ``lookup:``."""
 
 
 def connectors() -> Mapping[str, Connector]:
-    """All kinds by name; where one is a source and a sink, either: they share their extra."""
+    """All kinds by name; for a source and a sink of one name, either: they share their extra."""
     return {**LOOKUPS, **SINKS, **SOURCES}
 
 
 def extra_of(name: str) -> str:
-    """The extra for a kind or for the scheme of an address; "" where none is known."""
+    """The extra for a kind or for the scheme of an address; "" if there is none."""
     for kind, each in connectors().items():
         if name == kind or name in each.schemes:
             return each.extra
@@ -135,7 +135,7 @@ def extra_of(name: str) -> str:
 
 
 def other_system(scheme: str) -> str:
-    """The sentence about an address that is none of files or objects."""
+    """The sentence about an address of neither files nor objects."""
     if extra := extra_of(scheme):
         return (
             f"{PLACES}; for {scheme}:// there is a connector of its own: pip install"

@@ -80,7 +80,7 @@ def known_lookups() -> list[str]:
 
 
 def lookup_of(spec: ComputationSpec, folder: str) -> Lookup:
-    """The lookup of a computation that has one."""
+    """The lookup of a computation, which has one."""
     return build_lookup(spec.work_as(LookupSpec), folder)
 
 

@@ -21,12 +21,12 @@ import msgspec
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """What ``Annotated`` says about an option beside its type.
+    """The part of an option's declaration that stands in ``Annotated``, beside its type.
 
-    ``example`` is a right value, as YAML. ``choices`` are all texts that it may be, if there are a
+    ``example`` is a valid value, as YAML. ``choices`` are all texts that it may be, if there are a
     few of them; ``refused`` has a sentence for another that one may expect. ``python`` is the type
-    of the argument in Python, where that is wider than what a file can hold. ``forms`` are the
-    options of choices that may be a map, of one choice and its options, as well as a text.
+    of the argument in Python, where that is wider than a file allows. ``forms`` are the options of
+    choices that may be a map, of one choice and its options, as well as a text.
 
     ``text`` is one sentence about the option, as Markdown of a page below docs/; the tables there,
     the classes for Python and the JSON Schema show it. ``default`` are words for the default, where
@@ -60,7 +60,7 @@ _PATH = re.compile(r" - at `(?:key in )?\$\.?([A-Za-z0-9_]*).*`$")
 def read_options(kind: str, options: Mapping[str, Any], form: type[T]) -> T:
     """``options`` as a ``form``.
 
-    Raises ValueError with one sentence: which option, what is wrong with it, what to write instead.
+    Raises ValueError with one sentence: the option, the fault in it, and the remedy.
     """
     names = [field.name for field in _fields(form)]
     for name in options:
@@ -84,14 +84,14 @@ def read_options(kind: str, options: Mapping[str, Any], form: type[T]) -> T:
 
 @cache
 def _fields(form: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
-    """A shard that opens reads its options again; to look at the form's annotations takes a
-    millisecond."""
+    """Cached, because a shard that opens reads its options again, and looking at the annotations of
+    a form takes a millisecond."""
     return msgspec.structs.fields(form)
 
 
 @cache
 def options_of(form: type[msgspec.Struct]) -> Mapping[str, Option]:
-    """What the fields of a form declare, by name."""
+    """The declarations of the fields of a form, by name."""
     return {field.name: _declared(field.type) for field in _fields(form)}
 
 

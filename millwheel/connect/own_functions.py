@@ -58,29 +58,29 @@ def language_of(spec: PipelineSpec) -> Language:
 
 
 def language_of_queries(spec: PipelineSpec) -> Language:
-    """That of its named queries, which have nulls of their own: what cannot be computed with one is
-    null. Raises PipelineError for a function that cannot be loaded."""
+    """The language of its named queries, which have nulls of their own: an expression that cannot
+    be computed with a null is null. Raises PipelineError for a function that cannot be loaded."""
     return language_of(replace(spec, nulls=NullLogic.ERROR))
 
 
-_SPOKEN: ContextVar[Language] = ContextVar("language of expressions", default=BUILT_IN)
+_LANGUAGE: ContextVar[Language] = ContextVar("language of expressions", default=BUILT_IN)
 
 
 @contextmanager
-def speaking(language: Language) -> Iterator[None]:
+def expressions_in(language: Language) -> Iterator[None]:
     """Within it, sinks that are built or opened have their expressions in this language. Their
-    constructors are those of connectors, which get nothing but their options."""
-    token = _SPOKEN.set(language)
+    constructors are those of connectors, which get only their options."""
+    token = _LANGUAGE.set(language)
     try:
         yield
     finally:
-        _SPOKEN.reset(token)
+        _LANGUAGE.reset(token)
 
 
-def spoken(text: str) -> Expression:
+def expression_of(text: str) -> Expression:
     """An expression of an option, in the language of the pipeline whose sink is built or opened.
     Raises ValueError as ``compile_expression`` does."""
-    return _SPOKEN.get().compile(text)
+    return _LANGUAGE.get().compile(text)
 
 
 def named_alone(
@@ -88,7 +88,7 @@ def named_alone(
     nulls: NullLogic = NullLogic.ERROR,
     vectorized: Mapping[str, str] = MappingProxyType({}),
 ) -> Language:
-    """The same, where no code of the user's is loaded and nothing is computed."""
+    """The language with these functions, for checks: no user code is loaded or called."""
     if not functions:
         return built_in(nulls)
     own = {name: OwnFunction(name, _unloaded) for name in functions}
@@ -98,8 +98,8 @@ def named_alone(
 
 
 def own_function(name: str, function: Any, returns: str = "") -> OwnFunction:
-    """A function under the name that expressions have for it. With ``returns``, the kind of its
-    values, it takes and gives arrays. Raises PipelineError for what cannot be called."""
+    """A function under its name in expressions. With ``returns``, the kind of its values, it takes
+    and gives arrays. Raises PipelineError unless it can be called."""
     if not callable(function):
         raise PipelineError(f"{name} is a {type(function).__name__}, not a function")
     least, most = _arity(function)
@@ -112,7 +112,7 @@ def own_function(name: str, function: Any, returns: str = "") -> OwnFunction:
 
     def call(*arguments: Any) -> Any:
         try:
-            # its own: others see the record, too
+            # copies: others see the record, too
             return _carried(name, function(*map(copied, arguments)))
         except RecordError:
             raise
@@ -125,15 +125,15 @@ def own_function(name: str, function: Any, returns: str = "") -> OwnFunction:
 
 
 def _carried(name: str, value: Any) -> Any:
-    """What the function gives. Raises RecordError for what no record can have: a window that kept
-    it would lose the other records of its bundle, too."""
+    """The value that the function gives. Raises RecordError if no record can have it: a window that
+    kept it would lose the other records of its bundle, too."""
     if type(value) in _AS_THEY_ARE or (type(value) is str and value.isascii()):
         return value
     try:
         data = encode_value(value)
         if nests_too_deeply(data):
             raise ValueError(f"it nests more than {MOST_NESTING} levels deep")
-    except Exception as ex:  # also of what a value of a class of the user's raises
+    except Exception as ex:  # a value of the user's own class may raise anything
         raise RecordError(
             f"{name}() gives a {type(value).__name__} that no record can have: {in_words(ex)}; it"
             " should give numbers, text, true, false, null, or lists and maps of them"
@@ -142,7 +142,7 @@ def _carried(name: str, value: Any) -> Any:
 
 
 def _arity(function: Callable[..., Any]) -> tuple[int, int]:
-    """The fewest and the most arguments that it takes, as far as Python knows."""
+    """The fewest and the most arguments that it takes, as far as Python can see."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):

@@ -1,5 +1,5 @@
-"""Third parties' sources, sinks and lookups: what installed packages register, and how their
-objects come in.
+"""Third parties' sources, sinks and lookups: the kinds that installed packages register, and the
+adaptation of their objects.
 
 An object that has the methods of a contract without being derived from its base class is wrapped
 once, where it enters the system, so that the runtime never asks what an object can do.
@@ -23,11 +23,11 @@ def names_in(group: str) -> set[str]:
 
 
 def made_by(group: str, what: str, kind: str, kinds: Callable[[], list[str]], *words: Any) -> Any:
-    """What the factory of an installed package makes of ``words``. ``what`` is a "source", "sink"
-    or "lookup".
+    """The object that the factory of an installed package makes of ``words``. ``what`` is a
+    "source", "sink" or "lookup".
 
-    Raises ValueError for a ``kind`` that nobody has registered, naming a ``known`` one that is
-    alike, and SetupError for a package that cannot be loaded."""
+    Raises ValueError for a ``kind`` that no package has registered, suggesting one of ``kinds``
+    that is alike, and SetupError for a package that cannot be loaded."""
     for point in entry_points(group=group, name=kind):
         try:
             factory = point.load()
@@ -41,8 +41,8 @@ def made_by(group: str, what: str, kind: str, kinds: Callable[[], list[str]], *w
 
 
 def require(instance: object, contract: type, *more: str) -> None:
-    """Raises SetupError, naming class, members and fix, unless ``instance`` has what every object
-    of the contract needs: its abstract methods, and ``more``."""
+    """Raises SetupError, naming class, members and fix, unless ``instance`` has the members that
+    the contract requires: its abstract methods, and ``more``."""
     needed: set[str] = set(contract.__abstractmethods__) | set(more)  # type: ignore[attr-defined]  # it is an ABC
     if missing := sorted(name for name in needed if not hasattr(instance, name)):
         kind = f"{type(instance).__module__}.{type(instance).__qualname__}"
@@ -151,7 +151,7 @@ class _AdaptedSource(Source):
         take_over(self, instance, "poll_us", "list_us", "warm_up", "committed", "ends")
 
     @property
-    def bounded(self) -> bool:  # type: ignore[override]  # it may change: a source may learn that it ends
+    def bounded(self) -> bool:  # type: ignore[override]  # it may change: a source may become bounded
         return bool(self._made.bounded)
 
     def partitions(self) -> Sequence[Partition]:

@@ -27,8 +27,8 @@ _MACHINERY = ("<frozen importlib", "<frozen runpy", str(importlib.__file__))
 
 
 class FolderFinder(MetaPathFinder):
-    """Finds modules of a pipeline's folder: for each other, and for the file that loads what a
-    pipeline names, before anything else; for all other code after everything else.
+    """Finds modules of a pipeline's folder: for each other, and for the file that loads the names
+    of a pipeline, before anything else; for all other code after everything else.
 
     So a file beside the pipeline that has the name of a library's module (``queue.py``,
     ``secrets.py``) is never executed in its place, and a module of an environment never takes the
@@ -87,14 +87,14 @@ OBJECT_NAME = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 
 _lock = threading.RLock()
 _depth = [0]
-"""How many imports of the user's code are going on, one within the other. Changed with the lock
+"""The number of imports of the user's code in progress, one within the other. Changed with the lock
 held."""
 
 
 @dataclass(slots=True)
 class _Owner:
-    """The importable folder, the modules that were loaded before it, and what finds those of the
-    folder."""
+    """The importable folder, the modules that were loaded before it, and the finder of the folder's
+    own modules."""
 
     folder: str = ""
     before: frozenset[str] = frozenset()
@@ -157,7 +157,7 @@ def import_file(file: str) -> ModuleType:
             module = importlib.import_module(path.stem)
         except KeyboardInterrupt:
             raise
-        # whatever the user's module raises while it is imported, SystemExit included
+        # any exception of the user's module while it is imported, SystemExit included
         except BaseException as ex:
             raise PipelineError(_file_failure(file, path, ex)) from ex
         finally:
@@ -167,8 +167,8 @@ def import_file(file: str) -> ModuleType:
 
 
 def forget_modules() -> None:
-    """Import everything of the importable folder again when it is asked for next: its files may
-    have changed."""
+    """Import everything of the importable folder again at its next use: its files may have
+    changed."""
     with _lock:
         _forget()
         _owner.folder = ""
@@ -210,7 +210,7 @@ def _import(module_name: str, folder: str) -> ModuleType:
         return importlib.import_module(module_name)
     except KeyboardInterrupt:
         raise
-    # whatever the user's module raises while it is imported, SystemExit included
+    # any exception of the user's module while it is imported, SystemExit included
     except BaseException as ex:
         raise PipelineError(_import_failure(module_name, folder, ex)) from ex
 

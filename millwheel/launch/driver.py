@@ -21,7 +21,7 @@ from millwheel.adapters.rights import keep_private
 from millwheel.adapters.spaces.root_address import in_bucket
 from millwheel.adapters.spaces.root_notes import ReplayOrders
 from millwheel.connect.kinds import build_sink, lookup_of
-from millwheel.connect.own_functions import language_of, speaking
+from millwheel.connect.own_functions import expressions_in, language_of
 from millwheel.connect.sinks.base import Sink
 from millwheel.control.roots.bucket import BucketRoot
 from millwheel.control.roots.inputs import changed_inputs, forget_ends, keep_ends, keep_inputs
@@ -297,7 +297,7 @@ class Driver:
         fields = exact_fields(spec, fields_of_classes(spec))
         language = language_of(spec)
         for sink in spec.sinks:
-            with speaking(language):
+            with expressions_in(language):
                 built = build_sink(sink, spec.folder)
             if former:
                 built.adopt(former, str(root.identity))
@@ -306,7 +306,7 @@ class Driver:
                 _check_fields(sink, built, fields[sink.stream])
         for each in spec.computations:
             if isinstance(each.work, LookupSpec):
-                with speaking(language):
+                with expressions_in(language):
                     lookup = lookup_of(each, spec.folder)
                 lookup.check()
         for sentence in changed_inputs(spec, root.path):

@@ -48,8 +48,8 @@ class TopicWorld(SinkWorld):
             writer = plain(shard, token)
             publisher: Any = writer._publisher
             publisher._kafka = _Library(publisher._kafka, outside)
-            known = publisher._known
-            publisher._known = lambda: outside.call("known", known)
+            known = publisher._last_published
+            publisher._last_published = lambda: outside.call("known", known)
             return writer
 
         made.open = opened

@@ -81,7 +81,7 @@ def test_readers_take_what_older_and_newer_writers_wrote(
     topic = broker.make_topic("avro")
     form = {"schema": OLD, "registry": {"url": registry.url}}
     assert send(broker, topic, {"avro": form}, [{"ad": 1}, {"ad": "x"}]) == [
-        "field 'ad' is str 'x', but the Avro schema wants a long"
+        "field 'ad' is str 'x', but the Avro schema requires a long"
     ]
     assert not send(broker, topic, {"avro": {**form, "schema": NEW}}, [{"ad": 2, "page": "/"}])
     produce(broker, topic, [(0, None, b"\0\0\1\0\0rest"), (0, None, b"{}")])
@@ -90,7 +90,7 @@ def test_readers_take_what_older_and_newer_writers_wrote(
     assert [reason.partition(": ")[0] for reason in wrong] == [
         f"topic avro, partition 0, offset {offset}" for offset in (2, 3)
     ]
-    assert "knows no schema with the id 65536" in wrong[0]
+    assert "has no schema with the id 65536" in wrong[0]
     assert "does not begin with the id" in wrong[1]
 
 

@@ -70,7 +70,13 @@ def test_a_committable_that_is_published_again_appears_once(broker: Broker) -> N
     assert rows(broker, "again") == expected(3)
 
 
-CALLS = ("begin_transaction", "produce", "commit_transaction", "init_transactions", "_known")
+CALLS = (
+    "begin_transaction",
+    "produce",
+    "commit_transaction",
+    "init_transactions",
+    "_last_published",
+)
 
 
 @pytest.mark.parametrize("when", CALLS)

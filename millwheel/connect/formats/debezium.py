@@ -2,9 +2,9 @@
 source.
 
 An event has the former row (``before``) and the new one (``after``). An insert and a row of the
-snapshot have a row that stands, a delete one that goes, and an update has both. The row is known by
-the fields that ``key`` names, by the key of a connector's message, or, without either, by all of
-it.
+snapshot have only a new row, a delete only a former one, an update both. A row is identified by the
+fields that ``key`` names, by the key of a connector's message, or, without either, by all of
+its fields.
 """
 
 from __future__ import annotations
@@ -94,8 +94,8 @@ class DebeziumMessages(MessageDecoder):
         return values
 
     def _known(self, event: Mapping[str, Any], message_key: bytes | None) -> Known:
-        """Only the connector of a database keys messages by the primary key; others by what they
-        like."""
+        """How the row is identified. Only the connector of a database keys messages by the primary
+        key; other senders use any key."""
         if self._key:
             return Known.KEY
         if not isinstance(event.get("source"), dict):
@@ -123,8 +123,8 @@ class DebeziumMessages(MessageDecoder):
 
 
 def row_key(message_key: bytes | None, skips: int = 0) -> Any:
-    """The primary key in the key of a message; None for a message without one. What is not JSON
-    begins with ``skips`` bytes that name a schema, which may change while the key stays."""
+    """The primary key in the key of a message; None for a message without one. A key that is not
+    JSON begins with ``skips`` bytes that name a schema, which may change while the key stays."""
     if message_key is None:
         return None
     try:
@@ -135,7 +135,7 @@ def row_key(message_key: bytes | None, skips: int = 0) -> Any:
 
 
 def table_of(event: Mapping[str, Any]) -> list[Any]:
-    """Which table an event is about: a topic may have those of several, whose keys are equal."""
+    """The table of an event: a topic may have events of several tables, whose keys are equal."""
     source = event.get("source")
     if not isinstance(source, dict):
         return []
@@ -173,8 +173,8 @@ def position_of(event: Mapping[str, Any], part: int) -> LogPosition:
 
 
 def _time_beside(source: Mapping[str, Any]) -> int | None:
-    """The time of the commit by the clock of the database. That of the event itself is the
-    connector's, which is a new one when the event is sent again."""
+    """The time of the commit by the clock of the database. The event's own time is the connector's,
+    and changes when the event is sent again."""
     at = source.get("ts_ms")
     return at if type(at) is int else None
 
@@ -252,8 +252,8 @@ _PARTS: dict[str, Callable[[Mapping[str, Any], bool], Parts]] = {
 
 
 def _is_whole(before: Any, after: Mapping[str, Any]) -> bool:
-    """Whether the former row of an update has more than its key. A table that knows the key has the
-    row itself; this one only says at which event time it stood."""
+    """Whether the former row of an update has more than its key. A table that has the key has the
+    row itself; this row only gives its event time."""
     if not isinstance(before, dict):
         return False
     return all(before.get(name) is not None for name, field in after.items() if field is not None)

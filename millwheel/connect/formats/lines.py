@@ -50,8 +50,8 @@ class JsonMessages(MessageDecoder):
 
 
 class WholeJsonMessages(JsonMessages):
-    """JSON objects with the fields that ``schema`` has and no others; where one is another, the
-    first of the messages is said to be wrong, and none is decoded."""
+    """JSON objects with the fields that ``schema`` has and no others; if a message has others, the
+    first of the messages is reported as wrong, and none is decoded."""
 
     def __init__(self, schema: type) -> None:
         self._lines = DeclaredJsonLines(schema, FieldTypes({}))

@@ -92,7 +92,7 @@ class CsvOptions(msgspec.Struct, frozen=True):
 
 
 def not_for_sources(options: CsvOptions) -> None:
-    """Raises ValueError for an option that is for what is written."""
+    """Raises ValueError for an option that only sinks have."""
     if options.spreadsheet_safe:
         raise ValueError("option 'format': spreadsheet_safe is for sinks; remove it")
 
@@ -174,7 +174,7 @@ class ProtobufOptions(msgspec.Struct, frozen=True):
 
 
 _ENVELOPES: Mapping[str, type[msgspec.Struct]] = {"json": NoOptions, "avro": AvroOptions}
-"""How an envelope of Debezium may be written."""
+"""The formats in which an envelope of Debezium may be written."""
 
 
 class DebeziumOptions(msgspec.Struct, frozen=True):

@@ -224,7 +224,7 @@ _NAMES = {
 def _wrong(value: Any, path: str, expected: str) -> RecordError:
     description = f"{type(value).__name__} {value!r}"[:80]
     return RecordError(
-        f"field {path!r} is {description}, but the Protobuf message wants {expected}"
+        f"field {path!r} is {description}, but the Protobuf message requires {expected}"
     )
 
 

@@ -25,12 +25,12 @@ HEADER_BYTES = 5
 _ANSWER_S = 5.0  # for one request
 # how long a worker's loop waits for an answer; then the partition is read again later
 _PATIENCE_S = 0.3
-_SAY_EVERY_S = 60.0  # between warnings about the same registry
+_LOG_EVERY_S = 60.0  # between warnings about the same registry
 _NO_ENTRY = frozenset({401, 403})
 _UNKNOWN_CODES = frozenset({404, 422})  # Fixed: HTTP's codes for permanent answers
 
 
-class KnownSchema(NamedTuple):
+class RegisteredSchema(NamedTuple):
     """The entry of an id in a registry. ``kind`` is AVRO, PROTOBUF or JSON; ``references`` are the
     schemas that it needs, in the order in which they must be parsed."""
 
@@ -48,12 +48,12 @@ class Registry:
         self._client = client if client is not None else _client(options)
         self._pool = ThreadPoolExecutor(1, "schema-registry")
         weakref.finalize(self, _end, self._pool, self._client)
-        self._asked: dict[int, Future[KnownSchema]] = {}
+        self._asked: dict[int, Future[RegisteredSchema]] = {}
         self._lock = threading.Lock()
-        self._said_at = -_SAY_EVERY_S
+        self._logged_at = -_LOG_EVERY_S
 
-    def schema(self, number: int) -> KnownSchema:
-        """The schema of an id. Raises RecordError for an id that the registry does not know,
+    def schema(self, number: int) -> RegisteredSchema:
+        """The schema of an id. Raises RecordError for an id that the registry does not have,
         ExhaustedError while it does not answer, SetupError when it does not let us in."""
         with self._lock:
             future = self._asked.get(number)
@@ -90,20 +90,20 @@ class Registry:
         except Exception as ex:
             code = _code(ex)
             if not code or code >= 500 or code == 429:
-                self._say(self._away(ex))
+                self._warn(self._away(ex))
                 raise UnavailableError(self._away(ex)) from ex
             raise SetupError(self._refusal(subject, ex)) from ex
 
-    def _fetch(self, number: int) -> KnownSchema:
+    def _fetch(self, number: int) -> RegisteredSchema:
         try:
             schema = self._client.get_schema(number)
-            return KnownSchema(
+            return RegisteredSchema(
                 schema.schema_type or "AVRO", schema.schema_str, tuple(self._references(schema))
             )
         except Exception as ex:
             if _code(ex) in _UNKNOWN_CODES:
                 raise RecordError(
-                    f"the schema registry at {self.url} knows no schema with the id {number}"
+                    f"the schema registry at {self.url} has no schema with the id {number}"
                 ) from ex
             raise
 
@@ -134,12 +134,12 @@ class Registry:
     def _away(self, ex: Exception) -> str:
         return f"the schema registry at {self.url} does not answer: {type(ex).__name__}: {ex}"
 
-    def _say(self, text: str) -> None:
+    def _warn(self, text: str) -> None:
         now = time.monotonic()
         with self._lock:
-            if now < self._said_at + _SAY_EVERY_S:
+            if now < self._logged_at + _LOG_EVERY_S:
                 return
-            self._said_at = now
+            self._logged_at = now
         log.warning("%s. It is tried again; nothing is lost meanwhile.", text)
 
 
@@ -183,7 +183,7 @@ class Registration:
 
 
 def _end(pool: ThreadPoolExecutor, client: Any) -> None:
-    """Release a registry that is no longer used."""
+    """Release the thread and the client of a registry that has been dropped."""
     pool.shutdown(wait=False, cancel_futures=True)
     client.close()
 

@@ -1,6 +1,6 @@
 """Rows as lines of text that every reader of JSON and of CSV takes, and the rows in a text of CSV.
 
-What Python's writer quotes depends on the version of Python and on the ends of lines that it
+The quoting of Python's writer depends on the version of Python and on the ends of lines that it
 writes; here a field is quoted if it has a quote, the delimiter, or a line break of any kind.
 """
 
@@ -17,7 +17,7 @@ import msgspec
 from millwheel.core.lazy_polars import pl
 
 _encode = msgspec.json.Encoder(enc_hook=str, decimal_format="number").encode_lines
-# become lines at once: so few stay in the cache, and take the memory of those before them
+# converted at once: so few stay in the cache, and reuse the memory of the rows before them
 _ROWS = 8_000
 _LARGE = 1e16  # Fixed: floats from here on have an exponent
 
@@ -84,16 +84,16 @@ csv.field_size_limit(max(csv.field_size_limit(), _LONGEST))
 
 class CsvRows:
     """Encodes rows of one shard. ``fields`` fixes the columns; without it, new fields of rows
-    become further columns, after those of earlier files, up to :data:`MOST_COLUMNS`. What has no
-    column then is JSON in the last one, :data:`OTHER_FIELDS`. None is an empty field; lists, maps
-    and other types that CSV lacks are JSON text. ``spreadsheet_safe`` writes texts such that no
-    spreadsheet computes them."""
+    become further columns, after those of earlier files, up to :data:`MOST_COLUMNS`. Further fields
+    are JSON in the last one, :data:`OTHER_FIELDS`. None is an empty field; lists, maps and other
+    types that CSV lacks are JSON text. ``spreadsheet_safe`` writes texts such that no spreadsheet
+    computes them."""
 
     def __init__(self, fields: Sequence[str] = (), spreadsheet_safe: bool = False) -> None:
         self._fixed = bool(fields)
         self._columns = dict.fromkeys(fields)
         self._cell = safe_cell if spreadsheet_safe else cell
-        self._told = False
+        self._warned = False
 
     def encode(self, rows: Sequence[Mapping[Any, Any]]) -> bytes:
         """A CSV file in UTF-8."""
@@ -119,7 +119,7 @@ class CsvRows:
                 else:
                     full = True
         if full:
-            self._tell()
+            self._warn_once()
         return full
 
     def _with_others(self, row: Mapping[Any, Any]) -> dict[Any, Any]:
@@ -128,9 +128,9 @@ class CsvRows:
             fields[OTHER_FIELDS] = others
         return fields
 
-    def _tell(self) -> None:
-        if not self._told:
-            self._told = True
+    def _warn_once(self) -> None:
+        if not self._warned:
+            self._warned = True
             _log.warning(
                 "a CSV sink has rows of more than %d different fields; "
                 "the others are JSON in the column %s. Name the "
@@ -139,8 +139,8 @@ class CsvRows:
 
 
 def safe_cell(value: Any) -> Any:
-    """As :func:`cell`; a text that a spreadsheet would take for a formula has an apostrophe in
-    front of it, by which spreadsheets know a text. Numbers are none."""
+    """As :func:`cell`; a text that a spreadsheet would take for a formula gets an apostrophe in
+    front, by which spreadsheets recognise a text. Numbers do not need one."""
     content = cell(value)
     risky = (
         type(content) is str
@@ -175,7 +175,7 @@ def rows_in(lines: Iterable[str], delimiter: str) -> list[list[str]]:
 
 
 class _Lines:
-    """What a writer of CSV writes to: it hands over one row at a time."""
+    """The file of a CSV writer, which hands over one row at a time."""
 
     def __init__(self) -> None:
         self.texts: list[str] = []

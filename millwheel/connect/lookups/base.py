@@ -1,6 +1,5 @@
 """Lookups: the contract of another system that is asked for the value of a key while records are
-processed, the kinds that there are, and the cache of answers. docs/lookups.md shows how to use
-them.
+processed, its kinds, and the cache of answers. docs/lookups.md shows how to use them.
 
 The built-in kinds are rows of ``connect/built_in.py``. Third parties register a factory under the
 entry point group ``millwheel.lookups``: ``name = "package.module:factory"``, where
@@ -21,10 +20,10 @@ from typing import Any
 from millwheel.errors import MillwheelError
 
 LookupKey = tuple[Any, ...]
-"""The values that a record is looked up by, in the order of :attr:`Lookup.by`. None of them is
+"""The values by which a record is looked up, in the order of :attr:`Lookup.by`. None of them is
 None."""
 _OF_KEYS = (ValueError, TypeError, ArithmeticError, RecursionError)
-"""What a client raises for a key that it cannot convert."""
+"""Exceptions of a client for a key that it cannot convert."""
 
 
 class LookupRefusedError(MillwheelError):
@@ -34,7 +33,7 @@ class LookupRefusedError(MillwheelError):
 
 @dataclass(frozen=True, slots=True)
 class NoAnswer:
-    """The target cannot answer for this key, for the reason that it gives. The records become dead
+    """The target cannot answer for this key, for the given reason. The records become dead
     letters."""
 
     reason: str

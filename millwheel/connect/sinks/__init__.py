@@ -1,1 +1,2 @@
-"""Sinks: where results go. ``base`` is the contract: what was committed becomes visible once."""
+"""Sinks: the outputs of a pipeline. ``base`` is the contract: committed records become visible
+once."""

@@ -57,8 +57,8 @@ class SinkBatch:
 
     ``attempt`` is unique to this attempt, ``<token>-<counter>``: two attempts of the same number
     never share a file. The records are in ``records``; only for a writer with ``takes_columns``
-    they may be in ``columns`` instead. ``traces`` are the contexts of those that are traced, by
-    index, for targets that have headers.
+    they may be in ``columns`` instead. ``traces`` are the contexts of the traced ones, by index,
+    for targets that have headers.
     """
 
     number: int
@@ -74,7 +74,7 @@ Cut = SinkBatch
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A record that the target cannot take, and why: it becomes a dead letter."""
+    """A record that the target cannot take, and the reason: it becomes a dead letter."""
 
     record: SinkRecord
     reason: str
@@ -159,8 +159,8 @@ class Writer(ABC):
         Called again with the same committable after a crash, after an UnavailableError, and
         possibly by a zombie at the same time: it must be idempotent, also between processes. Raises
         UnavailableError to be called again in 100 ms, :class:`BatchRefusedError` for records that
-        the target does not take, :class:`BatchSplitError` when it does not tell which records those
-        are. Any other error ends the worker, and the next owner tries again."""
+        the target does not take, :class:`BatchSplitError` when it does not name the records at
+        fault. Any other error ends the worker, and the next owner tries again."""
 
     def renumbered(self, committable: bytes, number: int) -> bytes:
         """A committable that was not published, with another number. Only for a writer that raises
@@ -204,8 +204,8 @@ class Sink(ABC):
     """The sink handles records that take back earlier ones (:func:`millwheel.as_retraction`).
     Without it a stream that carries such records is refused when the pipeline is checked."""
     replaces_rows: bool = False
-    """A row replaces the one before it with the same identity, so a window that fires again must
-    say what its panes contain."""
+    """A row replaces the one before it with the same identity, so the pipeline must declare the
+    contents of the panes of a window that fires again."""
     keeps_latest: bool = False
     """The sink shows the current rows. Each batch then holds all rows of the shard and replaces the
     previous batch. Publishing an older batch must never replace a newer one; ``publish`` raises
@@ -231,8 +231,8 @@ class Sink(ABC):
 
     def discard(self, identity: str) -> str:
         """Remove the results of the root with this identity, and nothing else, before the root is
-        emptied. What is left of them, in words; "" for nothing. Those in other systems usually
-        are."""
+        emptied. Returns a sentence about the results that stay, "" for none; those in other systems
+        usually stay."""
         return "its rows stay where they are"
 
     def adopt(self, former: str, identity: str) -> None:

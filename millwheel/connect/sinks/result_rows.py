@@ -1,4 +1,4 @@
-"""Records as rows of a result, and what becomes of retractions: they are refused, written as rows
+"""Records as rows of a result, and the treatment of retractions: they are refused, written as rows
 of their own, or only the latest rows stay."""
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def records_of(batch: ColumnBatch) -> list[SinkRecord]:
 def frames_of(
     batches: Sequence[ColumnBatch], with_key: bool, with_timestamp: bool
 ) -> list[pl.DataFrame]:
-    """:func:`rows_of` for records in columns, of one stream: those with the same columns together.
+    """:func:`rows_of` for records in columns, of one stream: frames with the same columns together.
     Their keys must not be tuples, unless the keys are left out."""
     return together([frame_of(batch, with_key, with_timestamp) for batch in batches])
 
@@ -65,7 +65,7 @@ def frame_of(batch: ColumnBatch, with_key: bool, with_timestamp: bool) -> pl.Dat
 
 
 def together(frames: Sequence[pl.DataFrame]) -> list[pl.DataFrame]:
-    """Those with the same columns, one behind the other, as one."""
+    """The frames, with neighbours that have the same columns joined into one."""
     return [pl.concat(list(alike)) for _, alike in groupby(frames, lambda frame: frame.schema)]
 
 
@@ -110,8 +110,8 @@ def change_rows(
 def change_frames(
     batches: Sequence[ColumnBatch], with_key: bool, with_timestamp: bool, mark: str
 ) -> list[pl.DataFrame]:
-    """:func:`change_rows` for records in columns, a frame for each batch; none where a record has
-    to be looked at by itself."""
+    """:func:`change_rows` for records in columns, a frame for each batch; none if a record must be
+    looked at by itself."""
     frames = []
     for batch in batches:
         back = are_retractions(batch)

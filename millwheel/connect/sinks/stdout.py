@@ -37,7 +37,7 @@ class StdoutOptions(msgspec.Struct, frozen=True):
             "changelog",
             (Mode.APPEND.value, Mode.CHANGELOG.value),
             refused={
-                "upsert": "what is printed cannot be replaced; write changelog, or use the sink"
+                "upsert": "printed lines cannot be replaced; write changelog, or use the sink"
                 " 'files'"
             },
             text="[how results that change are printed](pipeline.md#results-that-change)",
@@ -69,7 +69,7 @@ class StdoutLines(Sink, Writer):
         self.takes_retractions = options.mode == Mode.CHANGELOG
 
     def discard(self, identity: str) -> str:
-        """See :class:`millwheel.connect.sinks.base.Sink`. What was printed is nobody's any more."""
+        """See :class:`millwheel.connect.sinks.base.Sink`. Printed lines cannot be removed."""
         return ""
 
     def check(self, identity: str) -> None:

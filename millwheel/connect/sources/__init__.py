@@ -1,2 +1,2 @@
-"""Sources: where records come from. ``base`` is the contract: a position read again gives the same
+"""Sources: the inputs of a pipeline. ``base`` is the contract: a position read again gives the same
 records."""

@@ -92,8 +92,8 @@ class Chunk:
 
     @property
     def held_positions(self) -> list[int] | npt.NDArray[np.int64]:
-        """The positions as they are there already: an array of int64 becomes a list only when
-        somebody wants one."""
+        """The positions in their present form: an array of int64 becomes a list only when a list is
+        needed."""
         return self.positions
 
 
@@ -195,9 +195,9 @@ class Reader(ABC):
 
     def skip(self, position: int) -> Chunk | None:
         """Pass over one record after ``position`` without decoding it, because workers have died of
-        that: it is a reject as it is in the input, whose reason is what stands before the words
-        about the deaths. Its positions are those of ``read(position, 1)``. None (the default): this
-        reader cannot."""
+        that: it becomes a reject, as it is in the input; its reason precedes the words about the
+        deaths. Its positions are those of ``read(position, 1)``. None (the default): this reader
+        cannot."""
         return None
 
     def take_columns(self, fields: Mapping[str, str]) -> bool:
@@ -211,7 +211,7 @@ class Reader(ABC):
         """Let :meth:`read_frame` return all of these fields from now on, and None where a record
         has any other, because a consumer passes on whole records. They are the declared fields, and
         those whose types are inferred, as in :meth:`take_columns`. False (the default): this reader
-        cannot, or there are others everywhere."""
+        cannot, or all records have further fields."""
         return False
 
     def stop_at(self, end: tuple[int, ...]) -> None:
@@ -251,7 +251,7 @@ class Source(ABC):
     list_us: int = 1_000_000
     """The interval at which the partitions of an unbounded source are listed, in µs."""
     absent: str = "it has no partition yet"
-    """What people read of an unbounded source while nothing is listed."""
+    """Message about an unbounded source while nothing is listed."""
 
     def check(self) -> None:
         """Called once by the driver, before anything starts, for an unbounded source. Raises
@@ -281,8 +281,8 @@ class Source(ABC):
         partition cannot be read, ExhaustedError when it cannot be read now."""
 
     def fits(self, name: str) -> bool:
-        """Whether a partition of this name could be one of this source, whatever there is at
-        present. Names that come from elsewhere, with a savepoint, are asked for."""
+        """Whether a partition of this name could be one of this source, whether or not it exists at
+        present. Asked about names that come from elsewhere, with a savepoint."""
         return True
 
     def committed(self, partition: Partition, position: int) -> None:

@@ -1,4 +1,4 @@
-"""Fields that stand in the names of folders, as Hive, Spark and the sink ``files`` write them:
+"""Fields in the names of folders, as Hive, Spark and the sink ``files`` write them:
 ``day=2026-01-31/``."""
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ _NOTHING = "__HIVE_DEFAULT_PARTITION__"
 
 
 def with_folder_fields(reader: Reader, path: str, fields: Mapping[str, str]) -> Reader:
-    """The reader, whose records have those declared fields that folders of the path name, as these
-    say. Raises SetupError for a folder whose value is not of the declared type."""
+    """The reader, with values of declared fields from the names of folders in the path. Raises
+    SetupError for a folder whose value is not of the declared type."""
     values = _found(path, fields)
     return FolderFields(reader, values, fields) if values else reader
 
@@ -56,7 +56,7 @@ class FolderFields(Reader):
             if type(value) is dict:
                 value.update(self._values)
         if isinstance(chunk.values, Values):
-            # it knows columns by heart
+            # the former list may have cached columns, without the new fields
             chunk.values = Values(chunk.values, chunk.values.kind, chunk.values.text_bytes)
         return chunk
 

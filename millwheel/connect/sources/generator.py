@@ -156,8 +156,8 @@ class GeneratedRecords(Source):
 
 
 def _own(value: Any) -> Any:
-    """What the user's factory gives, as workers elsewhere get it: plain data, which no other record
-    shares."""
+    """The value of the user's factory, in the form in which other workers get it: plain data, which
+    no other record shares."""
     try:
         return (
             copied(value)
@@ -165,7 +165,7 @@ def _own(value: Any) -> Any:
             else msgspec.msgpack.decode(msgspec.msgpack.encode(value))
         )
     except (TypeError, ValueError, OverflowError, RecursionError):
-        return value  # and refused later, as all that cannot be sent
+        return value  # refused later, as all values that cannot be sent
 
 
 class DefaultRecords:

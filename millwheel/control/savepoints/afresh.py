@@ -12,7 +12,7 @@ from typing import Any
 from millwheel.adapters.processes.address import EMBEDDED
 from millwheel.adapters.spaces.root_address import in_bucket
 from millwheel.connect.kinds import build_sink
-from millwheel.connect.own_functions import language_of, speaking
+from millwheel.connect.own_functions import expressions_in, language_of
 from millwheel.connect.sinks.base import Sink
 from millwheel.control.roots.root import Root, identity_of
 from millwheel.control.roots.shipping import load_shipped
@@ -70,7 +70,7 @@ def _sinks(root: Root, spec: PipelineSpec) -> Iterator[tuple[str, Sink]]:
             if target not in seen:
                 seen.append(target)
                 with suppress(ValueError):
-                    with speaking(language):
+                    with expressions_in(language):
                         built = build_sink(sink, each.folder)
                     yield f"sinks.{sink.stream}.{sink.kind}", built
 

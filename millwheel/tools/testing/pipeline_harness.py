@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any
 
-from millwheel.connect.own_functions import language_of, speaking
+from millwheel.connect.own_functions import expressions_in, language_of
 from millwheel.connect.python_objects import load_object
 from millwheel.core.model.failures import of_nodes, without_kinds
 from millwheel.core.model.keys import Key, check_key
@@ -94,7 +94,7 @@ class PipelineHarness:
         self._closed = False
         self._replayed: set[str] = set()
         looking_up = [each for each in self.spec.computations if isinstance(each.work, LookupSpec)]
-        with speaking(language_of(self.spec)):
+        with expressions_in(language_of(self.spec)):
             self._lookups = {
                 each.name: fake_lookup(each, self.spec.folder, lookups or {}) for each in looking_up
             }

@@ -103,8 +103,8 @@ def what_an_array_function_refuses_is_null() -> Context:
         values, known = right(self, arrays, count)
         return values, np.ones_like(known)
 
-    right = ArrayFunction._known
-    return replaced(ArrayFunction, "_known", wrong)
+    right = ArrayFunction._computed
+    return replaced(ArrayFunction, "_computed", wrong)
 
 
 @mistake(within=3, first=44)

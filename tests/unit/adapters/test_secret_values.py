@@ -100,7 +100,7 @@ OPTIONS = {
 
 @pytest.fixture(autouse=True)
 def values(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(secret_values, "_known", set())
+    monkeypatch.setattr(secret_values, "_seen", set())
     monkeypatch.delenv(FOLDER_VARIABLE, raising=False)
     monkeypatch.setenv("PG", "pa$$ \\1 'wörd'")
     monkeypatch.setenv("API", "t0ken")

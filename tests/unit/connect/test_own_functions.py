@@ -10,11 +10,11 @@ import pytest
 
 from millwheel.connect.kinds import build_sink
 from millwheel.connect.own_functions import (
+    expression_of,
+    expressions_in,
     language_of,
     named_alone,
     own_function,
-    speaking,
-    spoken,
 )
 from millwheel.connect.sinks.base import SinkBatch, SinkRecord
 from millwheel.core.expressions.declaration import MOST_ARGUMENTS
@@ -144,11 +144,11 @@ def test_sinks_are_built_and_opened_in_the_language_of_their_pipeline(tmp_path: 
     options = {"path": "out", "partition_by": [{"d": "twice(n)"}]}
     spec = SinkSpec("out", "files", options)
     language = language_of(spec_of(tmp_path, twice="mine:twice"))
-    with speaking(language):
+    with expressions_in(language):
         sink = build_sink(spec, str(tmp_path))
         sink.check("root")
         writer = sink.open("out.0", 1)
-        assert spoken("twice(n)").evaluate({"n": 4}) == 8
+        assert expression_of("twice(n)").evaluate({"n": 4}) == 8
     committable = writer.prepare(SinkBatch(0, "1-0", [SinkRecord("k", {"n": 4}, 0)]))
     writer.publish(committable)
     assert [path.name for path in (tmp_path / "out").iterdir() if path.name[0] != "."] == ["d=8"]

@@ -1,4 +1,4 @@
-"""What an error of another system means for the rows that were sent, and what follows from it: the
+"""The meaning of an error of another system for the rows that were sent, and its consequence: the
 batch is tried again, halved, or, as a single row, refused.
 
 Each client has a table of its own errors (``postgres/client.py``, ``kafka/client.py`` and so on).
@@ -17,7 +17,7 @@ MOST_TRIES = 5
 
 
 class Meaning(Enum):
-    """What an error says of what was asked."""
+    """The meaning of an error for the request that failed."""
 
     ABSENT = "absent"
     """It may succeed later: it is tried again for as long as that takes."""
@@ -27,18 +27,17 @@ class Meaning(Enum):
     MEND = "mend"
     """It never succeeds until a person mends the target or its settings: the run stops."""
     UNKNOWN = "unknown"
-    """Nobody knows: it is tried :data:`MOST_TRIES` times, then counts as ROWS if rows were sent,
+    """Unclear: it is tried :data:`MOST_TRIES` times, then counts as ROWS if rows were sent,
     else as MEND."""
 
 
 class RowToBlameError(MillwheelError):
-    """Nothing of a batch was written, and never will be: a row of it is to blame. Which one is not
-    known."""
+    """Nothing of a batch was written, and never will be: an unknown row of it is to blame."""
 
 
 class UnknownError(MillwheelError):
-    """A client failed with an error that is in no table. Whether the call took effect is not
-    known."""
+    """A client failed with an error that is in no table. The call may or may not have taken
+    effect."""
 
 
 _ABSENT_CODES = frozenset(
@@ -86,15 +85,15 @@ _MEND_CODES = frozenset(
     }
 )
 _OF_VALUES = (ValueError, TypeError, ArithmeticError, RecursionError)
-"""What libraries raise for a value that they cannot convert."""
+"""Exceptions of libraries for a value that they cannot convert."""
 _OF_LIBRARIES = frozenset({"PanicException", "CancelledError", "BaseExceptionGroup"})
-"""What they raise that is not an ``Exception``."""
+"""Exceptions of libraries that are not an ``Exception``."""
 
 
 def is_of_client(error: BaseException) -> bool:
-    """Whether a client failed, rather than somebody having ended the thread. Libraries in Rust
-    panic, and those with an event loop are cancelled, with exceptions that are not an
-    ``Exception``; unnoticed they would end the thread in silence."""
+    """Whether a client failed, rather than the thread being ended. Libraries in Rust panic, and
+    those with an event loop are cancelled, with exceptions that are not an ``Exception``; unnoticed
+    they would end the thread in silence."""
     if isinstance(error, Exception):
         return True
     return type(error).__name__ in _OF_LIBRARIES or isinstance(error, SystemExit)
@@ -118,8 +117,9 @@ def of_code(code: int | None) -> Meaning:
     return Meaning.ABSENT if code in _ABSENT_CODES else Meaning.UNKNOWN
 
 
-def told(meaning: Meaning, where: str, words: str) -> MillwheelError:
-    """The error of ours. ``where`` names the target, ``words`` are those of its client."""
+def error_for(meaning: Meaning, where: str, words: str) -> MillwheelError:
+    """Our error for an error with this meaning. ``where`` names the target, ``words`` are its
+    client's."""
     text = f"{where}: {words}"
     if meaning is Meaning.ABSENT:
         return UnavailableError(text)
@@ -131,10 +131,10 @@ def told(meaning: Meaning, where: str, words: str) -> MillwheelError:
 
 
 def in_words(error: BaseException, where: str) -> MillwheelError:
-    """:func:`told` for an error that is in no client's table; errors of ours stay as they are."""
+    """:func:`error_for` an error in no client's table; errors of ours stay as they are."""
     if isinstance(error, MillwheelError):
         return error
-    return told(of_python(error), where, named(error))
+    return error_for(of_python(error), where, named(error))
 
 
 def named(error: BaseException) -> str:
@@ -155,12 +155,12 @@ def given_up(error: MillwheelError) -> SetupError:
 
 
 MOST_WITHOUT_SUCCESS = 3
-"""Single rows that fail in a row with unknown errors: after these it is the target that is to
-blame, not the rows."""
+"""Single rows that fail in a row with unknown errors: after these the target is to blame, not the
+rows."""
 
 
 class Next(Enum):
-    """What to do with the batch."""
+    """The next action for a batch."""
 
     AGAIN = "again"
     HALVE = "halve"
@@ -174,24 +174,24 @@ class Tries:
     def __init__(self) -> None:
         self._count = 0
         self._known_bad = 0
-        """So many of the next batches are parts of one that failed in all its tries: they are not
-        tried as often."""
+        """The number of next batches that are parts of one that failed in all its tries: they are
+        not tried as often."""
         self._strange_rows = 0
 
     def worked(self, rows: int = 1) -> None:
-        """The target has taken a batch of so many rows."""
+        """Note that the target has taken a batch of so many rows."""
         self._count = 0
         self._known_bad = max(0, self._known_bad - 1)
         if rows:
             self._strange_rows = 0
 
     def answered(self) -> None:
-        """The target has answered, although no batch was written."""
+        """Note that the target has answered, although no batch was written."""
         self._count = 0
 
     def failed(self, error: RowToBlameError | UnknownError, rows: int) -> Next:
-        """What to do with a batch of so many rows after this error; 0 rows: nothing was sent but a
-        question."""
+        """The next action for a batch of so many rows after this error; 0 rows: only a question was
+        sent."""
         strange = isinstance(error, UnknownError)
         self._count += 1
         if strange and self._count < (2 if rows and self._known_bad else MOST_TRIES):

@@ -4,8 +4,8 @@ to a target, each once and in order, on the shard's own thread.
 A batch is bytes in our journal before anything is sent, so a transaction of the target that fails,
 times out or is lost with its reply is simply sent again. The runtime removes a row that the target
 refuses: one commit of ours holds the dead letter and the batch without the row, and nothing of the
-batch is written before that commit. Where the target does not tell which row it refuses, the batch
-is halved, again by a commit of ours, until the row stands alone.
+batch is written before that commit. Where the target does not name the row that it refuses, the
+batch is halved, again by a commit of ours, until the row stands alone.
 """
 
 from __future__ import annotations
@@ -155,8 +155,8 @@ class ExternalWriter(Writer):
     def _write(self, batch: RowBatch) -> None:
         if self._closed:
             raise FencedError(f"{self.lane} is closed here: another worker publishes its batches")
-        # Until the target has answered, it is not known what it holds: the next try asks it first.
-        # One that goes by what it remembers writes a batch twice whose answer was lost
+        # Until the target has answered, its last batch is unknown: the next try asks it first.
+        # Going by memory would write a batch twice whose answer was lost
         # (test_a_lost_answer_is_looked_up).
         last, self._last = self._last, None
         sent = 0
@@ -179,7 +179,7 @@ class ExternalWriter(Writer):
         self._absence.over()
 
     def _after(self, batch: RowBatch, sent: int, error: Exception) -> int:
-        """Raise what the runtime is to do about an error; ``sent`` rows had been sent when it came.
+        """Raise the error by which the runtime acts; ``sent`` rows had been sent when it came.
         Returns the number of the last batch in the target if ours is there in spite of the
         error."""
         if isinstance(error, UnavailableError):
@@ -191,7 +191,7 @@ class ExternalWriter(Writer):
             raise self._again(error)
         if what is Next.STOP:
             raise given_up(error)
-        # The client may have failed behind the commit: what is there is neither refused nor sent
+        # The client may have failed behind the commit: written rows are neither refused nor sent
         # again in parts (test_a_batch_that_was_written_before_its_client_failed_is_not_split).
         if (last := self._looked()) >= batch.number:
             return last
@@ -236,7 +236,7 @@ def _without(batch: RowBatch, reasons: dict[int, str]) -> BatchRefusedError:
         f"batch {batch.number} has {len(batch.rows)} rows; refused are {sorted(reasons)}",
     )
     records = batch.records()
-    # Under the same number: with a new one the target would miss a batch, and what it holds would
+    # Under the same number: with a new one the target would miss a batch, and its last batch would
     # count for another (test_refused_rows_are_told_with_the_batch_without_them).
     accepted = [record for index, record in enumerate(records) if index not in reasons]
     refused = [Refused(records[index], reason) for index, reason in sorted(reasons.items())]

@@ -1,7 +1,7 @@
 """The contract of a target: another system, as the owner of one shard of a sink uses it.
 
 A target notes, beside the rows and in the same transaction, the number of their batch and the lease
-token of their writer. So the next owner knows which batches are in the target, and former owners
+token of their writer. So the next owner can read which batches are in the target, and former owners
 are fenced.
 """
 
@@ -58,8 +58,8 @@ class ExternalTarget(ABC):
         either counted in that number or can no longer be written.
 
         Raises FencedError when the target has a newer token than ours, UnavailableError when the
-        caller should try again, SetupError when a person must mend something, and whatever else its
-        client raises: the writer tries that a few times (``meanings.py``)."""
+        caller should try again, SetupError when a person must mend something, and any error that
+        its client raises: the writer tries again a few times then (``meanings.py``)."""
 
     @abstractmethod
     def write(self, number: int, records: Sequence[SinkRecord]) -> None:

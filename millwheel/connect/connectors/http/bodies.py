@@ -123,7 +123,7 @@ def _events(events: list[Any]) -> Posted:
 
 def event_id(source: str, name: str) -> str:
     """The id of a CloudEvent. The specification promises that source and id together identify it.
-    Either may hold any character, so the length of the one says where the other begins."""
+    Either may hold any character, so the length of the one shows where the other begins."""
     return f"{len(source)} {source} {name}"
 
 
@@ -133,7 +133,7 @@ def _attribute(header: str, value: str) -> str:
     if len(value) > 1 and value[0] == value[-1] == '"':
         value = re.sub(r"\\(.)", r"\1", value[1:-1])
     if _BAD_PERCENT.search(value):
-        # not encoded at all: senders that know nothing of the rule write a plain percent sign
+        # not encoded at all: senders that ignore the rule write a plain percent sign
         return value
     try:
         return unquote_to_bytes(value.encode("latin-1")).decode()
@@ -181,13 +181,13 @@ class TooLargeError(Exception):
 
 
 class EncodingError(Exception):
-    """The body has an encoding that is not known here."""
+    """The body has an encoding that is not supported here."""
 
 
 def unpacked(body: bytes, encoding: str, most: int) -> bytes:
     """The body of a request with this ``Content-Encoding``. Never more than ``most`` bytes are
-    unpacked. Raises TooLargeError, EncodingError for another encoding, BodyError for a body that is
-    not what it says."""
+    unpacked. Raises TooLargeError, EncodingError for another encoding, BodyError for a body in
+    another encoding than the header names."""
     names = [
         name
         for name in encoding.lower().replace(" ", "").split(",")

@@ -50,7 +50,7 @@ class HttpEndpoint:
         self._expected = f"Bearer {token}".encode() if token else b""
         self._inject = inject
         self._injecting = 0
-        self._reading: dict[asyncio.Task[bytes], float] = {}  # since when each waits for a body
+        self._reading: dict[asyncio.Task[bytes], float] = {}  # when each began to wait for a body
         near = is_loopback(options.host)
         names = names_of(options.host, options.allow_hosts) if near else ()
         self._rules = BrowserRules(

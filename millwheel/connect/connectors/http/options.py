@@ -82,7 +82,7 @@ class HttpOptions(msgspec.Struct, frozen=True):
 
     @property
     def body_timeout_s(self) -> float:
-        """``body_timeout`` in seconds. Raises ValueError for what is not a duration."""
+        """``body_timeout`` in seconds. Raises ValueError unless it is a duration."""
         return duration_us(self.body_timeout) / SECOND
 
 

@@ -1,5 +1,5 @@
-"""The common part of all Kafka clients of this project: addresses, settings, and what the errors of
-librdkafka and of the brokers mean, by their names.
+"""The common part of all Kafka clients of this project: addresses, settings, and the meanings of
+the errors of librdkafka and of the brokers, by their names.
 
 The library is confluent-kafka: librdkafka in one wheel, the only Python client with transactions
 that Confluent keeps. The names of errors: https://kafka.apache.org/protocol#protocol_error_codes;
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from millwheel.connect.connectors.external.meanings import Meaning, of_python, told
+from millwheel.connect.connectors.external.meanings import Meaning, error_for, of_python
 from millwheel.connect.connectors.external.meanings import named as in_one_line
 from millwheel.errors import MillwheelError
 
@@ -36,7 +36,7 @@ _theirs.propagate = False
 
 ANSWER_S = 10.0
 """The timeout of a request to the brokers for which a caller waits (s)."""
-_SAY_EVERY_S = 60.0  # between warnings about the same brokers
+_LOG_EVERY_S = 60.0  # between warnings about the same brokers
 _OWN = frozenset(
     """bootstrap.servers enable.auto.commit enable.partition.eof auto.offset.reset transactional.id
     enable.idempotence isolation.level""".split()  # noqa: SIM905
@@ -80,10 +80,10 @@ class Complaints:
         self._brokers = brokers
         self._aloud = aloud
         self._lock = threading.Lock()
-        self._said_at = -_SAY_EVERY_S
+        self._logged_at = -_LOG_EVERY_S
         self.last = ""
         self.hopeless = ""
-        """The complaint that waiting does not cure, if there is one; later ones are its echoes."""
+        """The last complaint that waiting does not cure, if there is one; later ones are echoes."""
 
     def __call__(self, error: KafkaError) -> None:
         if error.name() in _QUIET:
@@ -96,9 +96,9 @@ class Complaints:
             return
         now_s = time.monotonic()
         with self._lock:
-            if now_s < self._said_at + _SAY_EVERY_S:
+            if now_s < self._logged_at + _LOG_EVERY_S:
                 return
-            self._said_at = now_s
+            self._logged_at = now_s
         log.warning(
             "Kafka at %s: %s. It is tried again; nothing is lost meanwhile.",
             self._brokers,
@@ -118,7 +118,7 @@ def settings(
         "bootstrap.servers": brokers,
         "client.id": "millwheel",
         "error_cb": complaints,
-        # what matters reaches ``error_cb``; without one its lines go to standard error
+        # ``error_cb`` gets the errors that matter; without a logger lines go to standard error
         "logger": _theirs,
         "socket.keepalive.enable": True,
         "reconnect.backoff.max.ms": 1_000,
@@ -162,12 +162,12 @@ REFUSED = frozenset(
 )
 """Permanent errors about a row: too large for the topic, no key in a compacted topic, a timestamp
 that the topic refuses, a partition that does not exist."""
-# said of all messages of a request
+# reported about all messages of a request
 TOGETHER = frozenset({"MSG_SIZE_TOO_LARGE", "RECORD_LIST_TOO_LARGE"})
 BESIDE = frozenset({"_INVALID_DIFFERENT_RECORD", "_PURGE_QUEUE", "_PURGE_INFLIGHT", "_STATE"})
 """Errors about messages that only failed because another message of their transaction was
 refused."""
-# some were not delivered, and the report on each tells why
+# some were not delivered; the report on each gives the reason
 PERHAPS = REFUSED | BESIDE | {"_INCONSISTENT"}
 _BY_NAME = MappingProxyType(
     {
@@ -206,8 +206,8 @@ _MEANINGS = MappingProxyType(
 
 
 def meaning_of(error: KafkaError) -> Meaning:
-    """What an error of the library means. One that it may try again itself is an absence, whatever
-    its name."""
+    """The meaning of an error of the library. One that it may retry itself is an absence, under any
+    name."""
     name = error.name()
     if name in FENCED or name in BESIDE or name == "_INCONSISTENT":
         return Meaning.ABSENT
@@ -218,10 +218,10 @@ def meaning_of(error: KafkaError) -> Meaning:
 
 
 def in_words(error: BaseException, where: str) -> MillwheelError:
-    """The error of ours for one that a client raised; errors of ours stay as they are."""
+    """Our error for an error that a client raised; errors of ours stay as they are."""
     if isinstance(error, MillwheelError):
         return error
     if any(kind.__name__ == "KafkaException" for kind in type(error).__mro__):
         first: Any = error.args[0]
-        return told(meaning_of(first), where, first.str())
-    return told(of_python(error), where, in_one_line(error))
+        return error_for(meaning_of(first), where, first.str())
+    return error_for(of_python(error), where, in_one_line(error))

@@ -43,11 +43,11 @@ class GroupOffsets:
         self._sent_at = -_EVERY_S
 
     def note(self, share: TopicShare, offset: int) -> None:
-        """A commit that holds it is durable; ``offset`` is the next one to be read."""
+        """Note that a commit with this offset is durable; it is the next one to be read."""
         self._unsent[share] = offset
 
     def send(self, now_s: float | None = None) -> None:
-        """Send what was noted, but no more than once a second."""
+        """Send the noted offsets, but no more than once a second."""
         if (
             self._unsent
             and (time.monotonic() if now_s is None else now_s) >= self._sent_at + _EVERY_S
@@ -152,10 +152,10 @@ class Consuming:
                 **settings(brokers, config, complaints),
                 **callbacks,
                 "group.id": group or config.get("group.id", "millwheel"),
-                # Our commits hold the positions; what the group has is for people.
+                # Our commits hold the positions; the group's offsets are for people.
                 "enable.auto.commit": False,
                 "enable.partition.eof": True,
-                # Else the library jumps over what retention has taken, and nobody learns of it
+                # Else the library silently skips messages that retention has taken
                 # (test_what_retention_has_taken_stops_reading_or_is_passed_over).
                 "auto.offset.reset": "error",
                 "isolation.level": isolation,
@@ -170,8 +170,8 @@ class Consuming:
         if self._offsets is not None:
             self._offsets.send()
         at = self._assigned.get(share)
-        # A shard that goes on after a failure asks for what it has not committed, not for what we
-        # would give next (test_to_ask_for_an_older_offset_reads_the_same_again).
+        # After a failure a shard asks for its uncommitted messages, not for the next ones here
+        # (test_to_ask_for_an_older_offset_reads_the_same_again).
         if at is None or at.next_offset != offset:
             at = self._assign(share, offset)
         # A read of many messages costs the rest of the pipeline hardly more than one of few.
@@ -199,15 +199,15 @@ class Consuming:
         return Polled(messages, at.next_offset, at_end)
 
     def bounds(self, share: TopicShare) -> tuple[int, int]:
-        """The oldest offset there is, and the next one that will be written. Waits for the brokers,
-        so ask only after a gap. Raises ExhaustedError when they do not answer."""
+        """The oldest offset, and the next one that will be written. Waits for the brokers, so ask
+        only after a gap. Raises ExhaustedError when they do not answer."""
         try:
             low, high = self._consumer.get_watermark_offsets(
                 self._kafka.TopicPartition(*share), timeout=_BOUNDS_S
             )
         except self._kafka.KafkaException as ex:
             raise ExhaustedError(
-                f"Kafka at {self._brokers} does not tell which offsets it has: {ex.args[0]}"
+                f"Kafka at {self._brokers} does not report its offsets: {ex.args[0]}"
             ) from ex
         return low, high
 
@@ -246,12 +246,12 @@ class Consuming:
         polled = self._consumer.consume(_PULL, 0)
         if not polled:
             return False
-        # Each call of a method of a message costs as much as decoding a part of it, so what is
-        # asked of each message is asked in C, of the method of their type, and runs of one
-        # partition are moved together.
+        # Each call of a method of a message costs as much as decoding a part of it, so these
+        # questions are asked in C, of the method of their type, and runs of one partition are moved
+        # together.
         errors = list(map(type(polled[0]).error, polled))
         messages, events = polled, []
-        # never ==, by which the library's errors raise later
+        # never ==: the library's errors raise later when compared
         if not all(map(is_, errors, repeat(None))):
             messages = [
                 message for message, error in zip(polled, errors, strict=True) if error is None
@@ -268,7 +268,7 @@ class Consuming:
                     at.paused = True
                     self._consumer.pause([self._kafka.TopicPartition(*share)])
         for event in events:
-            self._learn(
+            self._note_error(
                 event.error(), event, self._assigned.get((event.topic(), event.partition()))
             )
         return bool(messages)
@@ -288,7 +288,7 @@ class Consuming:
         edges = [0, *(np.flatnonzero(changes) + 1).tolist(), len(messages)]
         return [messages[begin:end] for begin, end in pairwise(edges)]
 
-    def _learn(self, error: Any, message: Any, at: _Assigned | None) -> None:
+    def _note_error(self, error: Any, message: Any, at: _Assigned | None) -> None:
         if at is None:
             return
         if error.name() == "_PARTITION_EOF":

@@ -1,11 +1,11 @@
-"""Marks: up to which committable each shard of a sink has published, kept in a compacted topic.
+"""Marks: the last committable that each shard of a sink has published, kept in a compacted topic.
 
 A mark is written in the transaction of the rows, so that it stands exactly when they do. It also
 names the lease token of its writer: a worker that finds a higher token is a zombie, and stops.
 
-A committable remembers how far the topic reached, as far as its process had seen, when it was
-prepared. Its own mark, and that of any later owner, is written behind that, so whoever publishes it
-need not look further back. This takes no clock, and no search for a shard that is new.
+A committable records the end of the topic, as far as its process had seen it, when it was prepared.
+Its own mark, and that of any later owner, is written behind that, so a publisher need not look
+further back. This takes no clock, and no search for a shard that is new.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _SILENCE_S = 3.0
 """After so long without a message or an offset further, an open transaction of another shard is in
 the way. Its new owner ends it, and may be waiting for this thread."""
 _FIRST_WAIT_S = 2.0
-"""How long the first batch of a process waits for the brokers to tell. Without it the first owner
+"""How long the first batch of a process waits for the brokers' answer. Without it the first owner
 of a new shard would search the whole topic."""
 
 
@@ -70,16 +70,16 @@ class MarksEnd:
             self._end = max(self._end, end)
         self._answered.set()
 
-    def told(self, error: Any, message: Any) -> None:
+    def on_delivery(self, error: Any, message: Any) -> None:
         """A report of the library on a mark of ours."""
         if error is None and (offset := message.offset()) is not None:
             self.seen(int(offset))
 
-    def known(self) -> int:
-        """The end as known by now, -1 for unknown. The first call may wait for a moment."""
+    def latest(self) -> int:
+        """The greatest end seen so far, -1 for none. The first call may wait for a moment."""
         if self._asked:
             self._answered.wait(_FIRST_WAIT_S)
-            self._answered.set()  # nobody waits twice
+            self._answered.set()  # no second wait
         return self._end
 
     def ask(self, options: KafkaSinkOptions, complaints: Complaints) -> None:
@@ -108,7 +108,7 @@ class MarksEnd:
             self._answered.set()
 
 
-_known: dict[tuple[Hashable, ...], MarksEnd] = {}
+_all_ends: dict[tuple[Hashable, ...], MarksEnd] = {}
 _lock = threading.Lock()
 
 
@@ -120,7 +120,7 @@ def ends_of(options: KafkaSinkOptions) -> MarksEnd:
         *sorted((key, str(value)) for key, value in options.config.items()),
     )
     with _lock:
-        return _known.setdefault(name, MarksEnd(options.marks_topic))
+        return _all_ends.setdefault(name, MarksEnd(options.marks_topic))
 
 
 def last_mark(
@@ -128,12 +128,12 @@ def last_mark(
 ) -> Mark | None:
     """The newest committed mark of a shard from ``offset`` on (-1: of all), None if there is none.
     ``consumer`` reads only committed messages and reports the end of a partition. ``everything`` is
-    a consumer that reads uncommitted messages as well, so it reports where the partition really
-    ends.
+    a consumer that reads uncommitted messages as well, so it reports the real end of the
+    partition.
 
     Call it after ``init_transactions`` only: before that, a transaction of the former owner may
-    still be open, and its mark would appear after this read. Raises UnavailableError when nothing
-    is answered for :data:`_SILENCE_S`.
+    still be open, and its mark would appear after this read. Raises UnavailableError after
+    :data:`_SILENCE_S` without an answer.
     """
     kafka = library()
     topic = ends.topic
@@ -144,11 +144,11 @@ def last_mark(
         at = kafka.TopicPartition(topic, MARKS_PARTITION)
         low, high = everything.get_watermark_offsets(at, timeout=ANSWER_S)
         ends.seen(high)
-        # else the topic was made anew, and what is known of the old one says nothing
+        # else the topic was made anew, and offsets of the old one mean nothing
         if offset <= high:
             low = max(low, offset)
         end, look = high, _FIRST_LOOK
-        # Backwards, in growing pieces: the mark of a busy shard is near the end, whatever the
+        # Backwards, in growing pieces: the mark of a busy shard is near the end, however much the
         # compaction has left.
         while end > low:
             start = max(low, end - look)
@@ -179,15 +179,15 @@ def _newest_between(consumer: Any, topic: str, name: str, start: int, end: int) 
             for message in arrived:
                 if message.error() is None and message.offset() < end and message.key() == key:
                     mark = _decoded(message.value(), topic)
-            # Markers of transactions take offsets, too, so it is the position that says whether all
-            # was seen; behind the last message only the end of the partition tells that there was
-            # nothing but markers.
+            # Markers of transactions take offsets, too, so the position decides whether all was
+            # seen; behind the last message only the end of the partition shows that nothing but
+            # markers followed.
             ended = any(_is_end(message) and message.offset() >= end for message in arrived)
             reached = consumer.position([kafka.TopicPartition(topic, MARKS_PARTITION)])[0].offset
             if ended or reached >= end:
                 return mark
             # However long it takes: a topic of all pipelines of a cluster may hold millions of
-            # marks. What ends the look is that nothing comes
+            # marks. The search ends when no message comes
             # (test_a_mark_is_found_however_far_back_it_lies).
             if reached > position or any(message.error() is None for message in arrived):
                 position, moved_s = reached, time.monotonic()

@@ -12,7 +12,7 @@ from millwheel.connect.connectors.kafka.sink_options import KafkaSinkOptions
 from millwheel.connect.formats.base import MessageEncoder
 from millwheel.connect.formats.debezium import DebeziumRows
 from millwheel.connect.formats.row_lines import json_lines
-from millwheel.connect.own_functions import spoken
+from millwheel.connect.own_functions import expression_of
 from millwheel.connect.sinks.base import Refused, SinkRecord
 from millwheel.connect.sinks.result_rows import Mode, change_rows, rows_of
 from millwheel.core.formats.codec import tuple_key
@@ -45,8 +45,7 @@ class Committable(msgspec.Struct, frozen=True, array_like=True):
     number: int
     messages: list[Message]
     offset: int = -1
-    """No mark of this committable or of a later owner lies before this offset; -1: it is not
-    known."""
+    """No mark of this committable or of a later owner lies before this offset; -1 for unknown."""
 
 
 _MOST_BYTES, _ROOM_BYTES = 1_000_000, 512
@@ -66,7 +65,7 @@ def decode(data: bytes) -> Committable:
     try:
         return _decode(data)
     except msgspec.DecodeError as ex:
-        raise CorruptionError(f"{len(data)} bytes of a commit are no rows for Kafka: {ex}") from ex
+        raise CorruptionError(f"{len(data)} bytes of a commit are not rows for Kafka: {ex}") from ex
 
 
 def most_bytes(options: KafkaSinkOptions) -> int:
@@ -284,4 +283,4 @@ def _readable(value: bytes | None) -> Any:
 
 
 def _evaluator(text: str | None) -> Callable[[Any], Any] | None:
-    return None if text is None else spoken(text).evaluate
+    return None if text is None else expression_of(text).evaluate

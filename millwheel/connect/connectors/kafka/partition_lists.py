@@ -26,7 +26,7 @@ _INTERNAL = "__"
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """The first offset of a partition for a root that does not know it yet, and its end when it was
+    """The first offset of a partition for a root that has not read it yet, and its end when it was
     listed."""
 
     start: int
@@ -54,7 +54,7 @@ class Listing:
         not exist."""
         topics = existing_topics(self._consumer, self._options.brokers, self._complaints)
         return sorted(
-            (name, number) for name in self._wanted(topics) for number in topics[name].partitions
+            (name, number) for name in self._requested(topics) for number in topics[name].partitions
         )
 
     def spans(self, shares: Iterable[TopicShare]) -> dict[TopicShare, Span]:
@@ -72,7 +72,7 @@ class Listing:
         """Close the connections."""
         self._consumer.close()
 
-    def _wanted(self, topics: Mapping[str, Any]) -> list[str]:
+    def _requested(self, topics: Mapping[str, Any]) -> list[str]:
         pattern = self._options.pattern()
         if pattern is not None:
             return [
@@ -108,8 +108,8 @@ class Listing:
 
 
 class ListingThread:
-    """Knows the partitions of an unbounded source a few seconds after they appear, and where new
-    ones begin."""
+    """Lists the partitions of an unbounded source, and where new ones begin, a few seconds after
+    they appear."""
 
     def __init__(self, options: KafkaSourceOptions) -> None:
         self._options = options
@@ -119,7 +119,7 @@ class ListingThread:
         self._ends = threading.Event()
         threading.Thread(target=self._run, name="kafka-listing", daemon=True).start()
 
-    def known(self) -> Mapping[TopicShare, Span] | None:
+    def latest(self) -> Mapping[TopicShare, Span] | None:
         """The latest listing, None before the first. Raises SetupError if listing fails."""
         if self._failed is not None and not self._spans:
             raise self._failed
@@ -155,8 +155,8 @@ class ListingThread:
         shares: Sequence[TopicShare] = listing.shares()
         new = listing.spans(share for share in shares if share not in self._spans)
         if self._spans and not isinstance(self._options.start, dict):
-            # One that appears later is read from its beginning: what was written before we saw it
-            # is new, too.
+            # A partition that appears later is read from its beginning: all of its messages are
+            # new.
             new = {share: Span(0, span.end) for share, span in new.items()}
         self._spans = {share: self._spans.get(share) or new[share] for share in shares}
         self._failed = None

@@ -79,7 +79,7 @@ class Forms:
 @dataclass(slots=True)
 class _Typed:
     """Columns of undeclared ``fields``, by a ``decoder`` for their inferred types; or, with the
-    names of those that are ``guessed``, of all fields of whole records. ``kept``: messages that
+    names of the ``guessed`` fields, of all fields of whole records. ``kept``: messages that
     could not be read as columns, and their position; they are not fetched again."""
 
     decoder: MessageDecoder | None = None
@@ -129,8 +129,8 @@ class _Typed:
 
 
 class KafkaReader(Reader):
-    """One partition of a topic. ``start`` (-1: the oldest message there is) counts at position 0
-    only; ``end`` is the first offset that is not read (None: there is no end)."""
+    """One partition of a topic. ``start`` (-1: the oldest message) counts at position 0 only;
+    ``end`` is the first offset that is not read (None: there is no end)."""
 
     def __init__(
         self,
@@ -283,8 +283,8 @@ class KafkaReader(Reader):
                 " not read yet. Write on_gap: continue to go on with the oldest message there is"
                 f" ({oldest}), and keep messages for longer"
             )
-        # A letter makes the gap a number that somebody sees: a warning in a log of one of many
-        # workers is none.
+        # A dead letter makes the gap a number that is seen; a warning in the log of one of many
+        # workers is not.
         gap = (
             f"{where}: offsets {offset} to {oldest - 1} are gone: retention has taken them before"
             " they were read"

@@ -235,7 +235,7 @@ class KafkaWriter(Writer):
         if batch.traces:
             messages = with_traces(messages, batch.traces, batch.records, self._refused)
         return encode(
-            Committable(batch.number, messages, -1 if self._ends is None else self._ends.known())
+            Committable(batch.number, messages, -1 if self._ends is None else self._ends.latest())
         )
 
     def take_refused(self) -> list[Refused]:
@@ -265,8 +265,8 @@ class KafkaWriter(Writer):
         return encode(msgspec.structs.replace(decode(committable), number=number))
 
     def _after(self, committable: Committable, sent: int, error: Exception) -> None:
-        """Raise what the runtime is to do about an error; ``sent`` messages had been sent when it
-        came. Returns if the batch is published in spite of it."""
+        """Raise the error by which the runtime acts; ``sent`` messages had been sent when it came.
+        Returns if the batch is published in spite of it."""
         if not isinstance(error, RowToBlameError | UnknownError):
             raise error
         what = self._tries.failed(error, sent)

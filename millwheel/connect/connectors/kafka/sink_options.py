@@ -10,7 +10,7 @@ from millwheel.connect.connectors.kafka.client import check_config
 from millwheel.connect.formats.choice import MESSAGE_FORMATS
 from millwheel.connect.formats.options import FORMS, DebeziumOptions, Format, Given, read_format
 from millwheel.connect.options import Brokers, Flush, Mark, Option, WithKey, WithTimestamp
-from millwheel.connect.own_functions import spoken
+from millwheel.connect.own_functions import expression_of
 from millwheel.connect.sinks.base import flush_us
 from millwheel.connect.sinks.result_rows import MODES, Mode
 
@@ -118,12 +118,12 @@ class KafkaSinkOptions(msgspec.Struct, frozen=True):
             )
         for name, text in self._expressions():
             try:
-                spoken(text)
+                expression_of(text)
             except ValueError as ex:
                 raise ValueError(f"option {name!r}: {ex}") from ex
 
     def topics(self) -> list[str]:
-        """All topics that rows may go to."""
+        """All topics to which rows may go."""
         return [self.topic] if isinstance(self.topic, str) else list(self.topic["among"])
 
     def topic_of(self, named: str) -> str:
@@ -136,7 +136,7 @@ class KafkaSinkOptions(msgspec.Struct, frozen=True):
         return f"{self.topic}-value" if isinstance(self.topic, str) else ""
 
     def topic_by(self) -> str | None:
-        """The expression that decides where a row goes."""
+        """The expression that names the topic of a row."""
         return None if isinstance(self.topic, str) else str(self.topic["by"])
 
     def _check_topic(self) -> None:

@@ -136,10 +136,10 @@ class KafkaTopicSource(Source):
             self._listing = ListingThread(self._options)
             weakref.finalize(self, self._listing.close)  # a shard that moves away drops its source
             self._listing.wait(_FIRST_LIST_S)
-        partitions = self._listing.known()
+        partitions = self._listing.latest()
         if partitions is None:
             raise ExhaustedError(
-                f"Kafka at {self._options.brokers} has not said yet which partitions there are"
+                f"Kafka at {self._options.brokers} has not listed its partitions yet"
             )
         return partitions
 
@@ -169,6 +169,6 @@ class KafkaTopicSource(Source):
 
 
 def _share(partition: Partition) -> TopicShare:
-    # The name is what the root keeps of a partition. Kafka allows no slash in the name of a topic.
+    # The root keeps a partition by this name. Kafka allows no slash in the name of a topic.
     topic, _, number = partition.name.rpartition("/")
     return topic, int(number)

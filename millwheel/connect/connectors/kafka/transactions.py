@@ -4,13 +4,14 @@ The rows are in our journal before anything is sent. So a transaction that is ab
 out while the brokers are away, loses nothing: it is sent again. An owner obtains the right to send
 in three steps:
 
-1. ``init_transactions`` under the shard's transactional id ends whatever a former owner has open,
-   and fences it; 2. the
-newest mark is read: a higher token than ours says that *we* are the former owner; 3. our own token
-is written as a mark (the claim), so that a former owner that returns finds it in step 2.
+1. ``init_transactions`` under the shard's transactional id ends any transaction of a former owner,
+   and fences it;
+2. the newest mark is read: a higher token than ours means that *we* are the former owner;
+3. our own token is written as a mark (the claim), so that a former owner that returns finds it in
+   step 2.
 
 Step 2 asks only whether this committable was published, or a newer owner has come. Both happen
-after it was prepared, so it reads the marks from the offset on at which the topic had ended by then
+after it was prepared, so only the marks behind the end of the topic at that time are read
 (``marks.py``): no more than have been written since, however many the topic holds.
 
 A zombie that begins with step 1 while its successor is between 1 and 3 fences the successor for a
@@ -18,9 +19,9 @@ moment. The successor's claim then fails and it starts again with 1; the mark th
 everything that the zombie has published.
 
 When rows of a transaction may have been refused, the next one asks for a report on each. A broker
-refuses a message that is too large together with all others of its request, so then it sends them
-one by one: that tells which are too large, or only all of them together were, and the transaction
-counts.
+refuses a message that is too large together with all others of its request, so then they are sent
+one by one: that shows which are too large, or that only all of them together were, and the
+transaction counts.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from functools import partial
 from typing import Any
 
 from millwheel.connect.connectors.external.absence import Absence
-from millwheel.connect.connectors.external.meanings import Meaning, UnknownError, told
+from millwheel.connect.connectors.external.meanings import Meaning, UnknownError, error_for
 from millwheel.connect.connectors.external.target import RowsRefusedError
 from millwheel.connect.connectors.kafka import client
 from millwheel.connect.connectors.kafka.client import (
@@ -61,7 +62,7 @@ from millwheel.errors import FencedError, MillwheelError, UnavailableError, inva
 log = logging.getLogger("millwheel.kafka")
 _WITHOUT_END = -1
 """A bounded commit leaves a transaction that cannot always be aborted (librdkafka#3297)."""
-_WAIT_MS = 10  # of the brokers, for marks that may come: those that are asked for are there
+_WAIT_MS = 10  # of the brokers, for marks that may come: requested ones are there
 _FLUSH_S = 60.0  # for the brokers to take messages; then the batch is published again
 
 
@@ -87,7 +88,7 @@ class Transactions:
         self._producer: Any = None
         self._last = -1
         self._at = Committable(0, [])
-        """The one that is to be published: what is known of the topic of marks goes by it."""
+        """The committable to be published: its offset is where the marks are read from."""
         self._fenced = False
         self._carefully = False
 
@@ -109,7 +110,7 @@ class Transactions:
         self._absence.over()
 
     def has(self, committable: Committable) -> bool:
-        """Whether it is published already, by whomever. Raises as :meth:`publish` does."""
+        """Whether it is published already, by any owner. Raises as :meth:`publish` does."""
         self._producer = None
         self.begin(committable)
         return self._last >= committable.number
@@ -135,7 +136,7 @@ class Transactions:
         # A zombie must not fence its successor in turn, only to find that it is one
         # (test_a_zombie_that_knows_that_it_was_fenced_does_not_fence_its_heir).
         if self._fenced:
-            self._known()
+            self._last_published()
         producer = self._kafka.Producer(
             {
                 "linger.ms": 0,
@@ -143,14 +144,14 @@ class Transactions:
                 "transactional.id": self._name,
             }
         )
-        # Before the look: what a former owner has open could still be committed behind it, and
-        # would be written twice (test_a_zombie_between_any_two_calls_adds_nothing).
+        # Before the look: a transaction that a former owner has open could be committed behind it,
+        # and be written twice (test_a_zombie_between_any_two_calls_adds_nothing).
         producer.init_transactions(ANSWER_S)
-        self._last = self._known()
+        self._last = self._last_published()
         self._producer = producer
         self._transact([], self._last)  # the claim
 
-    def _known(self) -> int:
+    def _last_published(self) -> int:
         """The number of the last published committable, by any owner. Raises FencedError for a
         higher token."""
         committed, everything = self._reader("read_committed"), self._reader("read_uncommitted")
@@ -163,8 +164,8 @@ class Transactions:
             # Batches are published in order: those before this one are there, wherever their marks
             # lie.
             return self._at.number - 1
-        # Without this a zombie would go on after its heir, and publish batches that the heir has
-        # published again.
+        # Without this a zombie would go on after its successor, and publish batches that the
+        # successor has published again.
         if Lease(self._token).is_behind(mark.token):
             theirs = f"its lease token is {mark.token}, ours {self._token}"
             raise FencedError(f"{self._name} has a newer publisher: {theirs}")
@@ -193,13 +194,13 @@ class Transactions:
         else:
             for message in messages:
                 _produce(producer, self._options.topic_of(message.topic), message)
-        # Last: a transaction without rows or without its mark would be found out by nobody.
+        # Last: a transaction without rows or without its mark would go unnoticed.
         # By number: the topic may have been made with more partitions, and marks are read in the
         # first one.
         mark = Message(
             self._name.encode(), encode(Mark(number, self._token)), [], MARKS_PARTITION, 0
         )
-        _produce(producer, self._options.marks_topic, mark, self._ends.told)
+        _produce(producer, self._options.marks_topic, mark, self._ends.on_delivery)
         producer.commit_transaction(_WITHOUT_END)
         self._last, self._fenced = number, False
 
@@ -236,7 +237,7 @@ class Transactions:
         return refused
 
     def _begin_again(self) -> None:
-        # With a new producer: one that has aborted after a refusal purges what it is given next
+        # With a new producer: one that has aborted after a refusal purges its next messages
         # (librdkafka 2.x).
         self._give_up()
         self._begin()
@@ -249,9 +250,9 @@ class Transactions:
             producer.abort_transaction(_WITHOUT_END)
 
     def _after(self, error: Any) -> Exception:
-        """The error of ours for an error of the library. The producer is discarded in any case: a
-        new one reads the mark, which tells whether the transaction counts."""
-        # Kept, it would go by the number that it remembers, and a commit whose answer was lost
+        """Our error for an error of the library. The producer is discarded in any case: a new one
+        reads the mark, which shows whether the transaction counts."""
+        # Kept, it would trust the number that it remembers, and a commit whose answer was lost
         # would be done twice (test_a_commit_whose_answer_is_lost_is_not_done_twice).
         producer, self._producer = self._producer, None
         if error.name() not in FENCED and producer is not None and error.txn_requires_abort():
@@ -260,7 +261,7 @@ class Transactions:
         self._fenced = error.name() in FENCED
         perhaps_refused = error.name() in PERHAPS
         where = f"Kafka at {self._options.brokers} did not take a transaction of {self._name}"
-        if perhaps_refused and self._carefully:  # nor does the report on each tell which
+        if perhaps_refused and self._carefully:  # nor does the report on each name one
             self._carefully = False
             return UnknownError(f"{where}: {error.str()}")
         self._carefully = perhaps_refused
@@ -268,10 +269,10 @@ class Transactions:
             log.info("%s: another producer has taken over (%s)", self._name, error.name())
         meaning = Meaning.ABSENT if perhaps_refused else client.meaning_of(error)
         if meaning is Meaning.ABSENT and not perhaps_refused and not self._fenced:
-            # "timed out" says little
+            # "timed out" alone explains little
             why = self._complaints.because() if error.name().startswith("_") else ""
             self._absence.noted(f"a transaction of {self._name} failed: {error.str()}{why}")
-        return told(meaning, where, error.str())
+        return error_for(meaning, where, error.str())
 
 
 class AtLeastOnce:
@@ -287,7 +288,7 @@ class AtLeastOnce:
         """The number of the batch whose rows are all written except the refused ones."""
 
     def begin(self, committable: Committable) -> None:
-        """There is nothing to obtain."""
+        """Nothing needs to be obtained."""
 
     def publish(self, committable: Committable) -> None:
         """Write the messages durably. Raises UnavailableError when the caller should retry,
@@ -335,7 +336,7 @@ class AtLeastOnce:
         if meaning is Meaning.ABSENT:
             self._absence.noted(error.str() + self._complaints.because())
         topics = ", ".join(self._options.topics())
-        return told(
+        return error_for(
             meaning, f"Kafka at {self._options.brokers} did not take rows for {topics}", error.str()
         )
 
@@ -385,7 +386,7 @@ def _produce(
     on_delivery: Callable[[Any, Any], object] | None = None,
 ) -> None:
     # Most messages are but key and value. While they are handed over the loop waits for the
-    # interpreter, and made as a map first they take twice as long.
+    # interpreter, and building them as a map first takes twice as long.
     if (
         on_delivery is None
         and not message.headers

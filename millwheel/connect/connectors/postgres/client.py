@@ -1,5 +1,5 @@
-"""Connections to PostgreSQL, the queries that people write for them, and what errors mean, by the
-classes of SQLSTATE. No message contains a password.
+"""Connections to PostgreSQL, the queries that people write for them, and the meanings of errors, by
+the classes of SQLSTATE. No message contains a password.
 
 The library is psycopg 3, the maintained client with COPY and pipelines. The codes of errors:
 https://www.postgresql.org/docs/current/errcodes-appendix.html
@@ -11,7 +11,7 @@ import re
 from types import MappingProxyType
 from typing import Any
 
-from millwheel.connect.connectors.external.meanings import Meaning, named, of_python, told
+from millwheel.connect.connectors.external.meanings import Meaning, error_for, named, of_python
 from millwheel.errors import MillwheelError, SetupError
 
 ANSWER_S = 10
@@ -25,8 +25,8 @@ wait for its locks."""
 _SILENCE_S = 5  # before the system asks whether the other end of a connection is still there
 _SECRET = "${secret:"
 _SESSION = "set timezone to 'UTC'; set datestyle to 'ISO, MDY'; set intervalstyle to 'postgres'"
-"""The same text must be the same value whatever the server, the database, the role and the
-environment set."""
+"""The same text must be the same value under any settings of the server, the database, the role and
+the environment."""
 
 
 def library() -> Any:
@@ -45,7 +45,7 @@ def address_of(dsn: str) -> str:
     """The server and the database in words. Raises ValueError, with a sentence, if the text is not
     a connection string."""
     psycopg = library()
-    if _SECRET in dsn:  # only checked: the value is not known here
+    if _SECRET in dsn:  # only checked: the value is resolved elsewhere
         return "PostgreSQL"
     try:
         parts = psycopg.conninfo.conninfo_to_dict(dsn)
@@ -127,11 +127,11 @@ _BY_CLASS = MappingProxyType(
 )
 """ABSENT: connections, read-only standbys, deadlocks, resources, shutdowns, disks. ROWS: values,
 constraints, checks of views, errors raised by triggers, sizes. MEND: names, permissions, settings,
-and what the table or the server cannot do. XX, an internal error of the server, is in no class."""
+features that the table or the server lacks. XX, an internal error of the server, is in no class."""
 _BY_CODE = MappingProxyType(
     {"40002": Meaning.ROWS, "55P03": Meaning.ABSENT, "55006": Meaning.ABSENT}
 )
-"""Codes that mean something else than their class: a constraint, and what somebody else holds for a
+"""Codes with another meaning than their class: a constraint, and objects that others hold for a
 while."""
 _CLASSES = MappingProxyType(
     {name: meaning for meaning, names in _BY_CLASS.items() for name in names.split()}
@@ -147,11 +147,11 @@ _OF_CLIENT = (
 _NO_ENTRY = re.compile(
     r"authentication failed|no pg_hba\.conf entry|(database|role) \".*\" does not exist"
 )
-"""Of a refused connection the client tells only the words."""
+"""For a refused connection the client gives only words."""
 
 
 def meaning_of(error: BaseException) -> Meaning:
-    """What an error of the client means; of other errors that of their Python class."""
+    """The meaning of an error of the client; for other errors that of their Python class."""
     if not isinstance(error, library().Error):
         return of_python(error)
     database_error: Any = error
@@ -163,7 +163,7 @@ def meaning_of(error: BaseException) -> Meaning:
     return next((meaning for name, meaning in _OF_CLIENT if name in names), Meaning.UNKNOWN)
 
 
-def says(error: BaseException) -> str:
+def words_of(error: BaseException) -> str:
     """The words of the server, or of the client, in one line."""
     if not isinstance(error, library().Error):
         return named(error)
@@ -175,15 +175,15 @@ def says(error: BaseException) -> str:
 
 
 def in_words(error: BaseException, where: str) -> MillwheelError:
-    """The error of ours; see :func:`.meanings.told`. Errors of ours stay as they are."""
+    """Our error; see :func:`.meanings.error_for`. Errors of ours stay as they are."""
     if isinstance(error, MillwheelError):
         return error
-    return told(meaning_of(error), where, says(error))
+    return error_for(meaning_of(error), where, words_of(error))
 
 
 def unreachable(error: BaseException, where: str) -> SetupError:
     """The error of a failed connection before the run has begun."""
     return SetupError(
-        f"{where} cannot be used: {says(error)}. Check the option 'dsn': host, port, database, user"
-        " and password"
+        f"{where} cannot be used: {words_of(error)}. Check the option 'dsn': host, port, database,"
+        " user and password"
     )

@@ -89,7 +89,7 @@ class PostgresRowLookup(Lookup):
             connection.execute(self._made(connection), [[] for _ in self.by])
         except self._psycopg.Error as ex:
             raise SetupError(
-                f"{self.where}: {client.says(ex)}. Check the options of the lookup"
+                f"{self.where}: {client.words_of(ex)}. Check the options of the lookup"
             ) from None
         finally:
             connection.close()

@@ -1,5 +1,5 @@
 """Pages of a table or query, in the order of a column of whole numbers or times; and the options of
-the source, which say what to read."""
+the source, which name the table or query."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ _NUMBERS, _TIMES = ("int2", "int4", "int8"), ("timestamptz", "timestamp", "date"
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Rows as (key, JSON). ``last``: there are no more up to the end."""
+    """Rows as (key, JSON). ``last``: no more rows follow up to the end."""
 
     rows: list[tuple[int, bytes]]
     last: bool
@@ -110,7 +110,7 @@ class Pages:
         self._key, self._form = self._column, "{}"
 
     def span(self) -> tuple[int, int] | None:
-        """The lowest and the highest key; None where there is no row. Raises SetupError, with a
+        """The lowest and the highest key; None if there are no rows. Raises SetupError, with a
         sentence."""
         try:
             connection = self._connected()
@@ -119,7 +119,7 @@ class Pages:
             self.close()
             if ex.sqlstate is None or ex.sqlstate[:2] in ("28", "08", "3D"):
                 raise client.unreachable(ex, self.where) from None
-            raise SetupError(f"{self.where}: {client.says(ex)}") from None
+            raise SetupError(f"{self.where}: {client.words_of(ex)}") from None
 
     def page(self, after: int, until: int) -> Page:
         """Rows with a key greater than ``after`` and at most ``until``. Raises the errors of
@@ -146,7 +146,7 @@ class Pages:
         if self._connection is None:
             connection = client.connect(self._options.dsn)
             try:
-                # The query is a person's, and may call functions that write.
+                # The query is the user's, and may call functions that write.
                 connection.execute("set default_transaction_read_only to on")
                 self._look(connection)
             except BaseException:

@@ -66,7 +66,7 @@ class Fetching:
         return result
 
     def end(self) -> None:
-        """Tell the thread to end and close the connection; it does so soon."""
+        """Let the thread end and close the connection; it does so soon."""
         self._ended.set()
         while self.take_silently():
             pass
@@ -99,7 +99,7 @@ class Fetching:
                 self._put(page)
                 if page.last:
                     return
-                # The next page begins behind this key: one that does not rise is read for ever.
+                # The next page begins behind this key: if it did not rise, reading would never end.
                 invariant(page.rows[-1][0] > after, f"{page.rows[-1][0]} follows key {after}")
                 after = page.rows[-1][0]
         except BaseException as ex:  # also a panic of the client: the reader would wait for ever

@@ -63,7 +63,7 @@ class PostgresTableSink(ExternalSink):
                 self._check_table(self._database_table)
                 self._make_batches(connection)
             except psycopg.Error as ex:
-                raise SetupError(f"{self.where}: {client.says(ex)}") from None
+                raise SetupError(f"{self.where}: {client.words_of(ex)}") from None
 
     def check_fields(self, fields: Sequence[str]) -> None:
         """Check that every field has a column, and every column without a default a field. Raises
@@ -89,7 +89,7 @@ class PostgresTableSink(ExternalSink):
                 )
 
     def _added(self) -> list[str]:
-        """Columns that the sink fills itself."""
+        """The columns that the sink fills itself."""
         options = self._options
         mark = [options.mark] if options.mode == Mode.CHANGELOG.value else []
         return [
@@ -173,5 +173,5 @@ class PostgresTableSink(ExternalSink):
         except client.library().Error as ex:
             raise SetupError(
                 f"{self.where} does not create the table {name}, in which the sink notes what it"
-                f" has written: {client.says(ex)}. Create it: {statement}"
+                f" has written: {client.words_of(ex)}. Create it: {statement}"
             ) from None

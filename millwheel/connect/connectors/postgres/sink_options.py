@@ -10,7 +10,7 @@ import msgspec
 
 from millwheel.connect.connectors.postgres.table import parts_of
 from millwheel.connect.options import Flush, Mark, Option, WithKey, WithTimestamp
-from millwheel.connect.own_functions import spoken
+from millwheel.connect.own_functions import expression_of
 from millwheel.connect.sinks.base import flush_us
 from millwheel.connect.sinks.result_rows import MODES, Mode
 
@@ -117,7 +117,7 @@ class PostgresSinkOptions(msgspec.Struct, frozen=True):
             )
         for column, text in self.columns.items():
             try:
-                spoken(text)
+                expression_of(text)
             except ValueError as ex:
                 raise ValueError(f"option 'columns': {column}: {ex}") from ex
         for column, kind in self.create.items():

@@ -1,8 +1,8 @@
 """The statements that write rows: one by one for a few, by COPY for many.
 
-Which rows are the same is for the server to say: ``citext``, a collation without case, a date made
-of times and '007' have other texts and equal values. A statement must not change a row twice, and
-changes of a row keep their order, so rows are divided by what the server takes for equal.
+The server decides which rows are the same: with ``citext``, a collation without case, a date made
+of times, or '007' for 7, different texts are equal values. A statement must not change a row twice,
+and changes of a row keep their order, so rows are divided by the server's equality.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _OWN_TEXT = {
     ),
     "uuid": re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"),
 }
-"""Forms of text that each value of a type has only one of."""
+"""Forms of text of which each value of a type has only one."""
 
 
 def waves(
     rows: Sequence[TextRow], identities: Sequence[Hashable] | None
 ) -> Iterator[list[TextRow]]:
     """The rows in groups of one kind, in which no identity occurs twice: groups in their order,
-    rows in any. The changes of one identity keep their order. ``identities`` has that of each row;
+    rows in any. The changes of one identity keep their order. ``identities`` are those of the rows;
     None: all rows are different."""
     groups: dict[tuple[int, bool, tuple[str, ...]], list[TextRow]] = {}
     depth: dict[Hashable, int] = {}
@@ -70,9 +70,9 @@ class TableWriter:
                 self._copy(connection, wave)
 
     def _identities(self, connection: Any, rows: Sequence[TextRow]) -> Sequence[Hashable]:
-        """What identifies each row: the texts of ``by`` if equal values have equal texts, else a
+        """The identity of each row: the texts of ``by`` if equal values have equal texts, else a
         number by the server. Raises psycopg's errors for a value that does not fit."""
-        if len(rows) == 1 or all(map(self._told_by_text, rows)):
+        if len(rows) == 1 or all(map(self._identified_by_text, rows)):
             return [row.identity for row in rows]
         names = [f"k{at}" for at in range(len(self._by))]
         values = ", ".join(map(self._stored, names, self._by))
@@ -85,12 +85,12 @@ class TableWriter:
         return [rank for (rank,) in ranks.fetchall()]
 
     def _stored(self, text: str, name: str) -> str:
-        """The value of the column ``name`` that a text becomes."""
+        """The value of the column ``name`` for a text."""
         column = self._table.columns[name]
         collation = f" collate {escaped(column.collation)}" if column.collation else ""
         return f"cast({text} as {escaped(column.type_name)}){collation}"
 
-    def _told_by_text(self, row: TextRow) -> bool:
+    def _identified_by_text(self, row: TextRow) -> bool:
         columns = [self._table.columns[name] for name in self._by]
         for column, text in zip(columns, row.identity, strict=True):
             form = _OWN_TEXT.get(column.base)
@@ -102,7 +102,7 @@ class TableWriter:
         names = rows[0].names
         columns = _listed(names)
         target = quoted(self._table.name)
-        if self._by:  # COPY knows no conflicts
+        if self._by:  # COPY has no "on conflict"
             connection.execute(
                 f"create temporary table {_STAGE} on commit drop as select {columns} from {target}"
                 " with no data"

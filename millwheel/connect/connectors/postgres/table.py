@@ -53,10 +53,9 @@ _PARTS = re.compile(r'("(?:[^"]|"")+"|[^".][^.]*)(\.("(?:[^"]|"")+"|[^".][^.]*))
 @dataclass(frozen=True, slots=True)
 class TableColumn:
     """``type_name`` is as in SQL, ``numeric(10,2)``; ``category`` is PostgreSQL's, ``base`` the
-    type's short name. ``compares`` says that its type has ``=``. ``letters`` is the most that
-    ``varchar(n)`` and ``char(n)`` hold, 0 for no limit. ``by_text`` says that two values are equal
-    only
-    if their texts are. ``collation`` is that of the column in SQL, "" for the default."""
+    type's short name. ``compares``: its type has ``=``. ``letters`` is the most that
+    ``varchar(n)`` and ``char(n)`` hold, 0 for no limit. ``by_text``: two values are equal only if
+    their texts are. ``collation`` is that of the column in SQL, "" for the default."""
 
     name: str
     type_name: str
@@ -83,7 +82,7 @@ class TableColumn:
 @dataclass(frozen=True, slots=True)
 class DatabaseTable:
     """``name`` is as the user wrote it; ``unique`` are the sets of columns that may not occur
-    twice. ``refuses`` says what it is if it takes no rows, for example a view."""
+    twice. ``refuses`` is its kind in words if it takes no rows, for example a view."""
 
     name: str
     columns: dict[str, TableColumn]

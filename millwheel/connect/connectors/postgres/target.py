@@ -50,7 +50,7 @@ class PostgresTarget(ExternalTarget):
         try:
             connection = self._connected()
             with connection.transaction():
-                # So that there is a row to lock: of two owners who come first, one waits here.
+                # So that there is a row to lock: of two first owners, one waits here.
                 connection.execute(
                     f"insert into {self._batches} (name, number, token) values (%s, %s, %s) on"
                     " conflict do nothing",
@@ -78,7 +78,7 @@ class PostgresTarget(ExternalTarget):
                     )
                 if number <= last:  # the answer to its commit was lost
                     return
-                # A deferred constraint would speak up at the commit, which cannot tell the row.
+                # A deferred constraint would fail only at the commit, which does not name the row.
                 connection.execute("set constraints all immediate")
                 self._write_rows(connection, records)
                 connection.execute(
@@ -134,8 +134,8 @@ class PostgresTarget(ExternalTarget):
     def _one_by_one(
         self, connection: Any, writer: TableWriter, rows: Sequence[TextRow], first: Exception
     ) -> None:
-        """Write the rows one after the other, which tells the refused ones: the server names no
-        row. What only happens to many at once is over with that. ``first`` is the error of all rows
+        """Write the rows one after the other, which shows the refused ones: the server names no
+        row. Errors of many rows at once no longer occur then. ``first`` is the error of all rows
         together."""
         wrong: dict[int, Exception] = {}
         for row in rows:
@@ -148,12 +148,12 @@ class PostgresTarget(ExternalTarget):
                 wrong[row.index] = ex
         if not wrong:
             return
-        # What no row escapes, and what is not said of values, is the fault of the table.
+        # An error of all rows, and one that is not about values, is the fault of the table.
         if len(wrong) == len(rows) and any(
             client.meaning_of(ex) is not Meaning.ROWS for ex in wrong.values()
         ):
             raise first
-        raise RowsRefusedError({index: client.says(ex) for index, ex in wrong.items()})
+        raise RowsRefusedError({index: client.words_of(ex) for index, ex in wrong.items()})
 
     def _tools(self, connection: Any) -> tuple[RowMaker, TableWriter]:
         """The tools for the table as it was when the connection was opened."""
@@ -166,6 +166,6 @@ class PostgresTarget(ExternalTarget):
         return self._maker, self._writer
 
     def _given_up(self, error: BaseException) -> BaseException:
-        """The error to raise. The connection is not used again, whatever it was."""
+        """The error to raise. The connection is not used again after any error."""
         self.close()
         return client.in_words(error, self._where) if is_of_client(error) else error

@@ -1,4 +1,4 @@
-"""Records as rows of a table: which columns are written, and their values as text."""
+"""Records as rows of a table: their columns, and their values as text."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from millwheel.connect.connectors.postgres.sink_options import PostgresSinkOptio
 from millwheel.connect.connectors.postgres.table import DatabaseTable, TableColumn
 from millwheel.connect.connectors.postgres.values import text_of
 from millwheel.connect.options import did_you_mean
-from millwheel.connect.own_functions import spoken
+from millwheel.connect.own_functions import expression_of
 from millwheel.connect.sinks.base import SinkRecord
 from millwheel.connect.sinks.result_rows import Mode, rows_of, without
 from millwheel.errors import RecordError
@@ -33,12 +33,12 @@ class TextRow:
 
 
 Evaluators = Mapping[str, Callable[[Any], Any]]
-"""Of each column that has one, what computes its value."""
+"""By column, for computed columns: the function that computes the value."""
 
 
 def evaluators(options: PostgresSinkOptions) -> Evaluators:
     """The expressions of the columns."""
-    return {column: spoken(text).evaluate for column, text in options.columns.items()}
+    return {column: expression_of(text).evaluate for column, text in options.columns.items()}
 
 
 class RowMaker:
@@ -74,9 +74,7 @@ class RowMaker:
         }
         missing = [name for name in self._by if texts.get(name) is None]
         if missing:
-            raise RecordError(
-                f"the row has no {missing[0]!r}, which is part of what identifies it (by)"
-            )
+            raise RecordError(f"the row has no {missing[0]!r}, which is part of its identity (by)")
         identity = tuple(texts[name] for name in self._by)
         back = change.back and self._mode is Mode.UPSERT
         return TextRow(change.index, tuple(texts), tuple(texts.values()), back, identity)

@@ -31,8 +31,8 @@ _NO_ZONE = frozenset({"am", "pm", "bc", "ad", "z", "utc", "gmt"})
 
 def without_zone(text: str, base: str) -> str:
     """The same time in UTC without its offset. A text without an offset stays as it is: it is UTC.
-    Raises ValueError for an offset in a form of which the server would drop it, OverflowError for
-    years that Python does not have."""
+    Raises ValueError for an offset in a form that the server would drop, OverflowError for years
+    that Python does not have."""
     match = _ZONED.fullmatch(text.strip())
     if match is None:
         odd = _ODD.search(text)
@@ -83,8 +83,8 @@ def text_of(value: Any, column: TableColumn) -> str | None:
 
 
 def _cut(text: str, value: Any, column: TableColumn) -> str:
-    """What the server would cut off in silence, in words; "" for nothing. Numbers take the digits
-    of their column, as times do: whoever declares numeric(10,2) asks for that."""
+    """The part that the server would cut off in silence, in words; "" for none. Numbers and times
+    are rounded to the digits of their column, as its declaration, numeric(10,2), asks for."""
     if column.letters and len(text) > column.letters and column.category == "S":
         ends = text.rstrip(" ") if column.base == "bpchar" else text
         if len(ends) > column.letters:

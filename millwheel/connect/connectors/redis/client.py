@@ -1,5 +1,5 @@
-"""The client of Redis as sinks and lookups use it: connections, and what its errors mean, by the
-word with which a reply begins, or by their class."""
+"""The client of Redis for sinks and lookups: connections, and the meanings of its errors, by the
+first word of a reply, or by their class."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from urllib.parse import urlsplit
 
 from millwheel.connect.connectors.external.meanings import (
     Meaning,
+    error_for,
     is_of_client,
     named,
     of_python,
-    told,
 )
 from millwheel.errors import MillwheelError, SetupError
 
@@ -48,7 +48,7 @@ _BY_CLASS = MappingProxyType(
 
 
 def meaning_of(error: BaseException) -> Meaning:
-    """What an error of the client means; of other errors that of their Python class."""
+    """The meaning of an error of the client; for other errors that of their Python class."""
     word = str(error).partition(" ")[0]
     if isinstance(error, Exception) and word in _WORDS:
         return _WORDS[word]
@@ -61,10 +61,10 @@ def meaning_of(error: BaseException) -> Meaning:
 
 
 def in_words(error: BaseException, where: str) -> MillwheelError:
-    """The error of ours; errors of ours stay as they are."""
+    """Our error; errors of ours stay as they are."""
     if isinstance(error, MillwheelError):
         return error
-    return told(meaning_of(error), where, str(error) or named(error))
+    return error_for(meaning_of(error), where, str(error) or named(error))
 
 
 T = TypeVar("T")
@@ -96,7 +96,7 @@ def check_url(url: str) -> None:
 
 
 def where(url: str) -> str:
-    """The server in sentences, without a password."""
+    """The server's name in sentences, without a password."""
     parts = urlsplit(url)
     if parts.scheme == "unix":
         return f"Redis at {parts.path}"
@@ -138,7 +138,7 @@ def check_server(client: Any, name: str) -> None:
             f"{name} does not let us in: {ex}. Write redis://USER:${{secret:NAME}}@HOST:PORT/0"
         ) from ex
     except errors.NoPermissionError:
-        return  # not everybody may ask
+        return  # some users may not ask
     except errors.RedisError as ex:
         raise SetupError(
             f"{name} does not answer: {ex}. Is it running, and is this its address?"

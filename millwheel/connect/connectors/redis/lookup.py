@@ -128,10 +128,10 @@ class RedisKeyLookup(Lookup):
         try:
             return msgspec.json.decode(answer)
         except msgspec.DecodeError as ex:
-            return NoAnswer(f"what {self.where} has is not JSON: {ex}")
+            return NoAnswer(f"the value in {self.where} is not JSON: {ex}")
 
     def _no_answer(self, error: Exception) -> NoAnswer:
-        """Whether it is about the key or about the server."""
+        """The reason for no answer; raises if the error is about the server, not the key."""
         failure = client.in_words(error, self.where)
         if isinstance(failure, RowToBlameError):
             return NoAnswer(str(failure))

@@ -16,7 +16,7 @@ from millwheel.connect.connectors.external.changes import (
 )
 from millwheel.connect.connectors.redis.sink_options import WINDOW, RedisKind, RedisSinkOptions
 from millwheel.connect.connectors.redis.templates import template
-from millwheel.connect.own_functions import spoken
+from millwheel.connect.own_functions import expression_of
 from millwheel.connect.sinks.base import SinkRecord, flush_us
 from millwheel.errors import RecordError
 
@@ -50,8 +50,8 @@ class RedisRows:
         self._kind = RedisKind(options.kind)
         self._key = template(options.key)
         self._member = None if options.member is None else template(options.member)
-        self._value = None if options.value is None else spoken(options.value).evaluate
-        self._score = None if options.score is None else spoken(options.score).evaluate
+        self._value = None if options.value is None else expression_of(options.value).evaluate
+        self._score = None if options.score is None else expression_of(options.score).evaluate
         self._fields = options.fields
         self._expire = options.expire
         self._expire_ms = (
@@ -104,8 +104,7 @@ class RedisRows:
             return [(name, self._ttl(outcome.row.row), *words)]
         if outcome.gone:
             return [("rem", member) if self._kind is RedisKind.SORTED_SET else ("drop",)]
-        # A row that is taken back goes only if it is the one that stands: another may have replaced
-        # it.
+        # A retracted row goes only if it is still the current one: another may have replaced it.
         return [
             (f"{name}_back", *words)
             for name, *words in (self._words(back.row) for back in outcome.backs)
@@ -115,7 +114,7 @@ class RedisRows:
         return Operation(each.key, ("say", self._text(each.change.row)), (each.change.index,))
 
     def _words(self, row: Any) -> tuple[str, ...]:
-        """The words that write a row. Raises RecordError for one that cannot be written."""
+        """The words that write a row. Raises RecordError for a row that cannot be written."""
         self._ttl(row)
         if self._kind is RedisKind.HASH:
             return ("hash", *self._hash(row))
@@ -184,5 +183,5 @@ def _is_double(number: int) -> bool:
 
 
 def _plain(value: Any) -> str:
-    """A value as text: text as it is, all else as JSON."""
+    """A value as text: text as it is, any other value as JSON."""
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()

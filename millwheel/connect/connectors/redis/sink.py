@@ -39,9 +39,9 @@ end
 return {token, tonumber(number)}
 """
 
-# Redis does not undo what a script has written before it fails. So all types are looked at before
-# the first write: else the rows before the refused one are written again with the rest of the
-# batch, and messages are sent twice
+# Redis does not undo the writes of a script that fails. So all types are checked before the first
+# write: else the rows before the refused one are written again with the rest of the batch, and
+# messages are sent twice
 # (test_a_key_of_another_type_refuses_its_rows_with_the_words_of_the_server).
 _WRITE = """
 local mark = redis.call('HMGET', KEYS[1], 'token', 'number')
@@ -104,7 +104,7 @@ return {'written'}
 
 
 class RedisTarget(ExternalTarget):
-    """One owner of a shard. ``mark`` is the key of number and token."""
+    """The target of one owner of a shard. ``mark`` is the key of number and token."""
 
     def __init__(
         self, connect: Callable[[], Any], rows: RedisRows, owner: Owner, marks: str, where: str

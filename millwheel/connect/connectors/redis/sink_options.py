@@ -10,7 +10,7 @@ import msgspec
 from millwheel.connect.connectors.redis.client import check_url
 from millwheel.connect.connectors.redis.templates import template
 from millwheel.connect.options import Flush, Option
-from millwheel.connect.own_functions import spoken
+from millwheel.connect.own_functions import expression_of
 from millwheel.connect.sinks.base import flush_us
 
 WINDOW = "window"
@@ -118,8 +118,8 @@ class RedisSinkOptions(msgspec.Struct, frozen=True):
         for name, text, read in (
             ("key", self.key, template),
             ("member", self.member, template),
-            ("value", self.value, spoken),
-            ("score", self.score, spoken),
+            ("value", self.value, expression_of),
+            ("score", self.score, expression_of),
         ):
             try:
                 if text is not None:

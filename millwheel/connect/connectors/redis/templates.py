@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from millwheel.connect.own_functions import spoken
+from millwheel.connect.own_functions import expression_of
 from millwheel.errors import RecordError
 
 _PART = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
@@ -36,7 +36,7 @@ class Template:
         )
 
     def fields(self) -> tuple[str, ...]:
-        """The expressions, if each is a field's name; else nothing."""
+        """The expressions, if each is a field's name; else none."""
         return self.expressions if all(map(_FIELD.fullmatch, self.expressions)) else ()
 
 
@@ -57,7 +57,7 @@ def template(text: str) -> Template:
             )
         else:
             literal += part.group()[0]
-    reads = tuple(spoken(each).evaluate for each in expressions)
+    reads = tuple(expression_of(each).evaluate for each in expressions)
     return Template(text, tuple(expressions), (*literals, literal + text[end:]), reads)
 
 

@@ -82,7 +82,7 @@ class Columns:
 
 
 def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    # A float of 32 bits has fewer digits, which is what whoever made the column asked for.
+    # A float of 32 bits has fewer digits, as the type of its column asks for.
     return column.cast(kind, safe=not pa.types.is_floating(kind))
 
 

@@ -103,10 +103,10 @@ class Committer:
                 job.done.set()
 
     def _taken(self) -> list[_Job]:
-        """What goes into the next commit: one job of each shard, in their order. The others'
-        threads wait behind it."""
-        # A mark is that of one job: with a batch and a claim of one shard in a commit, it would
-        # tell the claim that the batch is not there, or give a token back
+        """The jobs of the next commit: one of each shard, in their order. The others' threads wait
+        behind it."""
+        # A mark is that of one job: with a batch and a claim of one shard in a commit, the claim
+        # would be answered that the batch is not there, or a token would go back
         # (test_a_claim_and_a_batch_of_one_shard_never_share_a_commit).
         with self._guard:
             first: dict[str, _Job] = {}
@@ -117,8 +117,8 @@ class Committer:
         return jobs
 
     def _commit_together(self, jobs: list[_Job]) -> None:
-        """Commit all jobs, or, where the table takes none of them together, each alone: one may be
-        to blame."""
+        """Commit all jobs, or, where the table refuses them together, each alone: one may be to
+        blame."""
         try:
             self._commit(jobs)
         except (RowToBlameError, UnknownError):
@@ -193,7 +193,7 @@ def _together(
     return TableChange(marks, add, pa.concat_tables(removed) if removed else None)
 
 
-_known: dict[tuple[Hashable, ...], Committer] = {}
+_committers: dict[tuple[Hashable, ...], Committer] = {}
 _lock = threading.Lock()
 
 
@@ -201,4 +201,4 @@ def committer_of(table: LakeTable) -> Committer:
     """The shared committer of a table in this process. Tables of one name in two catalogs or stores
     are two tables."""
     with _lock:
-        return _known.setdefault(table.identity, Committer(table))
+        return _committers.setdefault(table.identity, Committer(table))

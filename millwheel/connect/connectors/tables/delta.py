@@ -23,7 +23,7 @@ from millwheel.errors import SetupError
 
 _TOKEN = "#token"
 _NOT_IN_PATHS = re.compile(r"[\[\]^|\\]|%[0-9A-Fa-f]{2}")
-"""What the library cannot have in the path of a table: it panics, or looks elsewhere for the
+"""Text in the path of a table that the library cannot handle: it panics, or looks elsewhere for the
 files."""
 _ADD = "__millwheel_add"
 
@@ -115,8 +115,8 @@ class DeltaVersion(TableVersion):
             for n, mark in change.marks.items()
             if mark.number > NOTHING_YET
         ]
-        # No retries of the library: it would commit on top of a version of which nobody here has
-        # seen the marks.
+        # No retries of the library: it would commit on top of a version whose marks nobody here has
+        # read.
         properties = lake.CommitProperties(app_transactions=noted, max_commit_retries=0)
         try:
             if change.remove is None:
@@ -131,7 +131,7 @@ class DeltaVersion(TableVersion):
             raise failed(ex, self._where) from ex
 
     def _merge(self, add: pa.Table, remove: pa.Table, properties: Any) -> None:
-        """One row for each identity: the standing row, or a marker that there is none."""
+        """One row for each identity: the current row, or a marker that there is none."""
         by = remove.schema.names
         standing = {tuple(row.values()) for row in add.select(by).to_pylist()}
         removed = remove.filter(

@@ -109,8 +109,8 @@ class IcebergVersion(TableVersion):
         noted = {
             _PREFIX + name: f"{mark.number}:{mark.token}" for name, mark in change.marks.items()
         }
-        # No retries of the library: it would commit on top of a version of which nobody here has
-        # seen the marks. The setting is that of this object only.
+        # No retries of the library: it would commit on top of a version whose marks nobody here has
+        # read. The setting is that of this object only.
         self._table.metadata.properties[_NO_RETRIES] = "0"
         try:
             with warnings.catch_warnings():
@@ -133,7 +133,7 @@ class IcebergVersion(TableVersion):
         return rows
 
     def _beside(self, keys: pa.Table) -> pa.Table:
-        """The rows that are removed with those of ``keys``, and are to be added again."""
+        """The rows that are removed with those of ``keys``, and must be added again."""
         if keys.num_columns == 1:
             return self.schema.empty_table()
         return _divided(self._found(keys), keys)[1]
@@ -151,7 +151,7 @@ def _superset(keys: pa.Table) -> Any:
     the process."""
     from pyiceberg.expressions import AlwaysTrue, And, In
 
-    among: Any = In  # its own stub does not know the values
+    among: Any = In  # its own stub lacks the values
     condition: Any = AlwaysTrue()
     for name in keys.schema.names:
         condition = And(condition, among(name, set(keys[name].to_pylist())))

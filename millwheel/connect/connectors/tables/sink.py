@@ -34,7 +34,7 @@ from millwheel.errors import SetupError, UnavailableError
 
 
 class TableSinkOptions(msgspec.Struct, frozen=True):
-    """What the sinks of all kinds of tables have."""
+    """The options of the sinks of all kinds of tables."""
 
     mode: Annotated[
         str,
@@ -108,7 +108,7 @@ class DeltaSinkOptions(TableSinkOptions, frozen=True, kw_only=True):
         Option(
             "tables/counts",
             python="PathText",
-            text="a folder, or an address that deltalake knows (`s3://…`, `gs://…`, `abfss://…`)",
+            text="a folder, or an address that deltalake takes (`s3://…`, `gs://…`, `abfss://…`)",
         ),
     ]
     config: Annotated[
@@ -276,7 +276,7 @@ class TableTarget(ExternalTarget):
     def _taken_back(
         self, version: TableVersion, table: pa.Table, retractions: Sequence[RowChange]
     ) -> list[int]:
-        """The indexes of those retractions of earlier batches' rows whose row still stands."""
+        """The indexes of the retractions of earlier batches' rows whose row is still current."""
         if not retractions:
             return []
         by = list(self._options.identity())

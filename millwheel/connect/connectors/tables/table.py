@@ -1,5 +1,5 @@
 """The contract of a table for its committer: a read of the newest version, and a commit that
-succeeds only if no other commit came between; and what the errors of table libraries mean.
+succeeds only if no other commit came between; and the meanings of the errors of table libraries.
 
 deltalake raises few classes, and its object store only OSError, so their words decide. pyiceberg
 has classes of its own, and passes on those of its catalogs' clients.
@@ -16,7 +16,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from millwheel.connect.connectors.external.meanings import Meaning, is_of_client, of_python, told
+from millwheel.connect.connectors.external.meanings import (
+    Meaning,
+    error_for,
+    is_of_client,
+    of_python,
+)
 from millwheel.connect.connectors.external.target import NOTHING_YET
 from millwheel.errors import MillwheelError
 
@@ -65,7 +70,7 @@ class TableVersion(ABC):
 
 class LakeTable(ABC):
     """A table by its address. ``where`` names it for people; ``identity`` holds everything that
-    makes it another table: its name, catalog, store and credentials."""
+    distinguishes it: its name, catalog, store and credentials."""
 
     where: str
     identity: tuple[Hashable, ...]
@@ -124,11 +129,11 @@ _WORDS = (
         Meaning.ABSENT,
     ),
 )
-"""The words of errors whose class says nothing, in this order."""
+"""The words of errors whose class means nothing, in this order."""
 
 
 def meaning_of(error: BaseException) -> Meaning:
-    """What an error of a table's library means."""
+    """The meaning of an error of a table's library."""
     for kind in type(error).__mro__:
         if kind.__name__ in _MEANINGS:
             return _MEANINGS[kind.__name__]
@@ -140,22 +145,22 @@ def meaning_of(error: BaseException) -> Meaning:
 
 
 def reason(error: BaseException) -> str:
-    """The words of an error in one line, without where in the library it arose."""
+    """The words of an error in one line, without its origin within the library."""
     text = _COLOURS.sub("", str(error)).partition("\n\nDebug source")[0]
     return " ".join(text.split())[:_REASON_LETTERS]
 
 
 def in_words(error: BaseException, where: str) -> MillwheelError:
-    """The error of ours; errors of ours stay as they are."""
+    """Our error; errors of ours stay as they are."""
     if isinstance(error, MillwheelError):
         return error
     meaning = meaning_of(error)
     words = f"{type(error).__name__}: {reason(error)}"
-    return told(
+    return error_for(
         meaning, where, f"it does not answer: {words}" if meaning is Meaning.ABSENT else words
     )
 
 
 def failed(error: BaseException, where: str) -> BaseException:
-    """The error to raise for one of a library; what ends the thread stays as it is."""
+    """The error to raise for one of a library; an error that ends the thread stays as it is."""
     return in_words(error, where) if is_of_client(error) else error

@@ -1,5 +1,5 @@
-"""Blocks of Avro container files, unpacked a piece at a time: whatever a block claims, or unpacks
-to, only as much of it is in memory as its reader asks for."""
+"""Blocks of Avro container files, unpacked a piece at a time: however many bytes a block claims, or
+unpacks to, only as much of it is in memory as its reader asks for."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _HEADER_BYTES = 16 << 20  # of the head of a file: its schema is in it
 _LONGEST_NUMBER = 10  # Fixed: bytes of one
 _MOST_RECORDS = 1 << 40  # of a block: their numbers stay within 64 bits
 _MOST_AT_ONCE = 64 << 20  # bytes of a block in a codec that cannot be unpacked in pieces
-_XZ_BYTES = 256 << 20  # of memory, which the packed data asks for
+_XZ_BYTES = 256 << 20  # of memory, as much as the packed data may ask for
 _CRC_BYTES = 4  # Fixed: behind a block of snappy
 _LZ4_HEAD_BYTES = 4  # Fixed: the length in front of a block of lz4
 Packed = Callable[[int], bytes]
@@ -33,8 +33,8 @@ Plain = Callable[[int], bytes]
 
 
 class FileHead(NamedTuple):
-    """The head of a file: the ``schema`` as JSON, the codec, the marker behind each block, and
-    where blocks begin."""
+    """The head of a file: the ``schema`` as JSON, the codec, the marker behind each block, and the
+    offset of the first block."""
 
     schema: Schema
     codec: str
@@ -43,8 +43,8 @@ class FileHead(NamedTuple):
 
 
 class BlockSpan(NamedTuple):
-    """Where the packed bytes of a block are, how many records it says to have, and where the next
-    block begins."""
+    """The offset and size of the packed bytes of a block, the number of records that it claims, and
+    the offset of the next block."""
 
     records: int
     start: int
@@ -53,7 +53,7 @@ class BlockSpan(NamedTuple):
 
 
 def read_head(file: BinaryIO) -> FileHead:
-    """The head of a file. Raises ValueError for what is not a container file."""
+    """The head of a file. Raises ValueError unless it is a container file."""
     file.seek(0)
     data = file.read(_CHUNK_BYTES)
     while True:
@@ -62,7 +62,7 @@ def read_head(file: BinaryIO) -> FileHead:
         except _ShortError:
             more = file.read(len(data)) if len(data) < _HEADER_BYTES else b""
             if not more:
-                raise ValueError("its head is cut off, or is none of Avro") from None
+                raise ValueError("its head is cut off, or is not Avro's") from None
             data += more
 
 
@@ -81,9 +81,7 @@ def read_span(file: BinaryIO, at: int, head: FileHead) -> BlockSpan | None:
     start = at + used
     end = start + size + SYNC_BYTES
     if not 0 <= records <= _MOST_RECORDS or size < 0 or end > file.seek(0, os.SEEK_END):
-        raise ValueError(
-            f"a block says to have {records} records in {size} bytes, which are not there"
-        )
+        raise ValueError(f"a block claims {records} records in {size} bytes, which are not there")
     file.seek(start + size)
     if file.read(SYNC_BYTES) != head.sync:
         raise ValueError("the marker behind a block is another one")
@@ -91,7 +89,7 @@ def read_span(file: BinaryIO, at: int, head: FileHead) -> BlockSpan | None:
 
 
 def unpacked(file: BinaryIO, span: BlockSpan, codec: str) -> Plain:
-    """The plain bytes of a block. Raises ValueError, or what the codec raises, where they are
+    """The plain bytes of a block. Raises ValueError, or an error of the codec, where they are
     damaged."""
     at = span.start
 
@@ -115,8 +113,8 @@ class PlainWindow:
         self._data = io.BytesIO()
 
     def decoded(self, decode: Callable[[io.BytesIO], Any]) -> tuple[Any, int] | None:
-        """The next value, and its bytes; None for one that has more than ``most``. Raises what
-        ``decode`` or the codec raises for damaged ones."""
+        """The next value, and its bytes; None for one that has more than ``most``. Raises the
+        errors of ``decode`` or the codec for damaged values."""
         while True:
             at = self._data.tell()
             try:

@@ -39,7 +39,7 @@ _MOST_EMPTY = 1_000_000  # records of a block that take no bytes: a few bytes co
 
 
 class Unusable(NamedTuple):
-    """A record of a sound file that has a value which cannot be had."""
+    """A record of a sound file with a value that cannot be converted."""
 
     reason: str
     raw: Any
@@ -87,7 +87,7 @@ class Container:
     def _begin(self) -> None:
         self.at = 0
         """The number of records before the next one. A record that is too large hides those behind
-        it in its block, so it rises by more than were given."""
+        it in its block, so it rises by more than the records returned."""
         self.ended = False
         self._next_at = self._head.end
         self._left = 0  # records of the block that are still to come
@@ -114,7 +114,7 @@ class Container:
         return self._converted_all(records)
 
     def finished(self) -> bool:
-        """True when nothing follows what was read."""
+        """True when nothing follows the records read."""
         while not self._left and not self.ended:
             self._open(self._span())
         return not self._left
@@ -200,7 +200,7 @@ class Container:
             return value
         try:
             return self._convert(value)
-        except Exception as ex:  # a value may be beyond all that its plain type can have
+        except Exception as ex:  # a value may be outside the range of its plain type
             return Unusable(str(ex), value)
 
     def _damaged(self, ex: Exception) -> SetupError:

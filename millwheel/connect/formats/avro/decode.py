@@ -35,7 +35,7 @@ def converter(
     schema: Schema, decimals: str = "float", fields: Mapping[str, str] = _NO_FIELDS
 ) -> Convert | None:
     """The converter from bare values of a parsed schema to plain ones; None when they are the same.
-    Decimals of ``fields`` that are declared as such become text, whatever others become. Raises
+    Decimals of ``fields`` that are declared as such become text, even where others do not. Raises
     ValueError for a union whose branches cannot be distinguished."""
     convert = _Converters(names_of(schema), decimals).of(schema)
     own = [name for name, kind in fields.items() if is_decimal(kind)]

@@ -18,7 +18,7 @@ Write = Callable[[Any, str], Any]
 RecordError."""
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
 _MOST_DIGITS = 2_000  # of a decimal that is examined at all
-_INT32, _INT64 = 2**31, 2**63  # Fixed: what an int and a long hold
+_INT32, _INT64 = 2**31, 2**63  # Fixed: the ranges of an int and a long
 _BARE = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
 
 
@@ -129,8 +129,8 @@ class AvroWriting:
         return write
 
     def _tag(self, branch: Schema) -> str | None:
-        """The tag by which fastavro learns the branch of a value; None for arrays, maps and null,
-        which it recognises."""
+        """The tag that names a value's branch to fastavro; None for arrays, maps and null, which it
+        recognises."""
         kind = branch if isinstance(branch, str) else branch["type"]
         if isinstance(branch, str) and branch in self._names:
             return branch
@@ -142,10 +142,10 @@ class AvroWriting:
 def _wrong(value: Any, path: str, expected: str) -> RecordError:
     if value is None:
         return RecordError(
-            f"field {path!r} is missing or None, but the Avro schema wants {expected}"
+            f"field {path!r} is missing or None, but the Avro schema requires {expected}"
         )
     description = f"{type(value).__name__} {value!r}"[:80]
-    return RecordError(f"field {path!r} is {description}, but the Avro schema wants {expected}")
+    return RecordError(f"field {path!r} is {description}, but the Avro schema requires {expected}")
 
 
 def _null(value: Any, path: str) -> Any:

@@ -153,7 +153,7 @@ class _Written:
                     raise RecordError(f"{len(message) - data.tell()} bytes are left over")
                 decoding.records.append(value if convert is None else convert(value))
             except Exception as ex:  # fastavro raises many kinds for invalid bytes
-                decoding.wrong[index] = f"it is not what its Avro schema says: {_reason(ex)}"
+                decoding.wrong[index] = f"it does not match its Avro schema: {_reason(ex)}"
                 continue
             decoding.indexes.append(index)
         return decoding

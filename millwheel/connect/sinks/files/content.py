@@ -26,7 +26,7 @@ from millwheel.errors import RecordError
 @dataclass(frozen=True, slots=True)
 class Shape:
     """How records become rows. ``form`` is the format. ``fields`` fixes the columns. ``mark`` is
-    the field that tells emitted from retracted rows, None where the rows are not changes.
+    the field that distinguishes emitted from retracted rows, None where the rows are not changes.
     ``spreadsheet_safe`` is for CSV."""
 
     form: str
@@ -69,7 +69,7 @@ class Content:
         return self.encode([record for columns in batch.columns for record in records_of(columns)])
 
     def _frames(self, batches: Sequence[ColumnBatch]) -> list[pl.DataFrame]:
-        """The rows of records in columns; none where they are made one by one."""
+        """The rows of records in columns; none if they must be made one by one."""
         shape = self._shape
         if shape.with_key and any(map(has_tuple_keys, batches)):
             return []

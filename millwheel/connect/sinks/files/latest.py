@@ -74,7 +74,7 @@ class LatestWriter(Writer):
         try:
             with contextlib.suppress(FileNotFoundError):
                 self._files.unlink(path)
-            # Its folder is not synced: what a power cut takes is written again (LostError).
+            # Its folder is not synced: after a power cut the rows are written again (LostError).
             self._write(path, self._encode(batch.records))
         except OSError as ex:
             raise in_words(ex, f"write results to {self._folder}") from ex

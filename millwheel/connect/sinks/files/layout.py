@@ -142,7 +142,7 @@ class LayoutWriter(Writer):
         try:
             return self._prepared(batch)
         except BaseException:
-            # The same batch comes again: what has been added of it would stand in its files twice
+            # The same batch comes again: rows that were added of it would stand in its files twice
             # (test_a_batch_that_is_prepared_again_is_in_its_files_once).
             self._files, self._refused = former, []
             raise

@@ -62,8 +62,8 @@ def adopt(files: Files, folder: str, former: str, identity: str) -> None:
 
 
 def discard(folder: str, identity: str) -> str:
-    """Remove the results of a root from a folder, and folders that are empty then. What is left, in
-    words.
+    """Remove the results of a root from a folder, and folders that are empty then. Returns a
+    sentence about the rest.
 
     A folder in it that belongs to another root stays as it is, as does every file that is not
     a result."""

@@ -36,7 +36,7 @@ class Roll:
 
 
 class RollOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """When files that grow are closed, for ``roll`` of a sink of files."""
+    """When growing files are closed, for ``roll`` of a sink of files."""
 
     size: Annotated[
         str, Option("128MB", text="a file that grows is closed once it has this many bytes")
@@ -97,7 +97,7 @@ class OpenFiles:
         return file
 
     def copy(self) -> OpenFiles:
-        """The open files as they are now, whatever is added to these."""
+        """The open files as they are now, unaffected by later additions."""
         files = OpenFiles(self._form, self._roll)
         files._open = dict(self._open)
         return files

@@ -1,4 +1,4 @@
-"""The options of the files sink, and how records of them become rows and files."""
+"""The options of the files sink, and how its records become rows and files."""
 
 from __future__ import annotations
 

@@ -280,8 +280,8 @@ def _unwritable(kind: Any) -> bool:
 
 
 def _typed(kind: Any) -> Any:
-    """The type with text in place of what nothing but nulls says about. Decimals have room for all
-    digits that a declared one may have: the first file's would be too few for later ones."""
+    """The type, with text for parts of which all values are null. Decimals have room for all digits
+    that a declared one may have: the first file's would be too few for later ones."""
     if pa.types.is_null(kind):
         return pa.string()
     if pa.types.is_decimal(kind):

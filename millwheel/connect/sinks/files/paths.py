@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 import numpy as np
 
-from millwheel.connect.own_functions import spoken
+from millwheel.connect.own_functions import expression_of
 from millwheel.connect.sinks.base import SinkRecord
 from millwheel.core.columns.batch import ColumnBatch
 from millwheel.core.lazy_polars import pl
@@ -33,8 +33,8 @@ _EXAMPLE = "partition_by: [day(window_start), country]"
 
 @dataclass(frozen=True, slots=True)
 class _Level:
-    """``field``: the one that it is made of, "" for any other expression; ``is_time``: a time of
-    the calendar is made of it."""
+    """``field``: the field it is made of, "" for any other expression; ``is_time``: it is a time of
+    the calendar, made of that field."""
 
     name: str
     value_of: Callable[[Any], Any]
@@ -48,7 +48,7 @@ class _Level:
         )
 
     def key(self, column: pl.Series) -> pl.Series:
-        """What decides the folder: one value for many records."""
+        """The value that decides the folder: one for many records."""
         return column // _HOUR_US if self.is_time else column
 
     def text(self, key: Any) -> str:
@@ -75,7 +75,7 @@ class Partitioning:
         return all(level.field for level in self._levels)
 
     def divided(self, batch: ColumnBatch) -> list[tuple[str, ColumnBatch]] | None:
-        """The records by folder, as :meth:`folder` has them; None where each must be looked at."""
+        """The records by folder, as :meth:`folder` has them; None if each must be looked at."""
         frame, levels = batch.frame, self._levels
         if not all(each.field in frame.columns and each.fits(frame[each.field]) for each in levels):
             return None
@@ -121,7 +121,7 @@ def _level(part: str | dict[str, str]) -> _Level:
     call = _CALL.fullmatch(text.strip())
     inner = text if call is None else call.group(2)
     try:
-        expression = spoken(inner)
+        expression = expression_of(inner)
     except ValueError as ex:
         raise ValueError(f"option 'partition_by': {text}: {ex}") from None
     if not name and call is None and not expression.is_field:

@@ -75,8 +75,8 @@ class FileCommittable(msgspec.Struct, frozen=True, array_like=True):
 SMALL_BYTES = 64 * 1024
 """A batch of at most this many bytes goes through the journal."""
 _LANES = 8
-"""Threads that publish the batches of a worker: each batch waits twice for the disk, which syncs at
-once what waits together. After a death each shard has a batch at the same time."""
+"""Threads that publish the batches of a worker: each batch waits twice for the disk, which syncs
+all waiting writes together. After a death each shard has a batch at the same time."""
 
 _pack = msgspec.msgpack.Encoder().encode
 _unpack = checked(msgspec.msgpack.Decoder(FileCommittable).decode, "a committable")
@@ -304,7 +304,7 @@ class FilesWriter(Writer):
         """Make sure that the visible name is there and holds the batch."""
         try:
             self._verify(batch)
-            # A link replaces nothing: whatever has the name is compared, never overwritten.
+            # A link replaces nothing: a file with that name is compared, never overwritten.
             self._files.link(f"{self._hidden}/{batch.temp}", f"{self._folder}/{batch.final}")
         except (FileExistsError, FileNotFoundError):
             self._expect_published(batch)
@@ -320,7 +320,7 @@ class FilesWriter(Writer):
             self._compare(
                 f"{self._folder}/{batch.final}",
                 batch,
-                "somebody else wrote it: move it out of the folder",
+                "another program wrote it: move it out of the folder",
             )
         except FileNotFoundError:
             raise CorruptionError(

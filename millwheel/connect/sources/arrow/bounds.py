@@ -1,5 +1,5 @@
-"""How much memory rows of a Parquet file may take, whatever its metadata says: bounded before they
-are decoded.
+"""Bounds of the memory that rows of a Parquet file take, even with wrong metadata: computed before
+they are decoded.
 
 A page is unpacked whole, however large it is, and a few bytes of it may stand for many: a
 dictionary has a long text once, to which any number of values refer.
@@ -28,11 +28,11 @@ from millwheel.connect.sources.arrow.pages import (
 
 MOST_BYTES, MOST_RATIO = 256 << 20, 100
 """A row group that unpacks to more bytes than the first, and more than so many times its size, is
-left out; and as many rows are decoded at once as cannot take more than the first."""
-_KNOWN_BYTES = 4 << 20  # that a column may unpack to without a look at its pages
+left out; and only as many rows are decoded at once as fit into the first."""
+_UNCHECKED_BYTES = 4 << 20  # that a column may unpack to without a look at its pages
 _MOST_RATIOS = {"UNCOMPRESSED": 1, "SNAPPY": 22}
-"""Fixed: how much a codec can unpack a byte to; others can more than is borne."""
-# of a dictionary whose texts are measured; the longest of a larger one is that one
+"""Fixed: the most that a codec can unpack a byte to; other codecs can exceed :data:`MOST_RATIO`."""
+# of a dictionary whose texts are measured; the whole of a larger one counts as its longest text
 _LOOKED_BYTES = 2 << 20
 _SHORT = 255  # bytes of a text whose length looks like one: three bytes of zero follow the first
 # of a dictionary in which runs of such texts are looked for, and between them
@@ -52,7 +52,7 @@ class Weight(NamedTuple):
 
 
 class ParquetBounds:
-    """The bounds of a file, whose bytes are had by ``read``."""
+    """The bounds of a file, whose bytes ``read`` returns."""
 
     def __init__(self, metadata: Any, read: ReadAt) -> None:
         self._metadata = metadata
@@ -62,14 +62,14 @@ class ParquetBounds:
         self._leaves = [schema.column(at) for at in range(metadata.num_columns)]
 
     def spans(self, group: int, columns: Sequence[str] | None) -> list[ChunkSpan]:
-        """Where the pages of ``columns`` are (None: all)."""
+        """The positions of the pages of ``columns`` (None: all)."""
         return [
             span_of(self._metadata.row_group(group).column(at)) for at in self._read_of(columns)
         ]
 
     def refused(self, group: int, columns: Sequence[str] | None) -> str | None:
-        """Why a row group cannot be read within the bounds; None if it can. Raises ValueError where
-        it is damaged."""
+        """The reason why a row group cannot be read within the bounds; None if it can. Raises
+        ValueError where it is damaged."""
         plain, pages = 0, 0
         for at in self._read_of(columns):
             weight = self._weight(group, at)
@@ -86,11 +86,11 @@ class ParquetBounds:
         return f"unpacks to more than {MOST_BYTES >> 20} MiB and {MOST_RATIO} times its size"
 
     def plain_bytes(self, group: int, columns: Sequence[str] | None) -> int:
-        """What the pages of a row group unpack to."""
+        """The unpacked size of the pages of a row group."""
         return sum(int(self._weight(group, at).plain.sum()) for at in self._read_of(columns))
 
     def rows(self, groups: Sequence[int], columns: Sequence[str] | None, most: int) -> int:
-        """As many rows as may be decoded at once: ``most`` at most, and one at least."""
+        """The number of rows that may be decoded at once: ``most`` at most, and one at least."""
         rows = max(most, 1)
         weights = [
             (at, [self._weight(group, at) for group in groups]) for at in self._read_of(columns)
@@ -129,7 +129,7 @@ class ParquetBounds:
         width = _WIDTH + (leaf.length if leaf.physical_type == "FIXED_LEN_BYTE_ARRAY" else 0)
         span = span_of(column)
         bound_bytes = span.size * _MOST_RATIOS.get(column.compression, MOST_BYTES)
-        if not text and not leaf.max_repetition_level and bound_bytes <= _KNOWN_BYTES:
+        if not text and not leaf.max_repetition_level and bound_bytes <= _UNCHECKED_BYTES:
             return _joined([(span.values, bound_bytes, width)])
         pages = list(islice(pages_of(self._read, span), _MOST_PAGES + 1))
         longest = self._longest_of(pages, column.compression) if text else 0
@@ -142,7 +142,7 @@ class ParquetBounds:
         if (
             not dictionaries
             or most > _LOOKED_BYTES
-            or most * sum(page.values for page in pages) < _KNOWN_BYTES
+            or most * sum(page.values for page in pages) < _UNCHECKED_BYTES
         ):
             return most
         return max(self._longest_in(page, codec) for page in dictionaries)
@@ -173,8 +173,8 @@ def _longest_text(data: bytes) -> int:
 
 
 def _short_texts(data: bytes) -> dict[int, int]:
-    """Where runs of texts begin and end that are all short: a step in place of thousands. What
-    looks like a length begins one; it counts only where a text before it ends."""
+    """Begins and ends of runs of texts that are all short: one step in place of thousands. Bytes
+    that look like a length begin a run; it counts only where a text before it ends."""
     values = np.frombuffer(data, np.uint8)
     if len(values) < _RUN_BYTES:
         return {}
@@ -202,7 +202,7 @@ def most_of(weight: Weight, rows: int) -> int:
 
 
 def _weight_of(page: ParquetPage, width: int, longest: int, text: bool) -> tuple[int, int, int]:
-    """Its values, its bytes, and those that a value of it may take beside them."""
+    """The number of its values, its bytes, and the most bytes that one value takes beside them."""
     repeated = 0
     if text and page.encoding == Encoding.DELTA_BYTE_ARRAY:  # a text may begin like the one before
         repeated = page.plain

@@ -1,4 +1,4 @@
-"""Columns of Arrow as plain columns, and the rows whose value is none.
+"""Columns of Arrow as plain columns, and the rows whose value cannot be converted.
 
 Every conversion of a time is here, or for parts of values in
 :mod:`millwheel.connect.sources.arrow.nested_values`: Arrow's own ones wrap around at the ends of 64
@@ -32,7 +32,7 @@ _DIGITS = 38  # Fixed: of a decimal of 128 bits
 
 
 class Plain(NamedTuple):
-    """A column, and why values of some rows, which are null there, cannot be had."""
+    """A column, and the reasons why values of some rows, which are null there, cannot be had."""
 
     column: pa.Array
     wrong: Mapping[int, str] = _NONE
@@ -121,7 +121,7 @@ def _texts(column: pa.Array) -> Plain:
 
 
 def _numbers(column: pa.Array) -> npt.NDArray[np.int64]:
-    """What a column of times is stored as, 0 where it is null."""
+    """The numbers that a column of times is stored as, 0 where it is null."""
     stored = column.view(pa.int32() if column.type.bit_width == 32 else pa.int64())
     numbers: npt.NDArray[np.int64] = (
         stored.fill_null(0).cast(pa.int64()).to_numpy(zero_copy_only=False)

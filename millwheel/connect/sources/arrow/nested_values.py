@@ -18,7 +18,7 @@ TIMES: dict[str, tuple[int, int]] = {
     "us": (1, 1),
     "ns": (1, 1_000),
 }
-"""Unit to what a number of it is worth in µs: a factor, and a divisor."""
+"""By unit of time: the factor and the divisor that give µs."""
 DAY_MS = 86_400_000  # Fixed: of a date64
 
 
@@ -26,8 +26,7 @@ def nested_values(column: pa.Array) -> tuple[list[Any], dict[int, str]]:
     """The values of a nested column: times and durations in µs, dates as ISO text, decimals as
     floats; maps are lists of pairs. And the reasons of the values that cannot be had, by their
     number; these are None."""
-    # As the numbers and bytes that they are stored as: objects of Python would not hold all of
-    # them.
+    # As stored numbers and bytes: objects of Python would not hold all values.
     raw, convert = column.view(_stored(column.type)), _converter(column.type)
     values: list[Any] = []
     wrong: dict[int, str] = {}

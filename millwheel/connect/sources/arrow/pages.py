@@ -1,8 +1,7 @@
-"""Pages of Parquet files, by their own headers: what the metadata of a file says of them may be
-anything.
+"""Pages of Parquet files, by their own headers: the metadata of a file may be wrong about them.
 
-A header is a struct of Thrift's compact protocol. Only what bounds the memory of a page is taken
-from it.
+A header is a struct of Thrift's compact protocol. Only the fields that bound the memory of a page
+are read.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ class Encoding(IntEnum):
 
 
 class ChunkSpan(NamedTuple):
-    """Where the pages of a column of a row group are, and how many values they say to have."""
+    """The position of the pages of a column of a row group, and the number of values they claim."""
 
     start: int
     size: int
@@ -56,8 +55,8 @@ class ChunkSpan(NamedTuple):
 
 
 class ParquetPage(NamedTuple):
-    """A page: its values, their encoding, the bytes it unpacks to, and where its packed ones
-    are."""
+    """A page: its values, their encoding, its unpacked size, and the position of its packed
+    bytes."""
 
     kind: int
     values: int
@@ -104,10 +103,10 @@ def _page(read: ReadAt, at: int, end: int) -> ParquetPage:
     if not (isinstance(kind, int) and isinstance(plain, int) and isinstance(packed, int)):
         raise ValueError(f"the header of the page at byte {at} lacks a size")
     if min(plain, packed) < 0 or at + used + packed > end:
-        raise ValueError(f"the page at byte {at} says to have {packed} bytes that become {plain}")
+        raise ValueError(f"the page at byte {at} claims {packed} bytes that become {plain}")
     values, encoding = _values(header, kind)
     if values < 0:
-        raise ValueError(f"the page at byte {at} says to have {values} values")
+        raise ValueError(f"the page at byte {at} claims {values} values")
     return ParquetPage(kind, values, encoding, plain, at + used, packed)
 
 

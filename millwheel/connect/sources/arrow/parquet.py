@@ -287,9 +287,9 @@ class RowGroups:
     def readable_after(
         self, position: int, columns: list[str] | None
     ) -> tuple[list[int], int, int]:
-        """The row groups that are read in one go to have the rows after ``position``, how many rows
-        of them come before, and the position behind them. Damage behind the first is found when
-        that is read."""
+        """The row groups that are read in one go for the rows after ``position``, the number of
+        their rows that come before, and the position behind them. Damage behind the first is found
+        when that is read."""
         first, skip = self._at(position)
         self._source.expect(self.bounds.spans(first, columns))
         group, size = first + 1, self.bounds.plain_bytes(first, columns)
@@ -359,7 +359,7 @@ def warm_up() -> None:
 
 
 def _converted(rows: list[Any], schema: type) -> tuple[list[Any], dict[int, str]]:
-    """The rows as ``schema``, and the errors of those that do not fit, by index."""
+    """The rows as ``schema``, and the errors of rows that do not fit, by index."""
     try:
         return msgspec.convert(rows, list[schema]), {}  # type: ignore[valid-type]
     except msgspec.ValidationError:

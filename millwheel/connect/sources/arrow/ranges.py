@@ -1,5 +1,5 @@
-"""Parquet files as their pages are looked at and then decoded: local ones, and objects whose ranges
-are fetched once for both."""
+"""Parquet files, whose pages are first examined and then decoded: local ones, and objects whose
+ranges are fetched once for both."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _REQUEST_BYTES = 32 << 20  # of one request for several ranges
 
 
 class LocalFile:
-    """A file of this machine. ``file`` is what Arrow reads."""
+    """A file of this machine. ``file`` is the argument for Arrow."""
 
     buffered = False
 
@@ -30,12 +30,12 @@ class LocalFile:
         return data
 
     def expect(self, spans: Sequence[ChunkSpan]) -> None:
-        """Say what will be read next."""
+        """Announce the next reads."""
 
 
 class KeptFile(io.RawIOBase):
-    """An object as a file, which keeps what it was told to expect until Arrow has read it: each
-    byte is fetched once. Arrow reads it by ``read``, others by :meth:`read_at`."""
+    """An object as a file, which keeps the announced ranges until Arrow has read them: each byte is
+    fetched once. Arrow reads it by ``read``, other code by :meth:`read_at`."""
 
     buffered = True
 
@@ -46,11 +46,11 @@ class KeptFile(io.RawIOBase):
 
     @property
     def file(self) -> KeptFile:
-        """What Arrow reads."""
+        """The argument for Arrow."""
         return self
 
     def expect(self, spans: Sequence[ChunkSpan]) -> None:
-        """Fetch what will be read next, in few requests."""
+        """Fetch the ranges of the next reads, in few requests."""
         start = end = -1
         for span in sorted(spans):
             if self._piece(span.start, span.size) is not None or span.start < 0 or span.size <= 0:

@@ -1,7 +1,7 @@
 """Compressed bytes as plain ones, up to the first damage.
 
-Everything in front of the damage is given, at the same place each time, however large the reads
-are.
+The bytes in front of the damage are returned, and end at the same offset each time, for reads of
+any size.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ CUT_OFF = "the compressed file is cut off: its end is missing"
 
 
 class Unpacking(Protocol):
-    """A stream of plain bytes. ``damage`` says why it ends early, "" if it does not; it is known
-    once a read has returned fewer bytes than it was asked for."""
+    """A stream of plain bytes. ``damage`` is the reason why it ends early, "" if it does not; it is
+    set once a read has returned fewer bytes than requested."""
 
     damage: str
 
@@ -60,7 +60,7 @@ class Gzip:
         self._packed.close()
 
     def _begin_member(self) -> bool:
-        """False at the end of the file, and where something else follows."""
+        """Begin a member. False at the end of the file, and where other bytes follow."""
         # Zero bytes are padding, wherever they end: a member begins with others.
         self._tail = self._tail.lstrip(b"\0")
         while len(self._tail) < len(_MAGIC):
@@ -91,7 +91,7 @@ class Gzip:
 
 
 def _up_to_damage(member: Any, data: bytes, most: int) -> bytes:
-    """What the bytes give before they are found to be damaged."""
+    """The bytes that come out before the damage."""
     out = bytearray()
     for at in range(len(data)):
         try:

@@ -51,7 +51,7 @@ class PartitionInput(Protocol):
         complete."""
 
     def damage(self) -> str:
-        """Why the input ends early, "" when it does not."""
+        """The reason why the input ends early, "" when it does not."""
 
     def close(self) -> None: ...
 

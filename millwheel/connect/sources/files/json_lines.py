@@ -96,7 +96,8 @@ class JsonLines:
 
 
 class DeclaredJsonLines(JsonLines):
-    """Decodes blocks of which every line has what ``schema`` has; of any other it takes no line."""
+    """Decodes blocks of which every line has the fields of ``schema``; it takes no line of any
+    other block."""
 
     def decode(self, block: Block) -> Decoded:
         refused = Reject(block.positions()[0], "", "some line is not as it is declared")
@@ -157,7 +158,7 @@ def _huge_numbers(block: Block) -> list[int]:
 def _of_numbers(
     data: npt.NDArray[np.uint8], exponents: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.int64]:
-    """Those exponents that may be of a number: three digits follow, and digits before them begin
+    """The exponents that may belong to a number: three digits follow, and digits before them begin
     where a value may. Hexadecimal text is full of others."""
     after = data[exponents + 1]
     exponents = exponents[(_digits(after) | (after == ord("+"))) & _digits(data[exponents + 3])]

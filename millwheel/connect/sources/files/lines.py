@@ -318,7 +318,7 @@ class LineReader(Reader):
         return self._without_long_lines(_Window(data, ends, at_end))
 
     def _without_long_lines(self, window: _Window) -> _Window:
-        """Cut the window before its first overlong line; if that is all there is, say so."""
+        """Cut the window before its first overlong line, and mark a window that begins with one."""
         if len(window.data) <= self._max_line:
             return window
         if not len(window.ends):
@@ -346,7 +346,7 @@ class LineReader(Reader):
         return _Step(Decoded([], [], [Reject(base + at, raw_text(head), reason)]), base + at, False)
 
     def _nothing(self, position: int, tail: bytes, at: int) -> _Step:
-        """There is no complete line now; for a bounded file, no further line."""
+        """No complete line is there now; in a bounded file, none will come."""
         if self._followed is not None:
             return _Step(Decoded([], []), position, False, begins=self._followed.succeeded())
         if reason := self._input.damage():
@@ -407,7 +407,7 @@ def raw_text(line: bytes) -> str:
 
 
 def reason_of(error: Exception, line: bytes) -> str:
-    """Why a line is not a record."""
+    """The reason why a line is not a record."""
     if isinstance(error, UnicodeDecodeError):
         try:
             line.decode()

@@ -65,15 +65,15 @@ class ObjectReader(Reader):
         if (begun := self._begun(position)) is not None:
             return begun
         chunk = self._asked(lambda reader: reader.read(position, max_records))
-        return Chunk([], [], position, caught_up=True) if chunk is None else self._told(chunk)
+        return Chunk([], [], position, caught_up=True) if chunk is None else self._with_note(chunk)
 
     def skip(self, position: int) -> Chunk | None:
         if (begun := self._begun(position)) is not None:
             return begun
         chunk = self._asked(lambda reader: reader.skip(position))
-        return None if chunk is None else self._told(chunk)
+        return None if chunk is None else self._with_note(chunk)
 
-    def _told(self, chunk: Chunk) -> Chunk:
+    def _with_note(self, chunk: Chunk) -> Chunk:
         chunk.note = self._note(chunk.finished)
         chunk.finished, chunk.caught_up = (
             chunk.finished and not self._followed,

@@ -184,7 +184,7 @@ class _OddKeys:
     def __init__(self, where: str, follows: bool) -> None:
         self._where = where
         self._follows = follows
-        self._told: set[str] = set()
+        self._warned: set[str] = set()
 
     def refuse(self, key: str) -> bool:
         """True for such a key. Raises SetupError if the source is bounded."""
@@ -196,8 +196,8 @@ class _OddKeys:
         )
         if not self._follows:
             raise SetupError(problem)
-        if key not in self._told:
-            self._told.add(key)
+        if key not in self._warned:
+            self._warned.add(key)
             log.warning("%s", problem)
         return True
 

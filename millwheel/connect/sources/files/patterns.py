@@ -1,4 +1,4 @@
-"""The files that paths and globs name, each once.
+"""The files that match paths and globs, each once.
 
 A folder or file may have several names by symbolic links, and links may lead back to a folder
 above. So a glob goes into each folder once, and a file that has a name without links counts under
@@ -45,8 +45,8 @@ class FilePattern:
         return os.path.join(self._base, *parts[:fixed])
 
     def matches(self) -> list[str]:
-        """The paths that match; of a folder, the visible ones in it (no ``_SUCCESS`` either). What
-        is there under exactly this name matches, too."""
+        """The paths that match; of a folder, the visible ones in it (no ``_SUCCESS`` either). A
+        file or folder of exactly this name matches, too."""
         if os.path.isdir(self._whole):
             return [
                 os.path.join(self._whole, name)
@@ -59,7 +59,7 @@ class FilePattern:
         return paths
 
     def fits(self, path: str) -> bool:
-        """Whether a file with this path could be one that matches, whatever there is."""
+        """Whether a file with this path could match, whether or not it exists."""
         folder, name = os.path.split(path)
         if path == self._whole or (folder == self._whole and name[:1] not in ("", ".", "_")):
             return True
@@ -100,7 +100,7 @@ def _past_any(reached: set[int], pattern: Sequence[str]) -> set[int]:
 def each_once(paths: Iterable[str]) -> set[str]:
     """The paths without those that are another name, by a symbolic link, of a file among them."""
     names: dict[str, str] = {}
-    folders: dict[str, str] = {}  # as they are: one look at each, not one for each of its files
+    folders: dict[str, str] = {}  # resolved once each, not once for each of its files
     for path in sorted(paths):
         folder, name = os.path.split(path)
         if folder not in folders:

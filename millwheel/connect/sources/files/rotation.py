@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 GENERATION = 1 << 48
 """Positions without a note have an earlier form: those of the n-th file under a name began at n
 times this."""
-# Fixed: of a file's beginning, by which a rotated file is known again; notes are stored
+# Fixed: of a file's beginning, by which a rotated file is recognised; notes are stored
 _CHECKED_BYTES = 256
 _LEAP = 1 << 40
 """A dead reader may have sent up to this many bytes beyond the committed position, and once the
@@ -178,8 +178,8 @@ class FollowedInput:
                 self._path,
             )
             return InputPosition(skip_to=self._next[0].base)
-        # A leap, because the dead may have sent bytes of the former file beyond this position: see
-        # mistake what_goes_on_takes_positions_that_were_used.
+        # A leap, because the dead reader may have sent bytes of the former file beyond this
+        # position: see mistake what_goes_on_takes_positions_that_were_used.
         mark = self._decided(position + _LEAP)
         if mark is not None:
             self._warn_of_loss(position - self._file.base)
@@ -267,7 +267,7 @@ class FollowedInput:
         return True
 
     def _reopen(self) -> bool:
-        """Open the file again, under whatever name it has in its folder; False when it is gone, or
+        """Open the file again, under any name in its folder; False when it is gone, or
         rewritten."""
         assert self._file is not None
         fd = None if self._is_gone else self._named.find(self._file)
@@ -302,7 +302,7 @@ class _NamedFile:
         self._path = path
 
     def stat(self) -> os.stat_result | None:
-        """What has the name now; None when nothing has."""
+        """The status of the file that has the name now; None when there is none."""
         try:
             return os.stat(self._path)
         except (FileNotFoundError, NotADirectoryError):
@@ -314,7 +314,7 @@ class _NamedFile:
         return None if there is None else (there.st_dev, there.st_ino)
 
     def open(self) -> int | None:
-        """The file that has the name now; None when nothing has."""
+        """The file that has the name now; None when there is none."""
         return _open(self._path)
 
     def mark(self, position: int) -> FileMark | None:
@@ -326,9 +326,9 @@ class _NamedFile:
         return _beginning(self.find(mark), position)
 
     def find(self, mark: FileMark) -> int | None:
-        """Open a file, under whatever name it has in its folder. Its known bytes are checked,
-        because a file system reuses the inode of a deleted file; an empty file is known by its name
-        only."""
+        """Open a file, under any name in its folder. The bytes read so far are checked,
+        because a file system reuses the inode of a deleted file; an empty file is recognised by its
+        name only."""
         for path in self._names(mark.who):
             try:
                 fd = _open(path)

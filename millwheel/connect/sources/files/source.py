@@ -53,7 +53,7 @@ FORMATS = ("jsonl", "csv", "parquet", "avro", "apache_combined")
 _WHOLE = ("parquet", "avro")  # formats whose files are written once
 
 _AHEAD_BYTES = 1 << 20  # of an Avro object, in one request
-_told_of_compressed: set[str] = set()
+_warned_of_compressed: set[str] = set()
 """Folders that were warned about: one warning for each."""
 
 
@@ -302,7 +302,7 @@ def _guessed_form(fields: Mapping[str, str]) -> FrameForm:
 
 
 def _avro_schema(form: Format, folder: str) -> Any:
-    """The schema that records of Avro files are resolved to, None for their own."""
+    """The schema to which records of Avro files are resolved, None for their own."""
     if not isinstance(form.options, AvroOptions):
         return None
     from millwheel.connect.formats.avro.schema import fastavro, load_schema, parse
@@ -316,7 +316,7 @@ def _avro_schema(form: Format, folder: str) -> Any:
 
 
 class FilesSource(Source):
-    """All files that match, each once, whichever globs match them."""
+    """All files that match, each once, even if several globs match it."""
 
     poll_us = 20_000
 
@@ -353,7 +353,7 @@ class FilesSource(Source):
         partitions = []
         for path in sorted(paths):
             if compression_of(path):
-                self._tell_of_compressed(path)
+                self._warn_of_compressed(path)
                 continue
             try:
                 status = os.stat(path)
@@ -366,9 +366,9 @@ class FilesSource(Source):
                 )
         return partitions
 
-    def _tell_of_compressed(self, path: str) -> None:
-        if self._top not in _told_of_compressed:
-            _told_of_compressed.add(self._top)
+    def _warn_of_compressed(self, path: str) -> None:
+        if self._top not in _warned_of_compressed:
+            _warned_of_compressed.add(self._top)
             log.warning(
                 "%s is compressed, and compressed files are not followed: it and others like it are"
                 " ignored. Narrow the glob to exclude them",
@@ -383,7 +383,7 @@ class FilesSource(Source):
             warm_up()
 
     def paths(self) -> list[str]:
-        """The files that are there now."""
+        """The present files."""
         return [path_of(partition.name, self._top) for partition in self.partitions()]
 
     def fits(self, name: str) -> bool:

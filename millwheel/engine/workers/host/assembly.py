@@ -12,7 +12,7 @@ from millwheel.adapters.ports import Clock, StateStore
 from millwheel.api import sets_timers
 from millwheel.connect.kinds import lookup_of
 from millwheel.connect.lookups.base import Lookup
-from millwheel.connect.own_functions import language_of, speaking
+from millwheel.connect.own_functions import expressions_in, language_of
 from millwheel.connect.plug_ins import as_writer
 from millwheel.connect.python_objects import load_object
 from millwheel.connect.sinks.base import Sink, Writer
@@ -241,7 +241,7 @@ class Assembly:
             if stream.source is not None and stream.source.kind != "injection":
                 self._sources.built(stream).warm_up()
         for sink in self.spec.sinks:
-            with speaking(self._language):
+            with expressions_in(self._language):
                 self._outside.sink(sink, self.spec.folder)
         self.warm_up_plans()
 
@@ -383,7 +383,7 @@ class Assembly:
         """Whether it is a sink whose cuts are visible before they are committed."""
         if node.sink is None:
             return False
-        with speaking(self._language):
+        with expressions_in(self._language):
             return self._outside.sink(node.sink, self.spec.folder).shows_at_once
 
     def _sink(self, spec: SinkSpec, shard_parts: ShardParts) -> Operator:
@@ -407,7 +407,7 @@ class Assembly:
     def _writer(self, spec: SinkSpec, shard_parts: ShardParts) -> tuple[Writer, Sink]:
         """The writer of a sink for one shard, and the sink."""
         entry = shard_parts.entry
-        with speaking(self._language):
+        with expressions_in(self._language):
             sink = self._outside.sink(spec, self.spec.folder)
             return as_writer(sink.open(entry.shard, entry.token)), sink
 

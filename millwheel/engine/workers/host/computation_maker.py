@@ -10,7 +10,7 @@ from millwheel.adapters.ports import StateStore
 from millwheel.api import takes_batches
 from millwheel.connect.connectors.external.absence import BackOff, absence_of
 from millwheel.connect.lookups.base import AnswerCache, Lookup
-from millwheel.connect.own_functions import speaking
+from millwheel.connect.own_functions import expressions_in
 from millwheel.core.columns.forms.computations import Plan
 from millwheel.core.columns.pairs import pairing_of
 from millwheel.core.columns.plan import ColumnPlan
@@ -246,7 +246,7 @@ class ComputationMaker:
         return ColumnShard(shard_parts.entry.shard, shard_parts.store, closed)
 
     def _lookup(self, spec: ComputationSpec, work: LookupSpec, shard_parts: ShardParts) -> Operator:
-        with speaking(self.language):
+        with expressions_in(self.language):
             lookup = self.lookup(spec, self.spec.folder)
         send = self.publish
         # The caller is the loop, which must not sleep here; it asks again at a later time.

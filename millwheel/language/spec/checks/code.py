@@ -12,7 +12,7 @@ import msgspec
 
 from millwheel.adapters.secret_values import unrevealed
 from millwheel.api import Computation, sets_timers, takes_batches
-from millwheel.connect.own_functions import speaking
+from millwheel.connect.own_functions import expressions_in
 from millwheel.connect.python_objects import OBJECT_NAME, load_object
 from millwheel.core.aggregates.functions import make_aggregator
 from millwheel.core.machines.specs import machine_from_spec
@@ -108,7 +108,7 @@ class CodeChecks:
         from millwheel.connect.kinds import build_sink
 
         plain = replace(sink, options=unrevealed(sink.options))
-        with speaking(self._reader.language):
+        with expressions_in(self._reader.language):
             built_sink = self._build(kind, lambda: build_sink(plain, self._spec.folder))
         if built_sink is not None and built_sink.replaces_rows:
             self.replacing[sink.stream] = kind.name
@@ -197,7 +197,7 @@ class CodeChecks:
         plain = replace(lookup, options=unrevealed(lookup.options))
         node = find(self._top, *path, lookup.kind)
         kind = Kind(lookup.kind, lookup.options, node)
-        with speaking(self._reader.language):
+        with expressions_in(self._reader.language):
             built_lookup = self._build(kind, lambda: build_lookup(plain, self._spec.folder))
         if built_lookup is None:
             return

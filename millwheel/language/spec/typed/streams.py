@@ -14,7 +14,7 @@ from typing import Any
 from millwheel.adapters.secret_values import unrevealed
 from millwheel.connect.kinds import build_lookup
 from millwheel.connect.lookups.base import Lookup
-from millwheel.connect.own_functions import speaking
+from millwheel.connect.own_functions import expressions_in
 from millwheel.core.instants.decimals import MOST_DIGITS, decimal_form
 from millwheel.core.instants.time_forms import KIND
 from millwheel.core.pipeline.spec import (
@@ -179,7 +179,7 @@ class _Flow:
         return {**declared, **{of: kind or declared.get(of, "") for of, kind in made.items()}}
 
     def _lookup(self, work: LookupSpec) -> Lookup:
-        with speaking(self.reader.language):
+        with expressions_in(self.reader.language):
             return build_lookup(replace(work, options=unrevealed(work.options)), self.spec.folder)
 
     def _note(self, of: Path, path: Path, problem: str) -> None:

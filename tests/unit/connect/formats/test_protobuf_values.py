@@ -49,7 +49,7 @@ def test_fields_that_are_not_set_are_none_or_their_default(click: Any) -> None:
 @pytest.mark.parametrize(
     ("row", "told"),
     [
-        ({"ad": "x"}, "field 'ad' is str 'x', but the Protobuf message wants int64"),
+        ({"ad": "x"}, "field 'ad' is str 'x', but the Protobuf message requires int64"),
         ({"ad": True}, "field 'ad' is bool True"),
         ({"ad": 2**63}, "wants int64"),
         ({"ad": 1.5}, "wants int64"),

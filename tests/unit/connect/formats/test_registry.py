@@ -94,7 +94,7 @@ def test_the_makers_own_client_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     found = Registry(RegistryOptions("mock://here", user="u", password="p"))
     assert found.registered("t", "AVRO", '{"type": "string"}') == 1
     assert found.schema(1).kind == "AVRO"
-    with pytest.raises(RecordError, match="knows no schema with the id 7"):
+    with pytest.raises(RecordError, match="has no schema with the id 7"):
         found.schema(7)
     with pytest.raises(ValueError, match="option 'registry'"):
         Registry(RegistryOptions("http://r:1", config={"no.such.setting": 1}))

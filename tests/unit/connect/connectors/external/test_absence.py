@@ -17,7 +17,7 @@ def test_one_sentence_a_minute_tells_of_a_target_that_is_away(
     caplog.set_level(logging.INFO)
     clock = [100.0]
     away = absence.Absence(Wait("the store", lambda: clock[0]))
-    monkeypatch.setitem(absence._known, "the store", away)
+    monkeypatch.setitem(absence._absences, "the store", away)
     table = Table()
     sink = MemorySink(table, where="the store")
     writers = [sink.open(f"s-{number}", 1) for number in range(3)]

@@ -125,7 +125,7 @@ def test_rows_of_a_schema_are_encoded_and_those_that_do_not_fit_refused() -> Non
     messages, refused = made.messages(records)
     assert [(message.key, message.value) for message in messages] == [(b"1", b"\x02"), (b"1", None)]
     assert [(each.record, each.reason) for each in refused] == [
-        (records[1], "field 'ad' is str 'x', but the Avro schema wants a long")
+        (records[1], "field 'ad' is str 'x', but the Avro schema requires a long")
     ]
     headed = with_header(Committable(3, messages), b"\0\0\0\0\7")
     assert [message.value for message in headed.messages] == [b"\0\0\0\0\7\x02", None]

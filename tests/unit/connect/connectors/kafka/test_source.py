@@ -34,7 +34,7 @@ class Topics:
         self.spans_now = spans
         self.closed = 0
 
-    def known(self) -> dict[tuple[str, int], Span] | None:
+    def latest(self) -> dict[tuple[str, int], Span] | None:
         return self.spans_now
 
     def wait(self, seconds: float) -> None: ...
@@ -90,9 +90,7 @@ def test_a_source_that_ends_keeps_where_each_partition_began_and_ended(topics: T
 
 def test_while_the_brokers_have_not_answered_there_is_nothing_to_read_yet(topics: Topics) -> None:
     topics.spans_now = None
-    with pytest.raises(
-        ExhaustedError, match="Kafka at b:1 has not said yet which partitions there are"
-    ):
+    with pytest.raises(ExhaustedError, match="Kafka at b:1 has not listed its partitions yet"):
         source().partitions()
 
 

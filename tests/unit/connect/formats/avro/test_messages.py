@@ -40,8 +40,8 @@ def test_damaged_messages_are_told_and_their_neighbours_are_read() -> None:
         [good, good[:-1], good + b"x", b"\xff" * 20, good]
     )
     assert (found.indexes, found.records) == ([0, 4], [ROW, ROW])
-    assert found.wrong[1] == "it is not what its Avro schema says: it ends too soon"
-    assert found.wrong[2] == "it is not what its Avro schema says: 1 bytes are left over"
+    assert found.wrong[1] == "it does not match its Avro schema: it ends too soon"
+    assert found.wrong[2] == "it does not match its Avro schema: 1 bytes are left over"
     assert 3 in found.wrong
 
 
@@ -85,7 +85,7 @@ def test_ids_that_nobody_knows_and_schemas_of_other_kinds_are_told() -> None:
     ]
     found = AvroMessages(None, registry(client)).decode(messages)
     assert found.indexes == [0]
-    assert "knows no schema with the id 99" in found.wrong[1]
+    assert "has no schema with the id 99" in found.wrong[1]
     assert f"id {other}, is PROTOBUF, not AVRO" in found.wrong[2]
     assert "does not begin with the id of a schema" in found.wrong[3]
     assert "does not begin with the id of a schema" in found.wrong[4]

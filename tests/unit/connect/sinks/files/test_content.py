@@ -41,7 +41,7 @@ def test_rows_that_do_not_fit_are_refused_and_the_others_are_a_file(
     for number in range(2):
         writer.publish(writer.prepare(SinkBatch(number, f"1-{number}", RECORDS)))
         assert [(each.record, each.reason) for each in writer.take_refused()] == [
-            (RECORDS[1], "field 'n' is str 'x', but the Avro schema wants a long")
+            (RECORDS[1], "field 'n' is str 'x', but the Avro schema requires a long")
         ]
     files = sorted((tmp_path / "out").glob("*.avro"))
     assert len(files) == (1 if layout else 2)

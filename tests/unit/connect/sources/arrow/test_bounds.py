@@ -69,7 +69,7 @@ def low(monkeypatch: pytest.MonkeyPatch) -> None:
     """A bound that tests can afford to reach."""
     monkeypatch.setattr(bounds, "MOST_BYTES", MOST)
     monkeypatch.setattr(bounds, "MOST_RATIO", 1_000_000)
-    monkeypatch.setattr(bounds, "_KNOWN_BYTES", MOST // 64)
+    monkeypatch.setattr(bounds, "_UNCHECKED_BYTES", MOST // 64)
 
 
 def peak(read: Callable[[], object]) -> int:
