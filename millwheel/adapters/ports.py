@@ -129,9 +129,9 @@ class JournalsRead(Protocol):
         """Some of the groups behind ``since`` (None: behind the oldest) of a journal that may be
         written to, sealed or collected meanwhile; none when nothing new is certain.
 
-        Shows only groups that the sealed journal will hold, whoever dies and whenever: not the
-        newest group. Raises FencedError or CorruptionError when that part was deleted or damaged:
-        then start again from a snapshot.
+        Shows only groups that the sealed journal will hold, after any deaths: not the newest group.
+        Raises FencedError or CorruptionError when that part was deleted or damaged: then start
+        again from a snapshot.
         """
 
 
@@ -265,7 +265,7 @@ class Coordination(Protocol):
         """A small named value of the pipeline (for example its identity)."""
 
     def put_if_absent(self, name: str, data: bytes) -> bytes:
-        """Store a small value unless there is one; returns the one that stands."""
+        """Store a small value unless there is one; returns the stored one."""
 
     def on_lost(self, lost: Callable[[], None]) -> None:
         """Call ``lost`` when the session is gone, by the server's decision or by our own monotonic

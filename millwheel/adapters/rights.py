@@ -164,7 +164,7 @@ def _writable(path: Path) -> str:
 
 
 def private_file(path: Path) -> None:
-    """Create a file, unless it exists, that nobody but its user can open: with a descriptor for
+    """Create a file, unless it exists, that only its user can open: with a descriptor for
     reading others could lock it."""
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
     descriptor = os.open(path, flags, 0o600)
@@ -192,6 +192,6 @@ def write_private(path: Path, content: bytes) -> None:
 
 
 def lock_file(path: Path) -> IO[str]:
-    """A file to lock, open for reading and writing, which nobody else can lock."""
+    """A file to lock, open for reading and writing, which other users cannot lock."""
     private_file(path)
     return open(path, "r+")

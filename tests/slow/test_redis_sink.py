@@ -235,7 +235,7 @@ def test_a_server_that_forgets_is_told_of_and_written_to_again(
     shard.writer.publish(committable)
     assert reader.keys("s:*") == ["s:2"]
     assert (
-        "has lost data: it knows the batches of root/sink.out-0 up to -1, and those up to 1"
+        "has lost data: it holds the batches of root/sink.out-0 up to -1, and those up to 1"
         in caplog.text
     )
 

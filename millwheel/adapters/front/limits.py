@@ -1,4 +1,4 @@
-"""The limits of each listener. They act before anybody has shown a token or a certificate."""
+"""The limits of each listener. They act before a client has shown a token or a certificate."""
 
 from __future__ import annotations
 

@@ -147,7 +147,7 @@ class Visitors:
         return overdue
 
     def next_due_s(self) -> float | None:
-        """When :meth:`overdue` has something next, if nobody moves; None if never."""
+        """When :meth:`overdue` has something next, without further moves; None if never."""
         due = [
             next(iter(visitors)).since_s + limit_s
             for phase, visitors in self._phases.items()

@@ -104,7 +104,7 @@ class _Line:
             if self._closed.is_set():
                 return
             if _is_refused(self._address):
-                self._on_dead(f"nobody listens at {self._address} any more")
+                self._on_dead(f"nothing listens at {self._address} any more")
                 return
             self._closed.wait(pause_s)
             pause_s = min(2 * pause_s, _BACK_OFF_S[1])

@@ -2,8 +2,7 @@
 without a restart.
 
 New files in a security folder are taken with the next handshake. The set before them stays in use
-as long as the new one is not complete: a certificate and its key are two files, and somebody may be
-copying them.
+until the new one is complete: a certificate and its key are two files, which may be half copied.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ role). Both sides must show a certificate of that CA, whose name is always :data
 change with every restart, so the CA, which belongs to one pipeline, is the identity.
 
 A run without a folder of its user's has one in its root, with a token and without certificates. It
-serves the loopback only. There a stranger may take the port of a process that has ended, so nobody
-shows the token itself without TLS, but a proof of it that is valid for that one port
+serves the loopback only. There a stranger may take the port of a process that has ended, so without
+TLS the token itself is never shown, but a proof of it that is valid for that one port
 (:meth:`Security.shown_at`).
 """
 
@@ -36,8 +36,8 @@ log = logging.getLogger("millwheel.security")
 NAME = "millwheel"
 CA_FILE, TOKEN_FILE, AUTH_FILE = "ca.pem", "token", "zookeeper.auth"
 _MIN_TOKEN_CHARS = 16  # below that a token could be guessed
-_MAX_FILE_BYTES = 1 << 20  # of a certificate, key or token: more is none, and is not read
-# Fixed: the permissions of everybody but the owner, and of those but the group
+_MAX_FILE_BYTES = 1 << 20  # of a certificate, key or token: a larger one is refused unread
+# Fixed: the permissions of all but the owner, and of all but owner and group
 _OTHERS, _ALL_OTHERS = 0o077, 0o007
 _HEADER = "authorization"
 _BEARER = b"Bearer "

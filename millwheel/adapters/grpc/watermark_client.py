@@ -221,7 +221,7 @@ class InjectorClient:
             call.cancel()
 
     def status(self, timeout_s: float = CALL_TIMEOUT_S) -> pb.StatusReply:
-        """Where the watermarks stand. Raises UnavailableError when nobody leads or answers."""
+        """Where the watermarks stand. Raises UnavailableError without a leader, or an answer."""
         address = self._find_address()
         if address is None:
             raise UnavailableError(

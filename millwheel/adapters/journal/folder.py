@@ -117,13 +117,13 @@ class JournalFolder:
         """The error for an absent segment: it was collected, or it is lost."""
         if self.exists(COLLECTED):
             raise FencedError(
-                f"the journal of {self.incarnation} was collected: whoever still needs it works"
-                " from an old range table, and newer snapshots exist. Start again from the table"
-                " as it is now"
+                f"the journal of {self.incarnation} was collected: a process that still needs it"
+                " works from an old range table, and newer snapshots exist. Start again from the"
+                " table as it is now"
             )
         raise CorruptionError(
-            f"{self.segment_path(missing)} is missing, but what comes before or behind it is there"
-            " or was sealed. Restore the file from a copy of the disk, or start the pipeline on a"
+            f"{self.segment_path(missing)} is missing, although segments before or behind it exist"
+            " or were sealed. Restore the file from a copy of the disk, or start the pipeline on a"
             " new root and replay its input"
         )
 

@@ -4,7 +4,7 @@ A silent connection waits in the front; a request has a thread for as long as it
 takes. Off the loopback the server uses TLS. All pages require the run's token (``Authorization:
 Bearer``), but for ``/metrics`` in a run without certificates, which serves the loopback only.
 ``/healthz`` and ``/readyz`` need no token: a kubelet has none, and they name processes and nodes
-only. They are answered whatever the number of other requests.
+only. They are answered at any number of other requests.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ class Endpoint:
                 elif not admits(path, credential):
                     self.send_error(401, "this run requires its token: millwheel token ROOT")
                 elif page is None:
-                    self.send_error(404, f"there are {', '.join(sorted((*pages, *checks)))}")
+                    self.send_error(404, f"the pages are {', '.join(sorted((*pages, *checks)))}")
                 else:
                     self._send(HTTPStatus.OK, CONTENT_TYPE, page())
 

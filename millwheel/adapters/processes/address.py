@@ -8,7 +8,7 @@ from millwheel.errors import SetupError
 
 LOOPBACK = "127.0.0.1"
 EMBEDDED = "embedded"
-"""As ``--zookeeper``: a ZooKeeper of the run's own, also where one machine is all there is."""
+"""As ``--zookeeper``: a ZooKeeper of the run's own, even on a single machine."""
 AUTO = "auto"
 """The address of the network interface by which this machine reaches ZooKeeper."""
 

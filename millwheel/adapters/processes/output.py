@@ -167,7 +167,7 @@ def _write(descriptor: int, data: bytes) -> None:
     while data:
         try:
             data = data[os.write(descriptor, data) :]
-        except OSError:  # a full disk: whoever writes must not wait for it
+        except OSError:  # a full disk must not hold up the writer
             return
 
 

@@ -122,7 +122,7 @@ class BucketSpace:
         if head is None:
             raise _missing(key)
         with open(target, "xb") as file:
-            # By the tag: pieces of two versions would make a file that nobody has written.
+            # By the tag: pieces of two versions would make a file that never existed.
             for start in range(0, head.size, PART_BYTES):
                 try:
                     file.write(

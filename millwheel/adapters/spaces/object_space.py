@@ -66,13 +66,13 @@ class ObjectSpace(Protocol):
         """A new object with the content of a local file; :meth:`settle` its folder before you rely
         on the name.
 
-        A file that is ``immutable``, which nobody will ever write to, may be shared instead of
+        An ``immutable`` file, which is never written to again, may be shared instead of
         copied. Returns the local file to take a checksum of: it has the bytes that count.
         """
 
     def share_file(self, key: str, target: str) -> bool:
-        """Make ``target`` another name of an object that nobody will ever write to; False where
-        that cannot be.
+        """Make ``target`` another name of an object that is never written to again; False where
+        that is not possible.
 
         Raises FileNotFoundError when there is no such object.
         """

@@ -6,8 +6,8 @@ after a completed write shows it. Of all writers that find nothing under a name 
 object, and of all that find one version one replaces it.
 
 Keys such as ``in//a`` and ``in/../a`` are legal in S3, and programs that join paths make them. The
-client then gives nothing of a whole page, so such a listing is Arrow's. It has no tags; the time of
-the last change stands for them.
+client then returns nothing of a whole page, so such a listing is Arrow's. It has no tags; the time
+of the last change stands for them.
 """
 
 from __future__ import annotations

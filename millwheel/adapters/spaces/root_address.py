@@ -82,7 +82,7 @@ def parse_root(address: str) -> RootAddress:
     if url.fragment or (strange := sorted(set(options) - set(option_names))):
         what = f"#{url.fragment}" if url.fragment else strange[0]
         raise SetupError(
-            f"The root {address} has {what!r}, which is none of its options"
+            f"The root {address} has {what!r}, which is not one of its options"
             f" ({', '.join(option_names)})"
         )
     endpoint = options.get("endpoint", "")

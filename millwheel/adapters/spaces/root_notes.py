@@ -127,7 +127,7 @@ class QueryTable:
                 if self._space.create(self._key(changes.number), changes.encode()):
                     numbers = self._numbers()
                     # So far behind the newest, the number was free because its table is deleted:
-                    # nobody reads ours.
+                    # ours would not be read.
                     if max(numbers) > changes.number + _KEPT:
                         continue
                     for number in numbers:

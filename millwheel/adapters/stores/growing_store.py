@@ -13,8 +13,8 @@ from millwheel.adapters.stores.small import Entry, SmallStore, opened
 from millwheel.errors import invariant
 
 SMALL_BYTES = 256 << 10
-"""A larger store moves into a database when there is no memory left for it. In memory its content
-takes about four times this size."""
+"""A larger store moves into a database when no memory is left for it. In memory its content takes
+about four times this size."""
 SHARED_BYTES = 64 << 20
 """The memory of a worker for stores that are larger than that. Opening a database takes 10 ms of
 CPU and ten syncs while all shards wait: windows of a short run are over before it pays."""
@@ -92,7 +92,7 @@ class GrowingStore:
         except BaseException:
             big.close()
             raise
-        # Only now: the small store is all there is of the shard until the big one has every entry
+        # Only now: the small store is the shard's only copy until the big one has every entry
         # (test_a_database_that_cannot_be_opened_leaves_the_small_store_whole).
         store.close()
         self._release_memory()

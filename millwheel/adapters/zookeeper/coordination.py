@@ -39,8 +39,7 @@ class ZooKeeperCoordination:
     on our own clock if no server answers (default: the session time-out); a longer one rides out a
     longer outage of ZooKeeper. ``guard`` has our user, and the permissions of the nodes that we
     create.
-    Raises SetupError when ``hosts`` is malformed or nobody answers there within
-    ``connect_timeout_s``.
+    Raises SetupError when ``hosts`` is malformed or does not answer within ``connect_timeout_s``.
     """
 
     def __init__(

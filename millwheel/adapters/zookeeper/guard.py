@@ -20,7 +20,7 @@ from millwheel.adapters.rights import group_of, refuse_writable
 from millwheel.errors import SetupError
 
 CA_FILE, CERTIFICATE_FILE, KEY_FILE = "zookeeper-ca.pem", "zookeeper.pem", "zookeeper.key"
-# Fixed: the permissions of everybody but the owner, and of those but the group
+# Fixed: the permissions of all but the owner, and of all but owner and group
 _OTHERS, _ALL_OTHERS = 0o077, 0o007
 
 

@@ -228,7 +228,7 @@ class Candidate:
 
     def _lead(self) -> None:
         if not self._session.create(self._leader_path, self._leader_data, ephemeral=True):
-            raise UnavailableError(f"{self._leader_path} still belongs to somebody else")
+            raise UnavailableError(f"{self._leader_path} still belongs to another member")
         self._leads = True
         self._won()
 

@@ -76,7 +76,7 @@ class CsvOptions(msgspec.Struct, frozen=True):
         Option(
             "true",
             text=(
-                "for what is written: `true` keeps"
+                "for sinks: `true` keeps"
                 " [formulas](formats.md#csv-and-spreadsheets) out of spreadsheets"
             ),
         ),

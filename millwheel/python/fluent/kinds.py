@@ -139,9 +139,9 @@ class KafkaSource(DeclaredSource):
     brokers: ``host:port``, several with commas
     topics: a list of names, or one pattern that begins with ``^``
     format: how messages are written; formats with options (default: 'json')
-    start: where to begin a partition that the root does not know yet: ``earliest``, ``latest``,
-        ``{time: 2026-01-01T00:00:00Z}``, or ``{group: name}`` for the committed offsets of a
-        consumer group (default: 'earliest')
+    start: where to begin a partition that is new to the root: ``earliest``, ``latest``, ``{time:
+        2026-01-01T00:00:00Z}``, or ``{group: name}`` for the committed offsets of a consumer
+        group (default: 'earliest')
     until: ``latest``: end after the messages that exist when the root is new (default: never
         ends)
     group: a consumer group that gets our positions, for tools that show lag; they are never read
@@ -217,7 +217,7 @@ class PostgresSource(DeclaredSource):
 class DeltaSink(DeclaredSink):
     """Rows of a Delta table. Extra ``delta``.
 
-    path: a folder, or an address that deltalake knows (``s3://…``, ``gs://…``, ``abfss://…``)
+    path: a folder, or an address that deltalake takes (``s3://…``, ``gs://…``, ``abfss://…``)
     mode: ``upsert``: the latest row of each identity, without retracted ones; ``changelog``: a
         row per change, with a mark (default: 'append')
     by: the field, or fields, that identify a row of ``upsert`` (default: required for

@@ -37,7 +37,7 @@ class SchemaRegistry(DeclaredOptions):
 
 @dataclass(frozen=True)
 class FileRoll(DeclaredOptions):
-    """When files that grow are closed, for ``roll`` of a sink of files.
+    """When growing files are closed, for ``roll`` of a sink of files.
 
     size: a file that grows is closed once it has this many bytes (default: '128MB')
     every: or once it is this old (default: '10m')
@@ -76,8 +76,7 @@ class CsvFormat(DeclaredFormat):
     columns: names of the fields, in order (default: required for messages; of a file, its
         header)
     delimiter: the character between fields (default: ',')
-    spreadsheet_safe: for what is written: ``true`` keeps formulas out of spreadsheets (default:
-        False)
+    spreadsheet_safe: for sinks: ``true`` keeps formulas out of spreadsheets (default: False)
     """
 
     _kind: ClassVar[str] = "csv"

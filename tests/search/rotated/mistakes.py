@@ -92,10 +92,10 @@ def only_the_last_name_counts() -> Context:
     """A file that came and was renamed while the one before it was still being read is never
     read."""
 
-    right = FollowedInput._see_who_has_the_name
+    right = FollowedInput._note_new_file
 
     def wrong(self: FollowedInput) -> None:
         self._followers.clear()
         right(self)
 
-    return replaced(FollowedInput, "_see_who_has_the_name", wrong)
+    return replaced(FollowedInput, "_note_new_file", wrong)

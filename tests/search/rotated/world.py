@@ -174,7 +174,7 @@ class World:
                 inner = getattr(part.reader, "_followed", None)
                 if inner is not None:
                     marks = [mark for mark in (inner._file, *inner._next) if mark is not None]
-                    if who in [mark.who for mark in (*marks, *inner._followers)]:
+                    if who in [mark.identity for mark in (*marks, *inner._followers)]:
                         return True
         return any(_names(note, who) for note in notes)
 

@@ -259,7 +259,7 @@ class ExternalSink(Sink):
     def open(self, shard: str, token: int) -> ExternalWriter:
         if not self.identity:
             raise SetupError(
-                f"the sink of {shard} does not know its root: what two runs write to {self.where}"
+                f"the sink of {shard} lacks its root's identity: rows of two runs in {self.where}"
                 " would be taken for the same. Set the attribute 'identity' of the sink before"
                 " open()"
             )

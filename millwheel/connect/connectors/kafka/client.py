@@ -144,7 +144,7 @@ def existing_topics(client: Any, brokers: str, complaints: Complaints) -> Mappin
 def _unreachable(brokers: str, complaints: Complaints, error: str) -> str:
     if complaints.hopeless:
         return (
-            f"Kafka at {brokers} lets nobody in under these settings: {complaints.hopeless}. Check"
+            f"Kafka at {brokers} refuses clients with these settings: {complaints.hopeless}. Check"
             " the option 'config'"
         )
     reason = complaints.because() or f": {error}"

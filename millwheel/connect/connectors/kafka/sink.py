@@ -188,7 +188,7 @@ class KafkaTopicSink(Sink):
             # Without it the shards of two roots would have the same transactional ids and marks:
             # each would fence the other, and take its rows for published.
             raise SetupError(
-                "the sink 'kafka' does not know which root it writes for: the file identity.json is"
+                "the sink 'kafka' lacks its root's identity: the file identity.json is"
                 " missing or damaged where this worker found the pipeline. Restore it, or start"
                 " with a new --root"
             )

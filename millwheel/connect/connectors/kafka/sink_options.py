@@ -114,7 +114,7 @@ class KafkaSinkOptions(msgspec.Struct, frozen=True):
         check_config(self.config)
         if self.mode == Mode.UPSERT and self.key is None:
             raise ValueError(
-                "option 'mode' is upsert, which needs the option 'key': what identifies a row"
+                "option 'mode' is upsert, which needs the option 'key', which identifies a row"
             )
         for name, text in self._expressions():
             try:

@@ -39,7 +39,7 @@ class KafkaSourceOptions(msgspec.Struct, frozen=True):
             "earliest",
             ("earliest", "latest"),
             text=(
-                "where to begin a partition that the root does not know yet: `earliest`,"
+                "where to begin a partition that is new to the root: `earliest`,"
                 " `latest`, `{time: 2026-01-01T00:00:00Z}`, or `{group: name}` for the"
                 " committed offsets of a consumer group"
             ),

@@ -168,7 +168,7 @@ class RedisTarget(ExternalTarget):
         if number <= self._last + 1:
             return
         _log.error(
-            "%s has lost data: it knows the batches of %s up to %d, and those up to %d were"
+            "%s has lost data: it holds the batches of %s up to %d, and those up to %d were"
             " written. Their rows are missing there; the next ones are written. Give the server a"
             " persistence that survives restarts (appendonly yes, appendfsync always) and no"
             " eviction (maxmemory-policy noeviction)",

@@ -115,8 +115,7 @@ class DeltaVersion(TableVersion):
             for n, mark in change.marks.items()
             if mark.number > NOTHING_YET
         ]
-        # No retries of the library: it would commit on top of a version whose marks nobody here has
-        # read.
+        # No retries of the library: it would commit on top of a version whose marks were not read.
         properties = lake.CommitProperties(app_transactions=noted, max_commit_retries=0)
         try:
             if change.remove is None:

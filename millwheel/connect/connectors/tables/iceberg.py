@@ -109,8 +109,8 @@ class IcebergVersion(TableVersion):
         noted = {
             _PREFIX + name: f"{mark.number}:{mark.token}" for name, mark in change.marks.items()
         }
-        # No retries of the library: it would commit on top of a version whose marks nobody here has
-        # read. The setting is that of this object only.
+        # No retries of the library: it would commit on top of a version whose marks were not read.
+        # The setting is that of this object only.
         self._table.metadata.properties[_NO_RETRIES] = "0"
         try:
             with warnings.catch_warnings():

@@ -96,7 +96,7 @@ class BucketDestination:
                 break
             if there is not None and there.number < 0:
                 raise CorruptionError(
-                    f"{self.name}/{piece.final} is not ours: somebody else wrote it; move it"
+                    f"{self.name}/{piece.final} is not ours: another program wrote it; move it"
                     " elsewhere"
                 )
             data = self._content(piece)
@@ -107,7 +107,7 @@ class BucketDestination:
         else:
             self._give_up(piece, is_lost)
         if piece.size and not piece.data:
-            # Only now: until the object is visible, this is all there is of the rows.
+            # Only now: until the object is visible, this is the only copy of the rows.
             self._store.delete(f"{self._hidden}{piece.temp}")
             self._kept.pop(piece.temp, None)
 

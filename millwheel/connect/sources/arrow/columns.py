@@ -32,7 +32,8 @@ _DIGITS = 38  # Fixed: of a decimal of 128 bits
 
 
 class Plain(NamedTuple):
-    """A column, and the reasons why values of some rows, which are null there, cannot be had."""
+    """A column, and the reasons why values of some rows, which are null there, cannot be
+    converted."""
 
     column: pa.Array
     wrong: Mapping[int, str] = _NONE

@@ -24,8 +24,8 @@ DAY_MS = 86_400_000  # Fixed: of a date64
 
 def nested_values(column: pa.Array) -> tuple[list[Any], dict[int, str]]:
     """The values of a nested column: times and durations in µs, dates as ISO text, decimals as
-    floats; maps are lists of pairs. And the reasons of the values that cannot be had, by their
-    number; these are None."""
+    floats; maps are lists of pairs. And the errors of values that cannot be converted, by number;
+    these values are None."""
     # As stored numbers and bytes: objects of Python would not hold all values.
     raw, convert = column.view(_stored(column.type)), _converter(column.type)
     values: list[Any] = []

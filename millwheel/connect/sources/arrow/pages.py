@@ -14,7 +14,7 @@ ReadAt = Callable[[int, int], bytes]
 """Up to so many bytes (the second argument) from an offset (the first one) of the file on."""
 _FIRST_BYTES = 512  # read for a header; nearly all fit
 _HEADER_BYTES = 16 << 20  # of a header: Arrow reads no larger one
-_DEEPEST = 16  # structs in a header: far more than there are
+_DEEPEST = 16  # structs in a header: real ones are far flatter
 _LONGEST_NUMBER = 10  # Fixed: bytes of one
 _TRUE, _FALSE, _BYTE, _I64, _DOUBLE, _BINARY, _LIST, _SET, _STRUCT = 1, 2, 3, 6, 7, 8, 9, 10, 12
 """Fixed: types of Thrift's compact protocol; those from a byte to 64 bits are next to each

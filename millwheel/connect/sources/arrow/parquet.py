@@ -377,7 +377,7 @@ def _converted(rows: list[Any], schema: type) -> tuple[list[Any], dict[int, str]
 def plain_rows(
     names: list[str], columns: list[pa.Array], rows: int, wrong: dict[int, str]
 ) -> list[dict[str, Any]]:
-    """Rows as dicts. Those in which a nested value cannot be had are added to ``wrong``."""
+    """Rows as dicts. Rows with a nested value that cannot be converted are added to ``wrong``."""
     if not names:
         return [{} for _ in range(rows)]
     listed = []
@@ -393,7 +393,7 @@ def plain_rows(
 
 
 def _wrong(names: list[str], columns: list[Plain]) -> dict[int, str]:
-    """The rows with a value that cannot be had, and why."""
+    """The rows with a value that cannot be converted, and the reasons."""
     wrong: dict[int, str] = {}
     for name, each in zip(names, columns, strict=True):
         for row, reason in each.wrong.items():

@@ -111,8 +111,8 @@ class KeptFile(io.RawIOBase):
         return data
 
     def _piece(self, at: int, size: int, most: bool = False) -> bytes | None:
-        """The kept bytes from ``at`` on, all of them or as many as there are (``most``); None if
-        they are not kept."""
+        """The kept bytes from ``at`` on, all of them or as many as are kept (``most``); None if
+        none are."""
         for start, data in self._kept.items():
             if start <= at < start + len(data) and (most or at + size <= start + len(data)):
                 return data[at - start : at - start + size]

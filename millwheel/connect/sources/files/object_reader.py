@@ -128,7 +128,7 @@ class ObjectReader(Reader):
             version = self._now()
             if version is not None and version.tag != self._version.tag:
                 log.warning(
-                    "%s was replaced after it had been read: what it holds now is not read. Write"
+                    "%s was replaced after it had been read: its new content is not read. Write"
                     " new objects under new names",
                     self._name,
                 )

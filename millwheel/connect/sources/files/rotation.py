@@ -3,7 +3,7 @@
 Positions count the bytes that were read under one name, over all files that had it. Which file
 continues at which position does not follow from the files' content, so it is a *decision*: the
 reader returns it, and continues once it is durable. A later reader that starts before that position
-reads the former file to the decided end, under whatever name it has in the folder, and then the
+reads the former file to the decided end, under any name in the folder, and then the
 next one.
 """
 
@@ -47,7 +47,7 @@ class FileMark(msgspec.Struct, frozen=True, array_like=True):
     followers: tuple[FileMark, ...] = ()
 
     @property
-    def who(self) -> tuple[int, int]:
+    def identity(self) -> tuple[int, int]:
         """Device and inode."""
         return self.device, self.inode
 
@@ -89,9 +89,9 @@ class FollowedInput:
         marks = [_decode(note) if note else None for _, note in notes]
         self._turn_to(marks[0])
         self._next = deque(mark for mark in marks[1:] if mark is not None)
-        decided = {mark.who for mark in self._next}
+        decided = {mark.identity for mark in self._next}
         later = marks[0].followers if marks[0] is not None else ()
-        self._followers = deque(mark for mark in later if mark.who not in decided)
+        self._followers = deque(mark for mark in later if mark.identity not in decided)
 
     def locate(self, position: int) -> InputPosition:
         while self._next and position >= self._next[0].base:
@@ -100,7 +100,7 @@ class FollowedInput:
             return self._begin(position)
         if self._fd < 0 and not self._reopen():
             return self._without_it(position)
-        self._see_who_has_the_name()
+        self._note_new_file()
         # Before each read, not only at the end of the file: a file that comes and is renamed while
         # this one is read would never be read. See mistake only_the_last_name_counts.
         offset = self._read_to = position - self._file.base
@@ -126,7 +126,7 @@ class FollowedInput:
         file has its name."""
         if self._fd < 0 or self._file is None or self._next or self._stops_here():
             return None
-        self._see_who_has_the_name()
+        self._note_new_file()
         return self._decided(self._file.base + self._read_to) if self._followers else None
 
     def note(self, position: int) -> bytes:
@@ -145,7 +145,7 @@ class FollowedInput:
             self._fd = -1
 
     def _stops_here(self) -> bool:
-        return self._file is not None and self._file.who == self._stops_in
+        return self._file is not None and self._file.identity == self._stops_in
 
     # --- decisions --------------------------------------------------------------------------------
 
@@ -219,7 +219,7 @@ class FollowedInput:
             if mark is not None and mark.offset:
                 self._followers.popleft()
                 return self._add(mark)
-            if mark is not None and self._named.who_has_it() == mark.who:
+            if mark is not None and self._named.identity() == mark.identity:
                 return None
             self._followers.popleft()  # it is gone, or nothing was ever written into it
         mark = self._named.mark(position)
@@ -245,7 +245,7 @@ class FollowedInput:
     def _turn_to(self, mark: FileMark | None) -> None:
         if self._fd >= 0 and mark is not None:
             status = os.fstat(self._fd)
-            if (status.st_dev, status.st_ino) != mark.who:
+            if (status.st_dev, status.st_ino) != mark.identity:
                 self.close()
         self._file = mark
         self._life += 1
@@ -275,21 +275,23 @@ class FollowedInput:
             self._fd = fd
         return fd is not None
 
-    def _see_who_has_the_name(self) -> None:
+    def _note_new_file(self) -> None:
         """Remember each file that gets the name: it may be renamed before the present one is read
         to its end."""
         assert self._file is not None
         there = self._named.stat()
-        who = None if there is None else (there.st_dev, there.st_ino)
+        identity = None if there is None else (there.st_dev, there.st_ino)
         last = [self._file, *self._next, *self._followers][-1]
-        if who == self._file.who and not self._next:
+        if identity == self._file.identity and not self._next:
             self._followers.clear()
-        elif there is not None and (who != last.who or (there.st_size and not last.offset)):
+        elif there is not None and (
+            identity != last.identity or (there.st_size and not last.offset)
+        ):
             try:
                 mark = self._named.mark(0)
             except ExhaustedError:
                 return
-            if who == last.who and self._followers:
+            if identity == last.identity and self._followers:
                 self._followers.pop()
             if mark is not None:
                 self._followers.append(mark)
@@ -308,7 +310,7 @@ class _NamedFile:
         except (FileNotFoundError, NotADirectoryError):
             return None
 
-    def who_has_it(self) -> tuple[int, int] | None:
+    def identity(self) -> tuple[int, int] | None:
         """Device and inode of the file that has the name now."""
         there = self.stat()
         return None if there is None else (there.st_dev, there.st_ino)
@@ -329,7 +331,7 @@ class _NamedFile:
         """Open a file, under any name in its folder. The bytes read so far are checked,
         because a file system reuses the inode of a deleted file; an empty file is recognised by its
         name only."""
-        for path in self._names(mark.who):
+        for path in self._names(mark.identity):
             try:
                 fd = _open(path)
             except SetupError:
@@ -340,18 +342,18 @@ class _NamedFile:
             # By number alone, another file that got the number of a deleted one would be read on in
             # its stead: see mistake a_file_is_known_by_its_number_alone.
             certain = mark.offset > 0 or path == self._path
-            if certain and (status.st_dev, status.st_ino) == mark.who and _fits(fd, mark):
+            if certain and (status.st_dev, status.st_ino) == mark.identity and _fits(fd, mark):
                 return fd
             os.close(fd)
         return None
 
-    def _names(self, who: tuple[int, int]) -> Iterator[str]:
-        if self.who_has_it() == who:
+    def _names(self, identity: tuple[int, int]) -> Iterator[str]:
+        if self.identity() == identity:
             yield self._path
             return
         try:
             with os.scandir(os.path.dirname(self._path) or ".") as entries:
-                yield from [entry.path for entry in entries if entry.inode() == who[1]]
+                yield from [entry.path for entry in entries if entry.inode() == identity[1]]
         except (FileNotFoundError, NotADirectoryError):
             return
 

@@ -85,6 +85,6 @@ def test_a_worker_that_is_gone_is_told_dead_with_its_address() -> None:
     address = f"127.0.0.1:{free_port()}"
     lines.attach("w1", address)  # type: ignore[arg-type]
     assert dead.wait(10)
-    assert told == [("w1", f"nobody listens at {address} any more")]
+    assert told == [("w1", f"nothing listens at {address} any more")]
     lines.close()
     lines.detach("w1")  # type: ignore[arg-type]

@@ -41,10 +41,10 @@ def test_addresses_are_read_and_written(text: str, address: RootAddress) -> None
         ("s3:///p", "names no bucket"),
         ("s3://Bucket_1/p", "names no bucket"),
         ("s3://key:secret@bucket/p", "no credentials"),
-        ("s3://bucket/p?secret=x", "'secret', which is none of its options"),
+        ("s3://bucket/p?secret=x", "'secret', which is not one of its options"),
         ("s3://bucket/p#x", "#x"),
         ("s3://bucket/p?endpoint=host:9000", "http://host:port"),
-        ("gs://bucket/p?region=x", "'region', which is none of its options"),
+        ("gs://bucket/p?region=x", "'region', which is not one of its options"),
         ("az://container", "write az://container/prefix"),
     ],
 )

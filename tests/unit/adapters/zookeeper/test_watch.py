@@ -117,5 +117,5 @@ def test_a_place_that_still_belongs_to_somebody_is_waited_for() -> None:
         cast("Any", session), cast("Any", loop), "/line", ("/leader/me", b"mine"), lambda: None
     )
     made.refresh()
-    with pytest.raises(UnavailableError, match="still belongs to somebody else"):
+    with pytest.raises(UnavailableError, match="still belongs to another member"):
         made.refresh()

@@ -285,7 +285,7 @@ def test_each_shard_has_a_lane_and_a_name_of_its_own() -> None:
 
 
 def test_a_sink_without_identity_is_not_opened() -> None:
-    with pytest.raises(SetupError, match="does not know its root"):
+    with pytest.raises(SetupError, match="lacks its root's identity"):
         MemorySink(Table(), identity="").open("s", 1)
 
 

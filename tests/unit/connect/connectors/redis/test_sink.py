@@ -105,7 +105,7 @@ def test_a_server_that_lost_batches_is_told_of(caplog: pytest.LogCaptureFixture)
         made.write(4, records({"k": 1}))
     [told] = caplog.records
     assert (
-        "Redis at h has lost data: it knows the batches of root/s-0 up to -1, and those up to 2"
+        "Redis at h has lost data: it holds the batches of root/s-0 up to -1, and those up to 2"
         in told.message
     )
 
