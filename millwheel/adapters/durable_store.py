@@ -1,4 +1,4 @@
-"""From the address of a root to its kind of storage, and to the journals and snapshots there."""
+"""The storage, journals and snapshots of a root, by its address."""
 
 from __future__ import annotations
 

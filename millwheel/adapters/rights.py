@@ -30,8 +30,8 @@ _open_blocks: list[int] = []
 
 
 def keep_private(beside: str = "") -> None:
-    """From here on, files that this process and its children create are for their user alone, and
-    for the group of the folder ``beside`` if that lets its group in."""
+    """Create files of this process and its children from here on for their user alone, and for the
+    group of the folder ``beside`` if that lets its group in."""
     before = os.umask(PRIVATE)
     os.environ.setdefault(UMASK_VARIABLE, f"{before:03o}")
     if beside and group_of(beside) is not None:

@@ -131,7 +131,7 @@ def masked(text: str) -> str:
 
 
 def masked_bytes(data: bytes) -> bytes:
-    """Likewise, of bytes that are mostly UTF-8."""
+    """:func:`masked` for bytes that are mostly UTF-8."""
     return masked(data.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
 
 
@@ -147,7 +147,7 @@ class MaskingStream:
         return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:
-        """Likewise, line by line."""
+        """Write lines without secrets."""
         for line in lines:
             self.write(line)
 

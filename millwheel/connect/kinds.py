@@ -1,5 +1,5 @@
-"""From a spec to its source, sink or lookup, of a built-in kind or of one that an installed package
-adds.
+"""Builds the source, sink or lookup of a spec, of a built-in kind or of one that an installed
+package adds.
 
 The built-in kinds are rows of ``built_in.py``. A third party's kind is an entry point of the group
 ``millwheel.sources``, ``millwheel.sinks`` or ``millwheel.lookups``, called as

@@ -1,4 +1,4 @@
-"""From names in YAML to Python objects: ``module:name``.
+"""Python objects by their names in YAML: ``module:name``.
 
 The modules of a pipeline's folder are imported under their plain names, as if Python had been
 started there, so that they can import each other. One folder at a time is importable. Loading from

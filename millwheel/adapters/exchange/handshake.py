@@ -1,6 +1,5 @@
-"""How a connection between two workers comes about: TLS if the run has certificates, then a hello
-with the token and the address at which the caller itself is called, so that one connection serves
-both directions.
+"""The handshake of two workers: TLS if the run has certificates, then a hello with the token and
+the address at which the caller itself is called, so that one connection serves both directions.
 
 A silent connection waits in the front, with its limits and deadlines. A handshake may wait and runs
 on a thread of its own: a caller that has not shown that it belongs to the pipeline never reaches
@@ -137,7 +136,7 @@ def dial(address: str, security: Security | None = None, own_address: str = "") 
 
 
 def _read_hello(caller: socket.socket, admits: Callable[[bytes], bool]) -> tuple[str, str]:
-    """Why a hello is refused, "" if it is not; and the address of the caller."""
+    """The reason to refuse a hello, "" if there is none; and the address of the caller."""
     if _exactly(caller, len(_GREETING)) != _GREETING:
         return "it does not use the protocol of this version", ""
     size = int.from_bytes(_exactly(caller, 2), "little")
@@ -172,7 +171,7 @@ def _prepare(connection: socket.socket) -> None:
 
 
 def _context(tls: Certificates, side: int) -> ssl.SSLContext:
-    """Both sides show a certificate of our CA."""
+    """A context for one side; both show a certificate of our CA."""
     context = ssl.SSLContext(side)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.verify_mode = ssl.CERT_REQUIRED

@@ -33,9 +33,9 @@ PAGE_HEADERS = {
     "cross-origin-resource-policy": "same-origin",
     "cache-control": "no-store",
 }
-"""Of every response to a browser."""
+"""The headers of every response to a browser."""
 _OWN_SITES = ("", "same-origin", "none")
-"""Of ``Sec-Fetch-Site``: no browser, our own page, or a person who typed the address."""
+"""Values of ``Sec-Fetch-Site``: no browser, our own page, or a person who typed the address."""
 
 
 class RequestHeaders(Protocol):
@@ -46,7 +46,7 @@ class RequestHeaders(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ForeignRequest:
-    """Why a request is refused: the status, and a sentence."""
+    """The reason to refuse a request: the status, and a sentence."""
 
     status: int
     sentence: str
@@ -65,8 +65,8 @@ class BrowserRules:
     programs_by_any_name: bool = False
 
     def refused(self, headers: RequestHeaders, linked: bool = False) -> ForeignRequest | None:
-        """Why the request is foreign, None if it is not. ``linked``: it is for a page, to which
-        other sites may have links."""
+        """The reason why the request is foreign, None if it is not. ``linked``: it is for a
+        page, to which other sites may have links."""
         host, origin, site = (
             headers.get(name, "") for name in ("host", "origin", "sec-fetch-site")
         )

@@ -133,7 +133,7 @@ class _Visited:
 
 
 class _VisitedH11(_Visited, H11Protocol):
-    """Of the parser in Python, which bounds heads itself."""
+    """The connection with the parser in Python, which bounds heads itself."""
 
 
 _protocol: type[Any] = _VisitedH11
@@ -144,8 +144,8 @@ except ImportError:
 else:
 
     class _VisitedTools(_Visited, HttpToolsProtocol):
-        """Of the parser in C: bytes that become neither a head nor a part of a body are counted
-        here."""
+        """The connection with the parser in C: bytes that become neither a head nor a part of a
+        body are counted here."""
 
         _unparsed = 0
 

@@ -32,12 +32,12 @@ class FrontLimits:
 
 
 def exchange() -> FrontLimits:
-    """Of the connections between workers. A handshake has a thread, so there are few at a time."""
+    """For connections between workers. A handshake has a thread, so there are few at a time."""
     return FrontLimits(strangers=128, per_address=64)
 
 
 def metrics() -> FrontLimits:
-    """Of ``/metrics`` and the probes. A request has a thread; ``most`` are pages, and probes come
+    """For ``/metrics`` and the probes. A request has a thread; ``most`` are pages, and probes come
     on top of them."""
     return FrontLimits(
         strangers=64, most=16, per_address=32, head_s=5.0, answer_s=5.0, head_bytes=16 << 10
@@ -45,7 +45,7 @@ def metrics() -> FrontLimits:
 
 
 def queries() -> FrontLimits:
-    """Of the Redis protocol of a worker, whose clients stay connected. The worker needs its other
+    """For the Redis protocol of a worker, whose clients stay connected. The worker needs its other
     files."""
     most = connections(10_000)
     return FrontLimits(
@@ -54,18 +54,18 @@ def queries() -> FrontLimits:
 
 
 def page() -> FrontLimits:
-    """Of the page of a run: a few people look at it."""
+    """For the page of a run: a few people look at it."""
     return FrontLimits(most=connections(200), per_address=100)
 
 
 def gateway() -> FrontLimits:
-    """Of the gateway. Start another one for more requests at a time."""
+    """For the gateway. Start another one for more requests at a time."""
     most = connections(2_000)
     return FrontLimits(most=most, per_address=max(1, most // 2), answer_s=120.0)
 
 
 def http_source() -> FrontLimits:
-    """Of an endpoint that accepts records; its options bound the requests in progress and the time
+    """For an endpoint that accepts records; its options bound the requests in progress and the time
     for a body."""
     return FrontLimits(most=connections(2_000), per_address=1_000, body_s=600.0)
 

@@ -87,12 +87,12 @@ class Visitors:
 
     @property
     def strangers(self) -> int:
-        """How many visitors have not been admitted."""
+        """The number of visitors that have not been admitted."""
         return sum(len(self._phases[phase]) for phase in STRANGERS)
 
     @property
     def admitted(self) -> int:
-        """How many visitors have been, without probes."""
+        """The number of admitted visitors, without probes."""
         return sum(len(self._phases[phase]) for phase in _COUNTED)
 
     def make_room(self, now_s: float) -> Room:
@@ -147,7 +147,8 @@ class Visitors:
         return overdue
 
     def next_due_s(self) -> float | None:
-        """When :meth:`overdue` has something next, without further moves; None if never."""
+        """The next time at which :meth:`overdue` has something, without further moves; None if
+        never."""
         due = [
             next(iter(visitors)).since_s + limit_s
             for phase, visitors in self._phases.items()

@@ -47,8 +47,8 @@ class Certificates:
         return self if self.files is None else self.files.current(self)
 
     def server_credentials(self) -> grpc.ServerCredentials:
-        """For a server that asks every client for a certificate of our CA. Each handshake is made
-        with the current certificates."""
+        """Credentials of a server that asks every client for a certificate of our CA. Each
+        handshake is made with the current certificates."""
         if self.files is None:
             return grpc.ssl_server_credentials(
                 [(self.key, self.certificate)], self.ca, require_client_auth=True
@@ -68,7 +68,7 @@ class Certificates:
         )
 
     def channel_credentials(self) -> grpc.ChannelCredentials:
-        """For a channel that shows our certificate as of now."""
+        """Credentials of a channel that shows our certificate as of now."""
         now = self.current()
         return grpc.ssl_channel_credentials(now.ca, now.key, now.certificate)
 

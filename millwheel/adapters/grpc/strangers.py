@@ -25,7 +25,7 @@ from millwheel.adapters.front.limits import FrontLimits
 _log = logging.getLogger("millwheel.security")
 
 LIMITS = FrontLimits()
-"""How long a stranger has to show a token (``head_s``), and how many there may be."""
+"""The time that a stranger has to show a token (``head_s``), and the most strangers."""
 _QUIET_S = 5.0  # between looks when there are no strangers
 _BUSY_S = 0.1  # where there are many: gRPC takes some thousands of connections meanwhile
 _PEER = re.compile(r"ipv[46]:(.+):(\d+)")

@@ -141,8 +141,8 @@ def _published_end(folder: SegmentFolder) -> JournalEnd | None:
 
 
 def _measured_end(folder: SegmentFolder) -> JournalEnd:
-    """Where the valid groups end. Earlier segments are whole by construction, and checked when they
-    are read."""
+    """The end of the valid groups. Earlier segments are whole by construction, and checked when
+    they are read."""
     segments = folder.segments()
     if not segments:
         return JournalEnd(0, 0)

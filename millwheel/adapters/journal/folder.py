@@ -68,7 +68,7 @@ class JournalFolder:
         return self.space.create(f"{self.path}/{name}", data)
 
     def delete(self, name: str) -> None:
-        """Nothing happens when it is not there."""
+        """Delete an object, if it exists."""
         self.space.delete(f"{self.path}/{name}")
 
     def begin_collecting(self, groups: Iterator[list[bytes]], end: int = 0) -> None:

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from http.client import HTTPConnection
 
 _TIMEOUT_S = 2.0
-"""For one process to answer: less than a scrape of the whole run may take (Prometheus waits 10
-s)."""
+"""The time for one process to answer: less than a scrape of the whole run may take (Prometheus
+waits 10 s)."""
 _AT_ONCE = 16  # processes that are asked at the same time
 STANDING, ROWS = "/standing", "/rows"
 __all__ = ["METRICS", "ROWS", "STANDING", "fetched"]

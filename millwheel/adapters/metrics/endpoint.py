@@ -34,7 +34,7 @@ _log = logging.getLogger("millwheel.metrics")
 
 Page = Callable[[], bytes]
 Check = Callable[[], str]
-"""Why a process is not well, or ""."""
+"""The reason why a process is not well, or ""."""
 HEALTHZ, READYZ, METRICS = "/healthz", "/readyz", "/metrics"
 
 

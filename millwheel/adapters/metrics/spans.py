@@ -94,7 +94,7 @@ class OtlpSpans:
         return _OtlpSpan(span, span_context, dict(attributes))
 
     def counts(self) -> tuple[int, int]:
-        """How many spans have ended, and how many of them were dropped."""
+        """The numbers of spans that have ended, and of dropped ones among them."""
         return self._queue.ended, self._queue.dropped
 
     def close(self) -> None:
@@ -155,7 +155,7 @@ class SpanQueue:
         self.ended = self.dropped = 0
 
     def processor(self) -> Any:
-        """For the library."""
+        """The processor that the library calls."""
         from opentelemetry.sdk.trace import SpanProcessor
 
         queue = self

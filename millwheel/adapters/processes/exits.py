@@ -1,5 +1,5 @@
-"""Why a process of a run has ended: its exit code, on which alone the supervisor acts, the line of
-its log, and whether the kernel kills for lack of memory."""
+"""The end of a process of a run: its exit code, on which alone the supervisor acts, the line of its
+log for people, and whether the kernel kills for lack of memory."""
 
 from __future__ import annotations
 
@@ -82,9 +82,9 @@ _WORD = "oom_kill"
 
 
 def memory_kills(mounted: Path = _MOUNTED, own: Path = _OWN, machine: Path = _MACHINE) -> int:
-    """How many processes the kernel has killed for lack of memory, here and in the control groups
-    around this process: the sum of all counts, which has risen if and only if one of them has. 0
-    where the system does not count.
+    """The number of processes that the kernel has killed for lack of memory, here and in the
+    control groups around this process: the sum of all counts, which has risen if and only if one of
+    them has. 0 where the system does not count.
     https://docs.kernel.org/admin-guide/cgroup-v2.html#memory-interface-files"""
     files = [machine]
     try:

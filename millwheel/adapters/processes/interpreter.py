@@ -1,4 +1,4 @@
-"""How a process of a run is started: as ``python -m``, but without the current folder on its module
+"""The start of a process of a run: as ``python -m``, but without the current folder on its module
 path; and the first thing that each process does.
 
 A program that is started by ``-m`` searches the current folder first. Any file there that has the
@@ -60,8 +60,8 @@ def started_module(argv: Sequence[str]) -> str:
 
 
 def begin_process(beside: str = "") -> None:
-    """From here on, files that this process and its children create are private (see
-    :func:`.keep_private`, which has ``beside``), and they may open as many files as the system lets
+    """Make the files that this process and its children create private from here on (see
+    :func:`.keep_private`, which has ``beside``), and let them open as many files as the system lets
     them. Entry points call it first: a connection or a file may be opened by any import."""
     keep_private(beside)
     raise_limit()

@@ -16,7 +16,7 @@ from datetime import datetime, timezone
 from enum import Enum
 
 Context = Callable[[], Mapping[str, str]]
-"""Which call of user code is running: some of ``node``, ``shard`` and ``key_hash``."""
+"""The call of user code that is running: some of ``node``, ``shard`` and ``key_hash``."""
 FIELDS = ("node", "shard", "key_hash")
 
 

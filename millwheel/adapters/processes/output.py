@@ -124,7 +124,7 @@ class LogFiles:
         return direct
 
     def drained(self) -> None:
-        """Before the process ends: let the bytes in the pipes reach the files."""
+        """Let the bytes in the pipes reach the files, before the process ends."""
         for descriptor, direct, passing in self._pipes:
             os.dup2(direct, descriptor)
             passing.join(_DRAIN_S)

@@ -17,8 +17,8 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 def stop_on_signals(stop: Callable[[], object]) -> None:
-    """From here on, Ctrl-C and SIGTERM call ``stop``, each on a thread of its own. Only on the main
-    thread."""
+    """Let Ctrl-C and SIGTERM call ``stop`` from here on, each on a thread of its own. Only on the
+    main thread."""
     for number in _SIGNALS:
         signal.signal(number, lambda *_: _on_a_thread(stop))
 

@@ -199,7 +199,7 @@ class Supervisor:
         ]
 
     def restarts(self) -> dict[str, int]:
-        """How often each process has been started again; processes that never died are left out."""
+        """The number of restarts of each process; processes that never died are left out."""
         return {
             name: process.policy.restarts
             for name, process in self._kept.items()

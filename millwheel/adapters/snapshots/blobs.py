@@ -19,7 +19,7 @@ from millwheel.adapters.spaces.durable import chunks
 from millwheel.adapters.spaces.files import FileIdentity, Files
 
 IMMUTABLE = ".sst"
-"""How the names of files end that RocksDB never writes to again."""
+"""The suffix of files that RocksDB never writes to again."""
 _REMEMBERED = 10_000  # files whose digests are remembered, so that they are read once
 
 

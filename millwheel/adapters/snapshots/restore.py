@@ -1,4 +1,4 @@
-"""From a manifest to a checkpoint on this machine, reading as little as possible.
+"""Restores a checkpoint on this machine from a manifest, reading as little as possible.
 
 A file that can be shared with the root, under another name, is not read at all: the time does not
 depend on the size of the state. RocksDB checks each block when it reads it, and
@@ -53,7 +53,7 @@ class Restoring:
         self._copy_all(folder, missing)
 
     def _shared(self, key: str, target: str, blob: Blob) -> bool:
-        """Only files to which RocksDB never writes can be shared."""
+        """Share a file, if it is one to which RocksDB never writes; whether it was."""
         _, size, digest = blob
         if not target.endswith(IMMUTABLE):
             return False

@@ -116,7 +116,7 @@ class BucketSpace:
         return False
 
     def fetch_file(self, key: str, target: str) -> None:
-        """In pieces, each a request of its own: a time limit for the whole would limit the size."""
+        """Fetch in pieces, each a request: a time limit for the whole would limit the size."""
         path = self._path(key)
         head = self._store.head(path)
         if head is None:

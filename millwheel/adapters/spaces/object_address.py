@@ -1,4 +1,4 @@
-"""Where data lies: a path of this machine, or a prefix in a bucket of an object store."""
+"""The address of data: a path of this machine, or a prefix in a bucket of an object store."""
 
 from __future__ import annotations
 

@@ -26,13 +26,13 @@ _ENDPOINTS = {
     "gs": ("GOOGLE_BASE_URL",),
     "az": ("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT"),
 }
-"""Where the environment of a process names the endpoint."""
+"""The variables of the environment that name the endpoint."""
 
 
 @dataclass(frozen=True, slots=True)
 class CallLimits:
-    """How long a call may take: each request up to ``request_s`` seconds, no new attempt after
-    ``retry_s``."""
+    """The time limits of a call: each request takes up to ``request_s`` seconds, no new attempt
+    begins after ``retry_s``."""
 
     connect_s: float = 5.0
     request_s: float = 120.0  # for a whole file of a sink

@@ -60,7 +60,7 @@ class ObjectSpace(Protocol):
     def exists(self, key: str) -> bool: ...
 
     def delete(self, key: str) -> None:
-        """Nothing happens when it is not there."""
+        """Delete the object, if it exists."""
 
     def put_file(self, source: str, key: str, *, immutable: bool) -> str:
         """A new object with the content of a local file; :meth:`settle` its folder before you rely

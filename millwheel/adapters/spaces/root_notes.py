@@ -178,7 +178,7 @@ class HangNotes:
             return None
 
     def remove(self, node: str, name: str) -> None:
-        """Nothing happens when it is not there."""
+        """Remove a note, if it exists."""
         folder = self._folder(node)
         with explaining(f"remove the note {name} in {folder}"):
             self._space.delete(f"{folder}/{name}")

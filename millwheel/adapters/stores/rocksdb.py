@@ -48,12 +48,12 @@ from millwheel.errors import (
 CACHE_BYTES = 192 << 20
 """Blocks, filters, indexes and unflushed writes of all stores of a process together."""
 WRITE_BYTES = 64 << 20
-"""Of which unflushed writes."""
+"""The part of it for unflushed writes."""
 _SHARD_WRITE_BYTES = 16 << 20  # write buffer of one shard; all together have WRITE_BYTES
 _BLOCK_BYTES = 2 << 10
 """Most reads are of one small value under a random key."""
 _META_BLOCK_BYTES = 16 << 10
-"""Of an index or a filter."""
+"""The size of a block of an index or a filter."""
 _IDENTITY = b"\x00"
 _FORMAT = b"millwheel state 1"
 _SIZES = ("rocksdb.estimate-live-data-size", "rocksdb.size-all-mem-tables")
@@ -221,7 +221,7 @@ class _Scan:
 
 
 def _without_identity(entries: list[Entry]) -> list[Entry]:
-    """Only the empty key sorts before it."""
+    """The entries but the identity; only the empty key sorts before it."""
     return (
         [entry for entry in entries if entry[0] != _IDENTITY]
         if entries and entries[0][0] <= _IDENTITY

@@ -27,8 +27,8 @@ _NAME = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9_.-]{1,128}")
 # to the first connection; after that the error is that there is no ZooKeeper
 _CONNECT_TIMEOUT_S = 10.0
 _WRITES_AT_ONCE = 16
-"""Of tables: a death changes all that the worker had shards of, and each write alone waits for
-ZooKeeper's disk."""
+"""Writes of tables at once: a death changes all tables of the worker's shards, and each write alone
+waits for ZooKeeper's disk."""
 
 
 class ZooKeeperCoordination:

@@ -1,4 +1,4 @@
-"""From a format's name and options to its decoder and encoder."""
+"""The decoder and the encoder of a format, by its name and options."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ Given: TypeAlias = str | dict[str, Any]
 
 
 class RegistryOptions(msgspec.Struct, frozen=True):
-    """Where schemas are kept; extra ``registry``."""
+    """A registry of schemas; extra ``registry``."""
 
     url: Annotated[
         str, Option("http://127.0.0.1:8081", text="address of a registry with Confluent's REST API")

@@ -158,7 +158,7 @@ class ProtobufMessages(MessageDecoder):
 
 
 def _values_in(root: Any, most: int) -> int:
-    """How many values the dict of a message has; counted no further than ``most``."""
+    """The number of values in the dict of a message; counted no further than ``most``."""
     count, waiting = 0, [root]
     while waiting and count <= most:
         message = waiting.pop()

@@ -72,8 +72,8 @@ def _key(key: Any) -> str:
 _LONGEST = 1 << 28  # of a field: the most that `max_line_bytes` allows
 _ENDS = "\r\n"  # Fixed: with these every version of Python quotes both
 MOST_COLUMNS = 1_000
-"""Of a file without declared fields: names of fields come from outside, and each would be a column
-for ever."""
+"""The most columns of a file without declared fields: names of fields come from outside, and each
+would be a column for ever."""
 OTHER_FIELDS = "other_fields"
 # the last four are the wide forms of the first, as some take them
 _FORMULA = "=+-@\t\r\n\uff1d\uff0b\uff0d\uff20"

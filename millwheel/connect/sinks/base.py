@@ -197,7 +197,7 @@ class Sink(ABC):
     """Names the root of the run; set before :meth:`open`, for names in other systems that no other
     run may use. Empty while a pipeline is only checked."""
     flush_us: int = 1_000_000
-    """How long a record may wait for its batch to fill up, µs."""
+    """The longest time that a record waits for its batch to fill up, µs."""
     cut_records: int = 50_000
     """A batch is written once it has this many records."""
     takes_retractions: bool = False

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 
 ENDS = ".ends.json"
-"""Below ``inputs/`` of a root: the suffix of the files with the ends of unbounded sources."""
+"""The suffix of the files with the ends of unbounded sources, below ``inputs/`` of a root."""
 ROWS = ".rows"
-"""Likewise, of those with the rows of tables that every worker holds whole."""
+"""Likewise, of the files with rows of tables that every worker holds whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,7 @@ class LinesChunk(Chunk):
 
     @property
     def positions(self) -> list[int]:
-        """As a list."""
+        """The positions as a list."""
         if len(self._listed) < len(self._ends):
             self._listed = self._ends.tolist()
         return self._listed
@@ -246,7 +246,7 @@ class Source(ABC):
     """True when the partitions are fixed at the start and all of them end. A run ends once all its
     sources have."""
     poll_us: int = 50_000
-    """How long to wait after a read that found nothing, in µs. A short time costs more reads of
+    """The time to wait after a read that found nothing, in µs. A short time costs more reads of
     each partition."""
     list_us: int = 1_000_000
     """The interval at which the partitions of an unbounded source are listed, in µs."""

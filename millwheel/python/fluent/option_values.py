@@ -15,7 +15,7 @@ from millwheel.python.fluent.ends import DeclaredFormat, DeclaredOptions, Durati
 
 @dataclass(frozen=True)
 class SchemaRegistry(DeclaredOptions):
-    """Where schemas are kept; extra ``registry``.
+    """A registry of schemas; extra ``registry``.
 
     url: address of a registry with Confluent's REST API
     subject: the subject under which a sink finds or registers its schema (default:

@@ -23,7 +23,7 @@ class RowChange:
 
 
 def changes_of(records: Sequence[SinkRecord]) -> list[RowChange]:
-    """One for each record, in their order."""
+    """One change for each record, in their order."""
     backs = [as_retraction(record.value) for record in records]
     return [
         RowChange(index, record.value if back is None else back.value, back is not None, record)

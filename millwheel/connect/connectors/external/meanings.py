@@ -13,7 +13,7 @@ from enum import Enum
 from millwheel.errors import MillwheelError, SetupError, UnavailableError
 
 MOST_TRIES = 5
-"""How often a batch is tried when the target answers with an error that is in no table."""
+"""The attempts at a batch when the target answers with an error that is in no table."""
 
 
 class Meaning(Enum):

@@ -119,7 +119,7 @@ def _traced(message: Message, context: TraceContext) -> Message:
 
 
 class Rows:
-    """From the records of one committable to messages."""
+    """Makes messages from the records of one committable."""
 
     def __init__(self, options: KafkaSinkOptions, encoder: MessageEncoder | None = None) -> None:
         self._options = options

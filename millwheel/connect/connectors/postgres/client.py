@@ -17,7 +17,7 @@ from millwheel.errors import MillwheelError, SetupError
 ANSWER_S = 10
 """The timeout of a connect (s)."""
 LOCK_MS = 10_000
-"""How long a statement waits for a lock, for example that of a former owner which hangs in a
+"""The time that a statement waits for a lock, for example that of a former owner which hangs in a
 transaction."""
 IDLE_MS = 15_000
 """The server aborts our transactions that are idle for this long: their owner hangs, and others

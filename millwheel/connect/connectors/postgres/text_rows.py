@@ -42,7 +42,7 @@ def evaluators(options: PostgresSinkOptions) -> Evaluators:
 
 
 class RowMaker:
-    """From the records of a batch to rows of a table."""
+    """Makes rows of a table from the records of a batch."""
 
     def __init__(
         self, options: PostgresSinkOptions, table: DatabaseTable, evaluate: Evaluators

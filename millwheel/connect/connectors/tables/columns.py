@@ -32,7 +32,7 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
 
 
 class Columns:
-    """From rows to a table with a given schema."""
+    """Makes a table with a given schema from rows."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self.schema = pa.schema(

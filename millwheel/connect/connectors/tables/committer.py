@@ -58,7 +58,7 @@ class _Job:
 
 
 class Committer:
-    """Of one table in this process. For any thread."""
+    """The committer of one table in this process. For any thread."""
 
     def __init__(self, table: LakeTable, sleep: Callable[[float], None] = time.sleep) -> None:
         self._table = table

@@ -29,7 +29,7 @@ _CRC_BYTES = 4  # Fixed: behind a block of snappy
 _LZ4_HEAD_BYTES = 4  # Fixed: the length in front of a block of lz4
 Packed = Callable[[int], bytes]
 Plain = Callable[[int], bytes]
-"""Up to so many next bytes; none at the end."""
+"""Returns up to so many next bytes; none at the end."""
 
 
 class FileHead(NamedTuple):

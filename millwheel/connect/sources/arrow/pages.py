@@ -11,7 +11,7 @@ from enum import IntEnum
 from typing import Any, NamedTuple
 
 ReadAt = Callable[[int, int], bytes]
-"""Up to so many bytes (the second argument) from an offset (the first one) of the file on."""
+"""Returns up to so many bytes (the second argument) from an offset (the first) of the file on."""
 _FIRST_BYTES = 512  # read for a header; nearly all fit
 _HEADER_BYTES = 16 << 20  # of a header: Arrow reads no larger one
 _DEEPEST = 16  # structs in a header: real ones are far flatter

@@ -97,7 +97,7 @@ class CsvLines:
         return decoded
 
     def _record_lines(self, lines: list[bytes], start: int, last: bool) -> int:
-        """How many lines the record at ``start`` has; 0 if that depends on lines to come."""
+        """The number of lines of the record at ``start``; 0 if that depends on lines to come."""
         size = quotes = 0
         for end in range(start, len(lines)):
             size += len(lines[end])

@@ -175,7 +175,7 @@ def _of_numbers(
 
 
 def _digits(data: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
-    """Which bytes are digits; a point counts as one."""
+    """A mask of the bytes that are digits; a point counts as one."""
     mask: npt.NDArray[np.bool_] = ((data - ord("0")) < len("0123456789")) | (data == ord("."))
     return mask
 

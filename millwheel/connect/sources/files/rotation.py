@@ -387,6 +387,6 @@ def _fits(fd: int, mark: FileMark) -> bool:
 
 
 def _digest(fd: int, offset: int) -> int:
-    """Of the last bytes before ``offset``."""
+    """The digest of the last bytes before ``offset``."""
     start = max(offset - _CHECKED_BYTES, 0)
     return xxhash.xxh3_64_intdigest(read_fully(fd, start, offset - start))
