@@ -115,7 +115,7 @@ class AppendForm:
         end = _published_end(folder)
         if end is None:
             raise InvariantError(
-                f"{folder.path} is not sealed: only the journals of the dead are collected"
+                f"{folder.path} is not sealed: only journals of dead workers are collected"
             )
         folder.begin_collecting(read_segments(folder, end))
         for name in folder.names():

@@ -101,7 +101,7 @@ class CreateForm:
         end = top_of(folder).end
         if not end:
             raise InvariantError(
-                f"{folder.path} is not sealed: only the journals of the dead are collected"
+                f"{folder.path} is not sealed: only journals of dead workers are collected"
             )
         folder.begin_collecting(self.read(folder, JournalEnd(end, 0).packed()), end)
         for name in folder.names():

@@ -30,7 +30,7 @@ from millwheel.core.model.names import WorkerName
 from millwheel.errors import CorruptionError, SetupError
 
 SEGMENT_BYTES = 32 << 20
-"""A sealer reads the last segment while the shards of the dead wait: about a millisecond for each
+"""A sealer reads the last segment while the dead worker's shards wait: about a millisecond for each
 of its megabytes."""
 
 _FORM = "FORM"

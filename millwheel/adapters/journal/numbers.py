@@ -12,7 +12,7 @@ that less simple than to create it:
   writer may have come past it and deleted it; a seal there fences nobody. But the newest groups are
   never deleted, so there is a newer group above it, which the next look finds.
 - A sealer may die in between, and leave seals that are not the end: below the groups, or ahead of a
-  free number. Their positions show which is which. Before the groups of the dead are deleted, the
+  free number. Their positions show which is which. Before groups of dead workers are deleted, the
   end is noted, so that nothing depends on such seals any more.
 """
 

@@ -53,7 +53,8 @@ class Restoring:
         self._copy_all(folder, missing)
 
     def _shared(self, key: str, target: str, blob: Blob) -> bool:
-        """Share a file, if it is one to which RocksDB never writes; whether it was."""
+        """Take a file from the cache or the root without a copy, if RocksDB never writes to it;
+        whether that was done."""
         _, size, digest = blob
         if not target.endswith(IMMUTABLE):
             return False
