@@ -204,5 +204,5 @@ def test_options_that_cannot_work_are_refused(options: dict[str, Any], words: st
 
 
 def test_printed_lines_cannot_be_replaced() -> None:
-    with pytest.raises(ValueError, match="what is printed cannot be replaced; write changelog"):
+    with pytest.raises(ValueError, match="printed lines cannot be replaced; write changelog"):
         build_stdout({"mode": "upsert"})

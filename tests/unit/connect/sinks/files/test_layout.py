@@ -322,7 +322,7 @@ def test_a_foreign_object_in_the_place_of_ours_is_not_overwritten() -> None:
     world = World("inline")
     world.inner.stage("out/country=DE/part-sink.alerts-0-00000000.jsonl", b"mine")
     writer = world.writer(1)
-    with pytest.raises(CorruptionError, match="somebody else"):
+    with pytest.raises(CorruptionError, match="another program"):
         writer.publish(writer.prepare(batch(0)))
 
 

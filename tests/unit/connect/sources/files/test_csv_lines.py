@@ -152,7 +152,7 @@ def test_a_header_that_is_none_is_a_setup_error(tmp_path: Path) -> None:
         (b"a,b,a\n1,2,3\n", "names 'a' several times"),
         (b"a,,\n1,2,3\n", "names '' several times"),
         (b"a, a\n1,2\n", "names 'a' several times"),
-        (b"\xe9,b\n1,2\n", "no header"),
+        (b"\xe9,b\n1,2\n", "not a header"),
     ],
 )
 def test_a_header_that_is_none_names_the_file_and_what_to_do(
