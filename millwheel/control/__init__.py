@@ -1,1 +1,1 @@
-"""Who owns what, how far event time is, and what a run is."""
+"""The control of a run: owners of shards, watermarks, roots, savepoints."""

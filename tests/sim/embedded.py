@@ -120,7 +120,7 @@ class SimEmbedded:
 
     def heard(self, number: int) -> None:
         """A sign of life."""
-        self._step(ev.Heard(number))
+        self._step(ev.HeartbeatArrived(number))
 
     def closed(self, number: int) -> None:
         """A connection ended, which a server that is stopped learns when it goes on."""
@@ -157,9 +157,9 @@ class SimEmbedded:
                     self.stored.values[name] = data
         for effect in effects:
             match effect:
-                case do.Tell(_, Answer() as found):
+                case do.Send(_, Answer() as found):
                     answer = found
-                case do.Tell(number, message) if number in self._sessions:
+                case do.Send(number, message) if number in self._sessions:
                     self._sessions[number].told(message)
                 case do.HangUp(number) if number in self._sessions:
                     self._sessions.pop(number).disconnected()

@@ -27,7 +27,7 @@ class StoreValue:
 
 
 @dataclass(frozen=True, slots=True)
-class Tell:
+class Send:
     """Send a message to a session."""
 
     session: int
@@ -41,4 +41,4 @@ class HangUp:
     session: int
 
 
-Effect = StoreTable | StoreValue | Tell | HangUp
+Effect = StoreTable | StoreValue | Send | HangUp

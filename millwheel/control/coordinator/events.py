@@ -17,7 +17,7 @@ class SessionOpened:
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class HeartbeatArrived:
     """A session sent a heartbeat."""
 
     session: int
@@ -43,4 +43,4 @@ class Ticked:
     """Time has passed."""
 
 
-Event = SessionOpened | Heard | Asked | SessionClosed | Ticked
+Event = SessionOpened | HeartbeatArrived | Asked | SessionClosed | Ticked

@@ -72,7 +72,7 @@ class CoordinatorServer:
         try:
             self._state = CoordinatorState(store.tables(), store.values())
         finally:
-            store.close()  # SQLite wants its connection opened by the thread that uses it
+            store.close()  # SQLite requires that a connection is opened by the thread that uses it
         self._bind()
         self._listener.listen(256)
         self._listener.setblocking(False)
@@ -103,7 +103,7 @@ class CoordinatorServer:
         self._wake_in.send(b"x")
 
     def stop(self) -> None:
-        """End all sessions and the thread; what was stored stays. Idempotent."""
+        """End all sessions and the thread; stored data stays. Idempotent."""
         if not self._stopping.is_set():
             self._stopping.set()
             with contextlib.suppress(OSError):
@@ -140,7 +140,7 @@ class CoordinatorServer:
             else:
                 events += self._serve_line(key.data, mask)
         now_us = time.monotonic_ns() // 1000
-        # What was said before we were stopped must be heard before the silence is judged.
+        # Messages that came while we were stopped must be handled before silence is judged.
         events.append(ev.Ticked())
         effects = [effect for event in events for effect in self._state.step(event, now_us)]
         while self._ended_by_hand:
@@ -160,7 +160,7 @@ class CoordinatorServer:
             if mask & selectors.EVENT_WRITE:
                 line.write()
                 self._listen_to(session, line)
-            return self._heard(session, line.receive()) if mask & selectors.EVENT_READ else []
+            return self._events_of(session, line.receive()) if mask & selectors.EVENT_READ else []
         except (OSError, msgspec.MsgspecError) as error:
             if isinstance(error, msgspec.MsgspecError | ConnectionRefusedError):
                 log.warning(
@@ -170,7 +170,7 @@ class CoordinatorServer:
             self._close(session)
             return [ev.SessionClosed(session)]
 
-    def _heard(self, session: int, frames: Sequence[bytes | memoryview]) -> list[ev.Event]:
+    def _events_of(self, session: int, frames: Sequence[bytes | memoryview]) -> list[ev.Event]:
         events: list[ev.Event] = []
         for frame in frames:
             message = decode_to_server(frame)
@@ -182,7 +182,7 @@ class CoordinatorServer:
             elif isinstance(message, Hello) or session not in self._admitted:
                 raise ConnectionRefusedError("it does not show the token of this run")
             elif isinstance(message, Ping):
-                events.append(ev.Heard(session))
+                events.append(ev.HeartbeatArrived(session))
             else:
                 events.append(ev.Asked(session, message))
         return events
@@ -194,7 +194,7 @@ class CoordinatorServer:
         if lasting:
             self._store(lasting, store)
         for effect in effects:
-            if isinstance(effect, do.Tell):
+            if isinstance(effect, do.Send):
                 self._send(effect.session, encode(effect.message))
             elif isinstance(effect, do.HangUp):
                 self._close(effect.session)
@@ -218,7 +218,7 @@ class CoordinatorServer:
             line.send([frame])
             self._listen_to(session, line)
         except OSError:
-            return  # the end of the connection is read, and told, in a later step
+            return  # a later step reads the end of the connection and reports it
 
     def _listen_to(self, session: int, line: Line) -> None:
         interests = selectors.EVENT_READ | (selectors.EVENT_WRITE if line.waits_to_write else 0)

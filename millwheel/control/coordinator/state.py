@@ -46,7 +46,7 @@ silence proves nothing."""
 @dataclass(slots=True)
 class _Session:
     timeout_us: int
-    heard_us: int
+    active_us: int
     roles: set[str] = field(default_factory=set)
     tables: bool = False
 
@@ -65,7 +65,7 @@ class _Member:
 
 
 class CoordinatorState:
-    """``tables`` and ``values`` are what an earlier run has stored."""
+    """``tables`` and ``values`` were stored by an earlier run."""
 
     def __init__(
         self, tables: Iterable[StoredTable] = (), values: Mapping[str, bytes] | None = None
@@ -98,24 +98,24 @@ class CoordinatorState:
         match event:
             case ev.SessionOpened(session, timeout_us):
                 self._sessions[session] = _Session(timeout_us, now_us)
-            case ev.Heard(session):
-                if self._hear(session, now_us):
-                    self._tell(session, Pong())
+            case ev.HeartbeatArrived(session):
+                if self._keep_alive(session, now_us):
+                    self._send(session, Pong())
             case ev.Asked(session, ask):
-                if self._hear(session, now_us):
+                if self._keep_alive(session, now_us):
                     self._answer(ask, session)
             case ev.SessionClosed(session):
                 self._end(session)
             case ev.Ticked():
                 self._tick(now_us)
 
-    def _hear(self, session: int, now_us: int) -> bool:
-        """False for a session that has ended: messages that it sent before it learned so are
+    def _keep_alive(self, session: int, now_us: int) -> bool:
+        """False for a session that has ended: messages that its client sent before it noticed are
         ignored."""
         state = self._sessions.get(session)
         if state is None:
             return False
-        state.heard_us = now_us
+        state.active_us = now_us
         return True
 
     def _tick(self, now_us: int) -> None:
@@ -123,12 +123,12 @@ class CoordinatorState:
         self._ticked_us = now_us
         for number, session in list(self._sessions.items()):
             if late_us > 0:
-                session.heard_us += late_us
-            if now_us - session.heard_us > session.timeout_us:
+                session.active_us += late_us
+            if now_us - session.active_us > session.timeout_us:
                 self._expire(number)
 
     def _expire(self, number: int) -> None:
-        self._tell(number, Expired())
+        self._send(number, Expired())
         self._effects.append(do.HangUp(number))
         self._end(number)
 
@@ -147,7 +147,7 @@ class CoordinatorState:
             if leads:
                 self._crown(role)
 
-    # --- what sessions ask for
+    # --- requests of sessions
 
     @singledispatchmethod
     def _answer(self, ask: object, session: int) -> None:
@@ -176,7 +176,7 @@ class CoordinatorState:
     def _(self, ask: WatchMembers, session: int) -> None:
         self._sessions[session].roles.add(ask.role)
         self._reply(session, ask.number)
-        self._tell(session, self._members_of(ask.role))
+        self._send(session, self._members_of(ask.role))
 
     @_answer.register
     def _(self, ask: Elect, session: int) -> None:
@@ -188,14 +188,14 @@ class CoordinatorState:
 
     @_answer.register
     def _(self, ask: ReadTables, session: int) -> None:
-        self._tell(session, Answer(ask.number, list(self._tables.values())))
+        self._send(session, Answer(ask.number, list(self._tables.values())))
 
     @_answer.register
     def _(self, ask: WatchTables, session: int) -> None:
         self._sessions[session].tables = True
         self._reply(session, ask.number)
         for name in sorted(self._tables):
-            self._tell(session, PushedTable(self._tables[name]))
+            self._send(session, PushedTable(self._tables[name]))
 
     @_answer.register
     def _(self, ask: WriteTable, session: int) -> None:
@@ -211,21 +211,21 @@ class CoordinatorState:
             return
         table = self._tables[ask.name] = StoredTable(ask.name, ask.data, version + 1)
         self._effects.append(do.StoreTable(table))
-        self._tell(session, Answer(ask.number, table.version))
+        self._send(session, Answer(ask.number, table.version))
         for number, watcher in self._sessions.items():
             if watcher.tables:
-                self._tell(number, PushedTable(table))
+                self._send(number, PushedTable(table))
 
     @_answer.register
     def _(self, ask: Get, session: int) -> None:
-        self._tell(session, Answer(ask.number, self._values.get(ask.name)))
+        self._send(session, Answer(ask.number, self._values.get(ask.name)))
 
     @_answer.register
     def _(self, ask: Put, session: int) -> None:
         if ask.name not in self._values:
             self._values[ask.name] = ask.data
             self._effects.append(do.StoreValue(ask.name, ask.data))
-        self._tell(session, Answer(ask.number, self._values[ask.name]))
+        self._send(session, Answer(ask.number, self._values[ask.name]))
 
     # --- messages
 
@@ -239,13 +239,13 @@ class CoordinatorState:
         invariant(winner.session in self._sessions, f"{winner.name} leads {role}, and is gone")
         self._members.setdefault(leaders, {})[winner.name] = _Member(winner.session, winner.data)
         self._push_members(leaders)
-        self._tell(winner.session, Won(role, winner.name))
+        self._send(winner.session, Won(role, winner.name))
 
     def _push_members(self, role: str) -> None:
         message = self._members_of(role)
         for number, session in self._sessions.items():
             if role in session.roles:
-                self._tell(number, message)
+                self._send(number, message)
 
     def _members_of(self, role: str) -> Members:
         return Members(
@@ -253,10 +253,10 @@ class CoordinatorState:
         )
 
     def _reply(self, session: int, number: int) -> None:
-        self._tell(session, Answer(number))
+        self._send(session, Answer(number))
 
     def _refuse(self, session: int, number: int, why: str) -> None:
-        self._tell(session, Answer(number, refused=Refusal(why)))
+        self._send(session, Answer(number, refused=Refusal(why)))
 
-    def _tell(self, session: int, message: ToClient) -> None:
-        self._effects.append(do.Tell(session, message))
+    def _send(self, session: int, message: ToClient) -> None:
+        self._effects.append(do.Send(session, message))

@@ -23,7 +23,7 @@ class ClientQueue:
         self._closed = False
 
     def greet(self, watermarks: Mapping[str, int]) -> None:
-        """Send a first message, even an empty one: it tells the worker that this service leads."""
+        """Send a first message, even an empty one: it shows the worker that this service leads."""
         with self._ready:
             self._watermarks.update(watermarks)
             self._greet = True
@@ -42,7 +42,7 @@ class ClientQueue:
             self._ready.notify()
 
     def tokens(self, tokens: Mapping[str, int]) -> None:
-        """Tokens of shards that this service knows from now on."""
+        """Tokens of shards that count from now on: older ones are refused."""
         with self._ready:
             self._tokens.update(tokens)
             self._ready.notify()

@@ -32,12 +32,12 @@ class Tallies:
 
 
 @dataclass(frozen=True, slots=True)
-class TokensKnown:
-    """Tell a reporter that older tokens of these shards are refused from now on, so that it may ack
-    deliveries."""
+class TokensConfirmed:
+    """Confirm to a reporter that older tokens of these shards are refused from now on, so that it
+    may ack deliveries."""
 
     connection: int
     tokens: Mapping[str, int]
 
 
-Effect = Greet | Broadcast | Tallies | TokensKnown
+Effect = Greet | Broadcast | Tallies | TokensConfirmed

@@ -6,8 +6,8 @@ All rules about the validity of a report are in this module.
   token come from a zombie, which ignores the holds of its successor; they are refused.
 - A report with a newer token than the table seen here **waits** for the newer table, because the
   table watch can lag behind the owners. Its answer waits, too, and until then the owner acks
-  nothing. The new table also shows which shards lost their ranges to the new one. Before it is
-  known, a zombie of one of them could still raise the watermark above records that the new owner
+  nothing. The new table also shows which shards lost their ranges to the new one. Before it
+  arrives, a zombie of one of them could still raise the watermark above records that the new owner
   has acked.
 - A **number** stands for a shard under a token, as defined by the same connection. A report by
   number counts exactly like one that is spelled out (``session_directory.py``).
@@ -188,14 +188,14 @@ class NodeState:
 
     def _answers(self, connection: int, rows: Longs) -> dict[str, int]:
         index = self.index
-        unanswered = rows[index.told[rows] != connection]
-        index.told[unanswered] = connection
+        unanswered = rows[index.confirmed_to[rows] != connection]
+        index.confirmed_to[unanswered] = connection
         return {index.entries[row].shard: index.entries[row].token for row in unanswered.tolist()}
 
     def _touch(self) -> None:
         self._touched = True
         self.complete = self.complete or (
-            len(self.index.entries) > 0 and bool(self.index.heard.all())
+            len(self.index.entries) > 0 and bool(self.index.reported.all())
         )
 
     def publish(self) -> int | None:
@@ -206,7 +206,7 @@ class NodeState:
         self._touched = False
         lowest = self.index.lowest_above(self.published)
         if lowest is not None:
-            # Workers have acted on what was published: windows have fired, state is gone.
+            # Workers have acted on the published watermark: windows have fired, state is gone.
             invariant(
                 self.published is None or lowest > self.published,
                 f"the watermark would fall from {self.published} to {lowest}",
@@ -246,9 +246,9 @@ class NodeState:
         index.validate()
         for directory in self._directories.values():
             directory.validate(index, self.version)
-        heard = bool(len(index.entries)) and bool(index.heard.all())
+        reported = bool(len(index.entries)) and bool(index.reported.all())
         invariant(
-            self.complete or not heard, "all shards have reported, but the node is not complete"
+            self.complete or not reported, "all shards have reported, but the node is not complete"
         )
         invariant(
             self.published is None or self.complete,

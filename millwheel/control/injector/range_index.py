@@ -31,8 +31,8 @@ class RangeIndex:
     row_of: dict[str, int]
     tokens: Longs
     values: Longs
-    heard: NDArray[np.bool_]
-    told: Longs
+    reported: NDArray[np.bool_]
+    confirmed_to: Longs
     """The connection to which the token was confirmed."""
     holders: NDArray[Any]
     counters: list[dict[str, int]]
@@ -52,8 +52,8 @@ class RangeIndex:
             row_of={entry.shard: row for row, entry in enumerate(entries)},
             tokens=np.fromiter((entry.token for entry in entries), np.int64, count),
             values=np.full(count, MIN_TIME, np.int64),
-            heard=np.zeros(count, np.bool_),
-            told=np.full(count, _NOBODY, np.int64),
+            reported=np.zeros(count, np.bool_),
+            confirmed_to=np.full(count, _NOBODY, np.int64),
             holders=np.full(count, "", object),
             counters=[{} for _ in range(count)],
             idle=np.full(count, MIN_TIME, np.int64),
@@ -66,7 +66,7 @@ class RangeIndex:
         return self.shares[share]
 
     def find(self, shards: Sequence[str]) -> Longs:
-        """The rows of shards, whatever their tokens."""
+        """The rows of shards, regardless of their tokens."""
         return np.fromiter(map(self.row_of.get, shards, repeat(NOWHERE)), np.int64, len(shards))
 
     def believed(self, rows: Longs, tokens: Longs) -> Longs:
@@ -80,8 +80,8 @@ class RangeIndex:
         return np.where(current, rows, NOWHERE)
 
     def rise(self, rows: Longs, watermarks: Longs) -> int:
-        """Take reported watermarks. Returns how many were lower than the known ones. An idle shard
-        starts anew."""
+        """Take reported watermarks. Returns how many were lower than the ones before. An idle
+        shard starts anew."""
         values = self.values
         before = values[rows]
         if (idle := rows[before == IDLE_TIME]).size:
@@ -90,7 +90,7 @@ class RangeIndex:
             for column in self.shares.values():
                 column[idle] = MIN_TIME
         np.maximum.at(values, rows, watermarks)
-        self.heard[rows] = True
+        self.reported[rows] = True
         return int(np.count_nonzero(watermarks < before))
 
     def lowest_above(self, floor: int | None) -> int | None:
@@ -102,7 +102,7 @@ class RangeIndex:
             return None
         self.lowest_row = int(values.argmin())
         lowest = int(values[self.lowest_row])
-        # Those that have ended do not count: one that is idle may have more.
+        # Shards that have ended do not count: an idle one may have more.
         if lowest == IDLE_TIME:
             lowest = int(self.idle[values == IDLE_TIME].max())
             floor = MIN_TIME if floor is None else floor
@@ -128,8 +128,8 @@ class RangeIndex:
         columns: tuple[Sized, ...] = (
             self.tokens,
             self.values,
-            self.heard,
-            self.told,
+            self.reported,
+            self.confirmed_to,
             self.holders,
             self.counters,
             self.idle,
@@ -145,8 +145,8 @@ class RangeIndex:
             self.tokens.tolist() == tokens,
             f"the tokens of the table are {tokens}, not {self.tokens.tolist()}",
         )
-        early = self.values[~self.heard & (self.values == IDLE_TIME)]
-        invariant(not early.size, "a shard of which nothing was heard counts as idle")
+        early = self.values[~self.reported & (self.values == IDLE_TIME)]
+        invariant(not early.size, "a shard without reports counts as idle")
 
     def inherit(self, old: RangeIndex) -> None:
         """Carry over the values of an older table: exactly for an unchanged range, as a bound
@@ -158,7 +158,7 @@ class RangeIndex:
             last = first
             while last < len(old.entries) and old.entries[last].range.lo < entry.range.hi:
                 last += 1
-            # With a part that nothing is known of, the watermark would pass what is held there.
+            # With a gap in the old ranges, the watermark would pass records that are held there.
             if old.entries:
                 bounds = [each.range for each in old.entries[first:last]]
                 invariant(
@@ -177,7 +177,7 @@ class RangeIndex:
         lowest = first + int(old.values[first:last].argmin())
         self.values[row] = old.values[lowest]
         self.idle[row] = old.idle[lowest]
-        self.heard[row] = old.heard[first:last].all()
+        self.reported[row] = old.reported[first:last].all()
         for share, column in old.shares.items():
             self.share(share)[row] = column[first:last].min()
         same = old.entries[lowest].shard == self.entries[row].shard
@@ -188,4 +188,4 @@ class RangeIndex:
     def _inherit_name(self, row: int, old: RangeIndex, before: int) -> None:
         self.counters[row] = old.counters[before]
         if old.entries[before].lease.admits(self.entries[row].token):
-            self.told[row] = old.told[before]
+            self.confirmed_to[row] = old.confirmed_to[before]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from millwheel.control.injector.effects import Broadcast, Effect, Greet, Tallies, TokensKnown
+from millwheel.control.injector.effects import Broadcast, Effect, Greet, Tallies, TokensConfirmed
 from millwheel.control.injector.events import Connected, Disconnected, Event, PublishDue
 from millwheel.control.injector.state import InjectorState
 from millwheel.core.model.failures import CallKind, Tally
@@ -86,7 +86,7 @@ class InjectorRuntime:
                     for connection, line in list(self._lines.items()):
                         if effect.connection in (None, connection):
                             line.tallies(effect.tallies)
-                case TokensKnown():
+                case TokensConfirmed():
                     if (answered := self._lines.get(effect.connection)) is not None:
                         answered.tokens(effect.tokens)
                 case Greet():

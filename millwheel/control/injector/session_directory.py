@@ -60,7 +60,7 @@ class SessionDirectory:
             self.rows = np.append(self.rows, np.full(more, NOWHERE, np.int64))
 
     def look_up(self, index: RangeIndex, version: int) -> None:
-        """Find the rows in the current table, unless they are known."""
+        """Find the rows in the current table, unless that has been done."""
         if self.version != version:
             # By the rows of an older table, a zombie would be believed again.
             invariant(version > self.version, f"table {version} follows {self.version}")

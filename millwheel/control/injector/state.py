@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from ddsketch import DDSketch
 
-from millwheel.control.injector.effects import Broadcast, Effect, Greet, Tallies, TokensKnown
+from millwheel.control.injector.effects import Broadcast, Effect, Greet, Tallies, TokensConfirmed
 from millwheel.control.injector.events import (
     Connected,
     Disconnected,
@@ -90,22 +90,22 @@ class InjectorState:
         match event:
             case ReportsArrived():
                 self.latencies.add(event.latencies_ms)
-                known_tokens = self._touch(event.node).reported(
+                confirmed = self._touch(event.node).reported(
                     event.connection, event.reports, event.numbers
                 )
-                return [TokensKnown(event.connection, known_tokens)] if known_tokens else []
+                return [TokensConfirmed(event.connection, confirmed)] if confirmed else []
             case NumbersReported():
                 node = self._touch(event.node)
-                known_tokens = node.reported_by_number(
+                confirmed = node.reported_by_number(
                     event.connection, event.numbers, event.watermarks
                 )
-                return [TokensKnown(event.connection, known_tokens)] if known_tokens else []
+                return [TokensConfirmed(event.connection, confirmed)] if confirmed else []
             case PublishDue():
                 return self._publish()
             case RangesChanged():
                 answers = self._touch(event.table.computation).table_changed(event.table)
                 return [
-                    TokensKnown(connection, tokens)
+                    TokensConfirmed(connection, tokens)
                     for connection, tokens in answers.items()
                     if tokens
                 ]
@@ -170,13 +170,13 @@ class InjectorState:
 def _view(name: NodeName, node: NodeState) -> WatermarkView:
     index = node.index
     holder = int(index.values.argmin())
-    silent = np.flatnonzero(~index.heard)
+    silent = np.flatnonzero(~index.reported)
     return WatermarkView(
         node=name,
         watermark_us=MIN_TIME if node.published is None else node.published,
         complete=node.complete,
         holder_shard=index.entries[holder].shard,
-        holder=str(index.holders[holder]) if index.heard[holder] else "has not reported yet",
+        holder=str(index.holders[holder]) if index.reported[holder] else "has not reported yet",
         counters=dict(node.totals()),
         silent=len(silent),
         silent_shards=tuple(index.entries[row].shard for row in silent[:_NAMED_SILENT].tolist()),

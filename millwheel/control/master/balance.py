@@ -8,10 +8,10 @@ while it moves:
 - a move must leave both of them at least ``gain`` below what the busiest has now, so the sum of the
   squares of all workers' loads falls with each move, and moves end. Both are shares of one core, or
   of the busiest worker's load if that is more than one core: measurement noise grows with the load;
-- the weights of workers say how fast their machines are: what takes a worker of weight 1 a tenth of
-  a core takes one of weight 2 a twentieth. A move counts the shard's load as it will be at its
-  taker, so moves end here, too: the greatest load of the two always falls. The weight of a worker
-  that is found slow (:mod:`millwheel.control.master.speeds`) is divided by its slowness;
+- the weights of workers are the speeds of their machines: work that takes a tenth of a core on a
+  worker of weight 1 takes a twentieth on one of weight 2. A move counts the shard's load as it will
+  be at its taker, so moves end here, too: the greatest load of the two always falls. The weight of
+  a worker that is found slow (:mod:`millwheel.control.master.speeds`) is divided by its slowness;
 - a worker whose memory is ``full`` gets no shard of another host. From ``crowded`` on it hands over
   the one with the most state, to a worker of another host with less than ``roomy``; then nothing
   for ``relief_us``, because memory falls late. Whoever took it is far from ``crowded``, and a
@@ -29,8 +29,8 @@ forth. Because loads vary, a step is taken only after ``steady`` checks in a row
 a merge, for which nobody waits. A pause of ``rest_us`` follows each step, and doubles whenever a
 shard goes back to where it was.
 
-A worker that has just been found slow is known for certain, and everybody waits for it. So up to
-``at_once`` shards leave it at once, in the pause after another step, too, unless a shard has gone
+A worker that has just been found slow is certainly slow, and everybody waits for it. So up to
+``at_once`` shards leave it at once, even in the pause after another step, unless a shard has gone
 back of late: then a machine wavers, and the pauses hold.
 """
 
@@ -105,9 +105,9 @@ class ClusterLoad:
     """The input of a balancing decision. ``least`` maps each node whose shards can be split and
     merged to its minimum number of shards. The edges of a node's ranges are multiples of its
     ``grains`` (default: 1). ``weights``: how fast workers are, relative to one of weight 1
-    (default: 1). ``slow``: those that are found slow, for which their weights make up. ``memory``:
-    which share of it they use, where it is known; ``hosts``: where they run. ``state_bytes``: about
-    how much state shards have."""
+    (default: 1). ``slow``: the workers found slow; their weights make up for it. ``memory``: the
+    share of it that workers use, where it is measured; ``hosts``: where they run. ``state_bytes``:
+    about how much state shards have."""
 
     tables: Sequence[RangeTable]
     workers: Collection[WorkerName]
@@ -121,8 +121,8 @@ class ClusterLoad:
     slow: Set[WorkerName] = frozenset()
 
     @property
-    def known(self) -> bool:
-        """Whether the loads of all shards are known."""
+    def measured(self) -> bool:
+        """Whether all shards have reported their loads."""
         return all(entry.shard in self.loads for table in self.tables for entry in table.shards)
 
     def weight(self, worker: WorkerName) -> float:
@@ -194,8 +194,8 @@ def relief(cluster: ClusterLoad, config: BalanceConfig) -> Move | None:
 def relieved(
     cluster: ClusterLoad, config: BalanceConfig, slow: Collection[WorkerName]
 ) -> list[Move]:
-    """What leaves workers that have just been found slow, at once: each move as if those before it
-    were done."""
+    """The moves away from workers that have just been found slow, all at once: each as if those
+    before it were done."""
     moves = list[Move]()
     for giver in sorted(slow):
         while len(moves) < config.at_once:
@@ -209,7 +209,7 @@ def relieved(
 
 def next_step(cluster: ClusterLoad, config: BalanceConfig) -> Step | None:
     """The next step for the load's sake; None when no step helps or some load is unknown."""
-    if not cluster.workers or not cluster.known:
+    if not cluster.workers or not cluster.measured:
         return None
     return _evened(cluster, config) or _merged(cluster, config)
 
@@ -235,7 +235,7 @@ def _evened(cluster: ClusterLoad, config: BalanceConfig) -> Step | None:
 def _takers(
     cluster: ClusterLoad, config: BalanceConfig, giver: WorkerName
 ) -> list[tuple[float, WorkerName]]:
-    """Who may take a shard of a worker, and their loads, the idlest first."""
+    """The workers that may take a shard of ``giver``, with their loads, the idlest first."""
     return sorted(
         (cluster.burden(worker), worker)
         for worker in cluster.workers
@@ -300,10 +300,10 @@ def _merged(cluster: ClusterLoad, config: BalanceConfig) -> Merge | None:
 
 @dataclass(slots=True)
 class Returns:
-    """How often shards have gone back to a worker that they had left. Moves cannot always tell
-    dear records from a slow worker, and a machine may be slow every now and then: each step would
-    then be followed by its opposite. So every return doubles the pause. All returns are forgotten
-    once two pauses and ``remember_us`` are over and no step is wanted."""
+    """How often shards have gone back to a worker that they had left. Moves cannot always
+    distinguish expensive records from a slow worker, and a machine may be slow every now and then:
+    each step would then be followed by its opposite. So every return doubles the pause. All returns
+    are forgotten once two pauses and ``remember_us`` are over and no step is needed."""
 
     left: set[tuple[ShardName, WorkerName]] = field(default_factory=set)
     count: int = 0
@@ -317,7 +317,7 @@ class Returns:
         return int(2 ** min(self.count, _MOST_DOUBLINGS))
 
     def forget(self, now_us: int) -> None:
-        """No step is wanted."""
+        """Forget the returns after a quiet time; no step is needed."""
         if now_us >= self.keep_until_us:
             self.left.clear()
             self.count = 0
@@ -360,7 +360,7 @@ class Balancer:
         return self._taken([step], cluster, now_us)
 
     def _away_from_slow(self, cluster: ClusterLoad, now_us: int) -> Sequence[Step]:
-        if not cluster.known or (now_us < self._next_us and self._returns.count):
+        if not cluster.measured or (now_us < self._next_us and self._returns.count):
             return ()
         newly_slow, self._slow = frozenset(cluster.slow) - self._slow, frozenset(cluster.slow)
         moves = relieved(cluster, self.config, newly_slow & set(cluster.workers))

@@ -19,7 +19,7 @@ class Load:
     """``busy`` is the share of one core that the shard takes, ``sample`` the hashes of some of its
     recent keys. The last report, at ``at_us``, had ``recent_records`` more than the one ``over_us``
     before; they took its owner, under ``token``, ``recent_us``. They are not averaged: so a slow
-    worker is known in seconds."""
+    worker is found in seconds."""
 
     busy: float
     records_per_s: float = 0.0
@@ -80,5 +80,5 @@ class LoadBook:
 
     @property
     def loads(self) -> dict[ShardName, Load]:
-        """Every shard whose load is known."""
+        """Every shard that has reported its load."""
         return dict(self._loads)

@@ -38,9 +38,8 @@ class Membership:
         self._hosts: dict[WorkerName, str] = {}
 
     @property
-    def known(self) -> bool:
-        """Whether the members are known yet. Before that, the absence of a worker proves
-        nothing."""
+    def received(self) -> bool:
+        """Whether the members have arrived. Before that, the absence of a worker proves nothing."""
         return self._members is not None
 
     @property
@@ -55,7 +54,7 @@ class Membership:
         return self._hosts
 
     def live(self) -> dict[WorkerName, Member]:
-        """Members that are not known to be dead."""
+        """Members that have not been found dead."""
         return {
             name: member for name, member in (self._members or {}).items() if name not in self._dead
         }

@@ -43,7 +43,7 @@ class MovePace:
     moved_us: int = _NEVER_US
 
     def recovers(self, now_us: int) -> bool:
-        """Whether a worker has just been lost: what it had, has work to catch up with."""
+        """Whether a worker has just been lost: its shards have work to catch up with."""
         return now_us - self.lost_us < self.recover_us
 
     def room(self, shards: int, on_their_way: int, leaving: bool, now_us: int) -> int:
@@ -213,7 +213,7 @@ class Rebalancing:
 
     @property
     def loads(self) -> Mapping[ShardName, Load]:
-        """The known loads of shards."""
+        """The reported loads of shards."""
         return self._book.loads
 
     def slowness(self, worker: WorkerName) -> float:

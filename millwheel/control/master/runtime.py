@@ -99,7 +99,7 @@ class MasterPace:
 @dataclass(frozen=True, slots=True)
 class MasterView:
     """The master's view, for status requests: live workers, stored tables, the loads of shards,
-    what is known of each worker, and the hosts whose loss would leave seats empty."""
+    the state of each worker, and the hosts whose loss would leave seats empty."""
 
     workers: tuple[WorkerName, ...] = ()
     tables: tuple[RangeTable, ...] = ()
@@ -338,7 +338,7 @@ class MasterRuntime:
         self._ports.post(SeatsChanged(seats=max((int(name) for name in members), default=None)))
 
     def _post_members(self) -> None:
-        if self._workers is None:  # not told yet, which must not read as "there are none"
+        if self._workers is None:  # not received yet, which must not read as "there are none"
             return
         members = (
             _member(WorkerName(name), data, name in self._leaving)

@@ -1,21 +1,21 @@
-"""How slow workers are, by their work: a machine that lives and does what others do in four times
-their time. Pure.
+"""How slow workers are, by their work: a machine may live and need four times as long as others
+for the same work. Pure.
 
-The service time of a shard is what one of its records takes its owner, in the last seconds. Shards
+The service time of a shard is the time its owner takes for one of its recent records. Shards
 of one node do comparable work, so a worker's **slowness** is how many times the service time of the
 others its shards have: 1 where they differ by no more than measurements do. The balancer divides
 weights by it. Four rules keep it honest:
 
 - it is at least 1: small bundles cost more per record, so among sound workers the busiest has the
-  least service time and is not the strongest for that. A machine that is stronger says so by its
+  least service time and is not the strongest for that. A stronger machine states that by its
   weight;
 - for the same reason a worker that has little to do is never judged slower than before;
 - a change counts when the reports of some seconds agree, and only if it is great: more than
   ``apart`` makes a worker slow, less than ``sound`` makes it sound again, and between them its
   slowness follows in steps of ``finer``;
-- what makes a worker look slow may be one of its shards, whose records cost more than others. A
-  move tells which: what a shard takes at both its owners is its own, and is no longer held against
-  whoever has it.
+- a worker may look slow because of one of its shards, whose records cost more than others. A move
+  shows which: the time that a shard takes at both its owners is its own, and is no longer held
+  against its owner.
 
 A worker that has just come is judged once its caches have filled, after ``warm_us``. One that gave
 all its shards away shows nothing. It is taken for sound again after ``patience_us``, and after
@@ -67,13 +67,13 @@ class SpeedConfig:
 
 @dataclass(slots=True)
 class _Seen:
-    """A worker, seen first at ``since_us``: its slowness, when it last reported what it was judged
-    by, how long its reports have shown another one (who is slow reports rarely), since when nothing
-    was found, and how many times ``patience_us`` that may last."""
+    """A worker, seen first at ``since_us``: its slowness, the time of the last report it was judged
+    by, how long its reports have shown another slowness (slow workers report rarely), since when
+    nothing was found, and how many times ``patience_us`` that may last."""
 
     since_us: int
     slowness: float = 1.0
-    told_us: int = -1
+    reported_us: int = -1
     differs_us: int = 0
     silent_since_us: int | None = None
     waits: int = 1
@@ -81,8 +81,8 @@ class _Seen:
 
 @dataclass(slots=True)
 class _Home:
-    """A shard: its owner, what its records cost beyond those of its node, the last ratio of its
-    service time to that of its node, and whether its owner is yet to show one."""
+    """A shard: its owner, the cost of its records relative to others of its node, the last ratio of
+    its service time to that of its node, and whether its owner is yet to show one."""
 
     owner: WorkerName
     cost: float = 1.0
@@ -97,7 +97,7 @@ class _Evidence:
 
     ratios: list[tuple[float, float]] = field(default_factory=list)
     busy: float = 0.0
-    told_us: int = 0
+    reported_us: int = 0
     over_us: int = 0
 
 
@@ -128,7 +128,7 @@ class Speeds:
         weights: Mapping[WorkerName, int],
         now_us: int,
     ) -> None:
-        """Judge anew. ``weights`` are those that machines state. Call it as often as you like."""
+        """Judge anew. ``weights`` are stated by machines. Call it as often as you like."""
         if now_us < self._next_us:
             return
         entries = [(table.computation, entry) for table in tables for entry in table.shards]
@@ -165,7 +165,7 @@ class Speeds:
                 continue
             evidence[entry.owner].busy += load.busy
             if not Lease(load.token).admits(entry.token):
-                continue  # it is still what the owner before said
+                continue  # it is still the report of the owner before
             if (
                 load.recent_records >= self._config.records
                 and load.recent_us >= self._config.work_us
@@ -195,7 +195,7 @@ class Speeds:
         for worker, each in by_worker.items():
             for time, shard in each:
                 home, ratio = costs[shard], time / usual
-                # the move was an experiment: what is left of the ratio is the shard's own
+                # the move was an experiment: the rest of the ratio is the shard's own
                 if home.new:
                     own = min(ratio / self.slowness(worker), home.ratio)
                     home.cost = own if own > self._config.sound else 1.0
@@ -204,8 +204,8 @@ class Speeds:
                     home.ratio = ratio
                     load, of_worker = loads[shard], evidence[worker]
                     of_worker.ratios.append((ratio / home.cost, load.recent_us))
-                    of_worker.told_us, of_worker.over_us = max(
-                        (of_worker.told_us, of_worker.over_us), (load.at_us, load.over_us)
+                    of_worker.reported_us, of_worker.over_us = max(
+                        (of_worker.reported_us, of_worker.over_us), (load.at_us, load.over_us)
                     )
 
     def _judge(self, seen: _Seen, evidence: _Evidence, now_us: int) -> None:
@@ -214,9 +214,9 @@ class Speeds:
             self._wait(seen, now_us)
             return
         seen.silent_since_us = None
-        if evidence.told_us <= seen.told_us or now_us - seen.since_us < config.warm_us:
+        if evidence.reported_us <= seen.reported_us or now_us - seen.since_us < config.warm_us:
             return
-        seen.told_us = evidence.told_us
+        seen.reported_us = evidence.reported_us
         measured = min(max(_by_work(evidence.ratios), 1.0), config.most)
         if measured < config.sound:
             measured = 1.0

@@ -1,7 +1,7 @@
-"""The master as a pure machine: an event in, effects out. It owns the range tables; what should
-move in them is planned in ``moves.py``.
+"""The master as a pure machine: an event in, effects out. It owns the range tables;
+``moves.py`` plans the moves in them.
 
-The machine decides from levels, not from edges: every event first updates the known state, and then
+The machine decides from levels, not from edges: every event first updates the state, and then
 all decisions are derived anew from this state, for the nodes about which something has changed.
 Therefore each step is idempotent. A newly elected master reads tables and members and continues
 whatever was in progress: an owner that is not a member is dead, so its journal is sealed, and then
@@ -93,17 +93,17 @@ class MasterState:
 
     @property
     def live_workers(self) -> tuple[WorkerName, ...]:
-        """The members that are not known to be dead."""
+        """The members that have not been found dead."""
         return tuple(sorted(self._membership.live()))
 
     @property
     def loads(self) -> Mapping[ShardName, Load]:
-        """The known loads of shards."""
+        """The reported loads of shards."""
         return self._rebalancing.loads
 
     @property
     def workers(self) -> Mapping[WorkerName, WorkerState]:
-        """What is known of each living worker."""
+        """The weight, slowness and memory of each living worker."""
         measured = self._rebalancing
         return {
             name: WorkerState(weight, measured.slowness(name), measured.memory(name))
@@ -113,7 +113,7 @@ class MasterState:
     def exposures(self) -> tuple[HostLoss, ...]:
         """The hosts whose loss would leave seats empty, the worst first. Without spares there are
         none: then nobody asks that a loss be covered."""
-        if not self._config.spares or not self._membership.known:
+        if not self._config.spares or not self._membership.received:
             return ()
         hosts, serving = self._membership.hosts_of_takers(), self._serving()
         return tuple(
@@ -131,7 +131,7 @@ class MasterState:
         shards."""
         self._holdings.validate()
         self._membership.validate()
-        if self._loaded and self._membership.known:
+        if self._loaded and self._membership.received:
             lost = (
                 self._holdings.owners()
                 - self._membership.live().keys()
@@ -145,7 +145,7 @@ class MasterState:
     def handle(self, event: Event) -> list[Effect]:
         """The effects of ``event``, to be performed in this order."""
         self._take(event)
-        if not self._loaded or not self._membership.known or isinstance(event, LoadReported):
+        if not self._loaded or not self._membership.received or isinstance(event, LoadReported):
             return []  # loads are weighed at the next tick
         self._membership.declare_strangers_dead(self._holdings.mentioned())
         if self._membership.dead and not self._membership.dead.keys().isdisjoint(
@@ -153,8 +153,7 @@ class MasterState:
         ):
             self._rebalancing.lost(self._now_us)
         self._forget_old_news()
-        # Chosen for the tables as they stand now: what follows from another event may be about
-        # others.
+        # Chosen for the tables as they stand now; effects of another event may be about others.
         self._standbys = {}
         if isinstance(event, Tick):
             if self._settled(self._config.settle_us):
@@ -173,7 +172,7 @@ class MasterState:
         ]
 
     def _take(self, event: Event) -> None:
-        """Update the known state; decide nothing."""
+        """Update the state; decide nothing."""
         match event:
             case Tick():
                 self._now_us = max(self._now_us, event.now_us)

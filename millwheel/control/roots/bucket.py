@@ -55,19 +55,19 @@ class BucketRoot(Root):
         cls,
         address: str,
         pipeline: str,
-        say: Callable[[str], None],
+        announce: Callable[[str], None],
         pace: LeasePace | None = None,
         group: str = "",
     ) -> BucketRoot:
-        """Take a root as :meth:`Root.open` does; ``say`` gets a sentence when that takes a while.
-        Raises SetupError."""
+        """Take a root as :meth:`Root.open` does; ``announce`` gets a sentence when that takes a
+        while. Raises SetupError."""
         address = str(parse_root(address))
         space, path = cast(ReplacingSpace, open_space(address)), root_path(address)
         if warning := close_to_others(path, group):
-            say(f"Warning: {warning}. What lies in a root is executed as you")
+            announce(f"Warning: {warning}. What lies in a root is executed as you")
         lock = take_lock(path)
         try:
-            lease = DriverLease.take(space, say, pace)
+            lease = DriverLease.take(space, announce, pace)
             try:
                 identity = _shared_identity(space, pipeline)
                 _adopt(path, identity)

@@ -65,7 +65,7 @@ class DriverLease:
 
     @classmethod
     def take(
-        cls, space: ReplacingSpace, say: Callable[[str], None], pace: LeasePace | None = None
+        cls, space: ReplacingSpace, announce: Callable[[str], None], pace: LeasePace | None = None
     ) -> DriverLease:
         """Become the driver: at once if the last driver released the lease, else once it has been
         silent for long enough.
@@ -78,7 +78,7 @@ class DriverLease:
         key, data = f"{space.root}/{LEASE_FILE}", msgspec.json.encode(holder)
         content = space.version(key)
         if content is not None and not _is_over(last := _decoded(content, key)):
-            say(
+            announce(
                 f"The last driver of {space.root} ({last.who}) did not sign off: waiting"
                 f" {pace.silent_s:.0f} s for a sign of life"
             )
@@ -107,13 +107,13 @@ class DriverLease:
                 self._beat(released=True)
 
     def _run(self) -> None:
-        heard_s = time.monotonic()
+        last_beat_s = time.monotonic()
         while not self._lost and not self._ended.wait(self._pace.beat_s):
             try:
                 self._beat()
-                heard_s = time.monotonic()
+                last_beat_s = time.monotonic()
             except MillwheelError as error:
-                if time.monotonic() - heard_s > self._pace.silent_s:
+                if time.monotonic() - last_beat_s > self._pace.silent_s:
                     self._lost = f"The root {self._space.root} could not be held: {error}"
 
     def _beat(self, released: bool = False) -> None:

@@ -80,10 +80,10 @@ class Root:
 
     @classmethod
     def open(
-        cls, address: str, pipeline: str, group: str = "", say: Callable[[str], object] = print
+        cls, address: str, pipeline: str, group: str = "", announce: Callable[[str], object] = print
     ) -> Root:
         """Take a root, creating it when there is none. Nobody else can enter it, but for ``group``
-        ("": none), which may read it. ``say`` gets a sentence when others can write it all the
+        ("": none), which may read it. ``announce`` gets a sentence when others can write it all the
         same.
 
         Raises SetupError when another driver holds it, when it belongs to another pipeline or to
@@ -92,7 +92,7 @@ class Root:
         path = root_path(address)
         try:
             if warning := close_to_others(path, group):
-                say(f"Warning: {warning}. What lies in a root is executed as you")
+                announce(f"Warning: {warning}. What lies in a root is executed as you")
             _refuse_foreign(path)
             lock = take_lock(path)
             try:
@@ -261,8 +261,8 @@ def _refuse_foreign(path: Path) -> None:
 
 def _empty(path: Path) -> None:
     """Remove everything from the folder of a root, which the caller has locked. Whoever opens a
-    root in which that was interrupted finishes it first: what is left looks like a state, and is
-    none."""
+    root in which that was interrupted finishes it first: the rest looks like a state, and is not
+    one."""
     (path / _EMPTYING).touch()
     sync_folder(path)
     for entry in os.scandir(path):

@@ -25,7 +25,11 @@ _GLOB = "*?["
 
 
 def begin_afresh(
-    root: Root, spec: PipelineSpec, from_savepoint: str, zookeeper: str, told: Callable[[str], None]
+    root: Root,
+    spec: PipelineSpec,
+    from_savepoint: str,
+    zookeeper: str,
+    announce: Callable[[str], None],
 ) -> None:
     """Make the root of a former run, which nobody else can be using while we hold it, a new one.
 
@@ -48,9 +52,9 @@ def begin_afresh(
     refuse_foreign(root, _needed(spec))
     for name, sink in _sinks(root, spec):
         if remains := sink.discard(str(root.identity)):
-            told(f"{name}: {remains}.")
+            announce(f"{name}: {remains}.")
     root.empty()
-    told(
+    announce(
         f"The root {root.address} and the results that belonged to it are removed: this run begins"
         " anew."
     )

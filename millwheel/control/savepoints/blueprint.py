@@ -175,7 +175,7 @@ def _facets(spec: ComputationSpec, pipeline: PipelineSpec) -> dict[str, Any]:
         case RegularJoinSpec() | IntervalJoinSpec() as work:
             return {"pairing": [[each.stream for each in spec.inputs], msgspec.to_builtins(work)]}
         case OverSpec() as work:
-            # Records lie in state with the number of their stream, and what each aggregate reads.
+            # Records lie in state with the number of their stream and the input of each aggregate.
             names = [each.stream for each in spec.inputs]
             return {"pairing": [names, msgspec.to_builtins(work)]}
         case TopSpec() as work:
@@ -192,7 +192,7 @@ def _facets(spec: ComputationSpec, pipeline: PipelineSpec) -> dict[str, Any]:
 
 def _firing(work: WindowedSpec) -> dict[str, Any]:
     # Open windows that columns hold are in rows where results are kept. Left out without it: older
-    # blueprints do not know it.
+    # blueprints do not have it.
     options: dict[str, Any] = (
         {"queryable": work.queryable}
         if isinstance(work, AggregationSpec) and work.queryable
@@ -204,7 +204,7 @@ def _firing(work: WindowedSpec) -> dict[str, Any]:
 
 
 def _without_defaults(work: TopSpec | EnrichSpec) -> dict[str, Any]:
-    """The settings of work, without those of tables where it has none: older blueprints do not know
+    """The settings of work, without those of tables where it has none: older blueprints do not have
     them."""
     if isinstance(work, EnrichSpec) and work.broadcast is not None:
         # Another limit changes no row.

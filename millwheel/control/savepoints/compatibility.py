@@ -28,7 +28,7 @@ class Change:
     verdict: Compatibility
     sentence: str
     correctable: bool = False
-    """Refused only because of what the node keeps in the old form: open windows, and groups on
+    """Refused only because of data that the node keeps in the old form: open windows, and groups on
     their way to it."""
 
     def __str__(self) -> str:

@@ -44,7 +44,7 @@ class Standing(msgspec.Struct, frozen=True, array_like=True):
     token: Token
     commit: int
     unfinished: int = 0
-    heard: int = MIN_TIME
+    received: int = MIN_TIME
     reports: int = MIN_TIME
     idle_us: int = MIN_TIME
     counters: dict[str, int] = {}
@@ -54,8 +54,8 @@ class SavepointOrder(msgspec.Struct, frozen=True, omit_defaults=True):
     """One order for the ``savepoint`` of that name. The shards of ``cut`` are copied to the folder
     ``folder``. With ``stay`` they stand still afterwards until the order is withdrawn. With
     ``catch_up`` a source comes to rest only at a position beyond which no earlier owner of its
-    shards can have read. With ``settle`` a shard that has something to do is not finished, and says
-    how far time has come."""
+    shards can have read. With ``settle`` a shard that has something to do is not finished, and
+    reports how far time has come."""
 
     savepoint: str
     number: int

@@ -1,9 +1,9 @@
-"""What a run computed, beside what its state depends on: all settings of the pipeline, and the code
-that it names.
+"""The program of a run, beyond the parts that its state depends on: all settings of the pipeline,
+and the code that it names.
 
 A later run on a complete root compares it, because results of another program do not count. Only
-code that the pipeline names is looked at, with what that uses of the same modules: a line elsewhere
-in a script changes nothing.
+code that the pipeline names is compared, with the parts of the same modules that it uses: a line
+elsewhere in a script changes nothing.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from millwheel.language.spec.ship import files_to_ship
 _PLACES = frozenset({"where", "folder", "file", "ship"})
 """Where something is written, which decides nothing."""
 _FORM, _FORM_NUMBER = "form", "2"
-"""How settings are noted. Digests of another form say nothing."""
+"""How settings are noted. Digests of another form cannot be compared."""
 _PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
@@ -42,7 +42,7 @@ def program_of(spec: PipelineSpec) -> dict[str, str]:
         ),
     }
     for path in files_to_ship(spec):
-        # its bytes differ from process to process; what it holds is named
+        # its bytes differ from process to process; the objects in it are named
         if path.suffix == ".pickle":
             continue
         digests[str(path.relative_to(spec.folder))] = _digest(path.read_bytes())
@@ -95,7 +95,7 @@ def _names(value: Any) -> Iterator[str]:
 
 
 def _code(thing: Any, seen: set[int]) -> Iterator[str]:
-    """What a function or class of the user's does, and those that it uses, in words."""
+    """The code of a function or class of the user's, and of those that it uses, as text."""
     if id(thing) in seen or not _is_own(thing):
         return
     seen.add(id(thing))

@@ -1,5 +1,5 @@
 """Whether a source, a computation or a sink can continue with other settings from the state that it
-has: what each change requires, and why."""
+has: the requirements of each change, with reasons."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NEW_NAME = "give it another name to start it empty"
 
 
 def changed_names(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
-    """What differs between two settings by name."""
+    """The names whose values differ between two settings."""
     return [name for name in {**before, **after} if before.get(name) != after.get(name)]
 
 
@@ -55,7 +55,7 @@ _KEYLESS = frozenset({"steps", "branches"})
 
 
 def inputs_changed(old: NodeBlueprint, new: NodeBlueprint) -> Verdicts:
-    """What windows hold has the numbers of inputs. A join has spoken without a new one."""
+    """State of windows has the numbers of inputs. A join has fired without a new one."""
     if new.form not in _BY_NUMBER:
         return
     before, after = list(old.facets["keys"]), list(new.facets["keys"])

@@ -17,9 +17,9 @@ moment of the order all shards stood at the cut at once, and nothing was in flig
 owner that was replaced unnoticed cannot copy its shard: a copy counts only if its maker's journal
 is not sealed, and no successor begins before it is.
 
-Why sources catch up before they end: a source's owner alone knows which records were read and sent,
-but not yet committed as read. If it died, some consumers may have applied records that others have
-not. So its successor first reads all input that exists at the time, which includes any such
+Why sources catch up before they end: only a source's owner can list the records that were read and
+sent, but not yet committed as read. If it died, some consumers may have applied records that others
+have not. So its successor first reads all input that exists at the time, which includes any such
 records.
 """
 
@@ -67,7 +67,7 @@ class Taking:
     _began_us: int = -1
     _held_since_us: int = 0
     _tries: int = 0
-    _said: dict[str, Standing] = field(default_factory=dict)
+    _answered: dict[str, Standing] = field(default_factory=dict)
 
     @property
     def cut(self) -> Mapping[str, Standing]:
@@ -90,8 +90,8 @@ class Taking:
         problem = next((answer.problem for answer in answers if answer.problem), "")
         if self.order.phase is Phase.SAVE:
             return self._after_save(now_us, tables, latest, problem)
-        self._said = latest
-        standing = self._all_say(tables, latest)
+        self._answered = latest
+        standing = self._all_answers(tables, latest)
         if standing is None:
             self._check_patience(now_us, tables)
             return None
@@ -137,7 +137,7 @@ class Taking:
         assert self.order is not None
         cut = self.order.cut
         if not problem and all(latest.get(shard) == standing for shard, standing in cut.items()):
-            # What was copied at different commits would have records twice, or not at all.
+            # Copies at different commits would have records twice, or not at all.
             invariant(bool(cut), "a savepoint without shards is done")
             self.done = True
             self.held_us = now_us - self._held_since_us
@@ -157,7 +157,7 @@ class Taking:
             entry.shard in cut and entry.lease.admits(cut[entry.shard].token) for entry in entries
         )
 
-    def _all_say(
+    def _all_answers(
         self, tables: Mapping[str, RangeTable], latest: Mapping[str, Standing]
     ) -> dict[str, Standing] | None:
         """The answers of all shards, each from its owner; None until all have answered."""
@@ -183,7 +183,9 @@ class Taking:
             for entry in tables[node].shards
         ]
         missing = [
-            shard for shard in entries if shard not in self._said or self._said[shard].unfinished
+            shard
+            for shard in entries
+            if shard not in self._answered or self._answered[shard].unfinished
         ]
         seconds = self.request.patience_us // 1_000_000
         raise UnavailableError(
@@ -209,8 +211,8 @@ class Taking:
             f"of the shards {sorted(shards)} these stand still: {sorted(cut or ())}",
         )
         folder, cut = request.folder, dict(cut or {})
-        # Not when the sources are told to end: a timer that is due while nothing may begin would be
-        # due for ever. See test_sources_are_told_to_end_although_timers_are_due.
+        # Not when the sources are ordered to end: a timer that is due while nothing may begin would
+        # be due for ever. See test_sources_are_told_to_end_although_timers_are_due.
         settle = request.caught_up is not None
         self.order = SavepointOrder(
             request.savepoint,
@@ -227,7 +229,7 @@ class Taking:
 
 def _latest(answers: Sequence[OrderAnswer]) -> dict[str, Standing]:
     """The latest answer about each shard, from its last owner. A former owner that gave the shard
-    away is alive and its answer stays, so the order in which the answers are listed tells nothing:
+    away is alive and its answer stays, so the order in which the answers are listed means nothing:
     see mistake the_last_answer_in_the_list_counts."""
     latest: dict[str, Standing] = {}
     for answer in answers:

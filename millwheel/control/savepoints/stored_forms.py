@@ -1,7 +1,7 @@
-"""What a state stores for values of its type: the form of their bytes, as plain data beside the
-state.
+"""The stored form of the type of a state's values: the form of their bytes, as plain data beside
+the state.
 
-JSON schemas do not tell it: they have no order of fields, no types of keys, and call several things
+JSON schemas do not show it: they have no order of fields, no types of keys, and call several things
 a string that are stored differently. A form is a list whose first part names its kind; a class that
 contains itself is a reference to a definition.
 """
@@ -27,7 +27,7 @@ class _Forms:
         self._named: dict[type, str] = {}
 
     def of(self, kind: inspect.Type) -> Form:
-        """The form of a type that msgspec knows."""
+        """The form of a type that msgspec supports."""
         name = type(kind).__name__
         make = _MADE.get(name)
         if make is not None:
@@ -44,11 +44,11 @@ class _Forms:
 
 
 def stored_form(of: Any) -> dict[str, Any]:
-    """The form of a type, with definitions, or its Python name if msgspec does not know it."""
+    """The form of a type, with definitions, or its Python name if msgspec does not support it."""
     forms = _Forms()
     try:
         form = forms.of(inspect.type_info(of))
-    # names that cannot be resolved, types that msgspec does not know; TypeError for most
+    # names that cannot be resolved, types that msgspec does not support; TypeError for most
     except Exception:
         form = ["python", repr(of)]
     return {"form": form, "definitions": forms.definitions}
@@ -278,7 +278,7 @@ class _Reading:
         return reason
 
     def _positions(self, old: Form, new: Form, what: str) -> str:
-        """Values go into fields by their place, so a field must not get what was another's."""
+        """Values go into fields by their place, so a field must not get the value of another."""
         before, after = old[1], new[1]
         names, later = {each[0] for each in before}, {each[0] for each in after}
         reason = _frame_differs(old[2], new[2], what)
@@ -339,7 +339,7 @@ _WIDER = frozenset(
         *((of, into) for of in (*_SEQUENCES, "set", "items") for into in _SEQUENCES),
     }
 )
-"""Forms of which each value of the first is one of the second. The bytes are the same, or say the
+"""Forms of which each value of the first is one of the second. The bytes are the same, or mean the
 same."""
 
 

@@ -85,7 +85,7 @@ def check_folder(folder: Path, root: Path) -> None:
 
 @contextmanager
 def taken(
-    savepoint: Savepoint, coordination: Coordination, told: Callable[[str], None]
+    savepoint: Savepoint, coordination: Coordination, announce: Callable[[str], None]
 ) -> Iterator[SavepointRecord]:
     """Take a savepoint. With ``stay`` the pipeline stands still as long as the context lasts.
 
@@ -100,7 +100,7 @@ def taken(
     )
     taker = Taker(taking, coordination)
     try:
-        _step(taker, told)
+        _step(taker, announce)
         record = SavepointRecord(
             name=name,
             identity=f"{savepoint.run.pipeline}-{savepoint.run.instance}",
@@ -121,7 +121,10 @@ def taken(
 
 @contextmanager
 def sources_ended(
-    spec: PipelineSpec, patience_s: float, coordination: Coordination, told: Callable[[str], None]
+    spec: PipelineSpec,
+    patience_s: float,
+    coordination: Coordination,
+    announce: Callable[[str], None],
 ) -> Iterator[None]:
     """Bring the pipeline to rest, then end its sources there. The order lasts as long as the
     context.
@@ -134,16 +137,16 @@ def sources_ended(
     )
     taker = Taker(Taking(request), coordination)
     try:
-        _step(taker, told)
+        _step(taker, announce)
         yield
     finally:
         taker.release()
 
 
-def _step(taker: Taker, told: Callable[[str], None]) -> None:
+def _step(taker: Taker, announce: Callable[[str], None]) -> None:
     while not taker.step(time.monotonic_ns() // 1000):
         if taker.taking.order is not None:
-            told(_WORDS[taker.taking.order.phase])
+            announce(_WORDS[taker.taking.order.phase])
         time.sleep(_STEP_S)
 
 

@@ -44,9 +44,9 @@ def kept_blueprint(root: Path) -> Blueprint | None:
         raise SetupError(f"{file} cannot be read: {error}") from error
 
 
-def check_same_root(root: Path, spec: PipelineSpec, told: Callable[[str], None]) -> None:
+def check_same_root(root: Path, spec: PipelineSpec, announce: Callable[[str], None]) -> None:
     """Raises PipelineError unless the pipeline can continue with the root as it is, even with
-    records in flight. Harmless differences are reported by ``told``."""
+    records in flight. Harmless differences are reported by ``announce``."""
     old = kept_blueprint(root)
     if old is None:
         return None
@@ -55,7 +55,7 @@ def check_same_root(root: Path, spec: PipelineSpec, told: Callable[[str], None])
         changes = corrected(changes, may_keep_state(str(root)))
     verdict = worst(changes)
     if verdict is Compatibility.FREE:
-        return _tell(changes, told)
+        return _announce(changes, announce)
     heading = (
         f"{spec.file or spec.name} differs from the pipeline that the root {root} was run with:"
     )
@@ -91,22 +91,22 @@ def changed_since(root: Path, spec: PipelineSpec) -> list[str]:
 
 
 def check_savepoint(
-    old: Blueprint, folder: Path, spec: PipelineSpec, told: Callable[[str], None]
+    old: Blueprint, folder: Path, spec: PipelineSpec, announce: Callable[[str], None]
 ) -> None:
     """Raises PipelineError unless the pipeline can continue from a savepoint. Differences are
-    reported by ``told``."""
+    reported by ``announce``."""
     changes = compare(old, blueprint_of(spec))
     if worst(changes) is Compatibility.REFUSED:
         refused = [change for change in changes if change.verdict is Compatibility.REFUSED]
         heading = f"{spec.file or spec.name} cannot continue from the savepoint {folder}:"
         fix = "`millwheel explain-upgrade SAVEPOINT PIPELINE` shows all differences."
         raise PipelineError("\n".join([heading, *_lines(refused), fix]))
-    _tell(changes, told)
+    _announce(changes, announce)
 
 
-def _tell(changes: list[Change], told: Callable[[str], None]) -> None:
+def _announce(changes: list[Change], announce: Callable[[str], None]) -> None:
     for change in changes:
-        told(f"Changed: {change}.")
+        announce(f"Changed: {change}.")
 
 
 def _lines(changes: list[Change]) -> list[str]:
@@ -125,7 +125,7 @@ _OF_EVERY_STORE = frozenset(
         layout.ARRIVED,
     )
 )
-"""What a store has whatever a computation does."""
+"""The groups that every store has."""
 _GROUPS = groups_of("")
 _commit = msgspec.msgpack.Decoder(Commit).decode
 

@@ -51,7 +51,7 @@ def has_caught_up(
     if any(_lags(graph, table, standing, published) for table in tables):
         return False
     return all(
-        standing[entry.shard].heard >= published.lowest_of(graph.feeders[table.computation])
+        standing[entry.shard].received >= published.lowest_of(graph.feeders[table.computation])
         for table in tables
         if graph.nodes[table.computation].computation is not None
         for entry in table.shards

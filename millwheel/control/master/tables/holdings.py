@@ -56,7 +56,7 @@ class Holdings:
         """In how many tables each worker is."""
 
     def take(self, table: RangeTable) -> None:
-        """Take a stored table; versions older than the known one are ignored."""
+        """Take a stored table; versions older than the current one are ignored."""
         current = self.stored.get(table.computation)
         if current is not None and current.version >= table.version:
             return
@@ -69,7 +69,7 @@ class Holdings:
             del self.writing[table.computation]
 
     def lost(self, node: NodeName, stored: RangeTable | None) -> None:
-        """Another write of this table came first. Until its content is known, the next attempt
+        """Another write of this table came first. Until its content arrives, the next attempt
         waits."""
         current = self.stored.get(node)
         if stored is None or (current is not None and stored.version <= current.version):
@@ -113,11 +113,11 @@ class Holdings:
         return self._mentioned.keys()
 
     def facts(self, node: NodeName) -> TableFacts:
-        """What the stored table of a node says. Raises KeyError when there is none."""
+        """The facts of the stored table of a node. Raises KeyError when there is none."""
         return self._facts[node]
 
     def every(self) -> Collection[TableFacts]:
-        """What each stored table says."""
+        """The facts of each stored table."""
         return self._facts.values()
 
     def burdens(self) -> Mapping[WorkerName, int]:
@@ -132,8 +132,8 @@ class Holdings:
         return total
 
     def validate(self) -> None:
-        """Raise InvariantError unless what is known of the tables is what they say. For tests: it
-        looks at all."""
+        """Raise InvariantError unless the kept facts are those of the tables. For tests: it looks
+        at all."""
         facts = {node: facts_of(table) for node, table in self.stored.items()}
         invariant(
             self._facts == facts,

@@ -12,8 +12,7 @@ from collections.abc import Collection, Iterable, Mapping
 from millwheel.core.model.names import NodeName, ShardName, WorkerName, shard_parts
 
 LOOK_US = 10_000_000
-"""How often every node is looked at although nothing is known to have changed: so that no mistake
-in here lasts."""
+"""How often every node is looked at even without a change: so that no mistake in here lasts."""
 
 
 class OpenNodes:

@@ -44,9 +44,9 @@ def why_fixed(kind: NodeKind) -> str:
 @dataclass(frozen=True, slots=True)
 class NodeDemand:
     """A node of the graph that must be served; ``shards`` is the requested number, None for the
-    default. ``fixed`` says why its shards can be neither split nor merged ("": they can be).
-    ``standby``: each shard is to be followed. The edges of new ranges are multiples of ``grain``.
-    ``turn``: which worker is first to get shards of it."""
+    default. ``fixed`` is the reason why its shards can be neither split nor merged ("": they can
+    be). ``standby``: each shard is to be followed. The edges of new ranges are multiples of
+    ``grain``. ``turn``: which worker is first to get shards of it."""
 
     name: NodeName
     shards: int | None = None

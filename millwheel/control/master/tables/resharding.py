@@ -172,8 +172,7 @@ def is_waiting(entry: ShardEntry) -> bool:
 
 
 def resharded(table: RangeTable) -> RangeTable:
-    """The table with new shards in place of those that are waiting; nobody owns the new ones
-    yet."""
+    """The table with new shards in place of the waiting ones; nobody owns the new ones yet."""
     if not any(map(is_waiting, table.shards)):
         return table
     shards: list[ShardEntry] = []
@@ -213,7 +212,7 @@ def _child(
     """A new shard. Once it is assigned, its token is higher than any of its parents', because it
     continues their channels. ``owner`` is to get it, because it has the parent's snapshot
     locally."""
-    # What a parent's owner has committed behind its snapshot is read by no child.
+    # No child reads the commits of a parent's owner behind its snapshot.
     invariant(
         all(is_waiting(entry) for entry in parents),
         f"{name} would be made of {[entry.shard for entry in parents]} before their release",

@@ -23,7 +23,7 @@ def seated(
 ) -> set[WorkerName]:
     """The workers that serve: at most ``seats`` of those in ``hosts`` (worker to host).
 
-    ``burdens`` says how many shards a worker has or is about to get; those with the most come
+    ``burdens``: how many shards a worker has or is about to get; those with the most come
     first, so when seats are taken away the rest can be emptied and stand by. A free seat goes to a
     worker on a host that is not among ``suspects`` (a worker has just died there, so the host may
     be going down), then to the one that was ``following`` the most shards that have no owner any
@@ -52,8 +52,8 @@ def seated(
 
 @dataclass(frozen=True, slots=True)
 class HostLoss:
-    """What the loss of ``host`` would take: the workers that serve there. ``spares`` are those on
-    other hosts."""
+    """The effect of losing ``host``: the number of workers that serve there. ``spares`` are those
+    on other hosts."""
 
     host: str
     serving: int

@@ -24,11 +24,12 @@ SEALED = -1
 class Situation:
     """The input of a decision about a shard, apart from its own entry.
 
-    ``takers`` may be given shards now. ``dead`` holds the journal ends of those dead that are
-    sealed and None for those that are not yet. ``released`` maps (owner, shard, token) to the last
-    commit. ``moves`` maps (node, shard) to the wanted next owner, ``reshardings`` are wanted splits
-    and merges. ``manifest_tokens`` shows which ancestors snapshots have made superfluous.
-    ``standbys`` maps (node, shard) to the worker that must follow it from now on ("": none).
+    ``takers`` may be given shards now. ``dead`` holds the ends of sealed journals of dead
+    workers, and None for a journal that is not sealed yet. ``released`` maps (owner, shard, token)
+    to the last commit. ``moves`` maps (node, shard) to the requested next owner, ``reshardings``
+    are requested splits and merges. ``manifest_tokens`` shows which ancestors snapshots have made
+    superfluous. ``standbys`` maps (node, shard) to the worker that must follow it from now on ("":
+    none).
     """
 
     takers: Collection[WorkerName]
@@ -96,8 +97,8 @@ def _next(node: NodeName, entry: ShardEntry, now: Situation, census: Census) -> 
 def _ended(entry: ShardEntry, sealed_end: int, last_commit: int) -> ShardEntry:
     """The shard has no owner any more; its lineage records where its last owner's commits end."""
     ancestor = Ancestor(entry.owner, entry.token, sealed_end, last_commit)
-    # Recovery reads them in this order. Commits of two owners under one token are told apart by
-    # nothing; and of an owner without an end, all that it ever writes would count.
+    # Recovery reads them in this order. Nothing would distinguish commits of two owners under one
+    # token; and of an owner without an end, all that it ever writes would count.
     invariant(
         all(entry.lease.outlived(each.token) for each in entry.lineage)
         and max(sealed_end, last_commit) >= 0,
@@ -130,7 +131,7 @@ def _last_owner(entry: ShardEntry) -> WorkerName:
 
 
 def _moving(node: NodeName, entry: ShardEntry, now: Situation) -> ShardEntry:
-    """A served shard: start a wanted move.
+    """A served shard: start a requested move.
 
     A move is never taken back, because the owner may have stopped the shard already. If the new
     owner dies, the release is awaited all the same, and then the best worker takes the shard:

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from millwheel.control.injector.effects import Broadcast, Effect, TokensKnown
+from millwheel.control.injector.effects import Broadcast, Effect, TokensConfirmed
 from millwheel.control.injector.events import (
     Disconnected,
     Event,
@@ -166,7 +166,7 @@ class World:
             self.perform(effect)
 
     def perform(self, effect: Effect) -> None:
-        if isinstance(effect, TokensKnown):
+        if isinstance(effect, TokensConfirmed):
             known = set(effect.tokens.items())
             self.announced.update(
                 owner for owner in self.owners if (owner.shard, owner.token) in known

@@ -48,7 +48,7 @@ def test_every_part_of_the_space_inherits_the_lowest_that_stood_anywhere_in_it(
             if other.range.lo < entry.range.hi and entry.range.lo < other.range.hi
         ]
         assert new.values[row] == min(there)
-        assert new.heard[row]
+        assert new.reported[row]
 
 
 def test_reports_of_a_former_owner_are_believed_nowhere() -> None:

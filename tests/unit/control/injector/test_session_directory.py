@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
-from millwheel.control.injector.effects import Broadcast, TokensKnown
+from millwheel.control.injector.effects import Broadcast, TokensConfirmed
 from millwheel.control.injector.events import (
     Disconnected,
     NumbersReported,
@@ -63,7 +63,7 @@ class Injector:
         return {
             effect.connection: effect.tokens
             for effect in effects
-            if isinstance(effect, TokensKnown)
+            if isinstance(effect, TokensConfirmed)
         }
 
     def publish(self) -> Mapping[str, int]:

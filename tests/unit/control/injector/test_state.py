@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from millwheel.control.injector.effects import Broadcast, Effect, Greet, Tallies, TokensKnown
+from millwheel.control.injector.effects import Broadcast, Effect, Greet, Tallies, TokensConfirmed
 from millwheel.control.injector.events import (
     Connected,
     Disconnected,
@@ -120,7 +120,7 @@ def _told(effect: Effect) -> str:
             return "all hear " + _marks(effect.watermarks)
         case Greet():
             return f"{effect.connection} hears {_marks(effect.watermarks) or 'nothing yet'}"
-        case TokensKnown():
+        case TokensConfirmed():
             known = " ".join(f"{shard}/{token}" for shard, token in effect.tokens.items())
             return f"{effect.connection} may ack under {known}"
         case Tallies():

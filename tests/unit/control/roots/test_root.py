@@ -143,7 +143,7 @@ def test_of_a_root_that_another_user_may_write_a_warning_is_given(tmp_path: Path
     (tmp_path / "root").mkdir()
     os.chown(tmp_path / "root", STRANGER, STRANGER)
     said: list[str] = []
-    Root.open(str(tmp_path / "root"), "ads", say=said.append).close()
+    Root.open(str(tmp_path / "root"), "ads", announce=said.append).close()
     assert len(said) == 1
     assert "belongs to another user" in said[0]
     assert "executed as you" in said[0]
