@@ -14,17 +14,17 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 FIRST = 1
-"""Spares that a run begins with, before its hosts are known; also all that there are where there is
-only one host."""
+"""Spares that a run begins with, before its workers have joined; also the number of spares where
+there is only one host."""
 _STEADY_S = 2.0  # hosts have not changed for so long before a spare is added
 _SURPLUS_S = 60.0  # and before one is ended: hosts come back
-_WAIT_S = 60.0  # for a spare to join, before a line says that it has not
+_WAIT_S = 60.0  # for a spare to join, before a line reports that it has not
 
 
 @dataclass(frozen=True, slots=True)
 class SpareStep:
-    """What to do: start a spare (``more``), or end the idle worker of a slot; and a line to say
-    ("": none)."""
+    """The next step: start a spare (``more``), or end the idle worker of a slot; and a line to
+    announce ("": none)."""
 
     more: bool = False
     fewer: int | None = None
@@ -40,7 +40,7 @@ class AutoSpares:
     _seen: Mapping[int, str] = field(default_factory=dict)
     _since_s: float = 0.0
     _waiting_s: float | None = None
-    _said: str = ""
+    _announced: str = ""
 
     def awaited(self, slots: Collection[int], now_s: float) -> SpareStep:
         """These slots have no worker yet: nothing is decided until they have."""
@@ -48,7 +48,7 @@ class AutoSpares:
         if now_s - self._waiting_s < _WAIT_S:
             return SpareStep()
         named = ", ".join(map(str, sorted(slots)))
-        return self._say(
+        return self._announce(
             f"--spares auto waits for the workers of the slots {named}: have they cores to run on?"
         )
 
@@ -70,11 +70,11 @@ class AutoSpares:
         if slot is not None and now_s - self._since_s >= _SURPLUS_S:
             return SpareStep(fewer=slot)
         if len(counts) < 2:
-            return self._say(
+            return self._announce(
                 f"All workers are on the host {fullest}, and no spare outlives it: --spares auto is"
                 f" {FIRST} here, for the loss of a process"
             )
-        return self._say(
+        return self._announce(
             f"Any one host may die: there are {spares} spares, and {counts[fullest]} workers on"
             f" {fullest}"
         )
@@ -88,15 +88,15 @@ class AutoSpares:
             if full
             else "they start where others are already"
         )
-        return self._say(
+        return self._announce(
             f"The host {fullest} may not die: it has {count} workers, and there are {spares}"
             f" spares. More do not help, because {why}; spread the workers over more hosts"
         )
 
-    def _say(self, line: str) -> SpareStep:
-        if line == self._said:
+    def _announce(self, line: str) -> SpareStep:
+        if line == self._announced:
             return SpareStep()
-        self._said = line
+        self._announced = line
         return SpareStep(line=line)
 
 

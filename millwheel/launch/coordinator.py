@@ -43,7 +43,7 @@ class Keeper(Protocol):
 
 
 def coordinator_for(
-    settings: RunSettings, root: Path, say: Callable[[str], None], security: str = ""
+    settings: RunSettings, root: Path, announce: Callable[[str], None], security: str = ""
 ) -> Keeper | None:
     """The coordinator of a run with its root in this folder; None when ``--zookeeper`` names a
     server. ``security`` is the folder with the token of the run, or "".
@@ -64,7 +64,7 @@ def coordinator_for(
     here = not settings.far and settings.zookeeper != EMBEDDED
     if local.exists() or (here and not java.exists()):
         return LocalKeeper(local, security)
-    return ZooKeeperKeeper(java, say)
+    return ZooKeeperKeeper(java, announce)
 
 
 class LocalKeeper:
@@ -109,9 +109,9 @@ class ZooKeeperKeeper:
     The thread must live as long as the server, because the server dies with it.
     """
 
-    def __init__(self, folder: Path, say: Callable[[str], None], host: str = LOOPBACK) -> None:
+    def __init__(self, folder: Path, announce: Callable[[str], None], host: str = LOOPBACK) -> None:
         self._server: EmbeddedZooKeeper = embedded_zookeeper(str(folder), host=host)
-        self._say = say
+        self._announce = announce
         self._started = threading.Event()
         self._stop = threading.Event()
         self._error: SetupError | None = None
@@ -170,4 +170,6 @@ class ZooKeeperKeeper:
         self.restarts += 1
         began_s = time.monotonic()
         self._restart()
-        self._say(f"ZooKeeper had died; it serves again after {time.monotonic() - began_s:.1f} s.")
+        self._announce(
+            f"ZooKeeper had died; it serves again after {time.monotonic() - began_s:.1f} s."
+        )

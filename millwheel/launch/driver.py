@@ -138,15 +138,15 @@ class Driver:
             and credentials.tls is not None
             and (warning := warning_of(credentials.tls.ends()))
         ):
-            self._say(f"Warning: {warning}")
+            self._announce(f"Warning: {warning}")
         check_listen(f"{settings.listen}:0", credentials)
 
     def _access(self, root: Root) -> str:
-        """The folder with the token of this run, "" if it is to want none."""
+        """The folder with the token of this run, "" for a run without one."""
         if self._settings.open:
-            self._say(
-                "Warning: --open: this run wants no token, so every user of this machine can read,"
-                " change and stop it"
+            self._announce(
+                "Warning: --open: this run asks for no token, so every user of this machine can"
+                " read, change and stop it"
             )
         elif not self._settings.security:
             make_token(root.path / ACCESS)
@@ -156,9 +156,9 @@ class Driver:
     def _taken(self, address: str, pipeline: str) -> Root:
         group = self._settings.group
         if in_bucket(address):
-            root: Root = BucketRoot.at(address, pipeline, self._say, group=group)
+            root: Root = BucketRoot.at(address, pipeline, self._announce, group=group)
         else:
-            root = Root.open(address, pipeline, group, self._say)
+            root = Root.open(address, pipeline, group, self._announce)
         if group:
             keep_private(str(root.path))
         return root
@@ -169,7 +169,7 @@ class Driver:
         check_master(master)
         check_machines(master, self._settings.zookeeper)
         if note := remote_note(master, os.environ):
-            self._say(note)
+            self._announce(note)
 
     def _validated(self) -> PipelineSpec:
         path = self._settings.pipeline
@@ -184,17 +184,17 @@ class Driver:
     def _run_on(self, root: Root, spec: PipelineSpec) -> None:
         if self._settings.fresh:
             begin_afresh(
-                root, spec, self._settings.from_savepoint, self._settings.zookeeper, self._say
+                root, spec, self._settings.from_savepoint, self._settings.zookeeper, self._announce
             )
         replays = Replays(ReplayOrders(open_space(root.address)), spec, build_graph(spec))
         done = root.completed()
         if done is not None and replays.orders.pending():
             self._check_same_input(root, spec)
-            self._say("The run was complete; dead letters of it are tried again.")
+            self._announce("The run was complete; dead letters of it are tried again.")
         elif done is not None:
             self._check_same_input(root, spec)
             _refuse_changed(root, spec)
-            self._say(_complete(root.address))
+            self._announce(_complete(root.address))
             return self._report(RunEnd.COMPLETE, msgspec.convert(done, Summary))
         refuse_saved(root.path)
         former = self._begin(root, spec)
@@ -216,19 +216,19 @@ class Driver:
             self._try_again(root, replays, error.node, began_s)
             raise
         if summary is None:
-            return self._say(
+            return self._announce(
                 f"Stopped. The same command continues on the root {root.address} where this one"
                 " stopped."
             )
         if running.caught_up:
-            self._say(
+            self._announce(
                 f"Caught up. The same command continues on the root {root.address} with what has"
                 " come since."
             )
             return self._report(RunEnd.CAUGHT_UP, summary)
         root.complete(summary.to_json())
         if replays.open:
-            self._say(
+            self._announce(
                 f"{replays.left():,} dead letters wait to be tried again by the next run on this"
                 " root."
             )
@@ -249,7 +249,7 @@ class Driver:
                 if letter.computation == node and letter.written_s >= since_s
             ]
             if count := ask(root.path, replays.orders, own_letters, None):
-                self._say(f"The next run also tries {count:,} dead letters of this one again.")
+                self._announce(f"The next run also tries {count:,} dead letters of this one again.")
 
     def _check_same_input(self, root: Root, spec: PipelineSpec) -> None:
         changed = changed_inputs(spec, root.path)
@@ -265,7 +265,7 @@ class Driver:
         savepoint. Returns whose results the run may continue, besides its own."""
         begun = restored(root.path)
         if not self._settings.from_savepoint:
-            check_same_root(root.path, spec, self._say)
+            check_same_root(root.path, spec, self._announce)
             return former_identity(begun) if begun is not None else ""
         folder = savepoint_folder(self._settings.from_savepoint)
         record = read_record(folder)
@@ -281,13 +281,13 @@ class Driver:
                 " --root."
             )
         if begun is None:
-            check_savepoint(record.blueprint, folder, spec, self._say)
+            check_savepoint(record.blueprint, folder, spec, self._announce)
             restore(record, folder, root.path, root.address, spec)
-            self._say(
+            self._announce(
                 f"The new root {root.address} begins with the savepoint {folder} of {record.taken}."
             )
         else:
-            check_same_root(root.path, spec, self._say)
+            check_same_root(root.path, spec, self._announce)
         return former_identity(record)
 
     def _prepare(self, root: Root, spec: PipelineSpec, former: str) -> None:
@@ -310,9 +310,9 @@ class Driver:
                     lookup = lookup_of(each, spec.folder)
                 lookup.check()
         for sentence in changed_inputs(spec, root.path):
-            self._say(f"Note: {sentence}; this run continues with the root's original input.")
+            self._announce(f"Note: {sentence}; this run continues with the root's original input.")
         keep_inputs(spec, root.path)
-        for path, rows in missing_rows(spec, root.path, language, self._say):
+        for path, rows in missing_rows(spec, root.path, language, self._announce):
             write_atomically(path, rows)
         if self._settings.until_caught_up:
             keep_ends(spec, root.path)
@@ -322,7 +322,7 @@ class Driver:
         root.share()
         root.clear_scratch()
 
-    def _say(self, sentence: str) -> None:
+    def _announce(self, sentence: str) -> None:
         self._console.print(sentence, markup=False, highlight=False, soft_wrap=True)
 
 

@@ -1,8 +1,8 @@
 """The first steps of a run, before the driver's own modules are loaded.
 
 The warm parent of a run is started before the command line is read, where the run is sure to need
-one: reading it takes a fifth of a second of loading, in which the warm parent loads a third of what
-it needs. So nothing large is imported here.
+one: reading it takes a fifth of a second of loading, in which the warm parent loads a third of its
+modules. So nothing large is imported here.
 """
 
 from __future__ import annotations

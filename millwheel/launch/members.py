@@ -1,5 +1,5 @@
-"""What the members of a run state: its workers when they join, and a process that asks its driver
-to stop. A member is present as long as its process lives."""
+"""The data that members of a run register: workers when they join, and a process that asks its
+driver to stop. A member is present as long as its process lives."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def on_stop(
 
 class JoinedWorker(msgspec.Struct, frozen=True):
     """A worker's data from joining: its slot, its process id on its machine, the address of its
-    ``/metrics``, and what its machine states (see
+    ``/metrics``, and the facts of its machine (see
     :class:`millwheel.engine.workers.machine.MachineFacts`)."""
 
     slot: int

@@ -94,14 +94,14 @@ class Running:
         self._room = wait_for("The run")
         self._room_due_s = 0.0
         self._line = ProgressLine(console)
-        self._supervisor = Supervisor(self._line.say)
+        self._supervisor = Supervisor(self._line.announce)
         self._children = children
         self._services = Services(root.logs, executed if children is None else children.start)
         self._embedded: Keeper | None = None
         self._scaling: Scaling | None = None
         self._metrics: GatheredMetrics | None = None
         self._catching_up: CatchingUp | None = None
-        self._dead = Deaths(HangNotes(open_space(root.address)), self._line.say)
+        self._dead = Deaths(HangNotes(open_space(root.address)), self._line.announce)
         self._standstill: ReasonsOfStandstill | None = None
         self.caught_up = False
         """Whether the run ended because it had caught up, not because its input had ended."""
@@ -115,7 +115,7 @@ class Running:
         """
         earlier = self._root.read_run()
         before_s = earlier.seconds if earlier else 0.0
-        failures = Failures(self._graph, self._root.address, self._line.say)
+        failures = Failures(self._graph, self._root.address, self._line.announce)
         parts = self._supervisor, self._services, self._line, self._root.logs, failures
         estimate = Estimate(self._spec)
         watch = Watch(
@@ -172,7 +172,7 @@ class Running:
 
     def _start_zookeeper(self, stack: ExitStack) -> str:
         self._embedded = coordinator_for(
-            self._settings, self._root.path, self._line.say, self._access
+            self._settings, self._root.path, self._line.announce, self._access
         )
         if self._embedded is None:
             return self._settings.zookeeper
@@ -316,7 +316,7 @@ class Running:
         credentials = load_security(self._access, "client")
         address = f"{host}:{port}"
         fragment = f"#token={credentials.proof(address)}" if credentials else ""
-        self._line.say(
+        self._line.announce(
             f"The page is at {'http' if is_loopback(host) else 'https'}://{address}/{fragment}"
         )
 
@@ -326,12 +326,16 @@ class Running:
 
         for slot in self._settings.slots:
             begin(slot)
-        slots, spares, say = self._settings.slots, self._settings.first_spares, self._line.say
+        slots, spares, announce = (
+            self._settings.slots,
+            self._settings.first_spares,
+            self._line.announce,
+        )
         most = launcher.most
         auto = AutoSpares(most) if self._settings.spares == "auto" else None
         forget(self._root.path)
         self._scaling = Scaling(
-            self._root.path, slots, spares, begin, self._supervisor, say, most, auto
+            self._root.path, slots, spares, begin, self._supervisor, announce, most, auto
         )
 
     def _launcher(self, zookeeper: str) -> Launcher:
@@ -362,7 +366,7 @@ class Running:
         )
         if self._children is not None:
             return ProcessLauncher(template, self._children.start)
-        return SparkLauncher(template, spark, root.orders, self._line.say)
+        return SparkLauncher(template, spark, root.orders, self._line.announce)
 
     # --- while it runs ----------------------------------------------------------------------------
 
@@ -387,8 +391,8 @@ class Running:
         self._look_at_room(launcher)
 
     def _look_at_room(self, launcher: Launcher) -> None:
-        """Whether Spark has room for all workers; what it lacks is told with whatever else the run
-        waits for."""
+        """Check whether Spark has room for all workers; a lack of room is shown with the other
+        waits of the run."""
         now_s = time.monotonic()
         if now_s < self._room_due_s:
             return
@@ -415,7 +419,7 @@ class Running:
         try:
             HangNotes(open_space(self._root.address)).clear(self._graph.nodes)
         except (UnavailableError, SetupError) as error:
-            self._line.say(
+            self._line.announce(
                 f"Notes about callbacks that did not return are left, and do nothing: {error}"
             )
 

@@ -24,12 +24,12 @@ from millwheel.launch.launchers.base import Launcher
 from millwheel.launch.members import JoinedWorker
 
 _ASKED, _ANSWERED = "scale.json", "scaled.json"
-_LOOK_S = 0.2  # between looks whether another number of workers is wanted
+_LOOK_S = 0.2  # between looks for another requested number of workers
 
 
 class Scale(msgspec.Struct, frozen=True):
-    """The requested or present number of workers. ``problem`` says why a requested number is
-    refused."""
+    """The requested or present number of workers. ``problem`` is the reason why a requested
+    number is refused."""
 
     workers: int
     problem: str = ""
@@ -90,7 +90,7 @@ class Scaling:
         spares: int,
         begin: Callable[[int], None],
         supervisor: Supervisor,
-        say: Callable[[str], None],
+        announce: Callable[[str], None],
         most: int | None = None,
         auto: AutoSpares | None = None,
     ) -> None:
@@ -98,7 +98,7 @@ class Scaling:
         self._spares = spares
         self._begin = begin
         self._supervisor = supervisor
-        self._say = say
+        self._announce = announce
         self._most = most
         self._auto = auto
         self._active = set(slots)
@@ -135,7 +135,7 @@ class Scaling:
             idle = {member.slot for name, member in members.items() if name not in owners}
             step = auto.look(hosts, self._spares, idle, now_s)
         if step.line:
-            self._say(step.line)
+            self._announce(step.line)
         if step.more:
             self._spares += 1
             self._add(self._free())
@@ -167,13 +167,13 @@ class Scaling:
     def _add(self, slot: int) -> None:
         self._active.add(slot)
         self._begin(slot)
-        self._say(f"The worker {slot} is started.")
+        self._announce(f"The worker {slot} is started.")
 
     def _let_go(self, slot: int) -> None:
         self._active.discard(slot)
         self._leaving.add(slot)
         self._supervisor.let_go(f"worker {slot}", partial(self._left, slot))
-        self._say(f"The worker {slot} gives its ranges away, and then leaves.")
+        self._announce(f"The worker {slot} gives its ranges away, and then leaves.")
 
     def _empty(self, cluster: Cluster, launcher: Launcher) -> None:
         """End the drained workers that no longer own anything. If one dies earlier, the master
@@ -188,7 +188,7 @@ class Scaling:
 
     def _left(self, slot: int) -> None:
         self._leaving.discard(slot)
-        self._say(f"The worker {slot} has left.")
+        self._announce(f"The worker {slot} has left.")
 
     def _finish(self, target: Scale, cluster: Cluster) -> None:
         there = {member.slot for member in cluster.members.values()}

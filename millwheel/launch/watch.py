@@ -1,8 +1,8 @@
 """The driver's loop during a run: deaths, progress, workers' output, the end.
 
-The driver learns how each worker has ended, wherever it ran, and what it was doing. It notes in the
-root when a worker has ended of itself, for the next owners of its shards. A kill from outside, a
-lost host or a lost lease is not noted, so it never costs a record.
+The driver receives the exit of each worker, wherever it ran, with its running work. It notes in
+the root when a worker has ended of itself, for the next owners of its shards. A kill from outside,
+a lost host or a lost lease is not noted, so it never costs a record.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _SHOW_INTERVAL_S = 0.25  # between updates of the line of progress
 
 class Watch:
     """Steps the supervisor and shows the progress of the run, and the ``reasons`` why it stands
-    still. ``noted`` tells whether the end of a worker was noted in the root, so that the next one
+    still. ``noted`` is true if the end of a worker was noted in the root, so that the next one
     gets further."""
 
     def __init__(
@@ -126,21 +126,22 @@ class Watch:
     def _end_stragglers(self, launcher: Launcher, watcher: StatusWatcher, now_s: float) -> None:
         for member in self._stragglers.step(watcher.workers, now_s):
             if launcher.kill(member.slot, member.pid):
-                self._line.say(
+                self._line.announce(
                     f"The worker {member.slot} (process {member.pid}) has been declared dead, but"
                     " it still runs: it is killed."
                 )
 
 
 class Deaths:
-    """Writes the notes. ``say`` gets a sentence about each record that was alone in progress."""
+    """Writes the notes. ``announce`` gets a sentence about each record that was alone in
+    progress."""
 
-    def __init__(self, notes: HangNotes, say: Callable[[str], None]) -> None:
+    def __init__(self, notes: HangNotes, announce: Callable[[str], None]) -> None:
         self._notes = notes
-        self._say = say
+        self._announce = announce
 
     def ended(self, exit: WorkerExit) -> bool:
-        """A worker has ended. True if a single record is known to have ended it: the next one gets
+        """A worker has ended. True if a single record has certainly ended it: the next one gets
         further."""
         doing = running(exit.remains.doing)
         if doing is None or not ended_of_itself(exit.code, exit.remains.lacked_memory):
@@ -155,10 +156,10 @@ class Deaths:
         try:
             self._notes.write(doing.node, encode_hang(hang))
         except MillwheelError as ex:  # the next death is noted
-            self._say(f"The death of worker {exit.slot} could not be noted: {ex}")
+            self._announce(f"The death of worker {exit.slot} could not be noted: {ex}")
             return False
         if doing.mark:
-            self._say(
+            self._announce(
                 f"The worker {exit.slot} {words} on a {doing.what} of key {doing.key} of"
                 f" {doing.node}."
             )
@@ -166,7 +167,7 @@ class Deaths:
 
 
 GRACE_S = 10.0
-"""The time that a worker gets to end by itself once it is no longer a member."""
+"""The time for a worker to end by itself once it has ceased to be a member."""
 
 
 @dataclass(slots=True)

@@ -95,8 +95,8 @@ class Launcher(Protocol):
         end."""
 
     def lacks(self) -> str:
-        """What the workers wait for that have been started and do not run yet, as a sentence; ""
-        for nothing. Takes some milliseconds."""
+        """The reason why workers that have been started do not run yet, as a sentence; "" if all
+        run. Takes some milliseconds."""
 
     def stop(self, grace_s: float) -> None:
-        """Ask all workers to stop (SIGTERM), wait up to ``grace_s`` seconds, kill what is left."""
+        """Ask all workers to stop (SIGTERM), wait up to ``grace_s`` seconds, kill the rest."""

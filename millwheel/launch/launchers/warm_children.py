@@ -113,14 +113,14 @@ class WarmLine:
         self._numbers += 1
         return WarmChild(self, self._numbers, birth)
 
-    def tell(self, request: Start | Signal) -> None:
+    def send(self, request: Start | Signal) -> None:
         """Send a message, if the parent is alive."""
         try:
             self._end.send(encode(request))
         except OSError:
             self.gone = True
 
-    def hear(self, wait_s: float = 0.0) -> None:
+    def read_messages(self, wait_s: float = 0.0) -> None:
         """Process the messages of the parent; wait up to this long for the first one."""
         while not self.gone and ready((self._end.fileno(),), max(0.0, wait_s)):
             wait_s = 0.0
@@ -178,7 +178,7 @@ class WarmChild:
         self._born_s = time.monotonic()
         self._executed: Child | None = None
         self._scratch = Scratch(birth.scratch)
-        parent.tell(
+        parent.send(
             Start(number, birth.module, tuple(birth.argv), str(self._log.err), str(self._log.out))
         )
 
@@ -187,12 +187,12 @@ class WarmChild:
         """See :class:`millwheel.adapters.processes.child.Living`."""
         if self._executed is not None:
             return self._executed.pid
-        self._parent.hear()
+        self._parent.read_messages()
         return self._parent.pids.get(self._number, 0)
 
     def poll(self) -> int | None:
         """See :class:`millwheel.adapters.processes.child.Living`."""
-        self._parent.hear()
+        self._parent.read_messages()
         return self._code()
 
     def lived_s(self) -> float:
@@ -213,7 +213,7 @@ class WarmChild:
         while (code := self.poll()) is None and (left_s := until_s - time.monotonic()) > 0:
             if self._executed is not None:
                 return self._executed.wait(left_s)
-            self._parent.hear(left_s)
+            self._parent.read_messages(left_s)
         return code
 
     def last_words(self) -> str:
@@ -245,7 +245,7 @@ class WarmChild:
 
     def _signal(self, number: int) -> None:
         if self._executed is None:
-            self._parent.tell(Signal(self._number, number))
+            self._parent.send(Signal(self._number, number))
         elif number == signal.SIGKILL:
             self._executed.kill()
         else:

@@ -93,8 +93,8 @@ def received_line(end: socket.socket) -> socket.socket | None:
 
 
 def ready(descriptors: Collection[int], wait_s: float | None = None) -> set[int]:
-    """Those of some file descriptors that can be read, after ``wait_s`` at most (None: as long as
-    it takes). A driver may have more than a thousand files open, which ``select`` does not take."""
+    """The file descriptors that can be read, after ``wait_s`` at most (None: as long as it
+    takes). A driver may have more than a thousand files open, which ``select`` does not take."""
     poller = select.poll()
     for descriptor in descriptors:
         poller.register(descriptor, select.POLLIN)

@@ -10,7 +10,7 @@ driver executes workers as it would without a warm parent.
 
 Children die with it, and it dies with its driver. In a Spark executor its driver is the daemon of
 tasks (``spark/daemon.py``), which orders nothing: each task passes it the end of a line of its own,
-and what the task has started dies when that line ends.
+and all children of the task die when that line ends.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def load(programs: Sequence[str] = _PROGRAMS) -> None:
 
 
 class WarmParent:
-    """Forks, signals and reaps children, one thing after the other, for its driver, or for all who
+    """Forks, signals and reaps children, one thing after the other, for its driver, or for all that
     pass it a line (``shared``)."""
 
     def __init__(self, driver: socket.socket, shared: bool = False) -> None:
@@ -125,11 +125,11 @@ class WarmParent:
                     self._leave(line)
 
     def _ordered(self, line: socket.socket, request: Request) -> Start | None:
-        """Carry an order out; in a child, what to go on as."""
+        """Carry an order out. In a child, returns the start request to go on with."""
         if isinstance(request, Signal):
             self._signal(line, request)
         elif reason := why_not():
-            self._tell(line, Cold(request.number, reason))
+            self._report(line, Cold(request.number, reason))
         elif self._fork(line, request):
             return request
         return None
@@ -140,7 +140,7 @@ class WarmParent:
         pid = os.fork()
         if pid:
             self._children[pid] = line, start.number
-            self._tell(line, Started(start.number, pid))
+            self._report(line, Started(start.number, pid))
             return False
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -160,7 +160,7 @@ class WarmParent:
                 os.kill(pid, request.signal)
 
     def _leave(self, line: socket.socket) -> None:
-        """A task is gone: so is what it has started."""
+        """A task is gone: kill its children."""
         self._lines.discard(line)
         for pid, (owner, _) in self._children.items():
             if owner is line:
@@ -173,9 +173,9 @@ class WarmParent:
             if done:
                 del self._children[pid]
                 if line in self._lines:
-                    self._tell(line, Ended(number, os.waitstatus_to_exitcode(status)))
+                    self._report(line, Ended(number, os.waitstatus_to_exitcode(status)))
 
-    def _tell(self, line: socket.socket, report: Started | Ended | Cold) -> None:
+    def _report(self, line: socket.socket, report: Started | Ended | Cold) -> None:
         try:
             line.send(encode(report))
         except ConnectionError:

@@ -33,7 +33,8 @@ def has_caught_up(
     graph: Graph, tables: Sequence[RangeTable], standing: Mapping[str, Standing]
 ) -> bool:
     """Whether no shard of a computation would get a higher watermark than it has, and every source
-    that is read to its end has heard how far the streams are that it meets. All shards stand still.
+    that is read to its end has received the watermarks of the streams that it meets. All shards
+    stand still.
 
     Their reports are combined by the rules of the watermark service, so it does not matter how many
     of them the service itself has received."""

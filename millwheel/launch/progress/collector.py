@@ -46,7 +46,7 @@ from millwheel.launch.progress.summary import total
 
 
 @dataclass(slots=True)
-class KnownCluster:
+class ClusterEntries:
     """The data of a run in the coordinator: range tables by node, and the entries of workers,
     leading injectors and leading masters."""
 
@@ -65,7 +65,7 @@ def asked(root: Path, run: RunInfo) -> RunStanding:
     graph = build_graph(load_shipped(str(root)))
     security = load_security(run.security, "client")
     with connected(run) as coordination:
-        cluster = KnownCluster(
+        cluster = ClusterEntries(
             coordination.tables(),
             LiveMembers(coordination, "workers").now(),
             LiveMembers(coordination, LEADER_ROLE).some(),
@@ -76,7 +76,7 @@ def asked(root: Path, run: RunInfo) -> RunStanding:
 
 
 def ask(
-    graph: Graph, pipeline: str, root: Path, cluster: KnownCluster, security: Security | None
+    graph: Graph, pipeline: str, root: Path, cluster: ClusterEntries, security: Security | None
 ) -> RunStanding:
     """As :func:`asked`, for a caller that follows the coordinator."""
     return standing_now(graph, pipeline, root, cluster, security, _view(cluster, security))
@@ -86,13 +86,13 @@ def standing_now(
     graph: Graph,
     pipeline: str,
     root: Path,
-    cluster: KnownCluster,
+    cluster: ClusterEntries,
     security: Security | None,
     view: ClusterView,
 ) -> RunStanding:
     """The state from the answers of the injector and of each worker."""
     nodes = node_standings(graph, view, cluster.tables, list(cluster.workers))
-    description, driver = _told(cluster, security), driver_address(root)
+    description, driver = _described(cluster, security), driver_address(root)
     steps = _steps(cluster, driver, security)
     workers = _workers(cluster, steps, description)
     waits = together([wait for step in steps.values() for wait in step.waits])
@@ -144,7 +144,7 @@ def standing_of(
 
 
 def ending(security: Security | None) -> tuple[str, ...]:
-    """What is to be said of the run's certificates: that they end soon, or are over."""
+    """A warning when the run's certificates end soon or have expired."""
     if security is None or security.tls is None:
         return ()
     try:
@@ -154,7 +154,7 @@ def ending(security: Security | None) -> tuple[str, ...]:
     return (warning,) if warning else ()
 
 
-def _view(cluster: KnownCluster, security: Security | None) -> ClusterView:
+def _view(cluster: ClusterEntries, security: Security | None) -> ClusterView:
     """The answer of the leading injector. Raises UnavailableError when there is none."""
     for address in addresses(cluster.leaders).values():
         return cluster_view(fetch_status(address, security=security))
@@ -182,16 +182,16 @@ class _Step(msgspec.Struct):
     late: tuple[LateStream, ...] = ()
 
 
-def _told(cluster: KnownCluster, security: Security | None) -> DescribeReply:
-    """What the leading master knows of workers and hosts; nothing while none leads."""
+def _described(cluster: ClusterEntries, security: Security | None) -> DescribeReply:
+    """The leading master's reply about workers and hosts; empty while none leads."""
     for address in addresses(cluster.masters).values():
         with suppress(UnavailableError):
             return MasterClient(address, security).members()
     return DescribeReply()
 
 
-def _steps(cluster: KnownCluster, driver: str, security: Security | None) -> dict[str, _Step]:
-    """What each worker says, and the driver: how its step stands, and what it waits for."""
+def _steps(cluster: ClusterEntries, driver: str, security: Security | None) -> dict[str, _Step]:
+    """The answer of each worker and of the driver: the state of its step, and its waits."""
     served = {name: worker.metrics for name, worker in cluster.joined().items() if worker.metrics}
     endpoints = served | ({DRIVER: driver} if driver else {})
     return {
@@ -201,7 +201,7 @@ def _steps(cluster: KnownCluster, driver: str, security: Security | None) -> dic
 
 
 def _workers(
-    cluster: KnownCluster, steps: Mapping[str, _Step], description: DescribeReply
+    cluster: ClusterEntries, steps: Mapping[str, _Step], description: DescribeReply
 ) -> tuple[WorkerStanding, ...]:
     joined, at = cluster.joined(), addresses(cluster.workers)
     owned = Counter(entry.owner for table in cluster.tables.values() for entry in table.shards)

@@ -1,4 +1,4 @@
-"""Divided keys of a run, from what its workers tell: one standing for each node whose keys are
+"""Divided keys of a run, from reports of its workers: one standing for each node whose keys are
 divided. Pure."""
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _ONCE = ("tumbling", "sliding", "global")
 class InstanceStanding(msgspec.Struct, frozen=True):
     """One instance. ``records`` and ``busy_s`` are since the owner of its shard began; where a
     shard has several instances, its time is divided in proportion to their records. ``share`` is
-    p_i, and ``time_s`` t_i: the means over all senders, None where nothing is known."""
+    p_i, and ``time_s`` t_i: the means over all senders, None without any."""
 
     instance: int
     records: int
@@ -34,7 +34,7 @@ class DividedStanding(msgspec.Struct, frozen=True):
     of the sender that has made most tables. ``hot`` are the hottest keys, with their mean shares of
     what senders count. ``imbalance``: how far the busiest instance is above the mean, as a share of
     the mean (0 is even). ``copies``: how many instances hold a key of a window on average; None for
-    windows of which that is not known."""
+    windows whose copies are not counted."""
 
     node: str
     grouping: str
@@ -132,7 +132,7 @@ def _mean(values: Iterable[float | None]) -> float | None:
 
 
 def divided_lines(divided: Sequence[DividedStanding]) -> Iterator[str]:
-    """What ``millwheel status`` says of them, in a line each."""
+    """The lines of ``millwheel status`` about them, one each."""
     for each in divided:
         busiest = max(each.instances, key=lambda instance: instance.busy_s)
         words = [f"{sum(instance.records for instance in each.instances):,} records"]

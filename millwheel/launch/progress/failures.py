@@ -21,7 +21,7 @@ from millwheel.errors import BrokenError
 
 _PATIENCE_S = 1.0
 """The share must be too large for this long: healthy shards may not have reported yet."""
-_TOLD = 20  # first failures that a run tells of, for each node
+_MOST_ANNOUNCED = 20  # first failures that a run announces, for each node
 _NOUNS = {
     "record": "records",
     "timer": "timers",
@@ -32,14 +32,14 @@ _NOUNS = {
 
 
 class Failures:
-    """Reports failures of a run. ``say`` is called with the first failure of each kind. The run can
-    be continued on ``root``."""
+    """Reports failures of a run. ``announce`` is called with the first failure of each kind. The
+    run can be continued on ``root``."""
 
-    def __init__(self, graph: Graph, root: str, say: Callable[[str], None]) -> None:
+    def __init__(self, graph: Graph, root: str, announce: Callable[[str], None]) -> None:
         self._graph = graph
         self._root = root
-        self._say = say
-        self._told: Counter[str] = Counter()
+        self._announce = announce
+        self._announced: Counter[str] = Counter()
         self._firsts: dict[tuple[str, str], First] = {}
         self._since: dict[CallKind, float] = {}
 
@@ -48,7 +48,7 @@ class Failures:
         if view is None:
             return
         for first in [first for node in view.nodes.values() for first in node.firsts]:
-            self._tell(first)
+            self._announce_first(first)
         broken = dict(self._broken(view))
         self._since = {call: self._since.get(call, now_s) for call in broken}
         # it has the better sentence
@@ -57,12 +57,14 @@ class Failures:
             if not patient or now_s >= self._since[call] + _PATIENCE_S:
                 raise BrokenError(self._sentence(call, tally), call.judged)
 
-    def _tell(self, first: First) -> None:
-        if (first.judged, first.kind) in self._firsts or self._told[first.judged] >= _TOLD:
+    def _announce_first(self, first: First) -> None:
+        if (first.judged, first.kind) in self._firsts or self._announced[
+            first.judged
+        ] >= _MOST_ANNOUNCED:
             return
-        self._told[first.judged] += 1
+        self._announced[first.judged] += 1
         self._firsts[first.judged, first.kind] = first
-        self._say(f"{first.judged} failed: {first.sentence}")
+        self._announce(f"{first.judged} failed: {first.sentence}")
 
     def _broken(self, view: ClusterView) -> Iterator[tuple[CallKind, Tally]]:
         for node in view.nodes.values():

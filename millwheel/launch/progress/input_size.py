@@ -1,5 +1,5 @@
-"""How many records the bounded input of a run has, known or estimated, so that its progress has an
-end."""
+"""How many records the bounded input of a run has, counted or estimated, so that its progress has
+an end."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Estimate:
         self._looked = False
 
     def after(self, records: int, now_s: float) -> Expected | None:
-        """What is known once so many records have been read."""
+        """The expected number of records after ``records`` have been read."""
         if records and self._reading_since_s is None:
             self._reading_since_s = now_s
         if (
@@ -60,12 +60,10 @@ def expected_records(spec: PipelineSpec) -> Expected | None:
         for stream in spec.streams
         if stream.source is not None
     ]
-    known_sizes = [each for each in sizes if each is not None]
-    if not known_sizes or len(known_sizes) < len(sizes):
+    present = [each for each in sizes if each is not None]
+    if not present or len(present) < len(sizes):
         return None
-    return Expected(
-        sum(each.records for each in known_sizes), all(each.exact for each in known_sizes)
-    )
+    return Expected(sum(each.records for each in present), all(each.exact for each in present))
 
 
 def _of_source(source: SourceSpec, folder: str) -> Expected | None:
@@ -86,7 +84,7 @@ def _of_source(source: SourceSpec, folder: str) -> Expected | None:
         paths = list(map(Path, built.paths()))
         return _of_parquet(paths) if options["format"] == "parquet" else _of_lines(paths, options)
     except (MillwheelError, OSError, ValueError):
-        return None  # the run itself says what is wrong with it
+        return None  # the run itself reports the error
 
 
 def _of_parquet(paths: Sequence[Path]) -> Expected:
@@ -112,7 +110,7 @@ def _of_lines(paths: Sequence[Path], options: Mapping[str, Any]) -> Expected | N
             data = file.read(_LOOK_BYTES)
         whole = data if len(data) < _LOOK_BYTES else data[: data.rfind(b"\n") + 1]
         if data and not whole:
-            return None  # a line is longer than what is looked at
+            return None  # a line is longer than the sample
         read, lines = (
             read + len(whole),
             lines + whole.count(b"\n") + (not whole.endswith(b"\n") and bool(whole)),

@@ -13,8 +13,8 @@ from millwheel.core.pipeline.graph import ClusterView, Graph, NodeKind
 HOUR_S, STEP_S = 3_600.0, 60.0
 """The hour is that of the last 60 readings, so it is up to a minute longer."""
 FINE = 0.00001
-"""The share up to which nothing is said: that of the published runs, to which `millwheel lateness`
-suggests to keep."""
+"""The share up to which nothing is reported: that of the published runs, and the target of
+`millwheel lateness`."""
 _SOURCE = "source."
 
 
@@ -40,10 +40,10 @@ class LateHour:
         self._newest: dict[str, tuple[int, int]] = {}
 
     def note(self, view: ClusterView | None, now_s: float) -> None:
-        """What the injector answered at ``now_s``; None: nothing yet."""
+        """Take the answer of the injector at ``now_s`` (None: none yet)."""
         sources = {} if view is None else view.nodes
         sources = {name: node for name, node in sources.items() if name.startswith(_SOURCE)}
-        # A new injector knows a part of the counters until every shard has reported to it.
+        # A new injector has only a part of the counters until every shard has reported to it.
         if not sources or not all(node.complete for node in sources.values()):
             return
         self._newest = {
@@ -70,7 +70,7 @@ class LateHour:
 
 
 def too_late(graph: Graph, streams: Sequence[LateStream]) -> Iterator[str]:
-    """The streams of which more are late than is usual, and what helps."""
+    """A sentence for each stream with unusually many late records, with the remedy."""
     delays = {
         node.stream.name: node.stream.max_delay_us
         for node in graph.nodes.values()

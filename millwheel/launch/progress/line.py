@@ -21,7 +21,7 @@ from millwheel.core.pipeline.graph import ClusterView, Graph, NodeKind
 from millwheel.launch.progress.input_size import Estimate, Expected
 from millwheel.launch.progress.summary import reason_texts, total
 
-_PLAIN_INTERVAL_S = 5.0  # between lines of progress where there is no terminal
+_PLAIN_INTERVAL_S = 5.0  # between lines of progress without a terminal
 _COUNTED = (("records_in", "in"), ("records_out", "out"))
 _RATE_WINDOW_S = 3.0  # over which records per second are counted
 
@@ -76,8 +76,7 @@ def progress_text(
     restarts: Mapping[str, int],
     expected: Expected | None = None,
 ) -> str:
-    """One line: how much, how fast, how far each node is behind the sources, what failed, how many
-    restarts."""
+    """One line: records, rate, lag of each node behind the sources, failures, restarts."""
     died = sum(restarts.values())
     tail = f" · {died} restart{'s' if died > 1 else ''}" if died else ""
     if view is None:
@@ -138,7 +137,7 @@ def lag_text(graph: Graph, view: ClusterView) -> str:
     sources = [
         view.nodes[n.name].watermark_us
         for n in graph.nodes.values()
-        if _known(n.name, n.kind, view)
+        if _is_read_source(n.name, n.kind, view)
     ]
     if not sources or max(sources) == MIN_TIME:
         return "no watermark yet"
@@ -168,7 +167,7 @@ def _front(graph: Graph, view: ClusterView, name: str) -> int:
     return max((at for at in times if at < IDLE_TIME), default=min(times, default=MIN_TIME))
 
 
-def _known(name: str, kind: NodeKind, view: ClusterView) -> bool:
+def _is_read_source(name: str, kind: NodeKind, view: ClusterView) -> bool:
     return kind is NodeKind.SOURCE and name in view.nodes
 
 
@@ -215,7 +214,7 @@ class ProgressLine:
             self._live.update(Text(text, overflow="ellipsis", no_wrap=True), refresh=True)
         elif now_s >= self._plain_due_s:
             self._plain_due_s = now_s + _PLAIN_INTERVAL_S
-            self.say(text)
+            self.announce(text)
 
     @contextmanager
     def hidden(self) -> Iterator[None]:
@@ -229,6 +228,6 @@ class ProgressLine:
         finally:
             self._live.start()
 
-    def say(self, sentence: str) -> None:
+    def announce(self, sentence: str) -> None:
         """Print a sentence that stays."""
         self._console.print(sentence, markup=False, highlight=False, soft_wrap=True)

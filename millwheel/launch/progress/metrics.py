@@ -107,7 +107,7 @@ class GatheredMetrics:
         )
 
     def ready(self) -> str:
-        """What still keeps records from being processed; "" if nothing does."""
+        """The reason why records cannot be processed yet; "" if they can."""
         there = {f"worker-{worker.slot}" for worker in list(self._watcher.members.values())} | {
             *self._watcher.services
         }
@@ -130,8 +130,8 @@ class GatheredMetrics:
         return merged([own, *texts.values()]).encode()
 
     def standing(self) -> bytes:
-        """What the driver waits for, which processes have failed, and how many records were late in
-        the last hour, as JSON in the form in which workers say how they stand."""
+        """The driver's waits, failed processes, and the number of late records in the last hour, as
+        JSON in the form of a worker's standing."""
         late = self._watcher.late.streams()
         return msgspec.json.encode({"waits": waiting(), "deaths": self._deaths(), "late": late})
 

@@ -23,7 +23,7 @@ STEP_S = 1.0
 FULL = 0.9
 """The used share of memory from which on a worker gets a line and, unless with ``--no-balance``, no
 more shards."""
-_BEHIND_US = 3 * SECOND  # less is no news: sinks make their files visible about once a second
+_BEHIND_US = 3 * SECOND  # less is usual: sinks make their files visible about once a second
 _INPUT = ("input", "input, as published in this run")
 _AWAY = re.compile(r"(sink batch \d+, not yet published|rows that are not visible yet): ")
 """The report of a sink whose target is unreachable. While nothing moves, no watermark is behind
@@ -60,7 +60,7 @@ class NodeStanding(msgspec.Struct, frozen=True):
 class WorkerStanding(msgspec.Struct, frozen=True):
     """One worker. ``step_s`` is the time that its running step has taken so far, ``where`` the
     running line of your code, and ``calls`` the subjects of the running calls. ``answers`` is false
-    if it could not be asked. ``host``, ``rack`` and ``weight`` are what its machine states,
+    if it could not be asked. ``host``, ``rack`` and ``weight`` are stated by its machine,
     ``slowness`` how many times the time of the others it takes (1 with ``--no-balance``), and
     ``memory`` the used share of its memory (0: unknown)."""
 
@@ -92,8 +92,8 @@ class ExposedHost(msgspec.Struct, frozen=True):
 class RunStanding(msgspec.Struct, frozen=True):
     """The whole run. ``troubles`` are sentences about everything stuck, with the cause, and about
     hosts that may not die; empty when all is well. ``exposures`` are there only of runs with
-    spares, the worst first. ``waits`` is what processes of the run have waited for, for ten seconds
-    and more; ``deaths`` tells which processes have failed within two minutes, with their last
+    spares, the worst first. ``waits`` are the waits of processes of the run that have lasted for
+    ten seconds; ``deaths`` are processes that have failed within two minutes, with their last
     words. ``divided``: the nodes whose keys are divided; ``late``: how many records of each stream
     were late in the last hour."""
 
@@ -202,7 +202,7 @@ def troubles_of(nodes: Sequence[NodeStanding], workers: Sequence[WorkerStanding]
     for node in nodes:
         if node.unowned:
             yield f"{node.node}: {node.unowned} of {node.shards} shards have no owner"
-    told: set[tuple[str, str]] = set()
+    listed: set[tuple[str, str]] = set()
     for node in sorted(nodes, key=lambda node: -(node.behind_s or 0)):
         held, behind_us = node.held_by, (node.behind_s or 0) * SECOND
         late = node.state == "flowing" and behind_us > _BEHIND_US
@@ -210,10 +210,10 @@ def troubles_of(nodes: Sequence[NodeStanding], workers: Sequence[WorkerStanding]
         if (
             held is None
             or not (late or away or node.state == "starting")
-            or (held.node, held.shard) in told
+            or (held.node, held.shard) in listed
         ):
             continue
-        told.add((held.node, held.shard))
+        listed.add((held.node, held.shard))
         progress = f"is {_rounded(int(behind_us))} behind" if late else "waits for its target"
         if node.state == "starting" and not away:
             progress = "has no watermark yet"
@@ -221,8 +221,8 @@ def troubles_of(nodes: Sequence[NodeStanding], workers: Sequence[WorkerStanding]
 
 
 def exposed(exposures: Sequence[ExposedHost], workers: Sequence[WorkerStanding]) -> Iterator[str]:
-    """The host whose loss would be worst, and what to do. Where all workers are on one host nothing
-    covers its loss, and the driver has said so."""
+    """The host whose loss would be worst, with the remedy. Where all workers are on one host
+    nothing covers its loss, and the driver has announced that."""
     if exposures and len({worker.host for worker in workers}) > 1:
         worst = exposures[0]
         more = f"{worst.missing} more spare{'s' if worst.missing > 1 else ''}"

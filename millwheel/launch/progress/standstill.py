@@ -15,7 +15,7 @@ from millwheel.adapters.grpc.security import Security
 from millwheel.adapters.waits import REPORT_AFTER_S
 from millwheel.core.model.names import NodeName
 from millwheel.core.pipeline.graph import Graph
-from millwheel.launch.progress.collector import KnownCluster, standing_now
+from millwheel.launch.progress.collector import ClusterEntries, standing_now
 from millwheel.launch.progress.run_standing import RunStanding, troubles_of
 from millwheel.launch.progress.status_watch import StatusWatcher
 
@@ -62,7 +62,7 @@ def _first(reasons: list[str]) -> Iterator[str]:
 
 
 _FIRST_S = 4.0  # before the first look: short runs need none
-_EVERY_S = 2.0  # between looks: what has lasted for ten seconds is told within twelve
+_EVERY_S = 2.0  # between looks: a reason that has lasted for ten seconds is shown within twelve
 _log = logging.getLogger(__name__)
 
 
@@ -110,6 +110,6 @@ class ReasonsOfStandstill:
         if view is None:
             return
         tables = {NodeName(name): table for name, table in self._watcher.tables.items()}
-        cluster = KnownCluster(tables, dict(self._watcher.entries))
+        cluster = ClusterEntries(tables, dict(self._watcher.entries))
         run = standing_now(self._graph, self._pipeline, self._root, cluster, self._security, view)
         self.reasons = self._lasting.look(run, now_s)

@@ -40,8 +40,8 @@ class _Address(msgspec.Struct):
 
 class StatusWatcher:
     """Follows the leading injector. ``latest`` is the newest answer, None before the first, and
-    ``late`` what the answers of the last hour say of late records. ``members`` are the workers that
-    are members now, by incarnation, and ``entries`` what they have written of themselves.
+    ``late`` the late records in the answers of the last hour. ``members`` are the workers that
+    are members now, by incarnation, and ``entries`` the data that they have registered.
     ``stop_asked`` receives the requests to stop the driver."""
 
     def __init__(
@@ -123,8 +123,8 @@ class StatusWatcher:
         seats: frozenset[str] = frozenset()
         try:
             while not self._stop.wait(self._pause_s()) and not self._lost.is_set():
-                leaving = _tell(session, LEAVING_ROLE, self._draining, leaving)
-                seats = _tell(session, SEATS_ROLE, self._seats, seats)
+                leaving = _set_members(session, LEAVING_ROLE, self._draining, leaving)
+                seats = _set_members(session, SEATS_ROLE, self._seats, seats)
                 self._ask()
         finally:
             self._hang_up()
@@ -167,7 +167,7 @@ class StatusWatcher:
             self._line = None
 
 
-def _tell(
+def _set_members(
     session: Coordination, role: str, names: frozenset[str], former: frozenset[str]
 ) -> frozenset[str]:
     """Make these the members of a role for as long as this session lives. Returns the names that

@@ -17,7 +17,7 @@ _QUANTILES = ("p50", "p95", "p99", "max")
 @dataclass(frozen=True, slots=True)
 class Summary:
     """The result of a run. All counters are exact: they are part of the commits they count.
-    ``reasons`` are dead letters by the node that wrote them, and by what failed; ``replayed``
+    ``reasons`` are dead letters by the node that wrote them and by the failed call; ``replayed``
     counts those that were tried again."""
 
     records_in: int

@@ -186,5 +186,5 @@ def token(root: str) -> None:
         )
     credentials = load_security(run.security, "client")
     if credentials is None:
-        raise SetupError(f"The run on {folder} was started with --open: it wants no token")
+        raise SetupError(f"The run on {folder} was started with --open: it asks for no token")
     typer.echo(credentials.token)

@@ -26,7 +26,7 @@ from millwheel.core.pipeline.graph import Graph, build_graph
 from millwheel.core.pipeline.spec import PipelineSpec
 from millwheel.errors import MillwheelError
 from millwheel.launch.members import read_members
-from millwheel.launch.progress.collector import KnownCluster, ask
+from millwheel.launch.progress.collector import ClusterEntries, ask
 from millwheel.launch.progress.report import read_progress
 from millwheel.launch.progress.status_watch import LEADER_ROLE, MASTER_ROLE
 from millwheel.tools.ui.documents import LiveRun, live_run
@@ -54,7 +54,7 @@ class FollowedPage:
         self._lost = threading.Event()
         self._due = threading.Event()
         self._following = False
-        self._cluster = KnownCluster()
+        self._cluster = ClusterEntries()
         self._security: Security | None = None
         self._rates = Rates()
         self._looked_s = 0.0
@@ -138,7 +138,7 @@ class FollowedPage:
         run = attach(self._root)
         self._security = load_security(run.security, "client")
         self._lost.clear()
-        self._cluster, self._rates = KnownCluster(), Rates()
+        self._cluster, self._rates = ClusterEntries(), Rates()
         self.shown.begin(self._load(str(self._root)))
         graph = build_graph(self.shown.spec)
         self._say(f"the driver is process {run.driver_pid}")

@@ -89,7 +89,7 @@ class World:
         self._graph: Graph | None = None
         self.settings = RunSettings("pipeline.yaml", launcher=LauncherKind.PROCESSES)
         monkeypatch.setattr(
-            module, "coordinator_for", lambda settings, root, say, security: self.coordinator
+            module, "coordinator_for", lambda settings, root, announce, security: self.coordinator
         )
         monkeypatch.setattr(module, "open_coordination", lambda *_, **__: self.zookeeper.connect())
         monkeypatch.setattr(module, "StatusWatcher", self._watcher)

@@ -40,7 +40,7 @@ class Driver:
     def __init__(self, logs: Path) -> None:
         self.said = io.StringIO()
         line = ProgressLine(Console(file=self.said, width=300))
-        self.supervisor = Supervisor(line.say)
+        self.supervisor = Supervisor(line.announce)
         self.started: list[str] = []
         for name in ("worker 0", "master"):
             self.supervisor.keep(name, lambda name=name: self.started.append(name))  # type: ignore[misc]

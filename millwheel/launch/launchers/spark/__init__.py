@@ -1,2 +1,2 @@
-"""Workers in the executors of Spark: the context, its settings, what it gives, and the daemon of
+"""Workers in the executors of Spark: the context, its settings, its resources, and the daemon of
 its tasks."""

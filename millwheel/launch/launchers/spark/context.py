@@ -31,20 +31,20 @@ _OF_ANOTHER_PROGRAM = (
         "SPARK_API_MODE",
     ),
 )
-"""What spark-submit, a shell, a notebook or Spark Connect leave in the environment of a program for
-its own session. A run has a Spark application of its own, beside that session."""
+"""Variables that spark-submit, a shell, a notebook or Spark Connect set for the session of a
+program. A run has a Spark application of its own, beside that session."""
 _JVM_GRACE_S = 20.0  # for the JVM to end in order; then it is killed
-_SLOW_S = 8.0  # a start of Spark that takes longer says what it waits for
+_SLOW_S = 8.0  # a start of Spark that takes longer is announced
 _CAUSE = re.compile(r"(?:[\w.$]+\.)?\w*(?:Exception|Error)\b.*")
 _LOG_BYTES = 1 << 16  # of the end of Spark's log, where the reason of a failure is looked for
 
 
-Say = Callable[[str], None]
+Announce = Callable[[str], None]
 
 
-def connected(settings: SparkSettings, say: Say) -> SparkContext:
-    """The Spark context of this run. ``say`` gets a sentence when it takes long: YARN answers only
-    once it has room.
+def connected(settings: SparkSettings, announce: Announce) -> SparkContext:
+    """The Spark context of this run. ``announce`` gets a sentence when it takes long: YARN answers
+    only once it has room.
 
     Raises SetupError when Spark is not installed or cannot be reached."""
     try:
@@ -55,15 +55,17 @@ def connected(settings: SparkSettings, say: Say) -> SparkContext:
             " --launcher spark"
         ) from error
     if not settings.submitted:
-        return _launched(settings, say)
+        return _launched(settings, announce)
     SparkContext._ensure_initialized()
     conf = SparkConf().setAll(list(settings.configuration().items())).setAppName(settings.app_name)
-    _warn(conf, settings, say)
-    with _telling(f"Spark on {conf.get('spark.master')} has not started the application yet", say):
+    _warn(conf, settings, announce)
+    with _announced_if_slow(
+        f"Spark on {conf.get('spark.master')} has not started the application yet", announce
+    ):
         return SparkContext(conf=_placed(conf, settings))
 
 
-def _launched(settings: SparkSettings, say: Say) -> SparkContext:
+def _launched(settings: SparkSettings, announce: Announce) -> SparkContext:
     """With a JVM of our own."""
     from pyspark import SparkConf, SparkContext
     from pyspark.java_gateway import launch_gateway
@@ -79,25 +81,25 @@ def _launched(settings: SparkSettings, say: Say) -> SparkContext:
     began = log.stat().st_size if log.exists() else 0
     slow = f"Spark on {settings.url} has not started the application yet; {log} has what it says"
     try:
-        # Spark has much to say about every death that is none of an error.
-        with log.open("ab") as file, _telling(slow, say):
+        # Spark logs a lot about every death that is not an error.
+        with log.open("ab") as file, _announced_if_slow(slow, announce):
             streams = {"stdout": file, "stderr": file, "start_new_session": True}
             gateway = launch_gateway(conf, streams)  # type: ignore[no-untyped-call]
-            conf = SparkConf(_jvm=gateway.jvm)  # with what Spark's own files say
-            _warn(conf, settings, say)
+            conf = SparkConf(_jvm=gateway.jvm)  # with the settings in Spark's own files
+            _warn(conf, settings, announce)
             conf.setAll(list(settings.hidden().items()))
             return SparkContext(conf=_placed(conf, settings), gateway=gateway)
     except SetupError:
         raise
     except Exception as error:  # Spark's own errors come in many types, over py4j
-        why = reason(str(error), _said(log, began))
+        why = reason(str(error), _log_end(log, began))
         raise SetupError(f"Spark did not start on {settings.url}: {why}; see {log}") from error
 
 
-def _warn(conf: SparkConf, settings: SparkSettings, say: Say) -> None:
-    """Of a Spark that is not ours. Raises SetupError."""
+def _warn(conf: SparkConf, settings: SparkSettings, announce: Announce) -> None:
+    """Warn of a Spark that is not ours and open to all. Raises SetupError."""
     if not settings.local and (warning := open_to_all(conf.get, settings.secured)):
-        say(warning)
+        announce(warning)
 
 
 def _placed(conf: SparkConf, settings: SparkSettings) -> SparkConf:
@@ -107,9 +109,9 @@ def _placed(conf: SparkConf, settings: SparkSettings) -> SparkConf:
 
 
 @contextmanager
-def _telling(sentence: str, say: Say) -> Iterator[None]:
-    """Say the sentence if what is done here takes long."""
-    timer = threading.Timer(_SLOW_S, say, (sentence,))
+def _announced_if_slow(sentence: str, announce: Announce) -> Iterator[None]:
+    """Announce the sentence if the body takes long."""
+    timer = threading.Timer(_SLOW_S, announce, (sentence,))
     timer.daemon = True
     timer.start()
     try:
@@ -185,8 +187,8 @@ def reason(error: str, log: str = "") -> str:
     return lines[-1][:500] if lines else "it gave no reason"
 
 
-def _said(log: Path, begin: int) -> str:
-    """The end of what the JVM has logged since its file had this size."""
+def _log_end(log: Path, begin: int) -> str:
+    """The end of the log that the JVM has written since its file had this size."""
     try:
         with log.open("rb") as file:
             file.seek(max(begin, log.stat().st_size - _LOG_BYTES))

@@ -41,7 +41,7 @@ class SparkLauncher:
         template: WorkerTemplate,
         settings: SparkSettings,
         orders: str,
-        say: Callable[[str], None] = print,
+        announce: Callable[[str], None] = print,
     ) -> None:
         self._template = template
         self._orders_path = orders
@@ -49,7 +49,7 @@ class SparkLauncher:
         self._orders.forget()
         self._ended: queue.SimpleQueue[WorkerExit] = queue.SimpleQueue()
         self._jobs: dict[int, threading.Thread] = {}
-        self._context = connected(settings, say)
+        self._context = connected(settings, announce)
         conf = self._context.getConf()
         master = self._context.master or settings.url
         self.most = settings.slots if settings.local else most_workers(conf.get, master)
@@ -109,10 +109,10 @@ def failure(text: str) -> tuple[int, str]:
     """The exit of a job without an exit code: its task or executor was killed, or Spark could not
     run the job."""
     lines = [line.strip() for line in text.splitlines()]
-    telling = [line for line in lines if _PYTHON_ERROR.match(line)] or [
+    reasons = [line for line in lines if _PYTHON_ERROR.match(line)] or [
         line for line in lines if "Job aborted" in line
     ]
-    return (-signal.SIGKILL if _LOST.search(text) else 1), telling[-1] if telling else text.strip()[
+    return (-signal.SIGKILL if _LOST.search(text) else 1), reasons[-1] if reasons else text.strip()[
         -500:
     ]
 
@@ -143,7 +143,7 @@ class Cores:
         return sum(stage.numActiveTasks for stage in stages if stage is not None)
 
     def _executors(self) -> int:
-        """Those that are registered; Spark counts the driver among them."""
+        """The registered executors, without the driver, which Spark counts among them."""
         tracker: Any = self._context._jsc.sc().statusTracker()
         return max(len(tracker.getExecutorInfos()) - 1, 0)
 

@@ -16,7 +16,7 @@ from millwheel.adapters.processes.address import EMBEDDED
 from millwheel.errors import SetupError
 
 PATIENCE_S = 6.0
-"""A master that has not answered by then counts as unreachable, whatever the cause."""
+"""A master that has not answered by then counts as unreachable, for any cause."""
 
 _STANDALONE = re.compile(r"spark://(.+)")
 _KUBERNETES = re.compile(r"k8s://(?:https?://)?([^/,]+:\d+)/?")

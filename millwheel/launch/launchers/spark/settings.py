@@ -1,5 +1,4 @@
-"""The settings of Spark that a run needs, those that it asks for, and those that are the user's
-(``--conf``)."""
+"""The settings of Spark: required by a run, requested by it, and the user's (``--conf``)."""
 
 from __future__ import annotations
 
@@ -34,7 +33,7 @@ _CLOSED = {
     "spark.authenticate": "true",
     "spark.network.crypto.enabled": "true",
     "spark.master.rest.enabled": "false",
-    # the pages of its master and workers want a signature that nobody can make
+    # the pages of its master and workers require a signature that nobody can make
     "spark.ui.filters": _PAGES,
     "spark.ui.killEnabled": "false",
     "spark.master.ui.decommission.allow.mode": "DENY",

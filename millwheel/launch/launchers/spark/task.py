@@ -37,8 +37,8 @@ class SlotTask:
     orders: str
 
     def __call__(self, _partition: Iterable[int]) -> Iterator[tuple[int, str, bytes, bool]]:
-        """Run the worker; yields its exit code, its last words, and what it has left behind
-        (:class:`.Remains`). Called by Spark, on the task's main thread."""
+        """Run the worker; yields its exit code, its last words, and its :class:`.Remains`. Called
+        by Spark, on the task's main thread."""
         # the daemon ignores it, and then no exit code is kept
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         scratch = fresh_scratch(self.template.scratch or _local_folder(), self.slot)
@@ -68,7 +68,7 @@ def _watch(child: Living, orders: Orders, slot: int) -> int:
         if now_s < look_s:
             continue
         look_s = now_s + orders.look_s
-        stop, kill = orders.heard(slot, child.pid)
+        stop, kill = orders.read(slot, child.pid)
         if not deadline_s and stop:
             child.terminate()
             deadline_s = now_s + _STOP_GRACE_S

@@ -24,25 +24,25 @@ def orders(index: str) -> Orders:
 
 
 def test_who_is_named_hears_it(index: str, orders: Orders) -> None:
-    assert orders.heard(0, 7) == (False, False)
+    assert orders.read(0, 7) == (False, False)
     orders.kill(1, 7)
-    assert orders_at(index).heard(1, 7) == (False, True)
-    assert orders.heard(1, 8) == orders.heard(0, 7) == (False, False)
+    assert orders_at(index).read(1, 7) == (False, True)
+    assert orders.read(1, 8) == orders.read(0, 7) == (False, False)
     orders.kill(1, 8)
-    assert orders.heard(1, 8) == (False, True)
+    assert orders.read(1, 8) == (False, True)
 
 
 def test_all_are_stopped_until_that_is_forgotten(orders: Orders) -> None:
     orders.kill(1, 7)
     orders.stop()
     orders.stop()
-    assert orders.heard(0, 1) == (True, False)
+    assert orders.read(0, 1) == (True, False)
     orders.forget()
-    assert orders.heard(0, 1) == orders.heard(1, 7) == (False, False)
+    assert orders.read(0, 1) == orders.read(1, 7) == (False, False)
 
 
 def test_a_store_that_is_away_orders_nothing(s3: S3Server) -> None:
     orders = orders_at(s3.root())
     s3.fail(Fault("GET", "", "refuse", 1000))
-    assert orders.heard(0, 1) == (False, False)
+    assert orders.read(0, 1) == (False, False)
     s3.fail()

@@ -23,7 +23,7 @@ from millwheel.errors import UnavailableError
 from millwheel.language.spec.pipelines import load_pipeline
 from millwheel.launch.certificates import make_set, renew_set
 from millwheel.launch.progress import collector
-from millwheel.launch.progress.collector import KnownCluster, ask, ending, standing_now
+from millwheel.launch.progress.collector import ClusterEntries, ask, ending, standing_now
 from millwheel.launch.progress.run_standing import ExposedHost
 from tests.unit.tools.ui.test_layout import TEXT
 
@@ -38,13 +38,13 @@ STEP = (
 
 
 @pytest.fixture
-def known() -> KnownCluster:
+def known() -> ClusterEntries:
     entries = (ShardEntry("count-0", tile(1)[0], "w0-a", 1),)  # type: ignore[arg-type]
-    return KnownCluster({NodeName("count"): RangeTable("count", entries, 1)}, WORKERS)  # type: ignore[arg-type]
+    return ClusterEntries({NodeName("count"): RangeTable("count", entries, 1)}, WORKERS)  # type: ignore[arg-type]
 
 
 def test_workers_say_what_they_are_busy_with(
-    known: KnownCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    known: ClusterEntries, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fetched(addresses: dict[str, str], path: str, security: Any) -> dict[str, str]:
         assert (addresses, path) == ({"w1-b": "h:12", "w0-a": "h:11"}, "/standing")
@@ -75,7 +75,7 @@ def test_workers_say_what_they_are_busy_with(
 
 
 def test_the_leading_master_says_how_slow_workers_are_and_how_full(
-    known: KnownCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    known: ClusterEntries, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fetched(addresses: dict[str, str], path: str, security: Any) -> dict[str, str]:
         return {}
@@ -110,7 +110,7 @@ def test_the_leading_master_says_how_slow_workers_are_and_how_full(
 
 
 def test_what_workers_and_the_driver_wait_for_comes_first(
-    known: KnownCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    known: ClusterEntries, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fetched(addresses: dict[str, str], path: str, security: Any) -> dict[str, str]:
         assert addresses["driver"] == "h:9"
@@ -130,7 +130,7 @@ def test_what_workers_and_the_driver_wait_for_comes_first(
     assert [(each.what, each.for_s) for each in run.waits] == [("sink out", 40), ("Spark", 12)]
 
 
-def test_without_a_leader_nothing_is_known(known: KnownCluster, tmp_path: Path) -> None:
+def test_without_a_leader_nothing_is_known(known: ClusterEntries, tmp_path: Path) -> None:
     (tmp_path / "p.yaml").write_text(dedent(TEXT))
     graph = build_graph(load_pipeline(tmp_path / "p.yaml"))
     with pytest.raises(UnavailableError, match="No injector leads"):

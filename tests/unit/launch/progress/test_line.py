@@ -129,7 +129,7 @@ def test_without_a_terminal_a_line_is_printed_every_few_seconds_and_sentences_at
     with ProgressLine(Console(file=said, width=200)) as line:
         for tenth in range(100):
             line.show(f"at {tenth / 10}", tenth / 10)
-        line.say("The worker [0] died.")
+        line.announce("The worker [0] died.")
         with line.hidden():
             pass
     assert said.getvalue().splitlines() == ["at 0.0", "at 5.0", "The worker [0] died."]

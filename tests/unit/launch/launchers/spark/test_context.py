@@ -75,7 +75,7 @@ def test_the_reason_for_which_spark_does_not_start_is_that_of_its_jvm(
 def test_a_start_that_takes_long_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
     monkeypatch.setattr(context, "_SLOW_S", 0.0)
-    with context._telling("slow", said.append):
+    with context._announced_if_slow("slow", said.append):
         until_s = time.monotonic() + 10
         while not said and time.monotonic() < until_s:
             time.sleep(0.001)
