@@ -67,7 +67,7 @@ class EarlierPaths(MetaPathFinder, Loader):
         module.__spec__ = self._specs.pop(module.__name__)
 
     def get_code(self, name: str) -> CodeType | None:
-        """What ``python -m`` runs: ``python -m millwheel.workers`` is a worker."""
+        """The code that ``python -m`` runs: ``python -m millwheel.workers`` is a worker."""
         spec = importlib.util.find_spec(_now(name))
         if spec is None or not isinstance(spec.loader, InspectLoader):
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)

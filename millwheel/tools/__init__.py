@@ -1,2 +1,1 @@
-"""What people run and look at: the command line, pages, clients, tests, drawings, deliberate
-faults."""
+"""The tools of users: the command line, pages, clients, tests, drawings, deliberate faults."""

@@ -72,7 +72,7 @@ def _serve(root: str, stream: str, security: str) -> None:
             named = [name or record.id for name, record in zip(ids, own, strict=True)]
             return injector.send_records(injector.records(lines, named, traces))
 
-        # else its port is open to this machine, as the file says
+        # else its port is open to this machine, as set in the file
         token = credentials.token if credentials and credentials.tls else ""
         endpoint = HttpEndpoint(options, token, lambda *posted: aside(lambda: inject(*posted)))
         tls = _tls(options, security, credentials)

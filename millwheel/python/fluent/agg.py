@@ -54,7 +54,7 @@ class Aggregate:
 
 
 def count(of: str = "", *, where: str = "") -> Aggregate:
-    """The number of records; with ``of``, of those that have this field."""
+    """The number of records; with ``of``, only of records that have this field."""
     return Aggregate("count", of, where)
 
 

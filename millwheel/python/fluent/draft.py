@@ -23,7 +23,7 @@ OnError = Literal["dead_letter", "stop"] | Mapping[str, Any]
 "of_at_least": 100}``, which is the default."""
 
 NullKey = Literal["dead_letter", "group"]
-"""What a null in a key makes of a record."""
+"""The treatment of a record with a null in its key."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class DialOptions(TypedDict, total=False):
 
 
 def given_dials(dials: DialOptions) -> dict[str, Any]:
-    """Those that are not None. Raises TypeError for a name that is none of them."""
+    """The options that are not None. Raises TypeError for an unknown name."""
     for name in dials:
         if name not in DialOptions.__annotations__:
             raise TypeError(

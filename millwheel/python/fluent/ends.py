@@ -1,4 +1,4 @@
-"""What sources of ``read``, sinks of ``write`` and lookups of ``look_up`` have in common.
+"""The common parts of sources of ``read``, sinks of ``write`` and lookups of ``look_up``.
 
 Paths are as in YAML: relative to the file of the pipeline, and ``"${name}"`` or :func:`param` is
 replaced by the value of ``--set name=value``. A setting that is None has its default; see
@@ -71,7 +71,7 @@ class DeclaredLookup(DeclaredEnd):
 
 @dataclass(frozen=True)
 class RegisteredEnd(DeclaredEnd):
-    """Base of those that installed packages registered under ``name``, with their options."""
+    """Base of ends that installed packages registered under ``name``, with their options."""
 
     name: str
     settings: Mapping[str, Any] = field(default_factory=dict)

@@ -26,7 +26,7 @@ Fields = Mapping[str, type | str | Mapping[str, str]]
 "timestamp", "unit": "ms"}``."""
 
 Table = str | Sequence[str] | Mapping[str, Any]
-"""The key of a table, or its key and what deletes its rows."""
+"""The key of a table, or its key and the condition that deletes its rows."""
 
 
 class Pipeline:
@@ -176,7 +176,7 @@ class Pipeline:
         ``timestamp``: the field with the time at which a record happened (a number of
         ``timestamp_unit`` since 1970 UTC, or ISO 8601), a function of the value, or ``"arrival"``:
         the time at which it is read. Without a unit
-        numbers are µs, and those that are very likely of another unit are refused. ``id``: the
+        numbers are µs, and numbers that are very likely of another unit are refused. ``id``: the
         field that identifies copies, which may be up to ``id_horizon`` apart (1h). ``max_delay``:
         how far a record may lie behind the newest of its file (0s). ``idle_after``: a silent
         partition no longer holds the watermark (5s; ``"never"``). ``max_future``: records further

@@ -67,7 +67,7 @@ class RunHandle:
         self._folder = folder
         self._outcome: RunOutcome | None = None
         self._asked_to_stop = False
-        self._said: deque[str] = deque(maxlen=_LINES)
+        self._output: deque[str] = deque(maxlen=_LINES)
         ours, theirs = os.pipe()
         command = module_command("millwheel.python.handles.driver", (str(theirs),))
         draws = shows and sys.stderr is not None and sys.stderr.isatty()
@@ -90,7 +90,7 @@ class RunHandle:
             _thread("end of the run", self._listen, ours),
         ]
         if not draws:
-            self._readers.append(_thread("words of the run", self._hear, shows))
+            self._readers.append(_thread("words of the run", self._keep_errors, shows))
 
     # --- how it stands ----------------------------------------------------------------------------
 
@@ -101,7 +101,7 @@ class RunHandle:
 
     @property
     def done(self) -> bool:
-        """Whether it is over, for whatever reason."""
+        """Whether it is over, for any reason."""
         return self._process.poll() is not None and not any(
             each.is_alive() for each in self._readers
         )
@@ -122,7 +122,7 @@ class RunHandle:
     @property
     def said(self) -> tuple[str, ...]:
         """The last lines of its driver's output."""
-        return tuple(self._said)
+        return tuple(self._output)
 
     # --- its end ----------------------------------------------------------------------------------
 
@@ -208,7 +208,7 @@ class RunHandle:
     def _end(self) -> RunOutcome:
         if self._outcome is not None:
             return self._outcome
-        words = "\n".join(self._said) or "it said nothing"
+        words = "\n".join(self._output) or "none"
         code = self._process.returncode
         # before its signal handler was installed
         if self._asked_to_stop and code == -signal.SIGTERM:
@@ -236,9 +236,9 @@ class RunHandle:
             sys.stdout.write(plain(line))
             sys.stdout.flush()
 
-    def _hear(self, shows: bool) -> None:
+    def _keep_errors(self, shows: bool) -> None:
         for line in _lines(self._process.stderr):
-            self._said.append(line.rstrip("\n"))
+            self._output.append(line.rstrip("\n"))
             if shows:
                 sys.stderr.write(plain(line))
 

@@ -1,4 +1,4 @@
-"""Pickles classes that msgspec knows by value: those of a script or notebook, as types of state and
+"""Pickles msgspec's classes by value: those of a script or notebook, as types of state and
 of streams.
 
 ``cloudpickle`` makes an empty class and fills it in afterwards. A Struct has its fields from the
@@ -33,11 +33,11 @@ _MADE_ANEW = frozenset(
     )
 )
 _AT_ONCE = ("__post_init__",)
-"""What msgspec looks for when a class is made."""
+"""Methods that msgspec looks for when a class is made."""
 
 
 def dumps(thing: Any) -> bytes:
-    """What cloudpickle writes, with classes that msgspec knows."""
+    """The bytes of cloudpickle, with msgspec's classes by value."""
     cloudpickle = importlib.import_module("cloudpickle")
     by_reference = importlib.import_module("cloudpickle.cloudpickle")._should_pickle_by_reference
 
@@ -56,8 +56,8 @@ def dumps(thing: Any) -> bytes:
 
 
 def _reduced(kind: type[msgspec.Struct]) -> tuple[Any, ...]:
-    """A class as its making, and the rest that is put into it when it is known: methods may name
-    the class."""
+    """A class as its making, and the parts that are put into it afterwards: methods may name the
+    class."""
     inherited = {
         each.name
         for base in kind.__bases__

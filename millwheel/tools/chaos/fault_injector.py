@@ -24,7 +24,7 @@ _LAST_WORDS = 2_000  # characters of a log that are shown when a process has fai
 _PATIENCE_S = 30.0  # for the pipeline to recover from a fault
 _SIGNALS = {Fault.KILL: signal.SIGKILL, Fault.PAUSE: signal.SIGSTOP}
 _DONE = {Fault.KILL: "killed", Fault.PAUSE: "paused", Fault.PARTITION: "cut off"}
-Say = Callable[[str], None]
+Announce = Callable[[str], None]
 
 
 @dataclass(slots=True)
@@ -70,13 +70,13 @@ class FaultInjector:
         self,
         command: Command,
         log: Path,
-        say: Say,
+        announce: Announce,
         observer: Observer | None = None,
         namespaces: Namespaces | None = None,
     ) -> None:
         self._command = command
         self._log = log
-        self._say = say
+        self._announce = announce
         self._observer = observer
         self._namespaces = namespaces
         self._passing: list[_Passing] = []
@@ -163,7 +163,7 @@ class FaultInjector:
         )
 
     def _strike(self, driver: int, blow: Blow, serving: bool) -> bool:
-        """False when there is no process (yet) that it could hit."""
+        """False when there is no process to hit (yet)."""
         there = processes_of(driver, blow.target)
         if serving and self._observer is not None:
             there = [
@@ -195,7 +195,7 @@ class FaultInjector:
             self._passing.append(_Passing(now_s + blow.lasts_s, undo, names))
         which = "process " + ", ".join(str(victim.pid) for victim in victims)
         lasting = f" for {blow.lasts_s:.1f} s" if passes else ""
-        self._say(f"{_DONE[blow.fault]} one of the {blow.target.value} ({which}){lasting}")
+        self._announce(f"{_DONE[blow.fault]} one of the {blow.target.value} ({which}){lasting}")
         return True
 
     def _together(
@@ -208,7 +208,7 @@ class FaultInjector:
         return [each for each in processes_of(driver, target) if self._host_of(each) == host]
 
     def _host_of(self, worker: psutil.Process) -> int | None:
-        """The host of a worker; None when it is gone, or nobody knows."""
+        """The host of a worker; None when it is gone, or unknown."""
         slot = slot_of(worker)
         return None if slot is None or self._namespaces is None else self._namespaces.host_of(slot)
 
@@ -219,7 +219,7 @@ class FaultInjector:
         if blow.target is Target.HOSTS or blow.fault is Fault.PARTITION:
             if self._namespaces is None or host is None:
                 return None
-            self._namespaces.cut(host)  # first: a machine without power says no farewell
+            self._namespaces.cut(host)  # first: a machine without power sends nothing more
             self._cut.add(host)
             if blow.fault is Fault.KILL:
                 for victim in victims:

@@ -20,7 +20,7 @@ def command(arguments: Sequence[str], prefix: str, host: int) -> list[str]:
     argv = list(arguments)
     argv[argv.index("--listen") + 1] = f"{address_of(host)}:0"
     # `ip netns exec` becomes the command, so the worker has the process id, and the parent, that
-    # its supervisor knows.
+    # its supervisor expects.
     return [
         "ip",
         "netns",

@@ -25,9 +25,9 @@ from millwheel.errors import SetupError
 
 HUB_ADDRESS = "10.213.0.1"
 PREFIX = "MILLWHEEL_NAMESPACES"
-"""The variable that tells a worker how its namespaces are called."""
+"""The variable with the prefix of the names of a worker's namespaces."""
 HOSTS = "MILLWHEEL_NAMESPACES_COUNT"
-"""The variable that tells a worker how many hosts there are."""
+"""The variable with the number of hosts."""
 MAX_HOSTS = 200  # addresses that there are in the network of the hub
 _NAME = "mwchaos"
 _BRIDGE = "millwheel"
@@ -90,7 +90,7 @@ class Namespaces:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What a run in these namespaces, and each of its workers, must know."""
+        """The variables for a run in these namespaces, and for each of its workers."""
         return {PREFIX: self.prefix, HOSTS: str(self.hosts)}
 
     def host_of(self, slot: int) -> int:
@@ -159,7 +159,7 @@ def _enter(namespace: int) -> None:
 
 
 def _run(*command: str) -> None:
-    # In a session of its own: Ctrl-C is for us, who then remove what was made.
+    # In a session of its own: Ctrl-C is for us, and we then remove everything made.
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=_PATIENCE_S, start_new_session=True

@@ -55,7 +55,7 @@ class Observer:
 
     def struck(self, target: Target, fault: Fault, pids: frozenset[int], now_s: float) -> Recovery:
         """A fault has hit these processes: a worker, or an executor and all that runs in it. Look
-        right before it, so that what was committed earlier is not taken for what came after."""
+        right before it, so that earlier commits are not taken for later ones."""
         return self.recoveries.struck(target, fault, self._workers_in(pids), now_s)
 
     def serves(self, target: Target, pids: frozenset[int]) -> bool:

@@ -22,7 +22,7 @@ class Target(str, Enum):
 
 
 class Fault(Enum):
-    """What is done to a process, or to all workers of a host. PARTITION cuts a worker off: it runs,
+    """A fault of a process, or of all workers of a host. PARTITION cuts a worker off: it runs,
     but nothing it sends or is sent arrives."""
 
     KILL = "kill"

@@ -17,7 +17,7 @@ _MARKS = {
     Target.INJECTOR: ("-m millwheel.control.injector",),
     Target.ZOOKEEPER: ("QuorumPeerMain", "ZooKeeperServerMain"),
 }
-"""What the command line of a process of each kind holds; a host is its workers."""
+"""Parts of the command line of a process of each kind; a host is its workers."""
 _NOT_THESE = "lifeline"
 
 
@@ -46,7 +46,7 @@ def strike(process: psutil.Process, kind: signal.Signals) -> bool:
 
 
 def slot_of(worker: psutil.Process) -> int | None:
-    """The slot of a worker, as its command line says; None when it is gone."""
+    """The slot of a worker, from its command line; None when it is gone."""
     with contextlib.suppress(psutil.Error, ValueError, IndexError):
         line = worker.cmdline()
         return int(line[line.index("--slot") + 1])

@@ -55,8 +55,8 @@ class Recovery:
 
 @dataclass(slots=True)
 class Recoveries:
-    """All faults of a run, and what has been seen of the cluster so far: owners by shard, and
-    leaders by target."""
+    """All faults of a run, and the last view of the cluster: owners by shard, and leaders by
+    target."""
 
     tables: dict[str, RangeTable] = field(default_factory=dict)
     leaders: dict[Target, frozenset[str]] = field(default_factory=dict)
@@ -94,7 +94,7 @@ class Recoveries:
 
     @property
     def followed(self) -> list[Recovery]:
-        """Those with more to see."""
+        """The faults whose recovery is still observed."""
         return [fault for fault in self.faults if fault.followed]
 
     def settled(self, now_s: float, patience_s: float) -> bool:

@@ -1,6 +1,6 @@
 """The contents of a run's file sinks, record by record, and how two runs differ.
 
-A sink of changes is compared by what stands in the end: how many versions come before is chance.
+A sink of changes is compared by its last versions: the number of versions before is chance.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def rows_of(sink: SinkSpec, spec: PipelineSpec) -> Counter[str]:
     if _mode(sink) is not Mode.CHANGELOG:
         return Counter(map(_text, rows))
     mark = str(sink.options.get("mark", _MARK))
-    # a row goes at the time of what takes its place
+    # a row is retracted at the time of its replacement
     return _standing(rows, mark, {mark, *(["timestamp"] if sink.options.get("timestamp") else [])})
 
 

@@ -52,7 +52,7 @@ def chosen_root(address: str) -> Path:
 
     Raises SetupError when there is no run to choose, or more than one.
     """
-    # not above: options are read before it is known whether the command needs a root
+    # not above: options are read even for commands that need no root
     from millwheel.control.roots.attach import find_root
 
     root = find_root(address)

@@ -105,7 +105,7 @@ def chaos(settings: ChaosSettings, console: Console) -> int:
     """Run the pipeline twice, undisturbed and under faults. Returns 0 when the results are the
     same, 4 when they differ only where arrival decides, also without faults, and 1 when anything
     else differs."""
-    # what was started must be stopped, and what was made removed
+    # all that was started must be stopped, and all that was made removed
     before = signal.signal(signal.SIGTERM, _interrupted)
     try:
         return _both_runs(settings, console)
@@ -271,7 +271,7 @@ def _report(
 
 
 def _cause(difference: Difference, reasons: Sequence[str]) -> list[str]:
-    """What may have made a difference, in words."""
+    """The possible causes of a difference, in words."""
     if not difference.lost and not difference.surplus:
         return []
     if not reasons:

@@ -1,4 +1,4 @@
-"""``millwheel doctor``: checks whether a machine can run pipelines, and says how to fix it if it
+"""``millwheel doctor``: checks whether a machine can run pipelines, and shows how to fix it if it
 cannot."""
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ _CONNECT_S = 3.0  # for a server that is there to take a connection
 
 
 class Diagnosis(msgspec.Struct, frozen=True):
-    """One check. ``verdict`` is ok, note (it works, but look) or bad; ``words`` say what was found
-    and what to do."""
+    """One check. ``verdict`` is ok, note (it works, but look) or bad; ``words`` are the finding
+    and the remedy."""
 
     check: str
     verdict: str
@@ -120,7 +120,7 @@ def java(needed: bool) -> Diagnosis:
 
 
 def _ports() -> Diagnosis:
-    """A server on the loopback, and a client of it: what all processes of a run do."""
+    """A server on the loopback, and a client of it, as in every process of a run."""
     try:
         with socket.create_server(("127.0.0.1", 0)) as server:
             socket.create_connection(server.getsockname(), timeout=_CONNECT_S).close()
@@ -252,7 +252,7 @@ def executors(master: str, ask: AskExecutors) -> Diagnosis:
         if not master.startswith("local"):
             check_master(master)
         answers = ask(master)
-    except Exception as error:  # whatever Spark raises is what the user must read
+    except Exception as error:  # the user must read any error of Spark
         text = str(error).strip() or repr(error)
         return Diagnosis("executors", BAD, f"{master}: {text.splitlines()[0]}")
     ours = ".".join(map(str, sys.version_info[:2]))

@@ -21,7 +21,7 @@ _SHARD = re.compile(r"-\d+$")
 
 
 class LogEntry(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One entry, of either format. ``time`` is UTC in ISO 8601; what follows the first line is in
+    """One entry, of either format. ``time`` is UTC in ISO 8601; lines after the first are in
     ``message``."""
 
     time: str

@@ -1,4 +1,4 @@
-"""``millwheel queries``: named queries in the root, and whether the workers know them."""
+"""``millwheel queries``: named queries in the root, and whether the workers have taken them."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from millwheel.language.spec.pipelines import load_queries, one_query
 from millwheel.tools.cli.arguments import chosen_root
 from millwheel.tools.cli.status import write_json
 
-_KNOWN_S = 10.0  # for workers to follow a change: they look at once, and at the latest after this
+_APPLIED_S = 10.0  # for workers to follow a change: they look at once, and at the latest after this
 _PAUSE_S = 0.02  # between two looks whether they do: shorter than anybody notices
-_ALL_KNOW = "All workers answer accordingly"
+_ALL_APPLIED = "All workers answer accordingly"
 _NOTHING = "The run answers no queries: start it with --query-port"
 
 
@@ -53,7 +53,7 @@ def set_queries(
     else:
         queries = load_queries(what, spec)
     changes = table.change([QueryRow.of(each) for each in queries])
-    _told(address, "Set", [each.name for each in queries], changes, console, as_json)
+    _report(address, "Set", [each.name for each in queries], changes, console, as_json)
 
 
 def remove_query(address: str, name: str, console: Console, as_json: bool = False) -> None:
@@ -64,7 +64,7 @@ def remove_query(address: str, name: str, console: Console, as_json: bool = Fals
         raise SetupError(
             f"There is no query {name!r}; there are: {', '.join(sorted(there)) or 'none'}"
         )
-    _told(address, "Removed", [name], table.change([QueryRow(name)]), console, as_json)
+    _report(address, "Removed", [name], table.change([QueryRow(name)]), console, as_json)
 
 
 def list_queries(address: str, as_json: bool, console: Console) -> None:
@@ -95,7 +95,7 @@ def _opened(address: str) -> tuple[PipelineSpec, QueryTable]:
     )
 
 
-def _told(
+def _report(
     address: str,
     done: str,
     names: list[str],
@@ -107,7 +107,12 @@ def _told(
     when = _wait(root, changes.number) if is_driven(root) else "The next run on this root has that"
     if as_json:
         return write_json(
-            {"change": done.lower(), "queries": names, "known": when == _ALL_KNOW, "sentence": when}
+            {
+                "change": done.lower(),
+                "queries": names,
+                "known": when == _ALL_APPLIED,
+                "sentence": when,
+            }
         )
     return console.print(
         f"{done} {_list(names)}. {when}.", markup=False, highlight=False, soft_wrap=True
@@ -128,10 +133,10 @@ def _wait(root: Path, number: int) -> str:
         )
     if behind:
         return (
-            f"{_list(behind)} did not say within {_KNOWN_S:.0f} s that they know it; they look"
+            f"{_list(behind)} did not say within {_APPLIED_S:.0f} s that they know it; they look"
             " every 10 s"
         )
-    return _ALL_KNOW
+    return _ALL_APPLIED
 
 
 def _addresses(members: Mapping[str, bytes]) -> list[str]:
@@ -140,7 +145,7 @@ def _addresses(members: Mapping[str, bytes]) -> list[str]:
 
 async def _behind(addresses: Sequence[str], number: int, links: Links) -> list[str]:
     """The workers that have not taken the change in time."""
-    end_s, waiting = monotonic() + _KNOWN_S, list(addresses)
+    end_s, waiting = monotonic() + _APPLIED_S, list(addresses)
     while waiting and monotonic() < end_s:
         for address in list(waiting):
             with suppress(LinkClosed, asyncio.TimeoutError):

@@ -1,4 +1,4 @@
-"""What is known of a pipeline before it runs: ``millwheel explain`` draws it, ``millwheel
+"""A pipeline before it runs: ``millwheel explain`` draws it, ``millwheel
 validate`` lists all its errors, ``millwheel explain-upgrade`` compares it with the state of another
 one."""
 
@@ -130,8 +130,8 @@ def _of_file(pipeline: str, params: Mapping[str, str]) -> Blueprint:
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """What ``--json`` prints. ``problems`` and ``warnings`` are sentences that begin with file and
-    line."""
+    """The output of ``--json``. ``problems`` and ``warnings`` are sentences that begin with file
+    and line."""
 
     valid: bool
     pipeline: str

@@ -32,7 +32,8 @@ def serve(
     hosts: Sequence[str],
     wait: bool = False,
 ) -> None:
-    """Serve until Ctrl-C, and say where. With ``wait``, the root need not have a run yet."""
+    """Serve until Ctrl-C, and print the address. With ``wait``, the root need not have a run
+    yet."""
     root = _awaited(address) if wait else chosen_root(address)
     changes = QueryTable(open_space(address if in_bucket(address) else str(root)))
     serve_gateway(
@@ -43,9 +44,8 @@ def serve(
 
 
 def _awaited(address: str) -> Path:
-    """The root, once it has had a run: what starts together with the run comes before it as often
-    as behind it."""
-    told = False
+    """The root, once it has had a run: a gateway that starts together with the run may be first."""
+    announced = False
     while True:
         try:
             root = chosen_root(address)
@@ -54,16 +54,16 @@ def _awaited(address: str) -> Path:
             root = None
         if root is not None and read_run(root) is not None:
             return root
-        if not told:
+        if not announced:
             typer.echo(f"Waiting for a run on {address}", err=True)
-            told = True
+            announced = True
         time.sleep(_AGAIN_S)
 
 
 def page(
     root: str, listen: str, port: int, security: str, writable: bool, hosts: Sequence[str]
 ) -> None:
-    """Serve until Ctrl-C, and say where."""
+    """Serve until Ctrl-C, and print the address."""
     settings = UiSettings(root or str(chosen_root(root)), listen, port, security, writable, hosts)
     serve_page(
         settings,

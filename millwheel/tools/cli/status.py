@@ -1,6 +1,6 @@
-"""What a run shows of itself: ``millwheel status`` a line for each node, what stands still, and
-why; ``millwheel summary`` its summary so far, ``millwheel metrics`` what its driver serves at
-``/metrics``, ``millwheel token`` its token."""
+"""Views of a run: ``millwheel status`` prints a line for each node, and the causes of standstill;
+``millwheel summary`` its summary so far, ``millwheel metrics`` the metrics of its driver
+(``/metrics``), ``millwheel token`` its token."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def write_json(value: object) -> None:
 
 
 def shown(standing: RunStanding) -> RenderableType:
-    """About ten lines: the run, a line for each node, and what stands still."""
+    """About ten lines: the run, a line for each node, and the causes of standstill."""
     dead = (
         f", {standing.dead_letters:,} dead letters (`millwheel letters`)"
         if standing.dead_letters

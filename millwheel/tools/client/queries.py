@@ -35,7 +35,8 @@ _MARGIN_S = 5.0
 """How long after the deadline of a request its reply may come (s): time for the network, and for a
 busy gateway."""
 _BAD_GATEWAY = 502
-"""A balancer's reply when the connection to the gateway it chose has broken; no gateway says it."""
+"""A balancer's reply when the connection to the gateway it chose has broken; no gateway sends
+it."""
 _PAUSES_S = (0.0, 0.05, 0.2)
 """Before each further attempt (s). A gateway that is killed accepts connections until all of its
 memory is gone, some 10 ms, so a second attempt may break as well."""
@@ -353,8 +354,8 @@ def _value(answer: QueryAnswer) -> Any:
 
 
 def token_for(url: str, root: str = "") -> str:
-    """What to show to the gateway at ``url``, from the root of the run; "" for none. Without
-    ``root`` only a gateway on this machine is shown anything, of the only run in ``.millwheel``.
+    """The token for the gateway at ``url``, from the root of the run; "" for none. Without
+    ``root`` only a gateway on this machine gets one, of the only run in ``.millwheel``.
 
     Raises SetupError when ``root`` is given and has no run.
     """

@@ -1,4 +1,4 @@
-"""How late the records of a sample are: what each ``max_delay`` drops, and what it costs."""
+"""How late the records of a sample are: the loss and the delay of each ``max_delay``."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def delay_for(behind: Longs, share: float) -> int:
 
 
 def rounded(delay_us: int) -> int:
-    """The shortest delay that people write and that is no shorter."""
+    """The shortest usual delay that is not shorter than this."""
     return next((each for each in LADDER if each >= delay_us), delay_us)
 
 
@@ -117,7 +117,7 @@ def _lateness(stream: StreamSpec, sample: Sample, folder: str) -> Lateness:
 
 
 def _times(read: Timestamps, values: list[object]) -> list[int]:
-    """Those of the records that have one: the others become dead letters."""
+    """The times of the records that have one: the others become dead letters."""
     times, problems = read.of(values)
     return [each for index, each in enumerate(times) if index not in problems]
 
@@ -160,7 +160,7 @@ def print_lateness(results: Sequence[Lateness], left_out: Sequence[str], console
 
 
 def late_of(result: Lateness) -> float:
-    """The share that is late by what is suggested."""
+    """The share that is late with the suggested delay."""
     return result.late[result.suggested_us]
 
 

@@ -13,7 +13,7 @@ _GREY, _AMBER, _GREEN = "#8a8f98", "#d18f00", "#2f8f4e"
 
 
 def svg_of(results: Sequence[Lateness]) -> str:
-    """One bar for each delay: amber is what the pipeline has now, green what is suggested."""
+    """One bar for each delay: amber for the delay of the pipeline, green for the suggested one."""
     parts, top = list[str](), 0
     for each in results:
         parts += _stream(each, top)

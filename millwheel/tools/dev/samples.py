@@ -29,7 +29,7 @@ _FIRST_US = 1_767_225_600 * SECOND  # made-up records begin with 2026
 _KEYS = 5  # values of a made-up key
 # of the clock of a generator between two reads: it has a second's records ready
 _JUMP_US = 10 * SECOND
-_IDLE = 20  # reads without a record, after which a source is said to have no more for now
+_IDLE = 20  # reads without a record, after which a source counts as empty for now
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ def _read(stream: StreamSpec, source: Source, most: int) -> Sample:
 def _made_up(
     stream: StreamSpec, makers: Mapping[str, Callable[[int], Any]], number: int
 ) -> dict[str, Any]:
-    """A synthetic record with every known field."""
+    """A synthetic record with every field."""
     value = {name: make(number) for name, make in makers.items()}
     if stream.timestamp and ":" not in stream.timestamp:
         value[stream.timestamp] = (_FIRST_US + number * SECOND) // stream.timestamp_unit_us

@@ -15,7 +15,7 @@ _WIDTH = 120  # characters of a line of the tree
 
 
 class Explanation:
-    """What :meth:`millwheel.Pipeline.explain` returns. ``print`` it, or let a notebook show it."""
+    """The result of :meth:`millwheel.Pipeline.explain`. ``print`` it, or let a notebook show it."""
 
     def __init__(self, spec: PipelineSpec) -> None:
         self.picture = picture_of(spec)

@@ -117,7 +117,7 @@ class _Arriving:
 
     def _come_in_columns(self, stream: str) -> bool:
         if stream not in self._memo:
-            self._memo[stream] = False  # as far as a circle knows
+            self._memo[stream] = False  # the answer for a circle
             makers = [node for node in self._graph.nodes.values() if stream in node.outputs]
             self._memo[stream] = bool(makers) and all(
                 self._makes_columns(node, stream) for node in makers

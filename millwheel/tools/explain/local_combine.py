@@ -90,8 +90,8 @@ def _lines(
 
 
 def _why_none(node: Node, others: list[str]) -> str:
-    """Why a node sends records to those that take groups; ``others`` consume the same stream and
-    take none."""
+    """The reason why a node sends records to consumers that take groups; ``others`` consume the
+    same stream and take none."""
     if (
         node.stream is not None
         and node.stream.source is not None

@@ -70,7 +70,7 @@ class BoxKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A node. ``lines`` say what it does, ``note`` is the small print, ``where`` its line in the
+    """A node. ``lines`` describe it, ``note`` is the small print, ``where`` its line in the
     user's file."""
 
     name: str

@@ -1,7 +1,7 @@
 """The picture as an SVG.
 
 Boxes and labels have opaque backgrounds, and lines are of a medium grey, so the drawing is readable
-on light and dark pages. Texts use a fixed-width font, so their size is known without loading it.
+on light and dark pages. Texts use a fixed-width font, so their size is computed without loading it.
 """
 
 from __future__ import annotations

@@ -111,8 +111,8 @@ def stage_text(stage: AggregationStage) -> str:
 
 
 def division_text(key: KeySpec, read: bool) -> str:
-    """How many instances a divided key has, and who chooses them. ``read``: a source does, as it
-    reads."""
+    """The number of instances of a divided key, and the party that chooses them. ``read``: a source
+    does, as it reads."""
     if not key.divided.by_tables:
         return "every key has all instances, by the numbers or ids of its records"
     rule = RULES[key.divided.value]

@@ -25,8 +25,8 @@ from millwheel.engine.queries.peer_client import Asking, HealthWatch, Workers
 from millwheel.tools.gateway.pages import DOCUMENT, PAGE, PAGE_POLICY
 from millwheel.tools.gateway.questions import (
     MAX_BATCH,
-    KnownRun,
     QueryBatch,
+    RunView,
     asking_of,
     batch_of,
     deadline_s,
@@ -40,7 +40,7 @@ MAX_WAITING = 20_000
 # others: 400
 _STATUS = {"unknown_indicator": 404, "too_much": 413, "unavailable": 503, "not_here": 503}
 PROBES = ("/healthz", "/readyz")
-"""Answered by every name, without a token, and whatever the number of other requests."""
+"""Answered by every name, without a token, and however many other requests there are."""
 _encode = msgspec.json.Encoder().encode
 _Handler = Callable[[Request], Awaitable[Response]]
 
@@ -62,7 +62,7 @@ class GatewaySettings:
 class Gateway:
     """Answers requests. ``workers`` is made in the server's loop, and closed there."""
 
-    run: KnownRun
+    run: RunView
     workers: Callable[[], Workers]
     settings: GatewaySettings = field(default_factory=GatewaySettings)
     _waiting: Counter[str] = field(default_factory=Counter)
@@ -152,7 +152,7 @@ class Gateway:
                 del self._waiting[client]
         if not single:
             parts = b",".join(
-                each if isinstance(each, bytes) else _encode(_told(each)) for each in replies
+                each if isinstance(each, bytes) else _encode(_error_body(each)) for each in replies
             )
             return _json(b'{"answers":[' + parts + b"]}")
         (reply,) = replies
@@ -211,7 +211,7 @@ def _json(body: bytes) -> Response:
     return Response(body, media_type="application/json", headers={"cache-control": "no-store"})
 
 
-def _told(ex: QueryError) -> Mapping[str, Any]:
+def _error_body(ex: QueryError) -> Mapping[str, Any]:
     return {"error": {"code": ex.code, "sentence": ex.sentence}}
 
 

@@ -20,8 +20,8 @@ MAX_BATCH = 10_000
 DEADLINE_MS, MOST_MS = 1_000, 30_000
 
 
-class KnownRun(Protocol):
-    """The known state of a run; another thread keeps it up to date."""
+class RunView(Protocol):
+    """The state of a run; another thread keeps it up to date."""
 
     @property
     def catalog(self) -> Catalog:
@@ -107,7 +107,7 @@ def deadline_s(batch: QueryBatch) -> float:
     return batch.deadline_ms / 1_000
 
 
-def asking_of(question: AskedQuestion, stale: bool, run: KnownRun) -> Asking:
+def asking_of(question: AskedQuestion, stale: bool, run: RunView) -> Asking:
     """The question, addressed to the owner of its key, whoever that is when it is sent. Raises
     QueryError if it has no answer anywhere."""
     catalog = run.catalog

@@ -35,7 +35,7 @@ class FollowedRun:
         self._load = load
         self._over = threading.Event()
         self._lost = threading.Event()
-        self._told = ""
+        self._warned = ""
         self._begin()
 
     def start(self) -> None:
@@ -58,18 +58,18 @@ class FollowedRun:
         while not self._over.is_set():
             try:
                 self._follow()
-                self._told = ""
+                self._warned = ""
             except MillwheelError as ex:
-                self._tell(str(ex))
+                self._warn(str(ex))
             # without this thread the gateway would serve outdated owners for ever
             except Exception as ex:
-                self._tell(f"the run cannot be followed: {type(ex).__name__}: {ex}")
+                self._warn(f"the run cannot be followed: {type(ex).__name__}: {ex}")
             self._over.wait(_AGAIN_S)
 
-    def _tell(self, problem: str) -> None:
-        if problem != self._told:  # once, not with each try
+    def _warn(self, problem: str) -> None:
+        if problem != self._warned:  # once, not with each try
             _log.warning("%s", problem)
-        self._told = problem
+        self._warned = problem
 
     def _follow(self) -> None:
         run = attach(self._root)

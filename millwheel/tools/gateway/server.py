@@ -38,7 +38,7 @@ class ServeSettings:
 
 def serve(settings: ServeSettings, changes: ChangesRead, announce: Callable[[str], None]) -> None:
     """Serve until Ctrl-C. ``changes`` reads the named queries of the root; ``announce`` is called
-    with the address; what its pages show follows ``#``, a part that browsers never send. Raises
+    with the address; the state of its pages follows ``#``, a part that browsers never send. Raises
     SetupError when the gateway cannot be served."""
     try:
         from millwheel.adapters.front.http_server import FrontedServer

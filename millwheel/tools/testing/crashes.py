@@ -37,11 +37,11 @@ def assert_survives_crashes(
     if every < 1:
         raise ValueError(f"every={every}: it must be at least 1")
     spec = spec_of(pipeline, params)
-    tell = story if callable(story) else lambda harness: push_all(harness, story)
-    expected, units = _outcome(spec, tell, options)
+    play = story if callable(story) else lambda harness: push_all(harness, story)
+    expected, units = _outcome(spec, play, options)
     units_tried = range(1, units + 1, every)
     for unit in units_tried:
-        got, _ = _outcome(spec, tell, {**options, "crash_at": unit})
+        got, _ = _outcome(spec, play, {**options, "crash_at": unit})
         for what in expected:
             _compare(
                 f"after a crash at unit {unit} of {units}, {what} differs",
@@ -60,10 +60,10 @@ def push_all(harness: PipelineHarness, records: Mapping[str, Sequence[Any]]) -> 
 
 
 def _outcome(
-    spec: PipelineSpec, tell: Story, options: Mapping[str, Any]
+    spec: PipelineSpec, play: Story, options: Mapping[str, Any]
 ) -> tuple[dict[str, Counter[str]], int]:
     with PipelineHarness(spec, **options) as harness:
-        tell(harness)
+        play(harness)
         outcome: dict[str, Counter[str]] = {}
         for stream in (sink.stream for sink in harness.spec.sinks):
             outcome[f"stream {stream}"] = Counter(

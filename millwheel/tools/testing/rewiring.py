@@ -95,7 +95,7 @@ def rewired(spec: PipelineSpec, *, run_sources: bool, check_future: bool) -> Pip
 
 def _by_ids(spec: PipelineSpec) -> Callable[[ComputationSpec], ComputationSpec]:
     """Divided keys of injected records with ids, by the ids. A client's copies are dropped before
-    keys are divided, but those that a test pushes are not, and must reach the instance that knows
+    keys are divided, but copies that a test pushes are not, and must reach the instance that has
     the id. Results are those of every grouping."""
     identified = {stream.name for stream in spec.streams if stream.id}
 

@@ -32,7 +32,7 @@ MAX_STREAMS = 50
 _PING_S = 10.0  # without news, so that a page notices a server that is gone
 _MAX_BODY_BYTES = 64 << 10  # a request names one group of letters
 PROBES = ("/healthz",)
-"""Answered by every name, and whatever the number of other requests."""
+"""Answered by every name, and however many other requests there are."""
 STATIC = str(files("millwheel.tools.ui") / "static")
 _encode = msgspec.json.Encoder().encode
 
@@ -113,7 +113,7 @@ class RunPage:
     # --- looking ----------------------------------------------------------------------------------
 
     def _shown(self, document_of: Callable[[Request], Any]) -> Callable[[Request], Response]:
-        # on a thread: what is shown may be read from files
+        # on a thread: the contents may be read from files
         def answer(request: Request) -> Response:
             if (refused := self._may_not_look(request)) is not None:
                 return refused
@@ -249,7 +249,7 @@ def refusal(sentence: str, status: int) -> Response:
 
 
 class _Counted(StreamingResponse):
-    """Server-sent events that say when they are over, also if they never began."""
+    """Server-sent events that report their end, also if they never began."""
 
     def __init__(self, content: AsyncIterator[bytes], over: Callable[[], None]) -> None:
         super().__init__(content, media_type="text/event-stream")

@@ -71,8 +71,8 @@ class LiveEdge(msgspec.Struct, frozen=True):
 
 class LiveRun(msgspec.Struct, frozen=True):
     """A run at ``at_ms`` (wall clock). ``state`` is starting, running, complete or stopped;
-    ``troubles`` lists anything stuck, with its cause; ``problem`` says why the other values may be
-    old."""
+    ``troubles`` lists anything stuck, with its cause; ``problem`` is the reason why the other
+    values may be old."""
 
     pipeline: str
     root: str

@@ -141,7 +141,7 @@ class FollowedPage:
         self._cluster, self._rates = ClusterEntries(), Rates()
         self.shown.begin(self._load(str(self._root)))
         graph = build_graph(self.shown.spec)
-        self._say(f"the driver is process {run.driver_pid}")
+        self._note(f"the driver is process {run.driver_pid}")
         with connected(run) as coordination:
             coordination.on_lost(self._leave)
             coordination.watch_members(LEADER_ROLE, self._leaders)
@@ -152,7 +152,7 @@ class FollowedPage:
             try:
                 while self._waited():
                     if not self._goes_on(run):
-                        return self._say("the run has ended")
+                        return self._note("the run has ended")
                     if time.monotonic() - self._looked_s < _INTEREST_S:
                         self._ask(graph, run.pipeline)
             finally:
@@ -173,9 +173,9 @@ class FollowedPage:
         now = read_run(self._root)
         return is_driven(self._root) and now is not None and now.driver_pid == run.driver_pid
 
-    def _say(self, words: str) -> None:
-        self.shown.timeline.say("run", words, _now_ms())
-        self.shown.tell()
+    def _note(self, words: str) -> None:
+        self.shown.timeline.add("run", words, _now_ms())
+        self.shown.notify()
 
     def _leaders(self, members: Mapping[str, bytes]) -> None:
         self._cluster.leaders = dict(members)
@@ -187,7 +187,7 @@ class FollowedPage:
         self._cluster.workers = dict(members)
         slots = {name: each.slot for name, each in read_members(members).items()}
         self.shown.timeline.workers(slots, _now_ms())
-        self.shown.tell()
+        self.shown.notify()
 
     def _table(self, table: RangeTable) -> None:
         before = self._cluster.tables.get(NodeName(table.computation))
@@ -197,7 +197,7 @@ class FollowedPage:
         gone = {str(entry.shard) for entry in former if entry.shard not in owners}
         planned = {str(entry.shard) for entry in former if entry.next_owner}
         self.shown.timeline.table(owners, gone, _now_ms(), planned)
-        self.shown.tell()
+        self.shown.notify()
 
     def _ask(self, graph: Graph, pipeline: str) -> None:
         cluster, shown = self._cluster, self.shown
@@ -216,7 +216,7 @@ class FollowedPage:
 
 
 def _quiet(root: Path, spec: PipelineSpec, state: str) -> LiveRun:
-    """A run of which only the last notes of its driver are known."""
+    """A run that cannot be followed, from the last notes of its driver."""
     progress = read_progress(root)
     summary = None if progress is None else progress.summary
     return LiveRun(

@@ -32,9 +32,9 @@ class Shown:
     def show(self, live: LiveRun) -> None:
         """Replace the live state of the run."""
         self.live = live
-        self.tell()
+        self.notify()
 
-    def tell(self) -> None:
+    def notify(self) -> None:
         """Count a replacement and wake the waiting threads."""
         with self._changed:
             self.version += 1

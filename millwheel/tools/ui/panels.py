@@ -62,7 +62,8 @@ class ShownGroup(msgspec.Struct, frozen=True):
 
 
 class ShownLetters(msgspec.Struct, frozen=True):
-    """All groups, the largest first. ``problem`` says why they cannot be shown ("": they can)."""
+    """All groups, the largest first. ``problem`` is the reason why they cannot be shown ("": they
+    can)."""
 
     groups: tuple[ShownGroup, ...] = ()
     problem: str = ""

@@ -60,7 +60,7 @@ def readings_in(text: str) -> dict[str, ShardReading]:
 
 @dataclass(frozen=True, slots=True)
 class ShardRate:
-    """What a shard did per second between two readings. ``busy`` is a share of one core."""
+    """The work of a shard per second between two readings. ``busy`` is a share of one core."""
 
     records_in: float = 0.0
     records_out: float = 0.0

@@ -10,7 +10,7 @@ import msgspec
 
 KEPT = 200
 """Events that are kept: the newest."""
-_TOGETHER_MS = 5_000  # between moves that are told as one
+_TOGETHER_MS = 5_000  # between moves that are shown as one
 _NEWS_MS = 10_000  # by which news of the death of a worker may come behind that of its shards
 
 
@@ -40,7 +40,7 @@ class Timeline:
         """The last event, if it is a move, with its source and target; when, and of how many
         shards."""
 
-    def say(self, kind: str, words: str, at_ms: int) -> None:
+    def add(self, kind: str, words: str, at_ms: int) -> None:
         """Add an event that was observed elsewhere."""
         self.events = [*self.events[1 - KEPT :], Happening(at_ms, kind, words)]
 
@@ -58,9 +58,9 @@ class Timeline:
             ]
             self._lost.update(dict.fromkeys(shards, (name, at_ms)))
             waiting = f"; {_shards(len(shards))} wait for another owner" if shards else ""
-            self.say("gone", f"worker {before[name]} is gone ({name}){waiting}", at_ms)
+            self.add("gone", f"worker {before[name]} is gone ({name}){waiting}", at_ms)
         for name in sorted(slots.keys() - before.keys()):
-            self.say("joined", f"worker {slots[name]} has joined ({name})", at_ms)
+            self.add("joined", f"worker {slots[name]} has joined ({name})", at_ms)
         self._settle(at_ms)
 
     def table(
@@ -99,7 +99,7 @@ class Timeline:
         ):
             self.events = self.events[:-1]
             count += so_far
-        self.say("moved", f"{_shards(count)} moved from {source} to {target}", at_ms)
+        self.add("moved", f"{_shards(count)} moved from {source} to {target}", at_ms)
         self._moving = (self.events[-1], source, target), at_ms, count
 
     def _settle(self, at_ms: int) -> None:
@@ -116,7 +116,7 @@ class Timeline:
             }
             took_s = (at_ms - min(lost_shards.values())) / 1000
             owners = ", ".join(sorted({self._owners[shard] for shard in lost_shards}))
-            self.say(
+            self.add(
                 "recovered",
                 f"{_shards(len(lost_shards))} of {name} went to {owners} within {took_s:.1f} s",
                 at_ms,

@@ -51,10 +51,10 @@ def inject(
         for lines in line_batches(source):
             done += sending.send(identified.records(lines))
             status.update(_words(done))
-    _tell(done, console, as_json)
+    _report(done, console, as_json)
 
 
-def _tell(done: InjectionResult, console: Console, as_json: bool) -> None:
+def _report(done: InjectionResult, console: Console, as_json: bool) -> None:
     if as_json:
         return write_json(
             {"accepted": done.accepted, "duplicates": done.duplicates, "rejected": done.rejected}

@@ -144,7 +144,7 @@ def split(
                 f"{edge_before(build_graph(load_shipped(str(find_root(address)))), node, key):016x}"
             )
         master.split(node, shard, at)
-    _told(RangeChange("split", (shard,), at), f"{shard} is being split.", console, as_json)
+    _report(RangeChange("split", (shard,), at), f"{shard} is being split.", console, as_json)
 
 
 def edge_before(graph: Graph, node: str, key: str) -> int:
@@ -161,7 +161,7 @@ def merge(address: str, lower: str, upper: str, console: Console, as_json: bool 
             f"{lower} and {upper} belong to different nodes; only neighbours in one can be merged"
         )
     _ask(address, lambda master: master.merge(node_of(lower), lower, upper))
-    _told(
+    _report(
         RangeChange("merge", (lower, upper)),
         f"{lower} and {upper} are being merged.",
         console,
@@ -173,10 +173,10 @@ def move(address: str, shard: str, worker: str, console: Console, as_json: bool 
     """Let another worker serve a shard."""
     _ask(address, lambda master: master.move(node_of(shard), shard, worker))
     change = RangeChange("move", (shard,), worker=worker)
-    _told(change, f"{shard} is on its way to {worker}.", console, as_json)
+    _report(change, f"{shard} is on its way to {worker}.", console, as_json)
 
 
-def _told(change: RangeChange, sentence: str, console: Console, as_json: bool) -> None:
+def _report(change: RangeChange, sentence: str, console: Console, as_json: bool) -> None:
     if as_json:
         return write_json(change)
     return console.print(sentence, highlight=False)

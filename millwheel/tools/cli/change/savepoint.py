@@ -76,8 +76,8 @@ def savepoint(
             pass
     if as_json:
         return write_json(_taken(record, request.folder))
-    _say(console, _words(_taken(record, request.folder)))
-    return _say(console, "The pipeline continues.")
+    _report(console, _words(_taken(record, request.folder)))
+    return _report(console, "The pipeline continues.")
 
 
 def stop(
@@ -100,7 +100,7 @@ def stop(
     if as_json:
         write_json(stopped)
     else:
-        _tell_stopped(stopped, console)
+        _report_stopped(stopped, console)
 
 
 def _stop_saved(
@@ -111,7 +111,7 @@ def _stop_saved(
         with taken(request, coordination, status.update) as record:
             saved = _taken(record, request.folder)
             if not as_json:  # now: it stands even if the run does not end in time
-                _say(console, _words(saved))
+                _report(console, _words(saved))
             _ask_to_stop(run, coordination)
             _await_end(root, limit_s)
             note_saved(root, record, request.folder)
@@ -133,22 +133,22 @@ def _stop_at_once(root: Path, run: RunInfo, limit_s: float, console: Console) ->
     return Stopped(str(root), Ending.AT_ONCE)
 
 
-def _tell_stopped(stopped: Stopped, console: Console) -> None:
+def _report_stopped(stopped: Stopped, console: Console) -> None:
     if stopped.savepoint is not None:
         folder = stopped.savepoint.folder
-        _say(
+        _report(
             console,
             f"Stopped. To continue: millwheel run PIPELINE --root NEW --from-savepoint {folder}",
         )
     elif stopped.summary is not None:
-        _say(
+        _report(
             console,
             "Drained: every record read has been processed to the end, and every window has fired.",
         )
         for line in summary_lines(stopped.summary):
-            _say(console, line)
+            _report(console, line)
     else:
-        _say(
+        _report(
             console,
             f"Stopped. The same `millwheel run` command continues on the root {stopped.root}.",
         )
@@ -206,5 +206,5 @@ def _words(result: SavepointTaken) -> str:
     )
 
 
-def _say(console: Console, sentence: str) -> None:
+def _report(console: Console, sentence: str) -> None:
     console.print(sentence, markup=False, highlight=False, soft_wrap=True)

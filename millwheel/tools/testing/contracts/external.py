@@ -40,7 +40,7 @@ class ExternalSinkContract(SinkContract):
             life.world = _Hurried(life.world)
             yield life
 
-    def test_a_sink_that_does_not_know_its_root_is_refused(self) -> None:
+    def test_a_sink_without_its_root_is_refused(self) -> None:
         with self.life() as life:
             try:
                 self.nameless(life.world).open(SHARD, 1)

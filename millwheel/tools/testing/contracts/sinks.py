@@ -189,7 +189,7 @@ class SinkContract(ABC):
         )
 
     def _haunts(self, life: ShardLife, old: Writer) -> None:
-        """A former owner publishes every batch that it knew to be committed."""
+        """A former owner publishes every batch whose commit it has seen."""
         for committable in life.committables[: self.batches]:
             try:
                 old.publish(committable)

@@ -42,7 +42,7 @@ class SourceContract(ABC):
 
     def values(self) -> list[Any] | None:
         """The values in the input: one list for all partitions, in the order of their names. None
-        if the test does not know them."""
+        if the test cannot list them."""
         return None
 
     # --- the checks
@@ -198,7 +198,7 @@ def _open(
 def _chunks(
     reader: Reader, size: int, position: int = 0, close: bool = True, patience_s: float = 0.0
 ) -> Iterator[tuple[int, Chunk]]:
-    """(Position, what was read there), up to the end or until the source has nothing for now."""
+    """(Position, chunk read there), up to the end or until the source has nothing for now."""
     until = time.monotonic() + patience_s
     try:
         for _ in range(_MOST_READS):

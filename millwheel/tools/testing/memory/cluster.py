@@ -79,8 +79,8 @@ class ClusterOptions:
 
 
 class MemoryCluster:
-    """Runs the nodes of ``graph``; ``single`` names those that have one shard whatever the options
-    say."""
+    """Runs the nodes of ``graph``; ``single`` names nodes that have one shard with any
+    options."""
 
     def __init__(
         self,
@@ -158,7 +158,7 @@ class MemoryCluster:
         self.clock.now = to
         self.look()
 
-    def tell(self, shard: Shard, news: Callable[[int], None]) -> None:
+    def post(self, shard: Shard, news: Callable[[int], None]) -> None:
         """Call ``news`` with the time (µs) in the loop of the worker that serves a shard, before
         its next bundle."""
         for worker in self._workers.values():
@@ -176,10 +176,10 @@ class MemoryCluster:
         for stream in streams:
             for shard in self.shards_of(f"source.{stream}"):
                 assert isinstance(shard.operator, SourceOperator)
-                self.tell(shard, shard.operator.look)
+                self.post(shard, shard.operator.look)
         for shard in self.shards.values():
             if shard.operator.paused:  # perhaps until one of these streams has ended
-                self.tell(shard, lambda now_us: None)
+                self.post(shard, lambda now_us: None)
         self.look()
 
     def look(self) -> None:

@@ -274,8 +274,8 @@ class MemoryDisk:
 
 
 def _written_over(synced: bytes, written: bytes, choose: Choice) -> bytes:
-    """What a power cut leaves of bytes that were written over synced ones: some of the first ones
-    are new."""
+    """The content after a power cut of bytes that were written over synced ones: some of the first
+    ones are new."""
     if synced[: len(written)] == written:
         return synced
     changed = [at for at, (old, new) in enumerate(zip(synced, written, strict=False)) if old != new]

@@ -177,14 +177,14 @@ def test_news_come_as_events_and_once(run: Run) -> None:
 
 async def _news(run: Run) -> None:
     news = RunPage(run, Told())._news()  # type: ignore[arg-type]
-    run.shown.timeline.say("run", "it began", 5)
-    run.shown.tell()
+    run.shown.timeline.add("run", "it began", 5)
+    run.shown.notify()
     assert (await anext(news)).startswith(b'event: live\ndata: {"pipeline":"drawn"')
     assert b"it began" in await anext(news)
     run.shown.show(LiveRun("drawn", "/r", "stopped", 2))
     assert b'"stopped"' in await anext(news)
     run.shown.begin(run.shown.spec)
-    run.shown.tell()
+    run.shown.notify()
     assert (await anext(news)).startswith(b"event: graph\n")
     await news.aclose()
 

@@ -32,7 +32,7 @@ def test_who_waits_is_woken_by_news(tmp_path: Path) -> None:
 def test_a_run_that_begins_again_keeps_its_time_line(tmp_path: Path) -> None:
     found = shown(tmp_path)
     found.timeline.workers({"w0": 0}, 1)
-    found.timeline.say("run", "it began", 1)
+    found.timeline.add("run", "it began", 1)
     before = found.drawing
     found.begin(found.spec)
     assert [event.words for event in found.timeline.events] == ["it began"]

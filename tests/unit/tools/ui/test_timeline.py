@@ -78,5 +78,5 @@ def test_a_shard_that_was_split_away_is_not_waited_for() -> None:
 def test_only_the_newest_events_are_kept() -> None:
     line = begun()
     for number in range(KEPT + 5):
-        line.say("run", str(number), number)
+        line.add("run", str(number), number)
     assert (len(line.events), line.events[-1].words) == (KEPT, str(KEPT + 4))
