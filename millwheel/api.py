@@ -40,8 +40,8 @@ class Context(Protocol):
     now: int
     """The worker's wall clock, µs; not replayed after a crash."""
     pane: Pane | None
-    """In ``process_window``: what the window emits now, with ``timing``, ``index``, ``is_last``;
-    else None."""
+    """In ``process_window``: the pane that the window emits, with ``timing``, ``index``,
+    ``is_last``; else None."""
 
     def produce(
         self, stream: str, value: Any, timestamp: int | None = None, key: Any = None
@@ -93,8 +93,8 @@ class Computation:
         """Process a window of one key that fires, in a computation with ``window``. Called in place
         of ``process_record``.
 
-        ``records`` are those that are new since it last fired (``accumulation: discarding``) or all
-        so far (``accumulating``), in order of arrival; none when the window fires only because it
+        ``records`` are the ones since it last fired (``accumulation: discarding``) or all so far
+        (``accumulating``), in order of arrival; none when the window fires only because it
         is complete. Productions have the timestamp of the pane unless they are given another.
         """
         raise TypeError(
@@ -171,7 +171,7 @@ class ValueState(State, Generic[T]):
 
 
 class ListState(State, Generic[T]):
-    """A list per key that grows at the end; appending costs one write, whatever its length."""
+    """A list per key that grows at the end; appending costs one write at any length."""
 
     @overload
     def __init__(self, type: type[T], *, ttl: str | int | None = None) -> None: ...

@@ -53,7 +53,7 @@ class PipelineError(MillwheelError):
 
 
 class SetupError(MillwheelError):
-    """Something outside the pipeline is missing or wrong; the message tells what to install or
+    """Something outside the pipeline is missing or wrong; the message says what to install or
     change."""
 
 
@@ -99,7 +99,7 @@ class ExhaustedError(MillwheelError):
 
 
 class UnavailableError(MillwheelError):
-    """An outside system did not answer in time; whether the call took effect is not known."""
+    """An outside system did not answer in time; it is uncertain whether the call took effect."""
 
 
 class InvariantError(MillwheelError):

@@ -1,5 +1,5 @@
-"""The JSON Schema of a pipeline file: its parts as they are declared, and what depends on what is
-installed."""
+"""The JSON Schema of a pipeline file: its parts as they are declared, and the parts that depend
+on installed packages."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def pipeline_schema(more: Installed = Installed()) -> Schema:
 
 def _aggregate() -> Schema:
     own = {"type": "string", "pattern": _OBJECT}
-    # one of its names is that of an object; its options are whatever its class takes
+    # one of its names is that of an object; its options are those of its class
     by_name: Schema = {"not": {"propertyNames": {"not": {"pattern": _OBJECT}}}}
     calls = (
         {"required": [name], "propertyNames": {"enum": sorted({name, "where", *function.options})}}

@@ -1,5 +1,4 @@
-"""What the code of callbacks says about their order: whether they set timers, and take records
-together."""
+"""The order of callbacks, from their code: whether they set timers, and take records together."""
 
 from __future__ import annotations
 
@@ -11,8 +10,8 @@ from millwheel.core.pipeline.spec import ComputationSpec
 
 
 class LoadedCode:
-    """See :class:`millwheel.core.order.labels.CallbackCode`. ``load`` gives what ``module:name``
-    names."""
+    """See :class:`millwheel.core.order.labels.CallbackCode`. ``load`` returns the object that
+    ``module:name`` names."""
 
     def __init__(self, load: Callable[[str], Any]) -> None:
         self._load = load

@@ -77,7 +77,7 @@ def change_log(
 
 
 UNDECIDED = ""
-"""The accumulation of a change log that does not say it itself."""
+"""The accumulation of a change log that does not set it itself."""
 _TAKES_VERSIONS = (
     CallbackSpec,
     DeduplicateSpec,

@@ -89,8 +89,8 @@ _READ = ("has", "get", "field", *CONSTANTS)
 
 @dataclass(frozen=True, slots=True)
 class Functions:
-    """Names with their ``module:function``, the types of those that give arrays, and the language
-    that has them."""
+    """Names with their ``module:function``, the types of functions of arrays, and the language that
+    has them."""
 
     targets: Mapping[str, str]
     vectorized: Mapping[str, str]
@@ -98,7 +98,7 @@ class Functions:
 
 
 def read_nulls(reader: NodeReader, top: YamlNode) -> NullLogic:
-    """What nulls mean in the expressions of a pipeline."""
+    """The meaning of nulls in the expressions of a pipeline."""
     node = top.value.get("nulls") if top.is_map else None
     written = node if node is not None and node.value is not None else None
     logic: NullLogic = NULLS.value(reader, written, NullLogic.ERROR)

@@ -3,7 +3,7 @@ running any.
 
 It follows ``import`` and ``from … import`` anywhere, even in functions, and ``import_module`` with
 a literal name. A package counts as a whole, because its ``__init__`` may search for its modules
-itself. Declare (``ship:``) a module that is imported under a name known only at run time.
+itself. Declare (``ship:``) a module that is imported under a name computed at run time.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``key:``, what the records of an input are grouped by, and ``null_key:``.
+"""``key:``, the fields by which records of an input are grouped, and ``null_key:``.
 
 key: path
 key: [country, path]
@@ -85,7 +85,7 @@ _WHY_NO_NULLS = {
 
 
 def read_key(reader: NodeReader, key: YamlNode) -> KeySpec:
-    """What stands behind ``key:``; OWN_KEY if it cannot be read."""
+    """The value of ``key:``; OWN_KEY if it cannot be read."""
     if isinstance(key.value, dict):
         return _named(reader, key)
     if isinstance(key.value, list):

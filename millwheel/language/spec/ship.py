@@ -128,14 +128,14 @@ def _undeclared(spec: PipelineSpec) -> Iterator[tuple[str, int, str]]:
         (who, int(where.rpartition(":")[2] or 1), folder / text)
         for who, where, text in _options(spec)
     ]
-    told: set[Path] = set()
+    noted: set[Path] = set()
     for where, line, path in named:
-        if path in told or path in shipped or not _is_data(path, folder):
+        if path in noted or path in shipped or not _is_data(path, folder):
             continue
         if not any(
             fnmatch(str(path), pattern) or Path(pattern) in path.parents for pattern in outside
         ):
-            told.add(path)
+            noted.add(path)
             yield where, line, str(path.relative_to(folder))
 
 

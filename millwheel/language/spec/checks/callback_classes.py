@@ -86,7 +86,7 @@ def _names_retractions(code: CodeType) -> bool:
 
 def cannot_be_made(kind: type[Computation], options: Mapping[str, Any]) -> str:
     """Why the class cannot be built; "" if it can. Options with a secret are not tried, because
-    only the process that uses the class knows the secret."""
+    only the process that uses the class has the secret."""
     if _has_secret(options):
         return ""
     try:
@@ -175,7 +175,7 @@ def _has_secret(value: Any) -> bool:
 
 
 def _line_of(thing: Any) -> str:
-    """``detectors.py:12: `` for a class or method; "" if Python does not know its line."""
+    """``detectors.py:12: `` for a class or method; "" if Python cannot find its line."""
     try:
         file, line = inspect.getsourcefile(thing), inspect.getsourcelines(thing)[1]
     except (TypeError, OSError):

@@ -1,4 +1,4 @@
-"""What stands behind a change log: its versions are many, and chance decides which there are."""
+"""Checks of nodes behind a change log: its versions are many, and chance decides which."""
 
 from __future__ import annotations
 

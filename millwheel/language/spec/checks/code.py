@@ -64,7 +64,7 @@ _CANNOT_RETRACT = (
 _CANNOT_UNDO: Mapping[type[Work], str] = {
     DeduplicateSpec: "deduplicate",
     DictionarySpec: "dictionary",
-    IntervalJoinSpec: "join",  # a row may be taken back when it is no longer kept
+    IntervalJoinSpec: "join",  # a row may be taken back after it has been dropped
     LookupSpec: "enrich",
     OverSpec: "over",  # results that have left would be others
 }

@@ -22,8 +22,8 @@ def why_not_divided(computation: ComputationSpec, spec: PipelineSpec) -> str:
 def _forgets_instances(computation: ComputationSpec, spec: PipelineSpec) -> str:
     """Why a record could come to another instance the next time that it is sent; "" if none can.
 
-    What a source reads again, it divides by the tables of its epochs; productions have their
-    instances with them."""
+    Records that a source reads again are divided by the tables of its epochs; productions carry
+    their instances."""
     name, way = computation.inputs[0].stream, computation.divided.value
     stream = next((each for each in spec.streams if each.name == name), None)
     if stream is not None and stream.source is not None:

@@ -1,5 +1,5 @@
-"""The fields that the records of a stream have, where that is known exactly: of classes, and of
-what computations that declare their results make of them. Everything else has any fields."""
+"""The fields that the records of a stream have, where that is certain: of classes, and of results
+of computations that declare them. Everything else has any fields."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ Fields = Mapping[str, Sequence[str]]
 
 
 def exact_fields(spec: PipelineSpec, classes: Fields) -> dict[str, tuple[str, ...]]:
-    """The streams whose fields are known. ``classes`` are those of streams that are decoded into
-    one."""
+    """The streams whose fields are certain. ``classes`` are the fields of streams that are decoded
+    into a class."""
     sources = {stream.name for stream in spec.streams if stream.source is not None}
     fields = {stream: tuple(names) for stream, names in classes.items()}
-    # each round knows one step further down; circles stay unknown
+    # each round gets one step further down; circles stay unknown
     for _ in range(len(spec.computations) + 1):
         outputs: dict[str, list[tuple[str, ...] | None]] = {}
         for computation in spec.computations:
@@ -66,7 +66,7 @@ def fields_of_classes(spec: PipelineSpec) -> dict[str, list[str]]:
 def _outputs(
     computation: ComputationSpec, fields: Fields
 ) -> Iterator[tuple[str, tuple[str, ...] | None]]:
-    """Each stream that a computation fills, with the fields of what it puts there (None:
+    """Each stream that a computation fills, with the fields of its records there (None:
     unknown)."""
     input_fields = _taken(computation, fields)
     if computation.late_side:
@@ -132,7 +132,7 @@ def _stepped(
 
 
 def _added(work: Work) -> tuple[str, ...]:
-    """What an enrichment, a lookup or a look-back adds."""
+    """The fields that an enrichment, a lookup or a look-back adds."""
     match work:
         case EnrichSpec(name=name):
             return (name,)

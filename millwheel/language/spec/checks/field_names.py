@@ -1,6 +1,6 @@
-"""Names of fields in keys, aggregates, copies, expressions and sinks, against what the stream has.
+"""Names of fields in keys, aggregates, copies, expressions and sinks, against those of the stream.
 
-Where all fields of a stream are known (see ``field_flow.py``), another name is an error; in an
+Where all fields of a stream are certain (see ``field_flow.py``), another name is an error; in an
 expression, which may ask whether a record has it, and as the column of a sink, which may be empty,
 it is a warning. ``fields:`` declares the types of some of them, and these are followed through
 computations: there only a name that nearly is a declared one is a warning.

@@ -1,4 +1,4 @@
-"""Keys and aggregates of fields of known types: a type that cannot be a key, or that a function
+"""Keys and aggregates of fields with types: a type that cannot be a key, or that a function
 cannot use, is refused before anything starts."""
 
 from __future__ import annotations

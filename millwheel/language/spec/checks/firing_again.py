@@ -78,7 +78,7 @@ def check_lateness(reader: NodeReader, spec: PipelineSpec, top: YamlNode, load: 
 
 
 def why_again(windowing: Windowing) -> str:
-    """What can make a window fire more than once, in words; "" if nothing does."""
+    """The option that can make a window fire more than once, in words; "" if none does."""
     if windowing.late is LatePolicy.REFIRE:
         return "late: refire"
     trigger = windowing.trigger
@@ -105,7 +105,7 @@ def _seen(computation: ComputationSpec, spec: PipelineSpec, replacing: Mapping[s
 
 
 def _reached(outputs: tuple[str, ...], spec: PipelineSpec) -> set[str]:
-    """The streams to which rows come one by one, whatever is done to their fields on the way."""
+    """The streams to which rows come one by one, with any changes to their fields on the way."""
     reached, before = set(outputs), 0
     while len(reached) > before:
         before = len(reached)

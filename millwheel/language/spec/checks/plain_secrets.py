@@ -19,10 +19,10 @@ _NAMES_OF_FIELDS = ("columns", "fields", "add", "by")
 def check_plain_secrets(reader: NodeReader, top: YamlNode, refused: bool) -> None:
     """Name each option that sounds like a secret, or has a password within, and is not
     a ``${secret:NAME}``."""
-    tell = reader.problems.add if refused else reader.problems.warn
+    note = reader.problems.add if refused else reader.problems.warn
     for name, node in _scalars("", top):
         if _OPTIONS.fullmatch(node.path) and holds_secret(name, node.value):
-            tell(
+            note(
                 node.line,
                 node.path,
                 "this is a secret in plain text, which the root and savepoints would keep; write"

@@ -15,7 +15,7 @@ from millwheel.language.spec.typed.formulas import typed_formula
 
 
 def check_queries(reader: NodeReader, spec: PipelineSpec, top: YamlNode) -> None:
-    """Note each query that asks for what is not there."""
+    """Note each query for a value that does not exist."""
     computations = {computation.name: computation for computation in spec.computations}
     for query in spec.queries:
         problem = _problem(query, computations, spec)

@@ -184,7 +184,7 @@ def _later_than_their_windows(
     stream: str, producers: Mapping[str, Sequence[ComputationSpec]], seen: set[str]
 ) -> Iterator[ComputationSpec]:
     """The joins that give results of windows as they came (``semi``, ``anti``), at a time that
-    their windows do not know."""
+    their windows do not have."""
     for each in producers.get(stream, ()):
         if each.name in seen:
             continue

@@ -59,7 +59,7 @@ RESULTS = {
         default="all",
     ),
 }
-"""What becomes of the results of aggregates."""
+"""The options for results of aggregates."""
 _WAYS = "|".join(each.value for each in Divided if each.by_tables)
 _NAMES = ", ".join(f"`{each.value}`" for each in Divided if each not in (Divided.ALL, Divided.HOT))
 SKEW = Field(

@@ -122,7 +122,7 @@ DIALS = FilePart(
     },
     ComputationSpec("", ()),
 )
-"""The guarantee and the size of a computation, whatever it does."""
+"""The guarantee and the size of any computation."""
 INPUT = "{hits: {key: path}}"
 ENDS = {
     "input": Field(

@@ -142,8 +142,8 @@ def _kept_work(
     taken = _taken(fields, inputs)
     aggregates = read_aggregates(reader, fields.get("aggregate"), taken)
     over = read_over(reader, fields.get("over"))
-    told = {} if "over" in fields else fields
-    then, having = read_results(reader, told, taken, aggregates)
+    declared = {} if "over" in fields else fields
+    then, having = read_results(reader, declared, taken, aggregates)
     results: Any = {"aggregates": aggregates, "then": then, "having": having}
     condition = WINDOWED["where"].value(reader, fields.get("where"), "")
     trigger = read_trigger(reader, fields.get("trigger"), load)

@@ -204,7 +204,7 @@ _BOUND = "write fields of one input with its name, for example until: orders.exp
 _ANOTHER_AS = "choose another name, for example as: found"
 _NOT_FOR_JOIN = ("aggregate", "where", "output_time", "queryable")
 _OF_WINDOWS = ("trigger", "allowed_lateness")
-"""What lets a window fire more than once."""
+"""Options that let a window fire more than once."""
 
 
 def read_join(
@@ -268,19 +268,19 @@ def _check_weak(reader: NodeReader, node: YamlNode | None) -> None:
 
 
 def _why_not(name: str, windowed: bool) -> str:
-    says = (
+    behaviour = (
         "passes on records as they came, at the end of their window"
         if windowed
-        else "without a window says at once what each record changes"
+        else "without a window emits at once what each record changes"
     )
     return (
-        f"a join {says}: leave out {name}, and filter or aggregate in a computation before or"
+        f"a join {behaviour}: leave out {name}, and filter or aggregate in a computation before or"
         " behind it"
     )
 
 
 def _check_again(reader: NodeReader, fields: Mapping[str, YamlNode]) -> None:
-    """What a join needs whose windows may fire more than once."""
+    """Check a join whose windows may fire more than once."""
     if "accumulation" in fields:
         reader.bad(
             fields["accumulation"],
@@ -300,7 +300,7 @@ def _check_again(reader: NodeReader, fields: Mapping[str, YamlNode]) -> None:
 
 
 def join_in_windows(kind: JoinKind, window: WindowSpec, firing: FiringSpec) -> JoinSpec:
-    """The work of a join in windows. Those that fire again must know what they have emitted."""
+    """The work of a join in windows. If they fire again, they must keep what they have emitted."""
     join = JoinSpec(kind=kind, window=window, firing=firing)
     if not join.changes:
         return join
@@ -315,7 +315,7 @@ def _interval(
     given: Mapping[str, Any],
     inputs: Sequence[InputSpec],
 ) -> IntervalJoinSpec:
-    """A join of what lies near each other in time. Records are kept as long as a partner may
+    """A join of records near each other in time. Records are kept as long as a partner may
     come."""
     if "ttl" in node.value:
         reader.bad(
@@ -340,7 +340,7 @@ def _interval(
 
 
 def _owner(reader: NodeReader, node: YamlNode, text: str, streams: Sequence[str]) -> str:
-    """The input whose records say a bound; "" for none, which is noted."""
+    """The input whose records have a bound; "" for none, which is noted."""
     named = reader.language.compile(text).fields
     for name in named:
         if name not in streams:
@@ -349,8 +349,8 @@ def _owner(reader: NodeReader, node: YamlNode, text: str, streams: Sequence[str]
     if len(named) != 1:
         reader.bad(
             node,
-            f"{text} is computed of {len(named) or 'no'} inputs, and each record says its own bound"
-            f" before it knows its partner; {_BOUND}",
+            f"{text} is computed of {len(named) or 'no'} inputs, and each record has its own bound"
+            f" before its partner is known; {_BOUND}",
         )
         return ""
     return named[0]
@@ -435,7 +435,7 @@ def keyless(computation: ComputationSpec, pipeline: PipelineSpec) -> str:
 def _check_inputs(
     reader: NodeReader, node: YamlNode, inputs: Sequence[InputSpec], why_two: str
 ) -> None:
-    """``why_two``: what to do with a third input; empty where it is welcome."""
+    """``why_two``: the remedy for a third input; empty where it is allowed."""
     if len(inputs) < 2:
         reader.bad(node, f"takes two inputs, not {len(inputs)}; write {_TWO}")
         return

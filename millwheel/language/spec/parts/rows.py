@@ -225,7 +225,7 @@ _NOT_WITH = {
 def check_over(
     reader: NodeReader, node: YamlNode, fields: Mapping[str, YamlNode], others: Sequence[str]
 ) -> None:
-    """Notes what a computation with ``over`` cannot have, and what it lacks. ``others``: the other
+    """Note forbidden and missing options of a computation with ``over``. ``others``: the other
     forms that it has."""
     for name in others:
         reader.bad(

@@ -54,7 +54,7 @@ def _in_texts(kind: Kind) -> list[str]:
 
 
 _BY = ("postgres", "delta", "iceberg")
-"""Sinks that must know by which fields. Those of files go by the key of a record without it."""
+"""Sinks that require ``by``. Sinks of files use the key of a record without it."""
 
 
 def keyed(spec: PipelineSpec) -> PipelineSpec:

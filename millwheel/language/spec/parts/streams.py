@@ -289,7 +289,7 @@ def _with_decimals(
 
 
 def _format_of(spec: StreamSpec) -> str:
-    """The format that a source is told, "" if it is told none."""
+    """The format in the options of a source, "" if there is none."""
     format_name = spec.source.options.get("format", "") if spec.source is not None else ""
     return (
         str(next(iter(format_name), "")) if isinstance(format_name, Mapping) else str(format_name)

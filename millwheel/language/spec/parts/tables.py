@@ -156,7 +156,7 @@ _WHY_KEY = (
 
 
 def _notation(key: KeySpec) -> str:
-    """A key as a file says it."""
+    """A key as it is written in a file."""
     if key.kind is KeyKind.ALL:
         return "all"
     if key.texts:

@@ -135,8 +135,8 @@ _TAKEN = ("window_start", "window_end")
 
 @dataclass(frozen=True, slots=True)
 class UniqueVisitors:
-    """What is counted: a window and an aggregate. ``numbered``: by the dictionary in front; None
-    for approximate counts."""
+    """A count of visitors: a window and an aggregate. ``numbered``: by the dictionary in front;
+    None for approximate counts."""
 
     window: WindowSpec
     aggregate: AggregateSpec

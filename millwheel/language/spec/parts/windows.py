@@ -70,7 +70,7 @@ def _field_of(kind: str, option: WindowOption) -> Field:
 
 
 def _emit(kind: str, attribute: str) -> Choice:
-    """Tumbling windows know ``empty``, the others ``changes``: sliding ones then also emit the
+    """Tumbling windows have ``empty``, the others ``changes``: sliding ones then also emit the
     result of no records, when the last one has left."""
     advice = (
         "emit: changes also emits when the last record has left"

@@ -1,1 +1,1 @@
-"""YAML as nodes that know their line, and typed access to them."""
+"""YAML as nodes with their lines, and typed access to them."""

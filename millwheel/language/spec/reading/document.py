@@ -187,7 +187,7 @@ class _Builder:
         self._open.append(_Open(node, anchor, before))
 
     def _close(self) -> None:
-        """An anchor is known only after its value has ended, so no value can contain itself."""
+        """An anchor counts only after its value has ended, so no value can contain itself."""
         closed = self._open.pop()
         if closed.anchor is not None:
             self._anchors[closed.anchor] = (closed.node, self._count - closed.before)
@@ -246,8 +246,7 @@ def _put(parent: YamlNode, key: YamlNode, node: YamlNode) -> None:
 
 
 def _with_paths(node: YamlNode, path: str, depth: int, problems: Problems) -> YamlNode:
-    """A copy of the tree in which every node knows its path; aliases get copies of what they refer
-    to."""
+    """A copy of the tree in which every node has its path; aliases get copies of their targets."""
     if depth > MAX_DEPTH:
         raise _Refused(node.line, f"maps and lists are nested more than {MAX_DEPTH} deep")
     copy = YamlNode(node.value, node.line, path, node.text, node.plain, key_lines=node.key_lines)

@@ -28,27 +28,27 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class Kinds:
-    """The kinds of ``what``: those that are built in, and ``known``, all of them. To ask for all
-    takes some milliseconds, for a look at each installed package."""
+    """The kinds of ``what``: the built-in ones, and ``all_names``, all of them. To list all takes
+    some milliseconds, for a look at each installed package."""
 
     what: str
     built_in: Collection[str]
-    known: Callable[[], Sequence[str]]
+    all_names: Callable[[], Sequence[str]]
 
     def has(self, name: object) -> bool:
         """Whether there is one of this name."""
-        return name in self.built_in or name in self.known()
+        return name in self.built_in or name in self.all_names()
 
 
 def read_kind(reader: NodeReader, node: YamlNode, kinds: Kinds, origin: str) -> Kind | None:
-    """The one kind below ``node``; None, and a problem, unless there is exactly one known kind.
+    """The one kind below ``node``; None, and a problem, unless there is exactly one valid kind.
 
     Relative paths are relative to the folder ``origin``.
     """
     if isinstance(node.value, str) and kinds.has(node.value):
         return Kind(node.value, {}, node)
     if not isinstance(node.value, dict) or len(node.value) != 1:
-        names = kinds.known()
+        names = kinds.all_names()
         text = (
             f"names one {kinds.what} with its options, for example {_example(kinds)}. Known:"
             f" {', '.join(names)}"
@@ -57,7 +57,7 @@ def read_kind(reader: NodeReader, node: YamlNode, kinds: Kinds, origin: str) -> 
         return None
     name, options = next(iter(node.value.items()))
     if not kinds.has(name):
-        names = kinds.known()
+        names = kinds.all_names()
         reader.bad(options, f"{unknown(kinds.what, name, names)}{_extras(name, names)}")
         return None
     entries = reader.entries(options, _example(kinds))

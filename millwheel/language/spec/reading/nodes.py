@@ -1,4 +1,4 @@
-"""The YAML file as a tree in which every value knows its line and its path, so that errors can name
+"""The YAML file as a tree in which every value has its line and its path, so that errors can name
 them.
 
 ruamel.yaml scans and parses; the tree is built from its events here, without recursion and under
@@ -17,7 +17,7 @@ MAX_BYTES = 256_000
 MAX_DEPTH = 40
 """The deepest nesting of maps and lists."""
 MAX_NODES = 20_000
-"""The most values in a file, with those that aliases repeat."""
+"""The most values in a file, including repetitions by aliases."""
 
 
 class ForeignLine(int):

@@ -12,7 +12,7 @@ from millwheel.language.spec.reading.nodes import YamlNode
 from millwheel.language.spec.reading.reader import NodeReader
 
 FAILED: Any = object()
-"""What a kind gives for a value that it cannot read; the problem has been noted."""
+"""The result of a kind for a value that it cannot read; the problem has been noted."""
 MERGED = "*"
 """The attribute of a field whose value is a map of several attributes."""
 
@@ -239,7 +239,7 @@ class Own:
     made: Callable[[NodeReader, YamlNode], Any] | None = None
 
     def read(self, reader: NodeReader, node: YamlNode) -> Any:
-        """What its reader makes of it."""
+        """The result of its reader."""
         assert self.made is not None
         return self.made(reader, node)
 
@@ -251,7 +251,7 @@ class Field:
     about a map without the field; "": it may be absent.
 
     ``text`` is one sentence, as Markdown of a page below docs/; tables there and the JSON Schema
-    show it. ``default`` are words for the default, where no value of ``defaults`` says it."""
+    show it. ``default`` are words for the default, where no value of ``defaults`` is one."""
 
     attribute: str
     kind: Kind

@@ -55,7 +55,7 @@ class Problems:
 
 
 def did_you_mean(word: str, choices: Iterable[str]) -> str:
-    """``; did you mean 'sum'?`` if a known name is similar, else nothing."""
+    """``; did you mean 'sum'?`` if a valid name is similar, else nothing."""
     names = list(choices)
     close = get_close_matches(word, names, 1, 0.6) or [
         name for name in names if name.lower() == word.lower()

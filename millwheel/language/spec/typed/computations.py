@@ -38,7 +38,7 @@ _SAME = ("sum", "min", "max", "first", "last")
 _COUNTS = ("count", "count_distinct", "approx_count_distinct")
 _BOUNDS = dict.fromkeys(("window_start", "window_end"), KIND)
 _LISTS = ("collect", "top_k")
-"""Aggregates whose result is a list of what is of the kind of their argument."""
+"""Aggregates whose result is a list of values of the kind of their argument."""
 _JOINS = (JoinSpec, RegularJoinSpec, IntervalJoinSpec)
 _ASKED_BY = ("enrich", "by")
 """Where the expressions stand by which another system is asked."""
@@ -69,9 +69,9 @@ def outputs_of(computation: ComputationSpec) -> set[str]:
 @dataclass(slots=True)
 class DecimalWork:
     """A computation whose ``inputs`` have fields of these kinds, some of which may be decimals.
-    :meth:`through` changes it, and finds the kinds of the ``outputs`` by stream, and of what it
-    keeps to be asked (``kept``). ``note`` notes a problem at a place of it, and ``build`` makes its
-    lookup."""
+    :meth:`through` changes it, and finds the kinds of the ``outputs`` by stream, and of the values
+    that it keeps for queries (``kept``). ``note`` notes a problem at a place of it, and ``build``
+    makes its lookup."""
 
     computation: ComputationSpec
     inputs: Mapping[str, Fields]
@@ -79,8 +79,8 @@ class DecimalWork:
     note: Callable[[Path, str], None]
     build: Callable[[LookupSpec], Lookup]
     fields: Fields = field(default_factory=dict)
-    """Those of all inputs whose records its expressions read; none for a join, whose inputs may
-    differ."""
+    """The fields of all inputs whose records its expressions read; none for a join, whose inputs
+    may differ."""
     kinds: dict[Path, Any] = field(default_factory=dict)
     """The kinds of its expressions."""
     outputs: dict[str, Fields] = field(default_factory=dict)
@@ -158,7 +158,7 @@ class DecimalWork:
         return replace(bound, expression=self.in_units(bound.expression, self.inputs, ("join",))[0])
 
     def _look_up(self, work: LookupSpec) -> None:
-        """What it is asked by are texts of its decimals, with all digits."""
+        """It is asked by texts of its decimals, with all digits."""
         if self.given and not work.by:
             by = tuple(self._asked_by(text) for text in self._own_by(work))
             self.computation = replace(self.computation, work=replace(work, by=by))
@@ -220,7 +220,7 @@ class DecimalWork:
         self._give(fields)
 
     def _step(self, step: StepSpec, fields: Fields, path: Path) -> tuple[StepSpec, Fields]:
-        """A step over units, and the fields of what it gives."""
+        """A step over units, and the fields of its results."""
         made = {
             name: self.in_units(text, fields, (*path, name)) for name, text in step.fields.items()
         }
@@ -245,7 +245,7 @@ class DecimalWork:
         return changed_step, {name: each for name, (_, each) in made.items()}
 
     def _results(self, work: AggregationSpec | OverSpec | SlicesSpec) -> Fields:
-        """The kinds of the fields of its results, and of what it keeps to be asked."""
+        """The kinds of the fields of its results, and of the values that it keeps for queries."""
         kinds = {
             name: kind for each in self.computation.inputs for name, kind in self._key(each).items()
         }
@@ -275,7 +275,7 @@ class DecimalWork:
         return kinds
 
     def _aggregate(self, aggregate: AggregateSpec) -> Any:
-        """The kind of what it gives."""
+        """The kind of its result."""
         name, path = aggregate.function, ("aggregate", aggregate.name)
         kind = self.kinds.get(path, "") if aggregate.argument else ""
         if name in _SAME:

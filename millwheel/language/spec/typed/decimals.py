@@ -17,8 +17,8 @@ from millwheel.language.spec.typed.expressions import FieldKinds, function_of
 
 Fields = Mapping[str, Any]
 """The kinds of the fields of a record: of a decimal the digits behind its point, of a record within
-it its fields, of a list a list of the kind of its entries, else a word, "" where nothing says
-it."""
+it its fields, of a list a list of the kind of its entries, else a word, "" where it is
+uncertain."""
 _NULL = "NoneType"
 _ALIKE = ("coalesce", "nullif", "max", "min", "mod")
 """Functions whose arguments and result are of one kind."""
@@ -39,7 +39,7 @@ def has_decimals(fields: Any) -> bool:
 
 
 def scales_of(fields: Fields) -> dict[str, Any]:
-    """The decimals alone, as sinks want them."""
+    """The scales of the decimals alone, for sinks."""
     return {name: _scale_of(kind) for name, kind in fields.items() if has_decimals(kind)}
 
 
@@ -50,21 +50,21 @@ def _scale_of(kind: Any) -> Any:
 
 
 def text_of(text: str, scale: int) -> str:
-    """The expression for the text, with all digits, of what an expression in units gives."""
+    """The expression for the text, with all digits, of the result of an expression in units."""
     return f"decimal_text({text}, {scale})"
 
 
 @dataclass(frozen=True, slots=True)
 class InUnits:
-    """An expression over whole units, and the kind of what it gives."""
+    """An expression over whole units, and the kind of its result."""
 
     text: str
     kind: Any
 
 
 def in_units(text: str, tree: ast.expr, fields: Fields) -> InUnits:
-    """The expression over whole units that gives what ``text``, whose tree this is, says of
-    decimals. Raises ValueError, with the cure, for what cannot be computed exactly."""
+    """The expression over whole units with the result of ``text``, whose tree this is, over
+    decimals. Raises ValueError, with the cure, if it cannot be computed exactly."""
     made, kind = _Units(fields).made(deepcopy(tree))
     changed = ast.dump(made) != ast.dump(tree)
     return InUnits(ast.unparse(ast.fix_missing_locations(made)) if changed else text, kind)
@@ -301,7 +301,7 @@ class _Units:
         return node, kind
 
     def _refusing(self, node: ast.expr) -> ast.expr:
-        """A node over which nothing is known of decimals: none may be in it."""
+        """A node without rules for decimals: none may be in it."""
         for child in ast.walk(node):
             if child is not node and isinstance(child, ast.Name):
                 if has_decimals(self._fields.get(child.id, "")):

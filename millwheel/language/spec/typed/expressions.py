@@ -33,11 +33,11 @@ Change = Callable[[str, Path], str]
 """From an expression, which is not empty, and where it stands to the one that takes its place."""
 FIRST_STEP: Path = ("steps", "0")
 _GIVEN = {"text": "str", "int": "int", "float": "float", "bool": "bool", "time": KIND}
-"""The kinds of what functions give, where it is always the same."""
+"""The kinds of results of functions, where they are always the same."""
 
 
 def declared_kinds(spec: PipelineSpec, computation: ComputationSpec) -> dict[str, str]:
-    """The kinds of the declared fields, "" for those that differ among inputs which have them."""
+    """The kinds of the declared fields, "" for kinds that differ among inputs which have them."""
     kinds: dict[str, str] = {}
     for each in computation.inputs:
         stream = spec.stream(each.stream)
@@ -96,7 +96,7 @@ def _of_work(work: Work, of: Callable[..., str]) -> Work:
             return replace(work, branches=tuple(ways))
         case LookupSpec(by=by):
             return replace(work, by=tuple(of(text, "enrich", "by") for text in by))
-        case StepsSpec(steps=(step, *rest)):  # the next one gets what this one makes
+        case StepsSpec(steps=(step, *rest)):  # the next one gets its results
             fields = {name: of(text, *FIRST_STEP, name) for name, text in step.fields.items()}
             first = replace(step, expression=of(step.expression, *FIRST_STEP), fields=fields)
             return replace(work, steps=(first, *rest))
@@ -123,7 +123,7 @@ def _of_order(text: str, of: Callable[..., str], *path: str) -> str:
 
 
 class FieldKinds:
-    """The kinds of expressions over fields with kinds: "" where nothing says it."""
+    """The kinds of expressions over fields with kinds: "" where it is uncertain."""
 
     def __init__(self, fields: Mapping[str, str]) -> None:
         self._fields = fields

@@ -27,7 +27,7 @@ def typed_formula(
     kept: Mapping[str, KeptKinds],
     compile_text: Compile = compile_expression,
 ) -> TypedFormula:
-    """The formula of a text, for what computations keep. Raises ValueError for what cannot be
+    """The formula of a text, over values that computations keep. Raises ValueError if it cannot be
     computed exactly."""
     values = {name: kept[name].values for name in formula.computations if name in kept}
     if not any(map(has_decimals, values.values())):

@@ -1,6 +1,5 @@
-"""Expressions over fields of known kinds that no record can satisfy: a text where a number is
-needed, a number where a text is, both compared by their order, and whatever cannot be computed with
-times."""
+"""Expressions over fields with kinds that no record can satisfy: a text where a number is
+needed, a number where a text is, both compared by their order, and wrong arithmetic with times."""
 
 from __future__ import annotations
 

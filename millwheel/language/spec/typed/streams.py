@@ -41,7 +41,7 @@ def with_decimals(
     reader: NodeReader, spec: PipelineSpec, find: Find
 ) -> tuple[PipelineSpec, Mapping[str, Fields]]:
     """The pipeline whose computations take decimals as whole units, and compare times with times
-    where a text is written; and whose sinks know the scales of decimals. Notes every place where
+    where a text is written; and whose sinks have the scales of decimals. Notes every place where
     that cannot be, and every expression that fails for each record because of the kinds of its
     fields. Returns the kinds of the fields of each stream, too, as far as they are certain.
     ``find`` has the node at a path."""
@@ -110,10 +110,10 @@ class _Flow:
         form = str(next(iter(form), "") if isinstance(form, Mapping) else form)
         takes = sink.kind in _SINKS and form in _FORMATS
         if has_decimals(self.kinds.get(sink.stream, {})) and not takes:
-            told = f" with the format {form}" if form else ""
+            written = f" with the format {form}" if form else ""
             self.reader.bad(
                 self.find("sinks", sink.stream),
-                f"{sink.kind}{told} takes no decimals, and {sink.stream} has some. They go to"
+                f"{sink.kind}{written} takes no decimals, and {sink.stream} has some. They go to"
                 f" {', '.join(_SINKS)}, as {', '.join(filter(None, _FORMATS))}; in front of others,"
                 " write map with float(…)",
             )
@@ -174,7 +174,7 @@ class _Flow:
             }
 
     def kinds_of(self, name: str) -> Fields:
-        """The kinds of the fields of a stream, declared where nothing else is known."""
+        """The kinds of the fields of a stream, declared where nothing else is certain."""
         declared, made = _declared(self.spec.stream(name)), self.kinds.get(name, {})
         return {**declared, **{of: kind or declared.get(of, "") for of, kind in made.items()}}
 

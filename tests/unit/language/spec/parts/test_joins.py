@@ -93,7 +93,7 @@ def test_two_streams_with_like_keys_are_joined(check: Any, fields: tuple[str, ..
         ),
         ((THREE, "enrich: {with: prices}"), "takes two inputs, not 3: write input: {orders"),
         ((TWO, "join: {kind: inner, ttl: {order: 1d}}"), "did you mean 'orders'?"),
-        ((TWO, "join: inner", "where: a > 1"), "without a window says at once"),
+        ((TWO, "join: inner", "where: a > 1"), "without a window emits at once"),
         (
             ("input: {orders: {key: product}}", "join: inner", "window: {tumbling: 1m}"),
             "takes two inputs, not 1",
@@ -129,7 +129,7 @@ def test_two_streams_with_like_keys_are_joined(check: Any, fields: tuple[str, ..
             (TWO, "join: inner", "window: {count: 3}", "allowed_lateness: 1m"),
             "count windows fire when they are full: leave out trigger and allowed_lateness",
         ),
-        ((TWO, "join: inner", "allowed_lateness: 1m"), "without a window says at once"),
+        ((TWO, "join: inner", "allowed_lateness: 1m"), "without a window emits at once"),
         ((TWO, "join: sideways", "window: {tumbling: 1m}"), "must be one of"),
         ((TWO, "enrich: {with: price}"), "did you mean 'prices'?"),
         ((TWO, "enrich: {missing: drop}"), "which input is added"),
