@@ -128,7 +128,7 @@ class Driver:
         settings = self._settings
         credentials = load_security(settings.security)
         if settings.open and credentials is not None:
-            raise SetupError("--open wants no token, and --security has one: leave one of them out")
+            raise SetupError("--open runs without a token, and --security has one: leave one out")
         if credentials is not None and credentials.tls is None:
             raise SetupError(
                 f"{settings.security} has no certificates; `millwheel certs FOLDER` makes a set"

@@ -100,6 +100,6 @@ class CoordinatorStore:
     def _damaged(self, error: sqlite3.Error) -> CorruptionError:
         return CorruptionError(
             f"The coordinator's database {self._path} is damaged: {error}. Without its range tables"
-            " nobody knows which journals count: restore it from a backup of the root, or begin a"
-            " new root from a savepoint"
+            " it is uncertain which journals count: restore it from a backup of the root, or begin"
+            " a new root from a savepoint"
         )

@@ -145,7 +145,8 @@ class MasterService(MasterServicer):
             refusal = answers.get(timeout=CALL_TIMEOUT_S)
         except queue.Empty:
             context.abort(
-                grpc.StatusCode.DEADLINE_EXCEEDED, "the table does not say so yet; look again later"
+                grpc.StatusCode.DEADLINE_EXCEEDED,
+                "the table does not show it yet; look again later",
             )
             raise
         return pb.MoveReply(accepted=not refusal, reason=refusal)

@@ -250,7 +250,7 @@ def _delivery(before: str, after: str, node: NodeBlueprint) -> Verdicts:
     else:
         yield (
             Compatibility.SAVEPOINT,
-            f"{change}, which decides how its weak productions in flight are told apart",
+            f"{change}, which decides how its weak productions in flight are distinguished",
         )
 
 

@@ -59,7 +59,7 @@ def _function(reader: NodeReader, node: YamlNode) -> Any:
     attributes = FUNCTION.read(reader, node)
     if attributes.get("vectorized") and "returns" not in node.value:
         reader.missing(
-            node, "returns", "say of what type the values are: returns: int, float, str or bool"
+            node, "returns", "declare the type of the values: returns: int, float, str or bool"
         )
     elif attributes.get("returns") and not attributes.get("vectorized"):
         reader.bad(

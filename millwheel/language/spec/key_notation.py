@@ -131,8 +131,8 @@ def _named(reader: NodeReader, node: YamlNode) -> KeySpec:
         elif aggregate := _aggregate_in(child):
             reader.bad(
                 child,
-                f"{aggregate}() is computed of the records of a group, and a key says which group a"
-                " record belongs to; write it below aggregate",
+                f"{aggregate}() is computed of the records of a group, and a key decides which"
+                " group a record belongs to; write it below aggregate",
             )
         elif text := reader.expression(child, "lower(path)"):
             if not reader.language.compile(text).fields:

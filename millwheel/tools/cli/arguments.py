@@ -148,7 +148,8 @@ ServerSecurity = Annotated[
 Open = Annotated[
     bool,
     typer.Option(
-        "--open", help="want no token: everybody on this machine can read, change and stop the run"
+        "--open",
+        help="ask for no token: everybody on this machine can read, change and stop the run",
     ),
 ]
 SecretsFolder = Annotated[

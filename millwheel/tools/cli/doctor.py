@@ -143,7 +143,7 @@ def _clock() -> Diagnosis:
         state = ctypes.CDLL(None).adjtimex(ctypes.create_string_buffer(512))
     except (OSError, AttributeError):
         return Diagnosis(
-            "clock", NOTE, "this system does not tell whether its clock is synchronised"
+            "clock", NOTE, "this system does not report whether its clock is synchronised"
         )
     if state == _UNSYNCHRONISED:
         words = "not synchronised: run chrony or systemd-timesyncd, above all with several machines"

@@ -132,10 +132,7 @@ def _wait(root: Path, number: int) -> str:
             _behind(addresses, number, secured_links(load_security(run.security, "client")))
         )
     if behind:
-        return (
-            f"{_list(behind)} did not say within {_APPLIED_S:.0f} s that they know it; they look"
-            " every 10 s"
-        )
+        return f"{_list(behind)} did not confirm it within {_APPLIED_S:.0f} s; they look every 10 s"
     return _ALL_APPLIED
 
 

@@ -112,7 +112,7 @@ def stamped(value: Any, stream: StreamSpec, timestamp: int) -> Any:
         )
     if value.get(stream.timestamp) is not None:
         raise ValueError(
-            f"the record says its time itself: {stream.timestamp}={value[stream.timestamp]!r};"
+            f"the record has its own time: {stream.timestamp}={value[stream.timestamp]!r};"
             " leave timestamp= out, or the field"
         )
     if stream.timestamp in stream.times:
@@ -126,6 +126,6 @@ def stamped(value: Any, stream: StreamSpec, timestamp: int) -> Any:
     if timestamp % unit:
         raise ValueError(
             f"{stream.name} counts {stream.timestamp!r} in units of {unit} µs, and {timestamp} is"
-            " no multiple of that"
+            " not a multiple of that"
         )
     return {**value, stream.timestamp: timestamp // unit}

@@ -137,7 +137,7 @@ class Holdings:
         facts = {node: facts_of(table) for node, table in self.stored.items()}
         invariant(
             self._facts == facts,
-            "what is known of the range tables is not what the stored ones say",
+            "the kept facts of the range tables are not those of the stored ones",
         )
         owned = Counter(name for each in facts.values() for name in each.owners)
         invariant(

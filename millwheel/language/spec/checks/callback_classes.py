@@ -133,7 +133,8 @@ def _cannot_be_stored(state: State) -> str:
         decoder = msgspec.msgpack.Decoder(state.type)
     except Exception as ex:  # msgspec raises several kinds for types that it cannot decode into
         return (
-            f"cannot be stored: {ex}; declare a type that msgspec knows, such as a msgspec.Struct"
+            f"cannot be stored: {ex}; declare a type that msgspec supports, such as a"
+            " msgspec.Struct"
         )
     if not isinstance(state, ValueState):
         return ""

@@ -32,7 +32,7 @@ def _forgets_instances(computation: ComputationSpec, spec: PipelineSpec) -> str:
             return ""
         return (
             f"records of {name} have ids, and a copy may come by another partition, or later, when"
-            f" {way} has another instance for its key than the one that knows the id; write"
+            f" {way} has another instance for its key than the one with the id; write"
             f" scatter({computation.scatter}), which goes by the id"
         )
     if name == DEAD_LETTERS:
@@ -49,7 +49,7 @@ def _forgets_instances(computation: ComputationSpec, spec: PipelineSpec) -> str:
     if weak:
         return (
             f"productions of {weak[0]} are weak: it may make them again after a crash, when {way}"
-            " has another instance for them than the one that knows their ids; write"
+            " has another instance for them than the one with their ids; write"
             f" scatter({computation.scatter}), which goes by the id"
         )
     return ""

@@ -140,9 +140,9 @@ def check_windows_of_input(reader: NodeReader, spec: PipelineSpec, top: YamlNode
             for join in _later_than_their_windows(each.stream, producers, set()):
                 reader.bad(
                     find(top, "computations", computation.name, "window"),
-                    f"{join.name} passes results of windows on when it knows of their partners, and"
-                    " the watermark may have passed their own windows by then: whether they came"
-                    f" too late for these would be chance; write window: {{of: input}} in"
+                    f"{join.name} passes results of windows on once it is certain whether they have"
+                    " partners, and the watermark may have passed their own windows by then: whether"
+                    f" they came too late for these would be chance; write window: {{of: input}} in"
                     f" {join.name}, too, or another window here",
                 )
 

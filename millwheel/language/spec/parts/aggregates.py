@@ -273,7 +273,7 @@ def read_skew(
             " hash"
         )
         reader.bad(
-            node, f"{text[:40]!r} is no way to group; {fix}; or one of the groupings {others}"
+            node, f"{text[:40]!r} is not a grouping; {fix}; or one of the groupings {others}"
         )
         return whole
     way, instances = ways[match[1]], int(match[2] or _INSTANCES)
@@ -326,8 +326,8 @@ def _slices_not_divided(fields: Mapping[str, YamlNode]) -> str:
     slices = fields["slices"].value
     if isinstance(slices, dict) and "ttl" in slices:
         return (
-            "slices with a ttl forget a key by the times of all of its records, and a part tells"
-            " the newest of several alone; leave ttl out"
+            "slices with a ttl forget a key by the times of all of its records, and a part"
+            " of a key has some of them; leave ttl out"
         )
     return ""
 
@@ -342,17 +342,17 @@ def _windows_not_divided(fields: Mapping[str, YamlNode]) -> str:
     for name in ("trigger", "allowed_lateness") if "session" in kinds else ():
         if name in fields:
             return (
-                f"{name} does not go with divided keys in sessions, which fire once: parts know"
+                f"{name} does not go with divided keys in sessions, which fire once: parts have"
                 " only pieces of them"
             )
     if "trigger" in fields and "cumulative" in kinds:
         return (
-            "trigger does not go with divided keys in cumulative windows: parts know only the"
+            "trigger does not go with divided keys in cumulative windows: parts have only the"
             " pieces between two steps, and emit one as its step ends"
         )
     if "trigger" in fields and not _divides(fields["trigger"].data()):
         return (
-            "this trigger counts the records of a whole key, which no part knows; with divided keys"
+            "this trigger counts the records of a whole key, which no part has; with divided keys"
             " write {after_watermark: {early: {after_processing_time: 10s}}}, or leave trigger out"
         )
     return ""

@@ -195,8 +195,8 @@ JOINS = {
     "enrich": Field(
         "",
         Own(("enrich",)),
-        "[the latest record of the key in another stream](pipeline.md#enrich), or what [another"
-        " system](lookups.md) knows of it",
+        "[the latest record of the key in another stream](pipeline.md#enrich), or the answer"
+        " of [another system](lookups.md)",
     ),
 }
 """The fields of a computation that brings two things together."""
@@ -251,8 +251,8 @@ def _why_two(kind: JoinKind, windowed: bool, values: Mapping[str, Any]) -> str:
         return f"{kind.value} takes two inputs; {chain}"
     if kind is not JoinKind.INNER and values.get("ttl") is not None and not windowed:
         return (
-            f"{kind.value} takes back nulls in place of rows, and could not know which of them were"
-            f" said of rows that are forgotten; leave out ttl, or {chain}"
+            f"{kind.value} takes back nulls in place of rows, and could not find those that it"
+            f" emitted for forgotten rows; leave out ttl, or {chain}"
         )
     return ""
 

@@ -79,8 +79,8 @@ _DEDUPLICATE = FilePart(
         "within": Field(
             "within_us",
             Duration(1),
-            "for how long copies are expected, in event time; without it, `keep` says which record"
-            " of each key stays",
+            "for how long copies are expected, in event time; without it, `keep` decides which"
+            " record of each key stays",
         ),
         "keep": Field(
             "",

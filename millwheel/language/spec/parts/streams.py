@@ -164,7 +164,7 @@ STREAM = FilePart(
         "id": Field(
             MERGED,
             Short("field", _ID),
-            "the field that tells [which records are duplicates](pipeline.md#id)",
+            "the field that identifies [duplicates](pipeline.md#id)",
             default="none: all are different",
         ),
         "watermark": Field(
@@ -234,7 +234,7 @@ def _with_times(reader: NodeReader, fields: Mapping[str, YamlNode], spec: Stream
     if spec.schema:
         reader.bad(
             fields["fields"],
-            "a class says the types of its fields itself; remove schema, or fields",
+            "a class declares the types of its fields itself; remove schema, or fields",
         )
     elif spec.source is None or spec.source.kind not in _READ_TIMES:
         origin = "a computation" if spec.source is None else f"the source {spec.source.kind!r}"
@@ -270,7 +270,9 @@ def _with_decimals(
     node = fields["fields"].value[next(iter(decimals))]
     source, form = spec.source, _format_of(spec)
     if spec.schema:
-        reader.bad(node, "a class says the types of its fields itself; remove schema, or fields")
+        reader.bad(
+            node, "a class declares the types of its fields itself; remove schema, or fields"
+        )
     elif source is None or source.kind not in _READ_DECIMALS or form not in _DECIMAL_FORMATS:
         maker = "a computation" if source is None else f"the source {source.kind!r}"
         maker = f"{maker} with the format {form!r}" if source is not None and form else maker

@@ -150,8 +150,8 @@ def _why_no_broadcast(computation: ComputationSpec, work: EnrichSpec, stream: St
 
 
 _WHY_KEY = (
-    "records of {!r} come without a key for their row: the one that their producer gave says which"
-    " copy of the table they go to; write the key, for example {}: {{key: id}}"
+    "records of {!r} come without a key for their row: the one that their producer gave decides"
+    " which copy of the table they go to; write the key, for example {}: {{key: id}}"
 )
 
 

@@ -79,7 +79,7 @@ def _launched(settings: SparkSettings, announce: Announce) -> SparkContext:
     conf.setAppName(settings.app_name).setMaster(settings.url)
     log = Path(settings.log)
     began = log.stat().st_size if log.exists() else 0
-    slow = f"Spark on {settings.url} has not started the application yet; {log} has what it says"
+    slow = f"Spark on {settings.url} has not started the application yet; {log} has its output"
     try:
         # Spark logs a lot about every death that is not an error.
         with log.open("ab") as file, _announced_if_slow(slow, announce):

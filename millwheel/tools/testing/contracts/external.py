@@ -86,7 +86,7 @@ class ExternalSinkContract(SinkContract):
             for _ in range(_AWAY_TRIES):
                 _unavailable(lambda: writer.publish(life.committables[1]))
             assert len(sentences) == 1, (
-                f"one sentence a minute tells that the target is away, not {sentences or 'none'}"
+                f"one sentence a minute reports that the target is away, not {sentences or 'none'}"
             )
             outside.away = None
             for number in (1, 2):

@@ -319,7 +319,7 @@ def test_functions_of_arrays_stay_in_columns_and_only_bad_records_are_dead_lette
 @pytest.mark.parametrize(
     ("before", "after", "why"),
     [
-        (", returns: int", "", "functions.rating.returns: is missing; say of what type"),
+        (", returns: int", "", "functions.rating.returns: is missing; declare the type"),
         ("returns: int", "returns: text", "must be one of int, float, str, bool, not 'text'"),
         ("vectorized: true, ", "", "`returns` is for functions of arrays"),
         ('callable: "arrays_of:rating", ', "", "functions.rating.callable: is missing"),

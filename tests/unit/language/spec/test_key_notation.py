@@ -63,7 +63,7 @@ def test_a_key_is_fields_named_expressions_or_everything(
         ("lower(user)", "'lower(user)' is an expression, and needs a name, which results have for"),
         ("ms + 1", "write {NAME: ms + 1}"),
         ('{"a b": user}', "'a b' cannot be the name of a field of results"),
-        ("{n: count(user)}", "count() is computed of the records of a group, and a key says which"),
+        ("{n: count(user)}", "is computed of the records of a group, and a key decides which"),
         ("{n: lowr(user)}", "unknown function 'lowr'; did you mean 'lower'?"),
         ("{n: user ==}", "input.hits.key.n: "),
         ("{one: 1}", "`1` is the same for all records; for one group of everything write key: all"),

@@ -40,7 +40,7 @@ def test_a_timestamp_is_written_where_the_stream_looks_for_it_in_its_unit(make: 
         (
             lambda h: h.push("orders", {"ts": 7}, timestamp=0),
             ValueError,
-            "says its time itself: ts=7",
+            "has its own time: ts=7",
         ),
         (lambda h: h.push("orders", 5, timestamp=0), ValueError, "5 has no fields; push a dict"),
         (lambda h: h.push("orders", {}, key=5), TypeError, "names what the records come from"),

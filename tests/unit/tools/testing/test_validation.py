@@ -312,7 +312,7 @@ MASTERS: dict[str, tuple[Break, str]] = {
     ),
     "facts of another table": (
         lambda master: master._holdings._facts.clear(),
-        "what is known of the range tables",
+        "the kept facts of the range tables",
     ),
     "a token that goes back": (
         lambda master: master._holdings.writing.update(traffic=_older(master)),

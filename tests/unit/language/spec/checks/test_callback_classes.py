@@ -128,7 +128,7 @@ def test_what_can_be_called_and_stored_is_left_alone(tmp_path: Path, lines: list
             "ValueState(int, default=lambda: 1 / 0)",
             "a default that cannot be built: ZeroDivisionError",
         ),
-        ("MapState(dict[list, int] | dict[str, int])", "declare a type that msgspec knows"),
+        ("MapState(dict[list, int] | dict[str, int])", "declare a type that msgspec supports"),
     ],
 )
 def test_state_that_cannot_be_stored(tmp_path: Path, state: str, words: str) -> None:

@@ -211,7 +211,7 @@ def test_times_are_whole_numbers_once_they_were_read(stream: Any) -> None:
         (
             "timestamp: at\nschema: m:C\nfields: {at: timestamp}",
             "",
-            "a class says the types of its fields itself; remove schema, or fields",
+            "a class declares the types of its fields itself; remove schema, or fields",
         ),
         (
             "fields: {at: timestamp}",
