@@ -94,8 +94,8 @@ class Computation:
         of ``process_record``.
 
         ``records`` are the ones since it last fired (``accumulation: discarding``) or all so far
-        (``accumulating``), in order of arrival; none when the window fires only because it
-        is complete. Productions have the timestamp of the pane unless they are given another.
+        (``accumulating``), in order of arrival; none when the window fires only because it is
+        complete. Productions have the timestamp of the pane unless they are given another.
         """
         raise TypeError(
             f"{type(self).__name__} has a window but no process_window(self, ctx, key, window,"

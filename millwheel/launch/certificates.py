@@ -50,7 +50,7 @@ def make_set(folder: str, now: datetime | None = None) -> Path:
 
 def renew_set(folder: str, now: datetime | None = None) -> Path:
     """Replace the certificates of a set that :func:`make_set` has made by new ones, valid for a
-    year, and keep its token and its user. A running pipeline takes them; the CA before is believed
+    year, and keep its token and its user. A running pipeline takes them; the previous CA is trusted
     until it ends.
 
     Raises SetupError when the folder has no such set, or cannot be written.
@@ -65,8 +65,7 @@ def renew_set(folder: str, now: datetime | None = None) -> Path:
                 f" {path}"
             )
         files = _signed(today)
-        # The CAs first: whoever shows a new certificate meets nobody who does not believe its CA
-        # yet.
+        # The CAs first: then every peer trusts the new CA before it meets a new certificate.
         lasting = [
             each
             for each in x509.load_pem_x509_certificates(former)

@@ -29,7 +29,7 @@ _waiting: list[Children] = []
 
 @contextmanager
 def head_start(arguments: Sequence[str]) -> Iterator[None]:
-    """Begins it for a command with these arguments. What nobody has :func:`taken` ends with the
+    """Begin it for a command with these arguments. Unless it is :func:`taken`, it ends with the
     context."""
     if is_sure(arguments):
         _waiting.append(Children())
@@ -41,7 +41,7 @@ def head_start(arguments: Sequence[str]) -> Iterator[None]:
 
 
 def taken() -> Children | None:
-    """The starter of processes that has a head start, for whoever closes it; None where there is
+    """The starter of processes that has a head start; the caller closes it. None where there is
     none, or no more."""
     return _waiting.pop() if _waiting else None
 

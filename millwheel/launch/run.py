@@ -63,7 +63,7 @@ from millwheel.launch.watch import Deaths, Watch
 
 _WORKER_GRACE_S = 12.0  # for workers to end in order, a last snapshot included
 _SERVICE_GRACE_S = 5.0  # for master and injector to end in order
-_OUTAGE_S = 60.0  # without ZooKeeper that the driver bears
+_OUTAGE_S = 60.0  # without ZooKeeper that the driver tolerates
 _ROOM_S = 1.0  # between looks whether all workers have a place to run
 # between looks for letters to replay, of a folder and of an object store
 _REPLAYS_S = {False: 1.0, True: 10.0}

@@ -28,8 +28,8 @@ _LOOK_S = 0.2  # between looks for another requested number of workers
 
 
 class Scale(msgspec.Struct, frozen=True):
-    """The requested or present number of workers. ``problem`` is the reason why a requested
-    number is refused."""
+    """The requested or present number of workers. ``problem`` is the reason why a requested number
+    is refused."""
 
     workers: int
     problem: str = ""

@@ -85,7 +85,7 @@ class RunSettings:
 
     @property
     def room(self) -> int:
-        """The workers and spares that there can come to be without another number of workers."""
+        """The most workers and spares without another number of workers."""
         return 2 * self.workers if self.spares == "auto" else len(self.slots)
 
     @property

@@ -1,8 +1,8 @@
 """The driver's loop during a run: deaths, progress, workers' output, the end.
 
-The driver receives the exit of each worker, wherever it ran, with its running work. It notes in
-the root when a worker has ended of itself, for the next owners of its shards. A kill from outside,
-a lost host or a lost lease is not noted, so it never costs a record.
+The driver receives the exit of each worker, wherever it ran, with its running work. It notes in the
+root when a worker has ended of itself, for the next owners of its shards. A kill from outside, a
+lost host or a lost lease is not noted, so it never costs a record.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ _SHOW_INTERVAL_S = 0.25  # between updates of the line of progress
 
 class Watch:
     """Steps the supervisor and shows the progress of the run, and the ``reasons`` why it stands
-    still. ``noted`` is true if the end of a worker was noted in the root, so that the next one
-    gets further."""
+    still. ``noted`` is true if the end of a worker was noted in the root, so that the next one gets
+    further."""
 
     def __init__(
         self,

@@ -66,8 +66,8 @@ class CoordinatorServer:
         return f"{LOCAL}{self._folder}/{SOCKET}"
 
     def start(self) -> str:
-        """Serve; the address. Raises SetupError or CorruptionError when the database cannot be
-        used."""
+        """Start serving; the address. Raises SetupError or CorruptionError when the database cannot
+        be used."""
         store = CoordinatorStore(self._path)
         try:
             self._state = CoordinatorState(store.tables(), store.values())
@@ -82,7 +82,7 @@ class CoordinatorServer:
         return self.address
 
     def _bind(self) -> None:
-        """With the rights of the root: whoever may read that may connect."""
+        """Bind with the rights of the root: users who may read it may connect."""
         path = f"{self._folder}/{SOCKET}"
         self._listener.bind(path)
         os.chmod(path, 0o600)

@@ -54,7 +54,7 @@ class CoordinatorStore:
             raise self._damaged(error) from error
 
     def tables(self) -> list[StoredTable]:
-        """The last version of each."""
+        """The last version of each table."""
         return [StoredTable(*row) for row in self._read("SELECT name, data, version FROM tables")]
 
     def values(self) -> dict[str, bytes]:
@@ -62,8 +62,8 @@ class CoordinatorStore:
         return dict(self._read("SELECT name, data FROM named_values"))
 
     def write(self, effects: Iterable[StoreTable | StoreValue]) -> None:
-        """All of them or none, durable on return. Raises UnavailableError when that is not possible
-        now."""
+        """Write all of them or none, durably on return. Raises UnavailableError when that is not
+        possible now."""
         try:
             self._database.execute("BEGIN IMMEDIATE")
             try:

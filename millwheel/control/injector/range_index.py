@@ -80,8 +80,8 @@ class RangeIndex:
         return np.where(current, rows, NOWHERE)
 
     def rise(self, rows: Longs, watermarks: Longs) -> int:
-        """Take reported watermarks. Returns how many were lower than the ones before. An idle
-        shard starts anew."""
+        """Take reported watermarks. Returns how many were lower than the ones before. An idle shard
+        starts anew."""
         values = self.values
         before = values[rows]
         if (idle := rows[before == IDLE_TIME]).size:

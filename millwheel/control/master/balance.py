@@ -14,8 +14,8 @@ while it moves:
   a worker that is found slow (:mod:`millwheel.control.master.speeds`) is divided by its slowness;
 - a worker whose memory is ``full`` gets no shard of another host. From ``crowded`` on it hands over
   the one with the most state, to a worker of another host with less than ``roomy``; then nothing
-  for ``relief_us``, because memory falls late. Whoever took it is far from ``crowded``, and a
-  worker keeps its last shard, so this ends, too;
+  for ``relief_us``, because memory falls late. Its taker is far from ``crowded``, and a worker
+  keeps its last shard, so this ends, too;
 - a shard is split only when no move helps, it is busier than ``hot``, and an edge between sampled
   keys leaves at least a tenth of its work on either side: right before or after a key with much
   work. Neither a key nor a slot of slices is ever divided;
@@ -31,7 +31,7 @@ shard goes back to where it was.
 
 A worker that has just been found slow is certainly slow, and everybody waits for it. So up to
 ``at_once`` shards leave it at once, even in the pause after another step, unless a shard has gone
-back of late: then a machine wavers, and the pauses hold.
+back recently: then the speed of a machine varies, and the pauses hold.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ class ClusterLoad:
         )
 
     def after(self, move: Move) -> ClusterLoad:
-        """As it will be once a move is done."""
+        """The load as it will be once a move is done."""
         tables, loads = list[RangeTable](), dict(self.loads)
         for table in self.tables:
             shards = list(table.shards)
@@ -324,7 +324,7 @@ class Returns:
 
 
 def _owners(move: Move, cluster: ClusterLoad) -> list[WorkerName]:
-    """Whose shard it is that moves: one, if it is in a table."""
+    """The owner of the shard that moves; empty if no table has the shard."""
     return [e.owner for table in cluster.tables for e in table.shards if e.shard == move.shard]
 
 

@@ -18,13 +18,12 @@ class MasterConfig:
     ``grace_us`` after the first one came. Balancing begins ``settle_us`` after the last change of
     membership, and ``recover_us`` after the last loss of a worker: its shards have work to catch up
     with, and one that moves stands still. (A new master counts its own beginning as a loss: it may
-    follow one that died after a worker.) It moves at most ``moves_at_once`` shards at a time. What
-    goes to a worker that replaces a lost one goes ``gently_us`` apart (0: as all moves), see
-    :class:`.MovePace`. With ``balance`` it also
-    uses the measured load, and ``speeds`` decides how slow workers are found by it. With
-    ``spares``, at most ``expected_workers`` workers own shards unless another number of seats is
-    requested; without spares, all workers do. Standbys are chosen ``standby_settle_us`` after the
-    last change of membership, so that a restarted worker counts.
+    follow one that died after a worker.) It moves at most ``moves_at_once`` shards at a time.
+    Shards for a worker that replaces a lost one move ``gently_us`` apart (0: as all moves), see
+    :class:`.MovePace`. With ``balance`` it also uses the measured load, and ``speeds`` decides how
+    slow workers are found by it. With ``spares``, at most ``expected_workers`` workers own shards
+    unless another number of seats is requested; without spares, all workers do. Standbys are chosen
+    ``standby_settle_us`` after the last change of membership, so that a restarted worker counts.
     """
 
     nodes: tuple[NodeDemand, ...]

@@ -24,7 +24,8 @@ from millwheel.core.model.names import NodeName, ShardName, WorkerName
 _NEVER_US = -(1 << 60)
 """Long before any time that a clock shows."""
 _GENTLE = 64
-"""Shards for each that may move at once after a loss: with thousands, one at a time takes hours."""
+"""For each so many shards, one more may move at once after a loss: of thousands, one at a time
+takes hours."""
 _GENTLE_AFTER_US = 60_000_000
 """A worker that joins later than this after a loss replaces nobody."""
 

@@ -1,8 +1,8 @@
 """The master's loop as a step: take events, ask the pure machine, perform its effects. One thread.
 
 A step writes tables itself, in the order in which the machine gave them, and feeds the outcome back
-before it returns. Journals for which shards wait are sealed beside it and beside each other: with a
-host, several workers die. Slow work that nothing waits for (looking at snapshots, deleting
+before it returns. Journals for which shards wait are sealed beside it, several at once: a lost host
+takes several workers with it. Slow work that nothing waits for (looking at snapshots, deleting
 journals, sealing those of workers that owned nothing) goes to ``background``, one thing after the
 other.
 """
@@ -98,8 +98,8 @@ class MasterPace:
 
 @dataclass(frozen=True, slots=True)
 class MasterView:
-    """The master's view, for status requests: live workers, stored tables, the loads of shards,
-    the state of each worker, and the hosts whose loss would leave seats empty."""
+    """The master's view, for status requests: live workers, stored tables, the loads of shards, the
+    state of each worker, and the hosts whose loss would leave seats empty."""
 
     workers: tuple[WorkerName, ...] = ()
     tables: tuple[RangeTable, ...] = ()
@@ -215,7 +215,7 @@ class MasterRuntime:
         outcome: Event = SealFailed(incarnation=effect.incarnation)
         try:
             outcome = self._seal(effect)
-        finally:  # whatever went wrong, it is tried again: shards wait
+        finally:  # any failure is tried again: shards wait
             self._ports.post(outcome)
 
     def _seal(self, effect: SealJournal) -> Event:
@@ -334,7 +334,7 @@ class MasterRuntime:
         self._post_members()
 
     def _seats_changed(self, members: Mapping[str, bytes]) -> None:
-        # While one number follows another there may be two, and the larger one disturbs nobody.
+        # While the number changes there may be two members; the larger one does no harm.
         self._ports.post(SeatsChanged(seats=max((int(name) for name in members), default=None)))
 
     def _post_members(self) -> None:

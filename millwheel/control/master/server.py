@@ -45,8 +45,7 @@ log = logging.getLogger("millwheel.master")
 ROLE = "masters"
 _MAX_THREADS = 32  # workers and commands at once
 _SEALS_AT_ONCE = 8
-"""As many workers of a lost host have their journals sealed beside each other; each waits some six
-times for a disk."""
+"""The journals of a lost host that are sealed at once; each waits some six times for a disk."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,10 @@
-"""How slow workers are, by their work: a machine may live and need four times as long as others
-for the same work. Pure.
+"""How slow workers are, by their work: a machine may live and need four times as long as others for
+the same work. Pure.
 
-The service time of a shard is the time its owner takes for one of its recent records. Shards
-of one node do comparable work, so a worker's **slowness** is how many times the service time of the
-others its shards have: 1 where they differ by no more than measurements do. The balancer divides
-weights by it. Four rules keep it honest:
+The service time of a shard is the time its owner takes for one of its recent records. Shards of one
+node do comparable work, so a worker's **slowness** is how many times the service time of the others
+its shards have: 1 where they differ by no more than measurements do. The balancer divides weights
+by it. Four rules keep it honest:
 
 - it is at least 1: small bundles cost more per record, so among sound workers the busiest has the
   least service time and is not the strongest for that. A stronger machine states that by its
@@ -252,7 +252,7 @@ def _lower_median(values: Sequence[float]) -> float:
 
 
 def _by_work(ratios: Iterable[tuple[float, float]]) -> float:
-    """The ratio at the lower half of the work."""
+    """The lower median of the ratios, weighted by work."""
     ranked = sorted(ratios)
     half, done = sum(work for _, work in ranked) / 2, 0.0
     for ratio, work in ranked:

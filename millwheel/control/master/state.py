@@ -1,8 +1,8 @@
-"""The master as a pure machine: an event in, effects out. It owns the range tables;
-``moves.py`` plans the moves in them.
+"""The master as a pure machine: an event in, effects out. It owns the range tables; ``moves.py``
+plans the moves in them.
 
-The machine decides from levels, not from edges: every event first updates the state, and then
-all decisions are derived anew from this state, for the nodes about which something has changed.
+The machine decides from levels, not from edges: every event first updates the state, and then all
+decisions are derived anew from this state, for the nodes about which something has changed.
 Therefore each step is idempotent. A newly elected master reads tables and members and continues
 whatever was in progress: an owner that is not a member is dead, so its journal is sealed, and then
 its shards get new owners.
@@ -53,8 +53,8 @@ from millwheel.core.model.range_table import RangeTable
 from millwheel.errors import invariant
 
 _FULL_WEIGHT = 0.001
-"""Of the weight of a worker whose memory is full, when shards are dealt: it gets some only where
-nobody else can."""
+"""The factor of the weight of a worker whose memory is full, when shards are dealt: it gets some
+only where nobody else can."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ class MasterState:
 
     def exposures(self) -> tuple[HostLoss, ...]:
         """The hosts whose loss would leave seats empty, the worst first. Without spares there are
-        none: then nobody asks that a loss be covered."""
+        none: then no loss has to be covered."""
         if not self._config.spares or not self._membership.received:
             return ()
         hosts, serving = self._membership.hosts_of_takers(), self._serving()

@@ -74,7 +74,7 @@ def is_driven(root: Path) -> bool:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether this machine has a process of that number, whoever's it is."""
+    """Whether this machine has a process of that number, of any user."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

@@ -260,9 +260,9 @@ def _refuse_foreign(path: Path) -> None:
 
 
 def _empty(path: Path) -> None:
-    """Remove everything from the folder of a root, which the caller has locked. Whoever opens a
-    root in which that was interrupted finishes it first: the rest looks like a state, and is not
-    one."""
+    """Remove everything from the folder of a root, which the caller has locked. The next driver
+    that opens a root in which that was interrupted finishes it first: the rest looks like a state,
+    and is not one."""
     (path / _EMPTYING).touch()
     sync_folder(path)
     for entry in os.scandir(path):

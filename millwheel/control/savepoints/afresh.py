@@ -95,8 +95,8 @@ _RESULTS_OF = ".millwheel/results-of"
 
 
 def refuse_foreign(root: Root, needed: Iterable[Path]) -> None:
-    """Raise SetupError if the folder of a root holds what is not its own: the root or the results
-    of another run, or one of the paths ``needed`` by the new one."""
+    """Raise SetupError if the folder of a root holds anything foreign: the root or the results of
+    another run, or one of the paths ``needed`` by the new one."""
     top = root.path.resolve()
     for path in needed:
         if path.resolve().is_relative_to(top):

@@ -72,7 +72,7 @@ def compare(old: Blueprint, new: Blueprint) -> list[Change]:
 
 
 def corrected(changes: list[Change], keeps: Callable[[str], bool]) -> list[Change]:
-    """The same, where a node that ``keeps`` nothing in the form of its settings may be corrected,
+    """The same changes, but nodes that keep nothing in the form of their settings may be corrected,
     such as an aggregation that has failed on every record."""
     return [
         (

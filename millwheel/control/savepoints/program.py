@@ -25,7 +25,7 @@ from millwheel.errors import PipelineError
 from millwheel.language.spec.ship import files_to_ship
 
 _PLACES = frozenset({"where", "folder", "file", "ship"})
-"""Where something is written, which decides nothing."""
+"""Places in files, which decide nothing."""
 _FORM, _FORM_NUMBER = "form", "2"
 """How settings are noted. Digests of another form cannot be compared."""
 _PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -51,7 +51,7 @@ def program_of(spec: PipelineSpec) -> dict[str, str]:
             thing = load_object(name, spec.folder)
         except PipelineError:
             continue
-        # Another Python compiles the same code otherwise.
+        # Another Python compiles the same code differently.
         digests[f"{name} in Python {_PYTHON}"] = _digest("\n".join(_code(thing, set())).encode())
     return digests
 

@@ -107,7 +107,7 @@ def encode_record(record: SavepointRecord) -> bytes:
 
 def _check(record: SavepointRecord) -> None:
     """A savepoint may come from elsewhere: its names become parts of paths, and its numbers tables.
-    Raises ValueError, or what a table raises."""
+    Raises ValueError, or an error of a table."""
     if not SAVEPOINT_NAME.fullmatch(record.name):
         raise ValueError(f"{record.name[:140]!r} is not a name of a savepoint")
     for node in (*record.named, *record.blueprint.nodes):

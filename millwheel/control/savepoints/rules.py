@@ -23,7 +23,8 @@ class Compatibility(Enum):
 
 Verdicts = Iterator[tuple[Compatibility, str]]
 Rule = Callable[[Any, Any, NodeBlueprint], Verdicts]
-"""(a facet of a node before, after, the node as it is) -> what the difference asks for, and why."""
+"""(a facet of a node before, after, the node as it is) -> the requirement of the difference, with
+the reason."""
 NEW_NAME = "give it another name to start it empty"
 
 

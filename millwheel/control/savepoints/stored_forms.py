@@ -184,7 +184,7 @@ class _Reading:
         if old[0] == new[0] == "ref":
             pair = str(old[1]), str(new[1])
             if pair not in self._met:
-                self._met[pair] = ""  # as long as it is looked at: it may be a part of itself
+                self._met[pair] = ""  # while it is compared: it may be a part of itself
                 self._met[pair] = self._why(self._old[pair[0]], self._new[pair[1]], what)
             return self._met[pair]
         return self._why(self._followed(old, self._old), self._followed(new, self._new), what)

@@ -131,8 +131,7 @@ _commit = msgspec.msgpack.Decoder(Commit).decode
 
 
 def may_keep_state(address: str) -> Callable[[str], bool]:
-    """Whether a node of a root may keep what has the form of its settings. True in case of
-    doubt."""
+    """Whether a node of a root may keep data in the form of its settings. True in case of doubt."""
     try:
         nodes = _nodes_with_state(address)
     except (MillwheelError, *DAMAGE):  # a journal whose beginning is gone, for one
@@ -154,8 +153,8 @@ def _nodes_with_state(address: str) -> set[str]:
 
 
 def _commits(address: str) -> Iterator[Commit]:
-    """All commits of all workers, none of which lives: their journals are sealed, as the next
-    master would."""
+    """All commits of all workers. None of them lives: their journals are sealed, as by the next
+    master."""
     journals = open_journals(address)
     for incarnation in journals.incarnations():
         for entry in journals.read(incarnation, journals.seal(incarnation)):

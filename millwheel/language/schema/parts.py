@@ -1,5 +1,5 @@
-"""The JSON Schema of a pipeline file: its parts as they are declared, and the parts that depend
-on installed packages."""
+"""The JSON Schema of a pipeline file: its parts as they are declared, and the parts that depend on
+installed packages."""
 
 from __future__ import annotations
 

@@ -87,14 +87,14 @@ def passed_line(shared: int) -> socket.socket:
 
 
 def received_line(end: socket.socket) -> socket.socket | None:
-    """A line that was passed on; None when there is nobody left who could."""
+    """A line that was passed on; None when its sender is gone."""
     data, descriptors, _, _ = socket.recv_fds(end, _MOST_BYTES, 1)
     return socket.socket(fileno=descriptors[0]) if data else None
 
 
 def ready(descriptors: Collection[int], wait_s: float | None = None) -> set[int]:
-    """The file descriptors that can be read, after ``wait_s`` at most (None: as long as it
-    takes). A driver may have more than a thousand files open, which ``select`` does not take."""
+    """The file descriptors that can be read, after ``wait_s`` at most (None: as long as it takes).
+    A driver may have more than a thousand files open, which ``select`` does not take."""
     poller = select.poll()
     for descriptor in descriptors:
         poller.register(descriptor, select.POLLIN)

@@ -69,7 +69,7 @@ def main() -> Start | None:
     """Serve the driver until it is gone (None). In a child: the program to continue as."""
     die_with_parent()
     driver, shared = socket.socket(fileno=int(sys.argv[1])), SHARED in sys.argv
-    gc.disable()  # what modules make stays: to look for garbage among it is a fifth of the time
+    gc.disable()  # objects of modules stay: to look for garbage among them is a fifth of the time
     load(_PROGRAMS[:1] if shared else _PROGRAMS)  # tasks start workers alone
     gc.freeze()  # children share these pages as long as nobody writes to them
     gc.enable()

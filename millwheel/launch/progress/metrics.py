@@ -40,8 +40,9 @@ def driver_address(root: Path) -> str:
 
 class GatheredMetrics:
     """Collects the metrics of every process on each request. ``slots`` are the expected workers;
-    ``restarts`` returns how often each process was restarted, ``deaths`` which have failed of late,
-    in words. The driver's loop calls :meth:`step`; all other methods run on other threads."""
+    ``restarts`` returns how often each process was restarted, ``deaths`` which have failed
+    recently, in words. The driver's loop calls :meth:`step`; all other methods run on other
+    threads."""
 
     def __init__(
         self,

@@ -67,7 +67,7 @@ _log = logging.getLogger(__name__)
 
 
 class ReasonsOfStandstill:
-    """``reasons`` are those of the last look. The loop of the driver waits for none of it."""
+    """``reasons`` are those of the last look. The loop of the driver never waits for it."""
 
     def __init__(
         self,

@@ -40,9 +40,9 @@ class _Address(msgspec.Struct):
 
 class StatusWatcher:
     """Follows the leading injector. ``latest`` is the newest answer, None before the first, and
-    ``late`` the late records in the answers of the last hour. ``members`` are the workers that
-    are members now, by incarnation, and ``entries`` the data that they have registered.
-    ``stop_asked`` receives the requests to stop the driver."""
+    ``late`` the late records in the answers of the last hour. ``members`` are the workers that are
+    members now, by incarnation, and ``entries`` the data that they have registered. ``stop_asked``
+    receives the requests to stop the driver."""
 
     def __init__(
         self,

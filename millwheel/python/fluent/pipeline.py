@@ -175,17 +175,17 @@ class Pipeline:
 
         ``timestamp``: the field with the time at which a record happened (a number of
         ``timestamp_unit`` since 1970 UTC, or ISO 8601), a function of the value, or ``"arrival"``:
-        the time at which it is read. Without a unit
-        numbers are µs, and numbers that are very likely of another unit are refused. ``id``: the
-        field that identifies copies, which may be up to ``id_horizon`` apart (1h). ``max_delay``:
-        how far a record may lie behind the newest of its file (0s). ``idle_after``: a silent
-        partition no longer holds the watermark (5s; ``"never"``). ``max_future``: records further
-        ahead of the clock are dead letters (1d; ``"never"``). ``schema``: the class that records
-        are decoded into. ``fields``: types of some fields, ``{"cost": float}``, which makes reading
-        and aggregating faster; ``datetime`` and ``{"type": "timestamp", "unit": "ms"}`` are times.
-        ``on_error``: the treatment of unusable lines, as for computations.
-        ``table``: the records are rows, each in place of the one with its key: ``"id"``, or
-        ``{"key": ["country", "id"], "delete": "op == 'd'"}``. One that ends needs no timestamp.
+        the time at which it is read. Without a unit numbers are µs, and numbers that are very
+        likely of another unit are refused. ``id``: the field that identifies copies, which may be
+        up to ``id_horizon`` apart (1h). ``max_delay``: how far a record may lie behind the newest
+        of its file (0s). ``idle_after``: a silent partition no longer holds the watermark (5s;
+        ``"never"``). ``max_future``: records further ahead of the clock are dead letters (1d;
+        ``"never"``). ``schema``: the class that records are decoded into. ``fields``: types of some
+        fields, ``{"cost": float}``, which makes reading and aggregating faster; ``datetime`` and
+        ``{"type": "timestamp", "unit": "ms"}`` are times. ``on_error``: the treatment of unusable
+        lines, as for computations. ``table``: the records are rows, each in place of the one with
+        its key: ``"id"``, or ``{"key": ["country", "id"], "delete": "op == 'd'"}``. One that ends
+        needs no timestamp.
         """
         entry: dict[str, Any] = {}
         if isinstance(source, DeclaredSource):

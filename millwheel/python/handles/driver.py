@@ -2,8 +2,8 @@
 controls by a handle.
 
 It reads its settings from the first line of standard input, and shuts down cleanly when standard
-input ends, because the program has ended then, for any reason. The outcome is written to the
-file descriptor named on the command line.
+input ends, because the program has ended then, for any reason. The outcome is written to the file
+descriptor named on the command line.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Pickles msgspec's classes by value: those of a script or notebook, as types of state and
-of streams.
+"""Pickles msgspec's classes by value: those of a script or notebook, as types of state and of
+streams.
 
 ``cloudpickle`` makes an empty class and fills it in afterwards. A Struct has its fields from the
 moment it is made, or never. And msgspec leaves a cache in classes of other kinds that it has looked

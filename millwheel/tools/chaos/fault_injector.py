@@ -94,7 +94,7 @@ class FaultInjector:
         started = time.monotonic()
         environment = {**os.environ, **self._command.environment}
         with self._log.open("wb") as log:
-            # In a session of its own: it would take the Ctrl-C of a terminal and our signal for
+            # In a session of its own: it would count the Ctrl-C of a terminal and our signal as
             # two.
             process = subprocess.Popen(
                 self._command.argv,

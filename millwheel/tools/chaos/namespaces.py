@@ -59,7 +59,7 @@ def namespace_of(prefix: str, host: int) -> str:
 class Namespaces:
     """A context, in which the calling thread, and all that it starts, is in the hub.
 
-    Raises SetupError, with the reason, when this machine has no such thing; then nothing of it is
+    Raises SetupError, with the reason, when this machine has no namespaces; then nothing of them is
     left.
     """
 

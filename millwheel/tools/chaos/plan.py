@@ -22,8 +22,8 @@ class Target(str, Enum):
 
 
 class Fault(Enum):
-    """A fault of a process, or of all workers of a host. PARTITION cuts a worker off: it runs,
-    but nothing it sends or is sent arrives."""
+    """A fault of a process, or of all workers of a host. PARTITION cuts a worker off: it runs, but
+    nothing it sends or is sent arrives."""
 
     KILL = "kill"
     PAUSE = "pause"
@@ -33,8 +33,8 @@ class Fault(Enum):
 @dataclass(frozen=True, slots=True)
 class Blow:
     """One fault: ``after_s`` seconds after the one before; ``pick`` in [0, 1) chooses among the
-    processes there are; a pause or a partition lasts ``lasts_s``, and so long a killed host is
-    away."""
+    processes there are; a pause or a partition lasts ``lasts_s``, and a killed host is away for as
+    long."""
 
     after_s: float
     target: Target
@@ -48,7 +48,7 @@ class Plan:
     """The options of the user. ``every_s`` is the mean time between two faults, ``pauses`` whether
     processes are also paused, ``partitions`` whether workers are also cut off from all others, both
     for up to ``longest_pause_s``. If ``one_by_one``, a fault waits until the one before has been
-    recovered from, and hits who has work."""
+    recovered from, and hits a process that has work."""
 
     targets: Sequence[Target]
     every_s: float

@@ -48,8 +48,7 @@ class Recovery:
 
     @property
     def settled(self) -> bool:
-        """Whether nothing more can be waited for: a worker that owned nothing leaves nobody
-        anything to do."""
+        """Whether nothing more can be waited for: a worker that owned nothing leaves no work."""
         return not self.followed or (self.of_ranges and not self.tokens)
 
 
@@ -67,7 +66,7 @@ class Recoveries:
     def struck(
         self, target: Target, fault: Fault, workers: Collection[str], now_s: float
     ) -> Recovery:
-        """A fault has hit these workers, or, if it is a service, whoever leads."""
+        """A fault has hit these workers, or, if it is a service, its leader."""
         leaders = self.leaders.get(target, frozenset())
         entries = [
             entry
@@ -81,8 +80,8 @@ class Recoveries:
         return recovery
 
     def outlived(self, victims: Collection[str]) -> None:
-        """A pause or a partition is over. If it was too short for anybody to notice there is
-        nothing to recover."""
+        """A pause or a partition is over. If it was too short to be noticed, there is nothing to
+        recover."""
         for fault in self.faults:
             if (
                 fault.fault is not Fault.KILL
@@ -109,7 +108,7 @@ class Recoveries:
 
     @property
     def unsealed(self) -> set[str]:
-        """Workers that have been hit, of which nobody has taken note yet."""
+        """Workers that have been hit, but not been declared dead yet."""
         return {
             name
             for fault in self.faults

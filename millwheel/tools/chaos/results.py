@@ -29,7 +29,7 @@ _SHOWN = 3  # rows of a difference that are shown
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One sink of the two runs: rows in peace, and rows that are missing and extra under faults."""
+    """One sink of the two runs: rows without faults, and rows missing and extra under faults."""
 
     stream: str
     rows: int
@@ -38,12 +38,12 @@ class Difference:
 
     @property
     def lost(self) -> int:
-        """Rows of the run in peace that the other does not have."""
+        """Rows of the undisturbed run that the other does not have."""
         return sum(self.missing.values())
 
     @property
     def surplus(self) -> int:
-        """Rows that the run in peace does not have, or has less often."""
+        """Rows that the undisturbed run does not have, or has less often."""
         return sum(self.extra.values())
 
     def examples(self) -> list[str]:

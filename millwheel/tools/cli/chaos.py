@@ -37,7 +37,7 @@ from millwheel.tools.cli.status import write_json
 
 CALM, CHAOS = "calm", "chaos"
 _FREE = 4  # Fixed: exit code where only such results differ as arrival decides
-_OUTAGE_S = 60.0  # as long as the driver bears without ZooKeeper
+_OUTAGE_S = 60.0  # as long as the driver tolerates without ZooKeeper
 
 
 @dataclass(frozen=True, slots=True)

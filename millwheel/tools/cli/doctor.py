@@ -49,8 +49,8 @@ _CONNECT_S = 3.0  # for a server that is there to take a connection
 
 
 class Diagnosis(msgspec.Struct, frozen=True):
-    """One check. ``verdict`` is ok, note (it works, but look) or bad; ``words`` are the finding
-    and the remedy."""
+    """One check. ``verdict`` is ok, note (it works, but look) or bad; ``words`` are the finding and
+    the remedy."""
 
     check: str
     verdict: str

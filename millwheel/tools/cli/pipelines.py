@@ -1,6 +1,5 @@
-"""A pipeline before it runs: ``millwheel explain`` draws it, ``millwheel
-validate`` lists all its errors, ``millwheel explain-upgrade`` compares it with the state of another
-one."""
+"""A pipeline before it runs: ``millwheel explain`` draws it, ``millwheel validate`` lists all its
+errors, ``millwheel explain-upgrade`` compares it with the state of another one."""
 
 from __future__ import annotations
 

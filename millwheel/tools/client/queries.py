@@ -354,8 +354,8 @@ def _value(answer: QueryAnswer) -> Any:
 
 
 def token_for(url: str, root: str = "") -> str:
-    """The token for the gateway at ``url``, from the root of the run; "" for none. Without
-    ``root`` only a gateway on this machine gets one, of the only run in ``.millwheel``.
+    """The token for the gateway at ``url``, from the root of the run; "" for none. Without ``root``
+    only a gateway on this machine gets one, of the only run in ``.millwheel``.
 
     Raises SetupError when ``root`` is given and has no run.
     """

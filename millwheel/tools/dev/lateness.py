@@ -69,7 +69,8 @@ class Lateness:
 
 
 def lateness_of(spec: PipelineSpec, samples: Sequence[Sample]) -> tuple[list[Lateness], list[str]]:
-    """Of each stream that has records of its own; and why others are left out."""
+    """The lateness of each stream that has records of its own; and the reasons why others are left
+    out."""
     streams = {each.name: each for each in spec.streams}
     results, left_out = [], []
     for sample in samples:

@@ -110,7 +110,7 @@ def _failed(letters: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _late(spec: PipelineSpec, samples: Sequence[Sample]) -> list[str]:
-    """Of each stream, how much a run would find late, where all of the sample counts here."""
+    """The late share of each stream in a run; here all of the sample counts."""
     return [
         f"{each.stream}: a run finds {each.late_now:.3%} of these records later than max_delay"
         f" {duration_text(each.max_delay_us)}, and {late_of(each):.3%} later than"

@@ -68,7 +68,7 @@ def _trial_or_problem(attempt: Callable[[], Trial]) -> Trial | str:
         return attempt()
     except MillwheelError as error:
         return str(error)
-    except Exception as error:  # whatever code of the user's raises outside of a callback
+    except Exception as error:  # any error of the user's code outside of a callback
         where = traceback.extract_tb(error.__traceback__)[-1]
         return f"{where.filename}:{where.lineno}: {type(error).__name__}: {error}"
 

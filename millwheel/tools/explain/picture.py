@@ -70,8 +70,8 @@ class BoxKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A node. ``lines`` describe it, ``note`` is the small print, ``where`` its line in the
-    user's file."""
+    """A node. ``lines`` describe it, ``note`` is the small print, ``where`` its line in the user's
+    file."""
 
     name: str
     kind: BoxKind

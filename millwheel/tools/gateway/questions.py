@@ -108,8 +108,8 @@ def deadline_s(batch: QueryBatch) -> float:
 
 
 def asking_of(question: AskedQuestion, stale: bool, run: RunView) -> Asking:
-    """The question, addressed to the owner of its key, whoever that is when it is sent. Raises
-    QueryError if it has no answer anywhere."""
+    """The question, addressed to the owner of its key at the time of sending. Raises QueryError if
+    it has no answer anywhere."""
     catalog = run.catalog
     indicator, text, options = _words(question, catalog)
     plan = catalog.planned(indicator, text, {name.lower(): word for name, word in options.items()})

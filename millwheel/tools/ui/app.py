@@ -51,9 +51,9 @@ class ShownRun(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PageSettings:
-    """``admits``: whether somebody who reads has shown the token (None: nobody needs to). Changes
-    require ``write_token`` ("": changes are off), which is also enough to read. ``hosts`` are the
-    host names that browsers may use for the server (empty: any)."""
+    """``admits``: whether a reader has shown the token (None: none is needed). Changes require
+    ``write_token`` ("": changes are off), which is also enough to read. ``hosts`` are the host
+    names that browsers may use for the server (empty: any)."""
 
     admits: Callable[[bytes], bool] | None = None
     write_token: str = ""

@@ -1,8 +1,6 @@
-"""Which nodes may need another range table: those about which something has changed since nothing
-was to be done.
-
-To look at a node costs a look at each of its shards, and a cluster may have a hundred thousand of
-them. Pure, as ``state.py`` is.
+"""The nodes that may need another range table: nodes with a change since their table was last
+right. To look at a node costs a look at each of its shards, and a cluster may have a hundred
+thousand of them. Pure, as ``state.py`` is.
 """
 
 from __future__ import annotations
@@ -18,9 +16,9 @@ LOOK_US = 10_000_000
 class OpenNodes:
     """The nodes of the graph that are open; all are at first.
 
-    A node is closed when its stored table needs no successor. It opens again with everything of its
-    own that a successor depends on; all of them do with the workers that may take shards, or that
-    are dead.
+    A node is closed when its stored table needs no successor. It opens again with any change that a
+    successor depends on; all nodes do when the workers change that may take shards, or that are
+    dead.
     """
 
     def __init__(self, nodes: Iterable[NodeName]) -> None:

@@ -72,7 +72,7 @@ class Move:
 class Census:
     """How many shards each worker has or is about to have, per node and in all. ``hosts`` maps
     workers to their hosts, dead workers included, ``weights`` to their share relative to a worker
-    of weight 1. Most decisions ask for nothing of it, so it is counted when it is first asked."""
+    of weight 1. Most decisions do not use it, so it is counted on first use."""
 
     def __init__(
         self,

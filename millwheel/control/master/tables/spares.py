@@ -23,11 +23,11 @@ def seated(
 ) -> set[WorkerName]:
     """The workers that serve: at most ``seats`` of those in ``hosts`` (worker to host).
 
-    ``burdens``: how many shards a worker has or is about to get; those with the most come
-    first, so when seats are taken away the rest can be emptied and stand by. A free seat goes to a
-    worker on a host that is not among ``suspects`` (a worker has just died there, so the host may
-    be going down), then to the one that was ``following`` the most shards that have no owner any
-    more, and then to the one that leaves the spares spread best.
+    ``burdens``: how many shards a worker has or is about to get; those with the most come first, so
+    when seats are taken away the rest can be emptied and stand by. A free seat goes to a worker on
+    a host that is not among ``suspects`` (a worker has just died there, so the host may be going
+    down), then to the one that was ``following`` the most shards that have no owner any more, and
+    then to the one that leaves the spares spread best.
     """
     owning = sorted(
         (name for name in hosts if burdens.get(name)), key=lambda name: (-burdens[name], name)

@@ -24,10 +24,10 @@ SEALED = -1
 class Situation:
     """The input of a decision about a shard, apart from its own entry.
 
-    ``takers`` may be given shards now. ``dead`` holds the ends of sealed journals of dead
-    workers, and None for a journal that is not sealed yet. ``released`` maps (owner, shard, token)
-    to the last commit. ``moves`` maps (node, shard) to the requested next owner, ``reshardings``
-    are requested splits and merges. ``manifest_tokens`` shows which ancestors snapshots have made
+    ``takers`` may be given shards now. ``dead`` holds the ends of sealed journals of dead workers,
+    and None for a journal that is not sealed yet. ``released`` maps (owner, shard, token) to the
+    last commit. ``moves`` maps (node, shard) to the requested next owner, ``reshardings`` are
+    requested splits and merges. ``manifest_tokens`` shows which ancestors snapshots have made
     superfluous. ``standbys`` maps (node, shard) to the worker that must follow it from now on ("":
     none).
     """

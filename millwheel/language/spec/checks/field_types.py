@@ -1,5 +1,5 @@
-"""Keys and aggregates of fields with types: a type that cannot be a key, or that a function
-cannot use, is refused before anything starts."""
+"""Keys and aggregates of fields with types: a type that cannot be a key, or that a function cannot
+use, is refused before anything starts."""
 
 from __future__ import annotations
 

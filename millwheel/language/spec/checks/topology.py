@@ -141,8 +141,8 @@ def check_windows_of_input(reader: NodeReader, spec: PipelineSpec, top: YamlNode
                 reader.bad(
                     find(top, "computations", computation.name, "window"),
                     f"{join.name} passes results of windows on once it is certain whether they have"
-                    " partners, and the watermark may have passed their own windows by then: whether"
-                    f" they came too late for these would be chance; write window: {{of: input}} in"
+                    " partners, and the watermark may have passed their own windows by then: "
+                    f"whether they came too late for these would be chance; write window: {{of: input}} in"
                     f" {join.name}, too, or another window here",
                 )
 

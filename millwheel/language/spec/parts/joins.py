@@ -315,8 +315,7 @@ def _interval(
     given: Mapping[str, Any],
     inputs: Sequence[InputSpec],
 ) -> IntervalJoinSpec:
-    """A join of records near each other in time. Records are kept as long as a partner may
-    come."""
+    """A join of records near each other in time. Records are kept as long as a partner may come."""
     if "ttl" in node.value:
         reader.bad(
             node.value["ttl"],

@@ -1,5 +1,5 @@
-"""Expressions over fields with kinds that no record can satisfy: a text where a number is
-needed, a number where a text is, both compared by their order, and wrong arithmetic with times."""
+"""Expressions over fields with kinds that no record can satisfy: a text where a number is needed, a
+number where a text is, both compared by their order, and wrong arithmetic with times."""
 
 from __future__ import annotations
 

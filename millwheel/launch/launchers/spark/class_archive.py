@@ -67,7 +67,7 @@ def make_archive() -> Path:
             context.parallelize([1], 1).map(str).collect()
             context.stop()
             end_gateway(context, _MAKING_S)
-            staged.chmod(0o444)  # for whoever may read the jars
+            staged.chmod(0o444)  # for all who may read the jars
             os.replace(staged, archive)
     except OSError as error:
         raise SetupError(

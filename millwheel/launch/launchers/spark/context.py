@@ -103,7 +103,7 @@ def _warn(conf: SparkConf, settings: SparkSettings, announce: Announce) -> None:
 
 
 def _placed(conf: SparkConf, settings: SparkSettings) -> SparkConf:
-    """With settings for the place of workers, where nobody has made them."""
+    """Add settings for the placement of workers, unless they are set."""
     placement = settings.placement(conf.get, conf.get("spark.master") or settings.url)
     return conf.setAll(list(placement.items()))
 
@@ -199,7 +199,7 @@ def _log_end(log: Path, begin: int) -> str:
 
 def ask_executors(master: str) -> list[tuple[str, str, str]]:
     """(machine, version of Python, modules of ours that cannot be imported) for each slot of the
-    executors of a Spark. It has no need of this package there."""
+    executors of a Spark. This package need not be there."""
     from pyspark.sql import SparkSession
 
     def look(_: int) -> tuple[str, str, str]:

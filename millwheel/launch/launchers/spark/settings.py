@@ -154,8 +154,8 @@ def _number(text: str | None, default: int) -> int:
 
 
 def open_to_all(value_of: Callable[[str], str | None], secured: bool) -> str:
-    """A warning about a Spark that does not ask who its callers are; "" if it does, or if somebody
-    has decided so.
+    """A warning about a Spark that does not authenticate its callers; "" if it does, or if that was
+    set explicitly.
 
     Raises SetupError instead where the run is ``secured``.
     """
@@ -175,7 +175,7 @@ def open_to_all(value_of: Callable[[str], str | None], secured: bool) -> str:
 
 
 def check_conf(conf: Mapping[str, str]) -> None:
-    """Raise SetupError for a setting that is none of Spark's, or that every run needs to have
+    """Raise SetupError for a setting that is not one of Spark's, or for which every run needs
     another value."""
     for name, value in conf.items():
         if not name.startswith("spark."):

@@ -79,8 +79,7 @@ class ClusterOptions:
 
 
 class MemoryCluster:
-    """Runs the nodes of ``graph``; ``single`` names nodes that have one shard with any
-    options."""
+    """Runs the nodes of ``graph``; ``single`` names nodes that have one shard with any options."""
 
     def __init__(
         self,
