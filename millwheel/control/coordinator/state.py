@@ -235,7 +235,7 @@ class CoordinatorState:
         if not waiting:
             return
         winner, leaders = waiting[0], f"{role}-leader"
-        # No end of a session would remove such a leader: nobody would lead ever again.
+        # No end of a session would remove such a leader: no candidate would lead ever again.
         invariant(winner.session in self._sessions, f"{winner.name} leads {role}, and is gone")
         self._members.setdefault(leaders, {})[winner.name] = _Member(winner.session, winner.data)
         self._push_members(leaders)

@@ -15,7 +15,7 @@ from millwheel.errors import CorruptionError, SetupError, UnavailableError
 
 _BUSY_S = 0.2
 """How long one write waits for a lock on the database: far less than a session may be silent, since
-nobody is answered meanwhile."""
+no request is answered meanwhile."""
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS tables (name TEXT PRIMARY KEY, data BLOB NOT NULL,
   version INTEGER NOT NULL) WITHOUT ROWID;

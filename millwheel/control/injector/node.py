@@ -94,18 +94,18 @@ class NodeState:
         From now on ``numbers`` stand for these shards under these tokens, on this connection.
         """
         rows = self.index.find(reports.shards)
-        believed = self.index.believed(rows, reports.tokens)
+        valid = self.index.valid_rows(rows, reports.tokens)
         if numbers is not None:
-            self._directory(connection).name(numbers, reports, believed)
-        current = believed != NOWHERE
+            self._directory(connection).name(numbers, reports, valid)
+        current = valid != NOWHERE
         if not current.all():
             self._doubt(connection, reports.where(~current), rows[~current])
-            reports, believed = reports.where(current), believed[current]
-        if not len(believed):
+            reports, valid = reports.where(current), valid[current]
+        if not len(valid):
             return {}
-        self._take(believed, reports.watermarks)
-        self._take_words(believed, reports)
-        return self._answers(connection, believed)
+        self._take(valid, reports.watermarks)
+        self._take_words(valid, reports)
+        return self._answers(connection, valid)
 
     def reported_by_number(
         self, connection: int, numbers: Longs, watermarks: Longs
@@ -161,8 +161,7 @@ class NodeState:
             if waited is not None:
                 lease = Lease(waited.report.token)
                 if lease.outlived(report.token):
-                    # a zombie would displace the report of its heir, before the table names the
-                    # heir
+                    # a zombie would displace the report of its successor, before the table names it
                     continue
                 if lease.admits(report.token) and not report.counters:
                     report = replace(report, counters=waited.report.counters)

@@ -69,13 +69,13 @@ class RangeIndex:
         """The rows of shards, regardless of their tokens."""
         return np.fromiter(map(self.row_of.get, shards, repeat(NOWHERE)), np.int64, len(shards))
 
-    def believed(self, rows: Longs, tokens: Longs) -> Longs:
+    def valid_rows(self, rows: Longs, tokens: Longs) -> Longs:
         """The rows at which the table has these tokens; the others become NOWHERE."""
         if not self.entries:
             return np.full(len(rows), NOWHERE, np.int64)
-        # A zombie has read further than its heir, which begins at what was durable: its watermark
-        # would overtake records that the heir sends again, and their windows would be gone
-        # (tests/sim: token_not_checked).
+        # A zombie has read further than its successor, which begins at what was durable: its
+        # watermark would overtake records that the successor sends again, and their windows would
+        # be gone (tests/sim: token_not_checked).
         current = (rows != NOWHERE) & Leases(self.tokens[rows]).admit(tokens)
         return np.where(current, rows, NOWHERE)
 

@@ -62,16 +62,16 @@ class SessionDirectory:
     def look_up(self, index: RangeIndex, version: int) -> None:
         """Find the rows in the current table, unless that has been done."""
         if self.version != version:
-            # By the rows of an older table, a zombie would be believed again.
+            # By the rows of an older table, reports of a zombie would count again.
             invariant(version > self.version, f"table {version} follows {self.version}")
-            self.rows = index.believed(index.find(self.shards.tolist()), self.tokens)
+            self.rows = index.valid_rows(index.find(self.shards.tolist()), self.tokens)
             self.version = version
 
     def validate(self, index: RangeIndex, version: int) -> None:
         """Raise InvariantError unless the numbers stand for rows of the present table. For
         tests."""
         if self.version == version:
-            rows = index.believed(index.find(self.shards.tolist()), self.tokens)
+            rows = index.valid_rows(index.find(self.shards.tolist()), self.tokens)
             invariant(
                 np.array_equal(self.rows, rows),
                 f"numbers stand for the rows {self.rows}, shards are at {rows}",

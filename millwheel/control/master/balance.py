@@ -26,10 +26,10 @@ A child of a split does at least a tenth of ``hot``, which is more than ``cold``
 while the load stays as it is. So under constant load the steps end, and nothing moves back and
 forth. Because loads vary, a step is taken only after ``steady`` checks in a row have found one:
 ``certain`` checks if it relieves a worker that is slow or short of memory, ``idle`` checks if it is
-a merge, for which nobody waits. A pause of ``rest_us`` follows each step, and doubles whenever a
+a merge, which is never urgent. A pause of ``rest_us`` follows each step, and doubles whenever a
 shard goes back to where it was.
 
-A worker that has just been found slow is certainly slow, and everybody waits for it. So up to
+A worker that has just been found slow is certainly slow, and all others wait for it. So up to
 ``at_once`` shards leave it at once, even in the pause after another step, unless a shard has gone
 back recently: then the speed of a machine varies, and the pauses hold.
 """
@@ -172,7 +172,7 @@ class ClusterLoad:
 
 def relief(cluster: ClusterLoad, config: BalanceConfig) -> Move | None:
     """The move of the greatest state away from the worker with the least memory left; None when all
-    have enough, or nobody has room."""
+    have enough, or no worker has room."""
     for giver in sorted(cluster.workers, key=lambda worker: (-cluster.used(worker), worker)):
         if cluster.used(giver) < config.crowded:
             return None

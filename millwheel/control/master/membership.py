@@ -108,7 +108,7 @@ class Membership:
         """The journal of a dead worker is closed."""
         self._sealing.discard(incarnation)
         # A table may name the first end already: by another one, the next owners of two shards
-        # would believe different groups of one journal.
+        # would apply different groups of one journal.
         before = self._dead.get(incarnation)
         invariant(
             before is None or before == end,

@@ -27,7 +27,7 @@ _GENTLE = 64
 """For each so many shards, one more may move at once after a loss: of thousands, one at a time
 takes hours."""
 _GENTLE_AFTER_US = 60_000_000
-"""A worker that joins later than this after a loss replaces nobody."""
+"""A worker that joins later than this after a loss counts as no replacement."""
 
 
 @dataclass(slots=True)
@@ -293,7 +293,7 @@ class Rebalancing:
         if moves:
             self._pace.moved_us = now_us
         self.moves.plan(moves)
-        # A move that somebody asks for later is not taken back: only a change of membership starts
+        # A move that is requested later is not taken back: only a change of membership starts
         # this again.
         self._balanced = not moves and not on_their_way
         return [move.node for move in moves]

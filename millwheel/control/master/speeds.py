@@ -236,7 +236,8 @@ class Speeds:
                 seen.waits = 1
 
     def _wait(self, seen: _Seen, now_us: int) -> None:
-        """Nothing shows how slow it is: nobody else has shards of its nodes, or it has no work."""
+        """Nothing shows how slow it is: no other worker has shards of its nodes, or it has no
+        work."""
         seen.differs_us = 0
         if seen.slowness == 1:
             return

@@ -54,7 +54,7 @@ from millwheel.errors import invariant
 
 _FULL_WEIGHT = 0.001
 """The factor of the weight of a worker whose memory is full, when shards are dealt: it gets some
-only where nobody else can."""
+only where no other can."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -167,7 +167,7 @@ class Taking:
                 return None
             for entry in tables[node].shards:
                 standing = latest.get(entry.shard)
-                # A zombie's shard is at rest for ever, and lacks the commits of its heir.
+                # A zombie's shard is at rest for ever, and lacks the commits of its successor.
                 if standing is None or not entry.lease.admits(standing.token) or not entry.owner:
                     return None
                 answers[entry.shard] = standing
@@ -204,7 +204,7 @@ class Taking:
             self._held_since_us = now_us
         number = self.order.number + 1 if self.order else 1
         request = self.request
-        # A shard that is not in the cut is copied by nobody, and missing in the savepoint.
+        # A shard that is not in the cut is not copied, and missing in the savepoint.
         shards = {entry.shard for table in self.tables for entry in table.shards}
         invariant(
             phase is not Phase.SAVE or (cut is not None and cut.keys() == shards),

@@ -3,7 +3,7 @@ incompatible ones.
 
 A computation that has failed on every record has no state in the form of its settings, neither
 windows nor groups on their way to them, and may be corrected on its root. The journals of the root,
-which nobody uses then, show whether it has any."""
+which are not in use then, show whether it has any."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ from millwheel.language.spec.reading.nodes import YamlNode
 from millwheel.language.spec.reading.reader import NodeReader
 
 _OTHERS = ("window", "callback", "slices", "uv", "dictionary", "over")
-"""With one of these an ``aggregate`` is of something else, or is refused there."""
+"""With one of these an ``aggregate`` is part of other work, or is refused there."""
 _EACH_BUNDLE = {"repeat": {"after_count": 1}}
 """Fixed: the trigger that is ready after each bundle."""
 _NOT_HERE = {
@@ -47,12 +47,12 @@ _NOT_HERE = {
 
 
 def is_change_log(fields: Mapping[str, YamlNode]) -> bool:
-    """Whether a computation with these fields is one."""
+    """Whether a computation with these fields is a change log."""
     return "aggregate" in fields and not fields.keys() & set(_OTHERS)
 
 
 def check_change_log(reader: NodeReader, fields: Mapping[str, YamlNode]) -> None:
-    """Notes what belongs to windows."""
+    """Note the fields that belong to windows."""
     for name, why in _NOT_HERE.items():
         if name in fields:
             reader.bad(
@@ -65,8 +65,8 @@ def check_change_log(reader: NodeReader, fields: Mapping[str, YamlNode]) -> None
 def change_log(
     trigger: Mapping[str, Any] | None, ttl_us: int | None, fields: Mapping[str, YamlNode]
 ) -> AggregationSpec:
-    """The work of one, without its aggregates. Whether it takes back what it replaces is decided
-    later, unless it is written."""
+    """The work of a change log, without its aggregates. Whether it takes back versions that it
+    replaces is decided later, unless it is written."""
     accumulation = fields["accumulation"].text if "accumulation" in fields else UNDECIDED
     return AggregationSpec(
         window=WindowSpec(FOREVER, {} if ttl_us is None else {"ttl_us": ttl_us}),

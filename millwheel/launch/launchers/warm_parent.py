@@ -71,7 +71,7 @@ def main() -> Start | None:
     driver, shared = socket.socket(fileno=int(sys.argv[1])), SHARED in sys.argv
     gc.disable()  # objects of modules stay: to look for garbage among them is a fifth of the time
     load(_PROGRAMS[:1] if shared else _PROGRAMS)  # tasks start workers alone
-    gc.freeze()  # children share these pages as long as nobody writes to them
+    gc.freeze()  # children share these pages until one of them writes to them
     gc.enable()
     return WarmParent(driver, shared).serve()
 

@@ -236,7 +236,7 @@ def reach(address: str) -> Diagnosis:
     try:
         socket.create_connection((host, int(port)), timeout=_CONNECT_S).close()
     except (OSError, ValueError) as error:
-        return Diagnosis("ZooKeeper", BAD, f"nobody answers at {address}: {error}")
+        return Diagnosis("ZooKeeper", BAD, f"nothing answers at {address}: {error}")
     return Diagnosis("ZooKeeper", GOOD, f"{host}:{port} takes connections")
 
 

@@ -116,12 +116,12 @@ def _json(about: str, schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 _ERRORS = {
-    "400": _json("the question has no answer, whoever is asked", _ref("Error")),
+    "400": _json("the question has no answer at any worker", _ref("Error")),
     "401": _json("no token, or a wrong one", _ref("Error")),
     "404": _json("there is no such indicator", _ref("Error")),
     "413": _json("over a limit", _ref("Error")),
     "429": _json("too many questions of this client wait; ask again", _ref("Error")),
-    "503": _json("nobody could answer within the deadline; ask again", _ref("Error")),
+    "503": _json("no worker could answer within the deadline; ask again", _ref("Error")),
 }
 
 

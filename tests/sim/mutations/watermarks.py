@@ -43,7 +43,7 @@ def watermark_reported_before_commit() -> Context:
 @mistake(within=100, faults="zombie", workload="numbers", first=27)
 def token_not_checked() -> Context:
     """The injector believes whoever reports a shard."""
-    return replaced(RangeIndex, "believed", lambda self, rows, tokens: rows)
+    return replaced(RangeIndex, "valid_rows", lambda self, rows, tokens: rows)
 
 
 @mistake(within=40, faults="clock")

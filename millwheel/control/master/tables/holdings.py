@@ -181,7 +181,7 @@ def _check_tokens(current: RangeTable, table: RangeTable) -> None:
     before = {entry.shard: entry.lease for entry in current.shards}
     for entry in table.shards:
         lease = before.get(entry.shard, entry.lease)
-        # With a token that a former owner had, a zombie would be believed again.
+        # With a token that a former owner had, reports of a zombie would count again.
         invariant(
             not lease.outlived(entry.token),
             f"the token of {entry.shard} went back from {lease.token} to {entry.token} "

@@ -93,7 +93,7 @@ def cannot_be_made(kind: type[Computation], options: Mapping[str, Any]) -> str:
         instance = kind(**options)
     except KeyboardInterrupt:
         raise
-    except BaseException as ex:  # whatever the user's constructor raises, SystemExit included
+    except BaseException as ex:  # any error of the user's constructor, SystemExit included
         frames = traceback.extract_tb(ex.__traceback__)[1:]
         where = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
         text = f"{type(ex).__name__}: {ex}{missing_file_hint(ex)}{where}"
@@ -149,7 +149,7 @@ def _cannot_be_stored(state: State) -> str:
         return ""
     try:
         decoder.decode(msgspec.msgpack.encode(default))
-    # TypeError, ValueError, ValidationError, or what a type's own hooks raise
+    # TypeError, ValueError, ValidationError, or an error of a type's own hooks
     except Exception as ex:
         return (
             f"has a default that cannot be stored and read back as {state.type}: {ex}; give a"

@@ -22,7 +22,8 @@ from millwheel.language.spec.reading.reader import NodeReader
 
 
 def check_change_logs(reader: NodeReader, spec: PipelineSpec, top: YamlNode) -> None:
-    """Notes what would make of the versions of a change log something that depends on bundles."""
+    """Note computations whose results would depend on bundles, behind the versions of a change
+    log."""
     for log in spec.computations:
         _check_having(reader, log, top)
         if not _changes_rows(log) and (log.windowed is None or not _speaks_again(log)):
@@ -113,7 +114,7 @@ def _by_time(computation: ComputationSpec) -> str:
 
 
 def _goes_by_time(computation: ComputationSpec) -> bool:
-    """Whether the time of a record decides with which others it is."""
+    """Whether the time of a record decides its group."""
     if isinstance(computation.work, SlicesSpec | OverSpec):
         return True
     work = computation.windowed

@@ -242,8 +242,8 @@ class CodeChecks:
         return self._spec.stream(table_input.stream).table is not None
 
     def _slices(self, computation: ComputationSpec) -> None:
-        """Aggregators can be made. Slices keep no records: each must be able to take out again what
-        is taken back."""
+        """Aggregators can be made. Slices keep no records: each must be able to remove a record
+        that is taken back."""
         back = takes_retractions(computation, self._spec)
         for each in computation.aggregates:
             path = ("computations", computation.name, "aggregate", each.name)

@@ -194,8 +194,8 @@ def _of_computation(compile_text: Compile, computation: ComputationSpec) -> Iter
 
 
 def _names_a_field(inner: Path) -> bool:
-    """Whether what stands there is computed with, rather than asked for: an argument of an
-    aggregate, or an order. A name there is one that each record must have."""
+    """Whether the expression there is computed with, rather than asked for: an argument of an
+    aggregate, or an order. Each record must have a field named there."""
     return inner[0] == "top" or (inner[0] == "aggregate" and len(inner) == 2)
 
 

@@ -32,9 +32,9 @@ _SAMPLES: Mapping[str, Any] = {"int": 1, "float": 1.5, "str": "text", "bool": Tr
 def check_field_types(
     reader: NodeReader, spec: PipelineSpec, top: YamlNode, kinds: Mapping[str, Fields]
 ) -> None:
-    """Note every key of a field whose type is none of a key, and every aggregate whose argument is
-    a field of a type that its function refuses; warn where the type follows through computations
-    (``kinds``) and is not declared."""
+    """Note every key of a field whose type cannot be that of a key, and every aggregate whose
+    argument is a field of a type that its function refuses; warn where the type follows through
+    computations (``kinds``) and is not declared."""
     declared = {stream: spec.stream(stream).fields for stream in kinds}
     types = {stream: _types(fields) for stream, fields in kinds.items()}
     for computation in spec.computations:

@@ -36,7 +36,7 @@ Load = Callable[[str], Any]
 def check_firing_again(
     reader: NodeReader, spec: PipelineSpec, top: YamlNode, replacing: Mapping[str, str], load: Load
 ) -> None:
-    """Note each window whose accumulation is not written although it decides what is seen.
+    """Note each window whose accumulation is not written although it decides the visible result.
     ``replacing``: the streams with a sink that replaces rows, and the kind of that sink."""
     for computation in spec.computations:
         node = find(top, "computations", computation.name)

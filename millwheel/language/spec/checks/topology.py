@@ -32,7 +32,7 @@ from millwheel.language.spec.reading.reader import NodeReader
 def check_streams(
     reader: NodeReader, spec: PipelineSpec, top: YamlNode, uncertain: frozenset[str]
 ) -> None:
-    """Every consumed stream must have a producer; one that nobody consumes is worth a warning.
+    """Every consumed stream must have a producer; one that nothing consumes is worth a warning.
 
     ``uncertain`` are names that may become streams once other problems are corrected; they are not
     reported.
@@ -45,8 +45,8 @@ def check_streams(
         if stream in declared:
             reader.bad(
                 node,
-                f"nobody produces the stream {stream!r}: give it a source, or name it as the output"
-                " of a computation",
+                f"nothing produces the stream {stream!r}: give it a source, or name it as the"
+                " output of a computation",
             )
         else:
             reader.bad(node, unknown("stream", stream, sorted(produced), "Streams"))
@@ -57,7 +57,7 @@ def check_streams(
             reader.problems.warn(
                 node.line,
                 node.path,
-                f"nobody consumes the stream {stream!r}; its records are dropped",
+                f"nothing consumes the stream {stream!r}; its records are dropped",
             )
     sourceless = spec.streams and not any(stream.source for stream in spec.streams)
     if sourceless and not reader.problems.concerns("streams"):
@@ -68,8 +68,8 @@ def check_streams(
 
 
 def check_endless(reader: NodeReader, spec: PipelineSpec, top: YamlNode) -> None:
-    """Worth a warning where an input never ends: a ``global`` window, which emits nothing by
-    itself, but may be asked; and a join that keeps its records for ever."""
+    """Warn where an input never ends: of a ``global`` window, which emits nothing by itself, but
+    may be asked; and of a join that keeps its records for ever."""
     if reader.problems.found:
         return
     graph = build_graph(spec)
@@ -141,9 +141,9 @@ def check_windows_of_input(reader: NodeReader, spec: PipelineSpec, top: YamlNode
                 reader.bad(
                     find(top, "computations", computation.name, "window"),
                     f"{join.name} passes results of windows on once it is certain whether they have"
-                    " partners, and the watermark may have passed their own windows by then: "
-                    f"whether they came too late for these would be chance; write window: {{of: input}} in"
-                    f" {join.name}, too, or another window here",
+                    " partners, and the watermark may have passed their own windows by then:"
+                    " whether they came too late for these would be chance; write window:"
+                    f" {{of: input}} in {join.name}, too, or another window here",
                 )
 
 

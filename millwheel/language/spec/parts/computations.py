@@ -249,7 +249,7 @@ def _check_form(
             [*joins, *steps, *windowed, *(["skew"] if "skew" in fields else [])],
         )
         if "output" not in fields:
-            reader.missing(node, "output", "nobody could see the counts; write output: STREAM")
+            reader.missing(node, "output", "nothing could read the counts; write output: STREAM")
     elif joins:
         for name in [*joins[1:], *steps]:
             reader.bad(
@@ -257,13 +257,13 @@ def _check_form(
                 f"a computation does one of {joins[0]} and {name}; {_TWO_COMPUTATIONS}",
             )
         if "output" not in fields:
-            reader.missing(node, "output", "nobody could see the results; write output: STREAM")
+            reader.missing(node, "output", "nothing could read the results; write output: STREAM")
     elif steps:
         _check_steps(reader, node, fields, steps)
     elif is_change_log(fields):
         check_change_log(reader, fields)
         if "output" not in fields:
-            reader.missing(node, "output", "nobody could see the results; write output: STREAM")
+            reader.missing(node, "output", "nothing could read the results; write output: STREAM")
     elif "window" not in fields and node.is_map:
         reader.bad(
             node,
@@ -332,7 +332,7 @@ def _check_steps(
         if "output" in fields:
             reader.bad(fields["output"], "the streams of branch are the outputs; leave out output")
     elif "output" not in fields:
-        reader.missing(node, "output", "nobody could see the results; write output: STREAM")
+        reader.missing(node, "output", "nothing could read the results; write output: STREAM")
 
 
 # --- inputs and outputs ---------------------------------------------------------------------------
@@ -360,7 +360,7 @@ def _outputs(reader: NodeReader, node: YamlNode, fields: Mapping[str, YamlNode])
     output_node = fields.get("output")
     if output_node is None:
         if "window" in fields and "callback" not in fields:
-            reader.missing(node, "output", "nobody could see the results; write output: STREAM")
+            reader.missing(node, "output", "nothing could read the results; write output: STREAM")
         return ()
     if output_node.is_map:
         reader.bad(output_node, "must be the name of a stream or a list of names, not a map")

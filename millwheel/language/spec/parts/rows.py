@@ -100,7 +100,7 @@ RANKED = {
 
 
 def check_ranked(reader: NodeReader, fields: Mapping[str, YamlNode]) -> None:
-    """Notes weak productions: after a crash the changes would be others, and some have counted."""
+    """Note weak productions: after a crash the changes would differ, and some have counted."""
     copies = fields.get("deduplicate")
     kept = copies is not None and copies.is_map and "within" not in copies.value
     if ("top" in fields or kept) and "productions" in fields:
@@ -249,7 +249,7 @@ def check_over(
                 name,
                 f"over adds aggregates to each record; write for example {example}"
                 if example
-                else "nobody could see the results; write output: STREAM",
+                else "nothing could read the results; write output: STREAM",
             )
 
 

@@ -126,7 +126,7 @@ def check_tables(
 
 
 def _why_no_broadcast(computation: ComputationSpec, work: EnrichSpec, stream: StreamSpec) -> str:
-    """Why a table cannot be whole in several processes, with a cure; "" where there can."""
+    """Why a table cannot be whole in several processes, with a cure; "" where it can."""
     assert work.broadcast is not None
     if not work.waits:
         return (

@@ -89,7 +89,7 @@ def check_dictionary(
             "a dictionary has its own key, the partition of the value; leave key out",
         )
     if "output" not in fields:
-        reader.missing(node, "output", "nobody could see the numbers; write output: STREAM")
+        reader.missing(node, "output", "nothing could read the numbers; write output: STREAM")
     if "productions" in fields and fields["productions"].value == "weak":
         reader.bad(
             fields["productions"],

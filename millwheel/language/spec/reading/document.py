@@ -53,7 +53,7 @@ def scalar(text: str) -> Any:
 
 
 def read_text(path: str) -> str:
-    """The file's text. Raises PipelineError if it is missing, too large or no UTF-8."""
+    """The file's text. Raises PipelineError if it is missing, too large or not UTF-8."""
     file = Path(path)
     try:
         if file.is_dir():

@@ -1,6 +1,6 @@
 """The decimals and times of all streams of a pipeline: from the sources through the computations to
-the sinks. What cannot take decimals is refused; nothing computes with them as if they were whole
-numbers, or floats."""
+the sinks. Nodes that cannot take decimals are refused; nothing computes with them as if they were
+whole numbers, or floats."""
 
 from __future__ import annotations
 
@@ -78,9 +78,8 @@ class _Flow:
     kept: dict[str, KeptKinds] = field(default_factory=dict)
     """By computation."""
     mistakes: dict[tuple[Path, str], bool] = field(default_factory=dict)
-    """Where expressions are wrong, and whether because of declared fields: that is refused. What
-    follows through computations, by which another record may come than is thought here, is a
-    warning."""
+    """Wrong expressions, and whether declared fields make them wrong: then they are refused. Kinds
+    that follow through computations may be others at run time: then it is a warning."""
 
     def run(self) -> None:
         """Go through the computations, each behind those that feed it."""

@@ -162,8 +162,8 @@ def open_to_all(value_of: Callable[[str], str | None], secured: bool) -> str:
     if value_of("spark.authenticate") is not None:
         return ""
     problem = (
-        "This Spark does not ask who calls it (spark.authenticate): whoever reaches its ports can"
-        " have code executed as its user"
+        "This Spark does not authenticate its callers (spark.authenticate): anybody who reaches its"
+        " ports can have code executed as its user"
     )
     fix = (
         "Set spark.authenticate and its secret for all of Spark, or accept it with --conf"

@@ -63,7 +63,7 @@ def _watch(child: Living, orders: Orders, slot: int) -> int:
     while (code := child.wait(_POLL_S)) is None:
         if os.getppid() != parent:
             child.kill()
-            os.kill(os.getpid(), signal.SIGKILL)  # nobody is left to report to
+            os.kill(os.getpid(), signal.SIGKILL)  # no process is left to report to
         now_s = time.monotonic()
         if now_s < look_s:
             continue

@@ -58,17 +58,17 @@ class ExternalSinkContract(SinkContract):
             for _ in range(2):
                 life.prepare(old)
             life.publish(old, 0)
-            heir = life.writer(Outside())
-            life.publish(heir, 0)  # publishes nothing new, but fences the former owner
+            successor = life.writer(Outside())
+            life.publish(successor, 0)  # publishes nothing new, but fences the former owner
             visible = life.world.rows()
             for _ in range(2):
                 _fenced(lambda: old.publish(life.committables[1]))
             assert life.world.rows() == visible, (
                 "a former owner wrote after its successor had asked the target"
             )
-            life.publish(heir, 1)
-            life.prepare(heir)
-            life.publish(heir, 2)
+            life.publish(successor, 1)
+            life.prepare(successor)
+            life.publish(successor, 2)
             _fenced(lambda: old.publish(life.committables[2]))
             self.expect(life, "a former owner was shut out")
 

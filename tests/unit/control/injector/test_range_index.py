@@ -55,8 +55,8 @@ def test_reports_of_a_former_owner_are_believed_nowhere() -> None:
     index = index_of({5}, token=3)
     rows = index.find(["s-0", "s-5", "gone"])
     assert rows.tolist() == [0, 1, NOWHERE]
-    assert index.believed(rows, longs(3, 2, 3)).tolist() == [0, NOWHERE, NOWHERE]
-    assert RangeIndex.silent(()).believed(longs(0), longs(1)).tolist() == [NOWHERE]
+    assert index.valid_rows(rows, longs(3, 2, 3)).tolist() == [0, NOWHERE, NOWHERE]
+    assert RangeIndex.silent(()).valid_rows(longs(0), longs(1)).tolist() == [NOWHERE]
 
 
 def test_values_only_rise_and_those_that_were_lower_are_counted() -> None:

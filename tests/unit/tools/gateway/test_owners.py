@@ -22,7 +22,7 @@ def test_the_owner_of_a_key_is_the_one_of_its_range() -> None:
     assert "--query-port" in owners.ready()
     owners.workers({**MEMBERS, "w9": b"{}"})
     assert "range tables" in owners.ready()
-    assert owners.owner("clicks", 1) == "h:0"  # anybody knows more
+    assert owners.owner("clicks", 1) == "h:0"  # any worker redirects
     owners.table(RangeTable("clicks", tuple(reversed(ENTRIES)), 3))
     assert owners.ready() == ""
     for key in range(200):

@@ -20,7 +20,7 @@ def test_a_stream_that_is_declared_but_never_filled_cannot_be_consumed(problems:
             "input: hits", "input: later"
         )
     )
-    assert any("nobody produces the stream 'later'" in problem for problem in found)
+    assert any("nothing produces the stream 'later'" in problem for problem in found)
 
 
 def test_without_any_source_nothing_would_happen(problems: Any) -> None:
@@ -84,7 +84,7 @@ def test_what_nobody_consumes_is_a_warning(folder: Path, caplog: pytest.LogCaptu
     file.write_text(MINIMAL.replace("sinks: {out: {stdout: {}}}", ""))
     with caplog.at_level(logging.WARNING):
         load_pipeline(file)
-    assert "computations.c.output: nobody consumes the stream 'out'" in caplog.text
+    assert "computations.c.output: nothing consumes the stream 'out'" in caplog.text
 
 
 _FILES = 'files: {path: "in/*.jsonl", format: jsonl, follow: %s}'

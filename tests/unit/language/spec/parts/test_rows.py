@@ -115,7 +115,7 @@ def test_a_look_back_is_so_many_rows_or_a_time(
         ({"over": "{range: 1s, ttl: 9s}"}, "over.ttl: records leave the range by themselves"),
         ({"over": "{rows: 3}", "aggregate": ""}, "aggregate: is missing; over adds aggregates"),
         ({"over": "{rows: 3}", "aggregate": "{n: {sum: }}"}, "aggregate.n"),
-        ({"over": "{rows: 3}", "output": ""}, "output: is missing; nobody could see"),
+        ({"over": "{rows: 3}", "output": ""}, "output: is missing; nothing could read"),
         ({"over": "{rows: 3}", "having": "n > 1"}, "having: having does not go with over: its"),
         ({"over": "{rows: 3}", "then": "{m: n}"}, "make fields of them with map"),
         ({"over": "{rows: 3}", "window": "{tumbling: 1m}"}, "its look-back is that of each record"),

@@ -65,7 +65,7 @@ def test_a_time_to_live_is_read(tmp_path: Path) -> None:
             "input: {hits: {key: page}}, dictionary: {of: page, as: id}, output: out",
             "leave key out",
         ),
-        ("input: hits, dictionary: {of: page, as: id}", "nobody could see the numbers"),
+        ("input: hits, dictionary: {of: page, as: id}", "nothing could read the numbers"),
         (
             "input: hits, dictionary: {of: page, as: id}, output: out, productions: weak",
             "another number",
@@ -227,7 +227,7 @@ def test_the_approximate_form_is_near(tmp_path: Path) -> None:
             "leave ttl",
         ),
         ("input: hits, uv: {of: user, every: 1m}, output: counts", "by the fields of one input"),
-        ("input: {hits: {key: page}}, uv: {of: user, every: 1m}", "nobody could see the counts"),
+        ("input: {hits: {key: page}}, uv: {of: user, every: 1m}", "nothing could read the counts"),
         (
             "input: {hits: {key: page}}, uv: {of: user, every: 1m}, output: c, trigger: never",
             "not before; leave",
