@@ -222,8 +222,8 @@ class Driver:
             )
         if running.caught_up:
             self._announce(
-                f"Caught up. The same command continues on the root {root.address} with what has"
-                " come since."
+                f"Caught up. The same command continues on the root {root.address} with input"
+                " that has come since."
             )
             return self._report(RunEnd.CAUGHT_UP, summary)
         root.complete(summary.to_json())

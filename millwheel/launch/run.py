@@ -271,7 +271,7 @@ class Running:
         if configured():
             export = OtlpMetrics(gathered.page, self._spec.name)
             export.start()
-            stack.callback(export.close)  # before the workers end: it sends what they have done
+            stack.callback(export.close)  # before the workers end: it sends their last figures
 
     def _explain_standstill(self, watcher: StatusWatcher, stack: ExitStack) -> None:
         security = load_security(self._access, "client")

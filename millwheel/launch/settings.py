@@ -32,17 +32,16 @@ class RunSettings:
     Spark. ``submitted`` is True when spark-submit has chosen the master. ``summary`` names a file
     that gets the summary as JSON. ``listen`` is the address that all processes serve on,
     ``security`` the folder with certificates and token ("": a token in the root, allowed only on
-    the loopback; with ``open`` not even that),
-    ``secrets`` the one with the values of ``${secret:NAME}`` ("": the environment has them). With
-    ``balance`` shards are moved, split and merged by their measured load. With ``until_caught_up``
-    the run ends once it has processed the input that existed when it began. ``metrics_port`` is
-    where the driver serves the metrics of all processes (0: a free port), ``metrics_listen`` the
-    address of that port ("": that of ``listen``). ``log_format`` is how master, injector and
-    workers write their logs. ``query_port`` is where the first worker answers queries (None: no
-    worker does; 0: a free port). ``ui_port`` is the port of the page (None: no page). With
-    ``verbose`` the progress has a line for each node. ``from_savepoint`` is the folder of the
-    savepoint that a new root begins with. ``fresh`` removes what the root remembers, and its
-    results. ``group`` may read the root ("": only its user).
+    the loopback; with ``open`` not even that), ``secrets`` the one with the values of
+    ``${secret:NAME}`` ("": the environment has them). With ``balance`` shards are moved, split and
+    merged by their measured load. With ``until_caught_up`` the run ends once it has processed the
+    input that existed when it began. ``metrics_port`` is where the driver serves the metrics of all
+    processes (0: a free port), ``metrics_listen`` the address of that port ("": that of
+    ``listen``). ``log_format`` is how master, injector and workers write their logs. ``query_port``
+    is where the first worker answers queries (None: no worker does; 0: a free port). ``ui_port`` is
+    the port of the page (None: no page). With ``verbose`` the progress has a line for each node.
+    ``from_savepoint`` is the folder of the savepoint that a new root begins with. ``fresh`` removes
+    the contents of the root, and its results. ``group`` may read the root ("": only its user).
     """
 
     pipeline: str

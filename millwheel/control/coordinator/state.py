@@ -1,11 +1,11 @@
 """The embedded coordinator as a pure machine: sessions, members, elections, range tables and named
 values.
 
-It does for the processes of one machine what :class:`millwheel.adapters.ports.Coordination` needs
-of ZooKeeper. Tables and values last; members and elections belong to sessions, and end with them. A
-session is one connection: on one machine a connection ends only with one of its two processes, so
-its end is the end of the session, at once. A process that is stopped keeps its connection; its
-session ends when nothing was received from it for the timeout that it chose.
+For the processes of one machine it provides :class:`millwheel.adapters.ports.Coordination`, as
+ZooKeeper does elsewhere. Tables and values last; members and elections belong to sessions, and end
+with them. A session is one connection: on one machine a connection ends only with one of its two
+processes, so its end is the end of the session, at once. A process that is stopped keeps its
+connection; its session ends when nothing was received from it for the timeout that it chose.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ class CoordinatorState:
             leads = bool(waiting) and waiting[0].session == number
             waiting[:] = [candidate for candidate in waiting if candidate.session != number]
             if leads:
-                self._crown(role)
+                self._elect(role)
 
     # --- requests of sessions
 
@@ -184,7 +184,7 @@ class CoordinatorState:
         waiting.append(_Candidate(session, ask.name, ask.data))
         self._reply(session, ask.number)
         if len(waiting) == 1:
-            self._crown(ask.role)
+            self._elect(ask.role)
 
     @_answer.register
     def _(self, ask: ReadTables, session: int) -> None:
@@ -229,7 +229,7 @@ class CoordinatorState:
 
     # --- messages
 
-    def _crown(self, role: str) -> None:
+    def _elect(self, role: str) -> None:
         """The candidate that has waited longest leads."""
         waiting = self._waiting[role]
         if not waiting:

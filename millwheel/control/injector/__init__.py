@@ -1,2 +1,2 @@
-"""The watermark service: aggregates what the shards report and broadcasts a low watermark per
+"""The watermark service: aggregates the reports of shards and broadcasts a low watermark per
 node."""

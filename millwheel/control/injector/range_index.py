@@ -73,7 +73,7 @@ class RangeIndex:
         """The rows at which the table has these tokens; the others become NOWHERE."""
         if not self.entries:
             return np.full(len(rows), NOWHERE, np.int64)
-        # A zombie has read further than its successor, which begins at what was durable: its
+        # A zombie has read further than its successor, which begins at its last durable commit: its
         # watermark would overtake records that the successor sends again, and their windows would
         # be gone (tests/sim: token_not_checked).
         current = (rows != NOWHERE) & Leases(self.tokens[rows]).admit(tokens)

@@ -5,9 +5,10 @@ while it moves:
 
 - while the busiest worker is busier than the idlest by less than ``gap``, nothing is done for
   balance;
-- a move must leave both of them at least ``gain`` below what the busiest has now, so the sum of the
-  squares of all workers' loads falls with each move, and moves end. Both are shares of one core, or
-  of the busiest worker's load if that is more than one core: measurement noise grows with the load;
+- a move must leave both of them at least ``gain`` below the present load of the busiest, so the sum
+  of the squares of all workers' loads falls with each move, and moves end. Both are shares of one
+  core, or of the busiest worker's load if that is more than one core: measurement noise grows with
+  the load;
 - the weights of workers are the speeds of their machines: work that takes a tenth of a core on a
   worker of weight 1 takes a twentieth on one of weight 2. A move counts the shard's load as it will
   be at its taker, so moves end here, too: the greatest load of the two always falls. The weight of

@@ -34,7 +34,7 @@ class Membership:
         self._removing: set[WorkerName] = set()
         self._attached: set[WorkerName] = set()
         self._collected: set[WorkerName] = set()
-        self._strays: frozenset[WorkerName] = frozenset()
+        self._unknown: frozenset[WorkerName] = frozenset()
         self._hosts: dict[WorkerName, str] = {}
 
     @property
@@ -130,15 +130,15 @@ class Membership:
         """Take the journals on the root. If the worker of a journal is unknown twice in a row, it
         died before this master was elected. Once is not enough, because a worker opens its journal
         before it joins."""
-        strays = (
+        unknown = (
             frozenset(incarnations)
             - (self._members or {}).keys()
             - self._dead.keys()
             - self._collected
         )
-        for incarnation in sorted(strays & self._strays):
+        for incarnation in sorted(unknown & self._unknown):
             self.declare_dead(incarnation, "its journal is left over")
-        self._strays = strays - self._strays
+        self._unknown = unknown - self._unknown
         self._collected &= set(incarnations)
 
     def validate(self) -> None:

@@ -309,7 +309,7 @@ class MasterRuntime:
             self._ports.post(JournalsFound(incarnations=tuple(self._ports.journals.incarnations())))
             self._drop_outlived()
         except MillwheelError as error:
-            log.error("Looking for what can be deleted failed; nothing was: %s", error)
+            log.error("Nothing was deleted, because looking for deletable files failed: %s", error)
 
     def _drop_outlived(self) -> None:
         """Delete the snapshots of shards that were split or merged, and whose children have

@@ -64,7 +64,7 @@ class BucketRoot(Root):
         address = str(parse_root(address))
         space, path = cast(ReplacingSpace, open_space(address)), root_path(address)
         if warning := close_to_others(path, group):
-            announce(f"Warning: {warning}. What lies in a root is executed as you")
+            announce(f"Warning: {warning}. Files in a root are executed as you")
         lock = take_lock(path)
         try:
             lease = DriverLease.take(space, announce, pace)

@@ -92,7 +92,7 @@ class Root:
         path = root_path(address)
         try:
             if warning := close_to_others(path, group):
-                announce(f"Warning: {warning}. What lies in a root is executed as you")
+                announce(f"Warning: {warning}. Files in a root are executed as you")
             _refuse_foreign(path)
             lock = take_lock(path)
             try:

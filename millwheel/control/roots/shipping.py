@@ -48,7 +48,7 @@ def ship(
     blueprint: bytes = b"",
 ) -> Path:
     """Copy the pipeline (``p.yaml``, ``p.py`` or ``p.py:name``), which was read as ``spec``, below
-    the root and return the copy's folder. Replaces what an earlier run shipped. A later run
+    the root and return the copy's folder. Replaces the files of an earlier run. A later run
     compares its pipeline with ``blueprint`` ("": with nothing).
 
     Raises SetupError when the files are too large to send to each worker.

@@ -1,5 +1,5 @@
-"""``--fresh``: forget what a root remembers, remove the results that belong to it, and begin
-anew. Its folder must hold nothing but what belongs to this root."""
+"""``--fresh``: empty a root, remove the results that belong to it, and begin anew. Its folder must
+hold nothing that does not belong to this root."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _sinks(root: Root, spec: PipelineSpec) -> Iterator[tuple[str, Sink]]:
     """The sinks of the former pipeline, if it can still be read, and those of the new one: each
     target once."""
     specs = [(spec, language_of(spec))]
-    with suppress(MillwheelError):  # its code may be what was corrected
+    with suppress(MillwheelError):  # its code may have been corrected
         former = load_shipped(str(root.path))
         specs.insert(0, (former, language_of(former)))
     seen: list[Any] = []

@@ -190,17 +190,14 @@ def _slices(before: list[Any], after: list[Any], node: NodeBlueprint) -> Verdict
     names += ["where"] if old_rest[0] != new_rest[0] else []
     if names:
         text = (
-            f"its slices changed ({', '.join(names)}), and those that are kept are of the old form;"
+            f"its slices changed ({', '.join(names)}), and the kept ones are of the old form;"
             f" {NEW_NAME}"
         )
         yield Compatibility.REFUSED, text
     elif old["keep_us"] != new["keep_us"]:
         yield (
             Compatibility.FREE,
-            (
-                "its slices are kept for another time, from now on: what has expired does not come"
-                " back"
-            ),
+            ("its slices are kept for another time, from now on: expired ones do not come back"),
         )
     if old_rest[1] != new_rest[1]:
         yield (

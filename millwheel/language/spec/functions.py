@@ -79,7 +79,7 @@ FUNCTIONS = Field(
 NULLS = Field(
     "",
     Choice(tuple(each.value for each in NullLogic), NullLogic),
-    "what [nulls](expressions.md#nulls) are in expressions: an `error` of what computes with one,"
+    "the meaning of [nulls](expressions.md#nulls) in expressions: an `error` in computing with one,"
     " or unknown, as in `sql`",
     default="`error`",
 )

@@ -89,7 +89,7 @@ def counters_of(
     return by_node
 
 
-_STEP_S = 0.02  # between looks at what the workers answer
+_STEP_S = 0.02  # between looks at the answers of workers
 _AGAIN_S = 0.5  # before another session, after one was lost
 _PATIENCE_US = 2**62  # such a run takes as long as it takes
 

@@ -32,9 +32,9 @@ class InstanceStanding(msgspec.Struct, frozen=True):
 class DividedStanding(msgspec.Struct, frozen=True):
     """A node whose keys are divided, under the name that the pipeline file has. ``epoch`` is that
     of the sender that has made most tables. ``hot`` are the hottest keys, with their mean shares of
-    what senders count. ``imbalance``: how far the busiest instance is above the mean, as a share of
-    the mean (0 is even). ``copies``: how many instances hold a key of a window on average; None for
-    windows whose copies are not counted."""
+    the records that senders count. ``imbalance``: how far the busiest instance is above the mean,
+    as a share of the mean (0 is even). ``copies``: how many instances hold a key of a window on
+    average; None for windows whose copies are not counted."""
 
     node: str
     grouping: str

@@ -107,9 +107,9 @@ class Pipeline:
         key: Sequence[str] = (),
         keys: Mapping[str, str | Sequence[str]] | None = None,
     ) -> None:
-        """A named query: a formula such as ``"clicks.spend / clicks.n"`` over what computations
-        keep, asked for ``window`` unless another is given. ``key`` and ``keys`` are for
-        computations with different keys: see docs/queries.md."""
+        """A named query: a formula such as ``"clicks.spend / clicks.n"`` over values that
+        computations keep, asked for ``window`` unless another is given. ``key`` and ``keys`` are
+        for computations with different keys: see docs/queries.md."""
         options = {"window": window, "key": [*key], "keys": dict(keys or {})}
         self._draft.queries[name] = {
             "formula": formula,

@@ -19,7 +19,7 @@ def main() -> None:
     no_idle_threads()
     begin_process()
     with head_start(sys.argv[1:]):
-        from millwheel.tools.cli.app import app  # meanwhile others load what they need
+        from millwheel.tools.cli.app import app  # meanwhile the warm parent loads
         from millwheel.tools.cli.errors import sentences
 
         with sentences():

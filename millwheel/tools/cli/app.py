@@ -128,7 +128,7 @@ def dev(
         typer.Option(
             "--input",
             metavar="STREAM=FILE",
-            help="JSON lines in place of what the source has; repeatable",
+            help="JSON lines in place of the source's records; repeatable",
         ),
     ] = None,
     records: Annotated[int, typer.Option(min=1, help="how many records of each source")] = 1000,
@@ -166,7 +166,7 @@ def lateness(
         typer.Option(
             "--input",
             metavar="STREAM=FILE",
-            help="JSON lines in place of what the source has; repeatable",
+            help="JSON lines in place of the source's records; repeatable",
         ),
     ] = None,
     records: Annotated[int, typer.Option(min=1, help="how many records of each source")] = 100_000,

@@ -246,8 +246,8 @@ executor asked."""
 
 
 def executors(master: str, ask: AskExecutors) -> Diagnosis:
-    """The Python of the executors: its version must be ours, and it must have what workers
-    import."""
+    """The Python of the executors: its version must be ours, and it must have the modules that
+    workers import."""
     try:
         if not master.startswith("local"):
             check_master(master)

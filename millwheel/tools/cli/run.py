@@ -124,7 +124,7 @@ def _start(
     )
     with children_for(settings) as children:
         with loading():
-            from millwheel.launch.driver import Driver  # meanwhile others load what they need
+            from millwheel.launch.driver import Driver  # meanwhile the warm parent loads
 
         raise typer.Exit(Driver(settings, Terminal(stderr=True), children).run())
 

@@ -141,7 +141,7 @@ class _Arriving:
             return all(self.in_columns(each.stream, node.name) for each in node.inputs)
         if self._forms[node.name].results:
             return False
-        # what comes in rows may be of any types
+        # values in rows may be of any types
         if isinstance(plan := self._forms[node.name].plan, PlansByType):
             return plan.held and all(self._come_in_columns(each.stream) for each in node.inputs)
         return (

@@ -191,7 +191,7 @@ def _source(name: str, stream: StreamSpec, spec: PipelineSpec) -> Box:
             + (f" in {units[0]}" if stream.timestamp_unit_us > 1 else "")
         )
     if stream.timeless:
-        lines.append("rows without times; what needs them waits for the last")
+        lines.append("rows without times; consumers that need them wait for the last")
     if stream.id:
         lines.append(f"id {stream.id}, copies within {duration_text(stream.id_horizon_us)}")
     if stream.schema:

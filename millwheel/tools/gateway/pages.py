@@ -154,7 +154,7 @@ DOCUMENT: Mapping[str, Any] = {
         "title": "MillWheel queries",
         "version": "1",
         "description": (
-            "What a pipeline computes, asked while it runs. Who asks chooses the window."
+            "The results of a pipeline, while it runs. Each question chooses its window."
         ),
     },
     "paths": {
@@ -182,7 +182,7 @@ DOCUMENT: Mapping[str, Any] = {
         },
         "/v1/indicators": {
             "get": {
-                "summary": "What can be asked",
+                "summary": "Everything that can be asked",
                 "operationId": "indicators",
                 "responses": {"200": _json("computations and named queries", {"type": "object"})},
             }

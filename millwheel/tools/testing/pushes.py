@@ -53,7 +53,7 @@ class PushedStream(Source):
         self._schema: Any = None
         self._fields = FieldTypes({})
 
-    # --- what the test does -----------------------------------------------------------------------
+    # --- calls of the test ------------------------------------------------------------------------
 
     def push(self, values: Sequence[Any], partition: str = DEFAULT_PARTITION) -> None:
         """Append records, which are read together."""
@@ -85,7 +85,7 @@ class PushedStream(Source):
         """State that the input has ended."""
         self.bounded = True
 
-    # --- what the runtime does --------------------------------------------------------------------
+    # --- calls of the runtime ---------------------------------------------------------------------
 
     def typed(self, schema: Any, fields: Mapping[str, str]) -> PushedStream:
         """This source, with the types that the stream declares."""

@@ -191,7 +191,7 @@ def _edges(
         if source is None or target is None:
             continue
         rate = None
-        if inputs.count(edge.target) == 1:  # what it takes can only have come this way
+        if inputs.count(edge.target) == 1:  # its only input
             rate = target.rate_in
         elif outputs.count(edge.source) == 1:
             rate = source.rate_out

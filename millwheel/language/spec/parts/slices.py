@@ -1,5 +1,5 @@
 """``slices:``, aggregates per slice of time that are kept for queries, and ``queries:``, named
-formulas over what computations keep.
+formulas over values that computations keep.
 
 slices: {every: 5m, keep: 30d, levels: [5m, 1h, 1d], time_zone: Europe/Paris, ttl: 7d}
 queries: {cpc: {formula: clicks.spend / clicks.n, window: 1h}}

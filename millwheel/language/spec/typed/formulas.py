@@ -1,4 +1,4 @@
-"""Formulas over what computations keep, where some of it is decimals."""
+"""Formulas over values that computations keep, some of them decimals."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 warm parent beside it, from which tasks have their workers forked (``warm_parent.py``).
 
 The warm parent is executed before the daemon does anything, and never forked from it. Tasks inherit
-the end of a line to it. A new worker of a slot, after a kill, need not load what every worker
-loads. The parent dies with the daemon.
+the end of a line to it. A new worker of a slot, after a kill, need not load the modules of every
+worker. The parent dies with the daemon.
 
 Only a Spark that belongs to a run is started with this daemon. On other Sparks tasks execute their
 workers.
@@ -33,7 +33,7 @@ def main() -> None:
     begin_process()
     begin(task_environment())
     for name in ("pyspark.worker", "millwheel.launch.launchers.spark.task"):
-        # what each task loads: neither starts a thread, and tasks are forked
+        # modules of each task: neither starts a thread, and tasks are forked
         importlib.import_module(name)
     from pyspark.daemon import manager
 

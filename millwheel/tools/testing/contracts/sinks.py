@@ -141,9 +141,9 @@ class SinkContract(ABC):
                     life.prepare(old)
                 life.publish(old, 0)
                 outside = Outside()
-                outside.before[number] = partial(self._haunts, life, old)
+                outside.before[number] = partial(self._publishes_again, life, old)
                 life.owned(outside)
-                self._haunts(life, old)
+                self._publishes_again(life, old)
                 self.expect(
                     life, f"a former owner came back before call {number} ({call}) of its successor"
                 )
@@ -188,7 +188,7 @@ class SinkContract(ABC):
             f"{where}: a reader sees a part of a batch, or one that is not committed: {visible}"
         )
 
-    def _haunts(self, life: ShardLife, old: Writer) -> None:
+    def _publishes_again(self, life: ShardLife, old: Writer) -> None:
         """A former owner publishes every batch whose commit it has seen."""
         for committable in life.committables[: self.batches]:
             try:

@@ -171,7 +171,7 @@ class MemoryCluster:
         self.settle()
 
     def read(self, streams: Sequence[str]) -> None:
-        """Let the sources of these streams look for new input, and the workers do what follows."""
+        """Let the sources of these streams look for new input, and the workers process it."""
         for stream in streams:
             for shard in self.shards_of(f"source.{stream}"):
                 assert isinstance(shard.operator, SourceOperator)
@@ -273,7 +273,7 @@ class MemoryCluster:
             ),
         )
 
-    # --- what workers ask for ---------------------------------------------------------------------
+    # --- requests of workers ----------------------------------------------------------------------
 
     def worker(self, name: str) -> MemoryWorker:
         """The live worker of that name."""

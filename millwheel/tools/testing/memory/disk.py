@@ -79,7 +79,7 @@ class MemoryDisk:
         self._fds: dict[int, _File] = {}
         self._numbers = 0
 
-    # --- what can happen to a disk
+    # --- faults of a disk
 
     def crash(self, lose_unsynced: bool = True, choose: Choice = nothing) -> None:
         """End every process and close every file. With ``lose_unsynced`` (a power cut), unsynced

@@ -268,7 +268,7 @@ def test_a_table_tells_what_its_rows_are_and_what_waits_for_them() -> None:
         "none where gone",
     )
     source = picture.box("source.events.sides").lines
-    assert "rows without times; what needs them waits for the last" in source
+    assert "rows without times; consumers that need them wait for the last" in source
     assert "sides from sides once all of it is there; without: null" in picture.box("e").lines
 
 
