@@ -246,12 +246,12 @@ def _set_positions(rows: list[list[LayoutCell]], gap: float, margin: float) -> f
         for row in rows if sweep % 2 == 0 else rows[::-1]:
             _pack(
                 row,
-                [_target(cell, cell.above if sweep % 2 == 0 else cell.below) for cell in row],
+                [_desired(cell, cell.above if sweep % 2 == 0 else cell.below) for cell in row],
                 gap,
             )
     for _ in range(_SETTLING):
         for row in rows:
-            _pack(row, [_target(cell, cell.above + cell.below) for cell in row], gap)
+            _pack(row, [_desired(cell, cell.above + cell.below) for cell in row], gap)
     cells = [cell for row in rows for cell in row]
     left = min((cell.x - cell.size.width / 2 for cell in cells), default=0.0)
     for cell in cells:
@@ -259,7 +259,7 @@ def _set_positions(rows: list[list[LayoutCell]], gap: float, margin: float) -> f
     return max((cell.x + cell.size.width / 2 for cell in cells), default=0.0) + margin
 
 
-def _target(cell: LayoutCell, near: Sequence[LayoutCell]) -> tuple[float, float]:
+def _desired(cell: LayoutCell, near: Sequence[LayoutCell]) -> tuple[float, float]:
     """The position to which neighbours pull a cell, and the strength. A cell without neighbours
     stays unless others push it."""
     pulls = [
@@ -280,17 +280,17 @@ def _spring(upper: LayoutCell, lower: LayoutCell) -> float:
     return _STRAIGHT if lower.edge is None else 2 * _STRAIGHT
 
 
-def _pack(row: list[LayoutCell], targets: list[tuple[float, float]], gap: float) -> None:
-    """As near to the targets as possible, in order, without overlap: the weighted least squares
-    under these bounds, by pooling neighbours that push each other."""
+def _pack(row: list[LayoutCell], desired: list[tuple[float, float]], gap: float) -> None:
+    """As near to the desired positions as possible, in order, without overlap: the weighted least
+    squares under these bounds, by pooling neighbours that push each other."""
     if not row:
         return
     offsets = [0.0]
     for a, b in pairwise(row):
         offsets.append(offsets[-1] + (a.size.width + b.size.width) / 2 + gap)
     blocks: list[tuple[float, float, int]] = []
-    for (target, pull), offset in zip(targets, offsets, strict=True):
-        mean, weight, count = target - offset, pull, 1
+    for (at, pull), offset in zip(desired, offsets, strict=True):
+        mean, weight, count = at - offset, pull, 1
         while blocks and blocks[-1][0] > mean:
             other, more, size = blocks.pop()
             mean = (other * more + mean * weight) / (more + weight)
