@@ -114,7 +114,7 @@ class Hosts:
     def step(self) -> bool:
         """Bring the lost host back when it is time. True while none is away."""
         if self._back is not None and time.monotonic() >= self._back[0]:
-            self._namespaces.mend(self._back[1])
+            self._namespaces.reconnect(self._back[1])
             self._back = None
         return self._back is None
 

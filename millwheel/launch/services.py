@@ -14,7 +14,7 @@ from millwheel.adapters.processes.child import Living, stop_all
 from millwheel.adapters.processes.logs import LogFormat
 from millwheel.adapters.processes.supervisor import ProcessEnded
 from millwheel.errors import SetupError
-from millwheel.launch.launchers.warm_children import Birth
+from millwheel.launch.launchers.warm_children import ChildSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +46,14 @@ class ServiceTemplate:
 class Services:
     """Child processes by name. Used by one thread, which outlives them."""
 
-    def __init__(self, logs: Path, start: Callable[[Birth], Living]) -> None:
+    def __init__(self, logs: Path, start: Callable[[ChildSpec], Living]) -> None:
         self._logs = logs
         self._start = start
         self._children: dict[str, Living] = {}
 
     def start(self, name: str, module: str, argv: list[str]) -> None:
         """Start or restart the process of that name."""
-        self._children[name] = self._start(Birth(module, argv, self._logs / name))
+        self._children[name] = self._start(ChildSpec(module, argv, self._logs / name))
 
     def ended(self) -> list[ProcessEnded]:
         """The processes that ended since the last call."""

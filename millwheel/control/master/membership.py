@@ -98,7 +98,7 @@ class Membership:
             self._dead[incarnation] = None
             self._reasons[incarnation] = reason
 
-    def declare_strangers_dead(self, mentioned: Collection[WorkerName]) -> None:
+    def declare_absent_dead(self, mentioned: Collection[WorkerName]) -> None:
         """Count each worker in ``mentioned`` that is not a member as dead."""
         for incarnation in sorted(mentioned):
             if incarnation not in (self._members or {}) and incarnation not in self._collected:

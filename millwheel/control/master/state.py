@@ -147,7 +147,7 @@ class MasterState:
         self._take(event)
         if not self._loaded or not self._membership.received or isinstance(event, LoadReported):
             return []  # loads are weighed at the next tick
-        self._membership.declare_strangers_dead(self._holdings.mentioned())
+        self._membership.declare_absent_dead(self._holdings.mentioned())
         if self._membership.dead and not self._membership.dead.keys().isdisjoint(
             self._holdings.owners()
         ):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from millwheel.adapters.processes.child import Living, fresh_scratch, stop_all
 from millwheel.launch.launchers.base import WorkerExit, WorkerTemplate
-from millwheel.launch.launchers.warm_children import Birth
+from millwheel.launch.launchers.warm_children import ChildSpec
 
 
 class ProcessLauncher:
@@ -15,7 +15,7 @@ class ProcessLauncher:
 
     most: int | None = None
 
-    def __init__(self, template: WorkerTemplate, start: Callable[[Birth], Living]) -> None:
+    def __init__(self, template: WorkerTemplate, start: Callable[[ChildSpec], Living]) -> None:
         self._template = template
         self._start = start
         self._children: dict[int, Living] = {}
@@ -25,7 +25,9 @@ class ProcessLauncher:
         scratch = fresh_scratch(self._template.scratch, slot)
         log = Path(self._template.logs) / f"worker-{slot}"
         arguments = self._template.arguments(slot, scratch)
-        self._children[slot] = self._start(Birth(self._template.module, arguments, log, scratch))
+        self._children[slot] = self._start(
+            ChildSpec(self._template.module, arguments, log, scratch)
+        )
 
     def exits(self) -> list[WorkerExit]:
         """See :class:`millwheel.launch.launchers.base.Launcher`."""

@@ -37,7 +37,7 @@ KILLED = -int(signal.SIGKILL)
 
 
 @dataclass(frozen=True, slots=True)
-class Birth:
+class ChildSpec:
     """The parameters of a new child: module and arguments, log files, and a directory that is
     deleted with it ("": none)."""
 
@@ -67,14 +67,14 @@ class Children:
             return None
         return WarmParentProcess(Path(self._folder) / "warm", self._environment)
 
-    def start(self, birth: Birth) -> Living:
+    def start(self, spec: ChildSpec) -> Living:
         """Start a child. Returns before it runs."""
         if self._warm is not None and self._warm.gone:
             self._warm.close()
             self._warm = self._parent()
         if self._warm is not None:
-            return self._warm.start(birth)
-        return Child(birth.command, birth.log, self._environment, birth.scratch)
+            return self._warm.start(spec)
+        return Child(spec.command, spec.log, self._environment, spec.scratch)
 
     def __enter__(self) -> Children:
         return self
@@ -89,9 +89,9 @@ class Children:
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
-def executed(birth: Birth) -> Living:
+def executed(spec: ChildSpec) -> Living:
     """A child with a command of its own, in our environment."""
-    return Child(birth.command, birth.log, scratch=birth.scratch)
+    return Child(spec.command, spec.log, scratch=spec.scratch)
 
 
 class WarmLine:
@@ -108,10 +108,10 @@ class WarmLine:
         self.refused: set[int] = set()
         self.gone = False
 
-    def start(self, birth: Birth) -> WarmChild:
+    def start(self, spec: ChildSpec) -> WarmChild:
         """Request a child. Returns before the child runs."""
         self._numbers += 1
-        return WarmChild(self, self._numbers, birth)
+        return WarmChild(self, self._numbers, spec)
 
     def send(self, request: Start | Signal) -> None:
         """Send a message, if the parent is alive."""
@@ -170,16 +170,16 @@ class WarmChild:
     """A child of a warm parent. When the parent may not fork, or is gone before it has, the child
     is executed."""
 
-    def __init__(self, parent: WarmLine, number: int, birth: Birth) -> None:
+    def __init__(self, parent: WarmLine, number: int, spec: ChildSpec) -> None:
         self._parent = parent
         self._number = number
-        self._birth = birth
-        self._log = LifeLog(birth.log)
-        self._born_s = time.monotonic()
+        self._spec = spec
+        self._log = LifeLog(spec.log)
+        self._started_s = time.monotonic()
         self._executed: Child | None = None
-        self._scratch = Scratch(birth.scratch)
+        self._scratch = Scratch(spec.scratch)
         parent.send(
-            Start(number, birth.module, tuple(birth.argv), str(self._log.err), str(self._log.out))
+            Start(number, spec.module, tuple(spec.argv), str(self._log.err), str(self._log.out))
         )
 
     @property
@@ -197,7 +197,7 @@ class WarmChild:
 
     def lived_s(self) -> float:
         """See :class:`millwheel.adapters.processes.child.Living`."""
-        return time.monotonic() - self._born_s
+        return time.monotonic() - self._started_s
 
     def terminate(self) -> None:
         """See :class:`millwheel.adapters.processes.child.Living`."""
@@ -239,8 +239,8 @@ class WarmChild:
         return self._scratch.remains if self._executed is None else self._executed.remains()
 
     def _execute(self) -> int | None:
-        birth = self._birth
-        self._executed = Child(birth.command, birth.log, self._parent.environment, birth.scratch)
+        spec = self._spec
+        self._executed = Child(spec.command, spec.log, self._parent.environment, spec.scratch)
         return self._executed.poll()
 
     def _signal(self, number: int) -> None:

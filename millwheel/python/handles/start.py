@@ -103,7 +103,7 @@ def _conf_text(value: Any) -> str:
 
 def _kept(spec: PipelineSpec, keep: Sequence[str] | None, root: str) -> dict[str, dict[str, Any]]:
     """The options of the sinks of streams whose rows are kept in the root."""
-    names = list(keep) if keep is not None else _loose(spec) if _bounded(spec) else []
+    names = list(keep) if keep is not None else _unconsumed(spec) if _bounded(spec) else []
     sinks, produced = {sink.stream for sink in spec.sinks}, _produced(spec)
     for stream in names:
         if stream not in produced:
@@ -128,7 +128,7 @@ def _produced(spec: PipelineSpec) -> list[str]:
     return list(dict.fromkeys(streams))
 
 
-def _loose(spec: PipelineSpec) -> list[str]:
+def _unconsumed(spec: PipelineSpec) -> list[str]:
     """Outputs of computations that nothing consumes."""
     consumed = {each.stream for computation in spec.computations for each in computation.inputs}
     consumed |= {sink.stream for sink in spec.sinks} | {DEAD_LETTERS}

@@ -224,7 +224,7 @@ class FaultInjector:
             if blow.fault is Fault.KILL:
                 for victim in victims:
                     strike(victim, signal.SIGKILL)
-            return lambda: self._mend(host)
+            return lambda: self._reconnect(host)
         [victim] = victims
         return (
             (lambda: strike(victim, signal.SIGCONT))
@@ -232,9 +232,9 @@ class FaultInjector:
             else None
         )
 
-    def _mend(self, host: int) -> None:
+    def _reconnect(self, host: int) -> None:
         if self._namespaces is not None:
-            self._namespaces.mend(host)
+            self._namespaces.reconnect(host)
         self._cut.discard(host)
 
     def _look_for_new(self, driver: int, now_s: float) -> None:

@@ -101,7 +101,7 @@ class Namespaces:
         """Drop everything to and from a host from now on."""
         _run(*self._hub("link", "set", f"h{host}", "nomaster"))
 
-    def mend(self, host: int) -> None:
+    def reconnect(self, host: int) -> None:
         """Undo :meth:`cut`."""
         _run(*self._hub("link", "set", f"h{host}", "master", _BRIDGE))
 

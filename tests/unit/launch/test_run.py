@@ -24,7 +24,7 @@ from millwheel.engine.letters import Replays
 from millwheel.errors import SetupError
 from millwheel.language.spec import load_pipeline
 from millwheel.launch import run as module
-from millwheel.launch.launchers.warm_children import Birth
+from millwheel.launch.launchers.warm_children import ChildSpec
 from millwheel.launch.members import StopRequest
 from millwheel.launch.progress.summary import Summary
 from millwheel.launch.run import Running
@@ -98,13 +98,13 @@ class World:
         self.stop_asked = stop_asked
         return self
 
-    def start(self, birth: Birth | None = None) -> Any:
+    def start(self, spec: ChildSpec | None = None) -> Any:
         """Start a child; without one, the watcher."""
-        if birth is None:
+        if spec is None:
             self.story.append("watch")
             return None
-        slot = birth.argv[birth.argv.index("--slot") + 1] if "--slot" in birth.argv else ""
-        name = f"{birth.module.rpartition('.')[2]} {slot}".strip()
+        slot = spec.argv[spec.argv.index("--slot") + 1] if "--slot" in spec.argv else ""
+        name = f"{spec.module.rpartition('.')[2]} {slot}".strip()
         self.story.append(name)
         if name == "workers 1" and self.drains:
             assert self._graph is not None

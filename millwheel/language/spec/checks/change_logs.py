@@ -26,7 +26,7 @@ def check_change_logs(reader: NodeReader, spec: PipelineSpec, top: YamlNode) -> 
     log."""
     for log in spec.computations:
         _check_having(reader, log, top)
-        if not _changes_rows(log) and (log.windowed is None or not _speaks_again(log)):
+        if not _changes_rows(log) and (log.windowed is None or not _fires_again(log)):
             continue
         for each in consumers(log.outputs, spec):
             _check_consumer(reader, log, each, top)
@@ -42,7 +42,7 @@ def check_change_logs(reader: NodeReader, spec: PipelineSpec, top: YamlNode) -> 
                 )
 
 
-def _speaks_again(computation: ComputationSpec) -> bool:
+def _fires_again(computation: ComputationSpec) -> bool:
     """Whether later results of a group replace earlier ones, which nothing takes back or counts."""
     firing = computation.firing
     return computation.is_change_log or (

@@ -21,7 +21,7 @@ from millwheel.adapters.processes.child import Child, Living, fresh_scratch
 from millwheel.launch.launchers.base import WorkerTemplate
 from millwheel.launch.launchers.executor_orders import Orders, orders_at
 from millwheel.launch.launchers.spark.daemon import inherited, task_environment
-from millwheel.launch.launchers.warm_children import Birth
+from millwheel.launch.launchers.warm_children import ChildSpec
 
 _POLL_S = 0.05  # between looks whether the worker has ended or is to stop
 _STOP_GRACE_S = 8.0  # for a worker to end in order, less than the driver gives the task
@@ -43,14 +43,12 @@ class SlotTask:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         scratch = fresh_scratch(self.template.scratch or _local_folder(), self.slot)
         log = _folder_of_logs(self.template.logs) / f"worker-{self.slot}"
-        birth = Birth(
+        spec = ChildSpec(
             self.template.module, self.template.arguments(self.slot, scratch), log, scratch
         )
         environment = task_environment()
         warm = inherited(environment)
-        child = (
-            Child(birth.command, log, environment, scratch) if warm is None else warm.start(birth)
-        )
+        child = Child(spec.command, log, environment, scratch) if warm is None else warm.start(spec)
         code = _watch(child, orders_at(self.orders), self.slot)
         remains = child.remains()
         yield code, child.last_words(), remains.doing, remains.lacked_memory

@@ -37,7 +37,7 @@ class ExternalSinkContract(SinkContract):
     @contextmanager
     def life(self, batches: int = 0) -> Iterator[ShardLife]:
         with super().life(batches) as life:
-            life.world = _Hurried(life.world)
+            life.world = _WithoutPauses(life.world)
             yield life
 
     def test_a_sink_without_its_root_is_refused(self) -> None:
@@ -146,7 +146,7 @@ class ExternalSinkContract(SinkContract):
         )
 
 
-class _Hurried(SinkWorld):
+class _WithoutPauses(SinkWorld):
     """A world whose sinks do not pause between attempts."""
 
     def __init__(self, inner: SinkWorld) -> None:

@@ -45,7 +45,7 @@ def test_those_who_die_together_are_sealed_in_the_order_of_their_names() -> None
     gone, strange, left_over = Membership(), Membership(), Membership()
     gone.take([Member(incarnation=name, address="here:1") for name in reversed(names)])
     gone.take(())
-    strange.declare_strangers_dead(set(names))
+    strange.declare_absent_dead(set(names))
     for _ in range(2):
         left_over.journals_found(names)
     for membership in (gone, strange, left_over):

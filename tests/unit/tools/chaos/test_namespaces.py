@@ -77,7 +77,7 @@ def test_one_that_is_cut_off_hears_nobody_until_it_is_joined_again(namespaces: N
                 assert reaches(namespaces.prefix, 1, address_of(0), 30)
                 namespaces.cut(1)
                 assert not reaches(namespaces.prefix, 1, address_of(0), 0.5)
-                namespaces.mend(1)
+                namespaces.reconnect(1)
                 assert reaches(namespaces.prefix, 1, address_of(0), 30)
             finally:
                 server.kill()
