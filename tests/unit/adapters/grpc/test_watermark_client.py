@@ -207,7 +207,7 @@ class Line:
             )
             assert index.counters[position] == report.counters
             assert index.values[position] >= report.watermark_us
-            assert index.told[position] == self.connection
+            assert index.confirmed_to[position] == self.connection
         assert self.node.stale_reports == 0
 
 

@@ -254,7 +254,7 @@ def reported() -> Any:
 NODES: dict[str, tuple[Break, str]] = {
     "another token": (lambda node: node.index.tokens.fill(2), "the tokens of the table"),
     "a column too short": (
-        lambda node: setattr(node.index, "heard", node.index.heard[:1]),
+        lambda node: setattr(node.index, "reported", node.index.reported[:1]),
         "columns of the lengths",
     ),
     "rows of other shards": (
@@ -269,7 +269,7 @@ NODES: dict[str, tuple[Break, str]] = {
         lambda node: node.index.values.fill(IDLE_TIME),
         "counts as idle",
     ),
-    "all heard and not complete": (lambda node: node.index.heard.fill(True), "not complete"),
+    "all reported and not complete": (lambda node: node.index.reported.fill(True), "not complete"),
     "published before all reported": (lambda node: setattr(node, "published", 5), "incomplete"),
     "a report nobody will look at": (
         lambda node: node._waiting.update({"n-1": node._waiting["n-7"]}),
