@@ -49,7 +49,8 @@ class AutoSpares:
             return SpareStep()
         named = ", ".join(map(str, sorted(slots)))
         return self._announce(
-            f"--spares auto waits for the workers of the slots {named}: have they cores to run on?"
+            f"--spares auto waits for the workers of the slots {named}: do they have cores to"
+            " run on?"
         )
 
     def look(

@@ -107,9 +107,9 @@ def brought_inputs(stream: StreamSpec, folder: str, path: Path) -> bytes:
             or not (source is None or source.fits(name))
         ):
             raise SetupError(
-                f"{path} names the input {name[:200]!r}, which is none that the source of"
-                f" {stream.name!r} reads: take the savepoint from where it was made, or let the"
-                " pipeline name that input"
+                f"{path} names the input {name[:200]!r}, which the source of"
+                f" {stream.name!r} does not read: take the savepoint from where it was made, or"
+                " let the pipeline name that input"
             )
     if len(set(names)) < len(names):
         raise SetupError(f"{path} names an input twice: take the savepoint from where it was made")

@@ -49,8 +49,8 @@ KEY = FilePart(
         "null_key": Field(
             "nulls",
             Choice(("dead_letter", "group"), lambda word: word == "group"),
-            "what a null in the key makes of a record: a `dead_letter`, or one of a `group` of its"
-            " own",
+            "how a record with a null in its key is treated: as a `dead_letter`, or in a `group` of"
+            " its own",
             default="`dead_letter`",
         ),
     },

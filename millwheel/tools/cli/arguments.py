@@ -170,7 +170,7 @@ Fresh = Annotated[
     bool,
     typer.Option(
         "--fresh",
-        help="remove what the root remembers and the results that belong to it; begin anew",
+        help="remove the contents of the root and the results that belong to it; begin anew",
     ),
 ]
 Group = Annotated[

@@ -36,8 +36,8 @@ def check_change_logs(reader: NodeReader, spec: PipelineSpec, top: YamlNode) -> 
                 word = _by_time(each)
                 reader.bad(
                     find(top, "computations", each.name, word),
-                    f"its input comes from the table {stream.name!r}, of whose rows chance decides"
-                    f" which changes there are, and when; leave out {word}, or leave out table"
+                    f"its input comes from the table {stream.name!r}, and chance decides which"
+                    f" changes its rows have, and when; leave out {word}, or leave out table"
                     " where every record counts",
                 )
 
@@ -64,8 +64,8 @@ def _check_consumer(
     if (log.is_change_log or _changes_rows(log)) and _goes_by_time(consumer):
         reader.bad(
             node,
-            f"its input comes from the change log {log.name!r}, of whose versions chance decides"
-            f" which there are, and when; leave out {word}"
+            f"its input comes from the change log {log.name!r}, and chance decides which"
+            f" versions it has, and when; leave out {word}"
             + (f", or give {log.name!r} a window" if log.is_change_log else ""),
         )
     elif (

@@ -53,7 +53,7 @@ _TWO = "input: {orders: {key: product}, prices: {key: product}}"
 MISSING = Field(
     "missing",
     Choice(tuple(kind.value for kind in Missing), Missing),
-    "what becomes of a record that finds nothing: `keep` (`null` in its place), `drop` (counted as"
+    "the treatment of a record that finds nothing: `keep` (`null` in its place), `drop` (counted as"
     " `unmatched`) or `dead_letter`",
 )
 BROADCAST_BYTES = 64_000_000

@@ -48,7 +48,7 @@ def test_a_new_root_begins_with_the_shards_that_the_pipeline_still_has(tmp_path:
     [
         (
             ["../../etc/passwd"],
-            "names the input '../../etc/passwd', which is none that the source of 'visits' reads",
+            "names the input '../../etc/passwd', which the source of 'visits' does not read",
         ),
         (["/etc/passwd"], "names the input '/etc/passwd'"),
         (["secret"], "names the input 'secret'"),

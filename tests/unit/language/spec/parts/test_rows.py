@@ -72,7 +72,7 @@ def test_windows_behind_first_rows_are_refused(problems: Any) -> None:
     text = computation(top="{by: a, k: 1}", output="best") + (
         "  w: {input: best, window: {tumbling: 1m}, aggregate: {n: count}, output: counts}\n"
     )
-    assert "of whose versions chance decides" in "\n".join(problems(text))
+    assert "and chance decides which versions" in "\n".join(problems(text))
 
 
 COUNT = (AggregateSpec("n", "count"),)

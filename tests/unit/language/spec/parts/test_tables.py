@@ -95,7 +95,7 @@ def test_a_sink_that_replaces_rows_knows_them_by_the_key_of_the_table(check: Any
         (
             "id",
             "  w: {input: users, window: {tumbling: 1m}, aggregate: {n: count}, output: w}",
-            "w.window: its input comes from the table 'users', of whose rows chance decides",
+            "w.window: its input comes from the table 'users', and chance decides",
         ),
         (
             "id",

@@ -357,7 +357,7 @@ def test_two_encoded_maps_are_one(one: int, other: int) -> None:
 @pytest.mark.parametrize(
     ("before", "sentence"),
     [
-        ("top: {by: [v], k: 1}", "of whose versions chance decides which there are"),
+        ("top: {by: [v], k: 1}", "and chance decides which versions it has"),
         (
             "window: {tumbling: 1m}, aggregate: {v: {sum: v}}, allowed_lateness: 1m,"
             " accumulation: retracting",
