@@ -19,7 +19,7 @@ def test_windows_behind_a_change_log_are_refused(problems: Any, window: str) -> 
     behind = f"  d: {{input: {{out: {{key: n}}}}, window: {window}, aggregate: {{m: count}}, "
     [found] = problems(text + behind + "output: q}\n")
     assert "yaml:9: computations.d.window: its input comes from the change log 'c'" in found
-    assert "chance decides which there are, and when; leave out window, or" in found
+    assert "chance decides which versions it has, and when; leave out window, or" in found
 
 
 @pytest.mark.parametrize(

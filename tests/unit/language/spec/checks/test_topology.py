@@ -162,7 +162,7 @@ def test_windows_of_results_do_not_follow_a_join_that_passes_these_on_later(
         "{count: 3}", "{tumbling: 3s}"
     )
     (found,) = problems(text)
-    assert "computations.again.window: alone passes results of windows on when" in found
+    assert "computations.again.window: alone passes results of windows on once" in found
     assert "window: {of: input} in alone, too" in found
     near = f"join: {{kind: {kind}, within: {{before: 1s, after: 1s}}}}"
     within = text.replace("    window: {session: 5s}\n", "").replace(f"join: {kind}", near)

@@ -83,7 +83,7 @@ def test_two_streams_with_like_keys_are_joined(check: Any, fields: tuple[str, ..
         ((THREE, "join: {kind: left, within: {after: 1m}}"), "not 3: a join within an interval"),
         ((THREE, "join: right"), "write left, with the input to keep first"),
         ((THREE, "join: anti"), "anti takes two inputs; join the others in a computation before"),
-        ((THREE, "join: {kind: left, ttl: 1d}"), "rows that are forgotten; leave out ttl"),
+        ((THREE, "join: {kind: left, ttl: 1d}"), "emitted for forgotten rows; leave out ttl"),
         (
             (
                 THREE.replace("items: {key: product}", "items: {key: [a, b]}"),

@@ -54,7 +54,10 @@ def test_late_records_may_change_slices_so_the_source_lets_them_pass(tmp_path: P
             "slices: {every: 5m, keep: 1d, levels: [1h]}, aggregate: {n: count}",
             "the first level is every",
         ),
-        ("slices: {every: 5m, keep: 1d, levels: [5m, 7m]}, aggregate: {n: count}", "no multiple"),
+        (
+            "slices: {every: 5m, keep: 1d, levels: [5m, 7m]}, aggregate: {n: count}",
+            "not a multiple",
+        ),
         ("slices: {every: 5m, keep: 1d, ttl: 1m}, aggregate: {n: count}", "shorter than one slice"),
         ("slices: {every: 5m, keep: 1d}, aggregate: {n: count}, output: x", "they are asked"),
         (

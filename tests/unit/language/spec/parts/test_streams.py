@@ -249,7 +249,7 @@ def test_decimals_are_units_inside(stream: Any) -> None:
         ("fields: {d: decimal(12, 2)}", "", 'in braces a comma ends the value; write it in quotes'),
         ("fields: {d: decimal(20)}", "", "has 20 digits; write 1 to 18"),
         ("fields: {d: decimals}", "", "'decimals' is not a decimal; write for example decimal("),
-        ("schema: m:C\nfields: {d: decimal(5)}", "", "a class says the types of its fields"),
+        ("schema: m:C\nfields: {d: decimal(5)}", "", "a class declares the types of its fields"),
         ("fields: {ts: decimal(5)}", "", "ts is the timestamp of the stream"),
         ("fields: {d: decimal(5)}", "source: {files: {path: x, format: apache_combined}}",
          "the source 'files' with the format 'apache_combined' does not give decimals. They are"),

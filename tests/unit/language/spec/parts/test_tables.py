@@ -227,7 +227,7 @@ OF_USERS = held("true").replace("sides: {key: [a, b]}", "users: {key: id}")
         (
             OF_USERS.replace("with: sides", "with: users").replace("hits: {key: [who, what]}", "n"),
             "f.enrich.broadcast: records of 'n' come without a key for their row: the one that"
-            " their producer gave says which copy of the table they go to; write the key, for"
+            " their producer gave decides which copy of the table they go to; write the key, for"
             " example n: {key: id}; or leave out broadcast",
         ),
         (
