@@ -63,10 +63,7 @@ def test_a_spark_that_takes_anybody_is_warned_of_and_refused_in_a_secured_run(
     authenticate: str | None, warns: bool
 ) -> None:
     given = {} if authenticate is None else {"spark.authenticate": authenticate}
-    assert (
-        open_to_all(given.get, secured=False).startswith("Warning: This Spark does not ask")
-        == warns
-    )
+    assert open_to_all(given.get, secured=False).startswith("Warning: This Spark does not") == warns
     if not warns:
         assert open_to_all(given.get, secured=True) == ""
         return
