@@ -157,9 +157,9 @@ class SimEmbedded:
                     self.stored.values[name] = data
         for effect in effects:
             match effect:
-                case do.Send(_, Answer() as found):
+                case do.SendMessage(_, Answer() as found):
                     answer = found
-                case do.Send(number, message) if number in self._sessions:
+                case do.SendMessage(number, message) if number in self._sessions:
                     self._sessions[number].told(message)
                 case do.HangUp(number) if number in self._sessions:
                     self._sessions.pop(number).disconnected()

@@ -27,7 +27,7 @@ class StoreValue:
 
 
 @dataclass(frozen=True, slots=True)
-class Send:
+class SendMessage:
     """Send a message to a session."""
 
     session: int
@@ -41,4 +41,4 @@ class HangUp:
     session: int
 
 
-Effect = StoreTable | StoreValue | Send | HangUp
+Effect = StoreTable | StoreValue | SendMessage | HangUp

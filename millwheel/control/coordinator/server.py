@@ -194,7 +194,7 @@ class CoordinatorServer:
         if lasting:
             self._store(lasting, store)
         for effect in effects:
-            if isinstance(effect, do.Send):
+            if isinstance(effect, do.SendMessage):
                 self._send(effect.session, encode(effect.message))
             elif isinstance(effect, do.HangUp):
                 self._close(effect.session)

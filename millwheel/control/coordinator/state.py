@@ -259,4 +259,4 @@ class CoordinatorState:
         self._send(session, Answer(number, refused=Refusal(why)))
 
     def _send(self, session: int, message: ToClient) -> None:
-        self._effects.append(do.Send(session, message))
+        self._effects.append(do.SendMessage(session, message))

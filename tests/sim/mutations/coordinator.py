@@ -24,7 +24,7 @@ def two_leaders_write_whatever_the_version() -> Context:
                     session, WriteTable(number, name, data, self._tables[name].version)
                 )
             case ev.Asked(session, Elect(_, role, name)) if self._waiting.get(role):
-                return [*right(self, event, now_us), do.Send(session, Won(role, name))]
+                return [*right(self, event, now_us), do.SendMessage(session, Won(role, name))]
         return right(self, event, now_us)
 
     return replaced(CoordinatorState, "step", wrong)
@@ -63,7 +63,7 @@ def a_watch_of_tables_is_told_once() -> Context:
             return [
                 each
                 for each in effects
-                if not (isinstance(each, do.Send) and isinstance(each.message, PushedTable))
+                if not (isinstance(each, do.SendMessage) and isinstance(each.message, PushedTable))
             ]
         return effects
 

@@ -37,7 +37,7 @@ class Bench:
     def step(self, event: ev.Event) -> list[do.Effect]:
         effects = self.state.step(event, self.now)
         for effect in effects:
-            if isinstance(effect, do.Send):
+            if isinstance(effect, do.SendMessage):
                 self.told.setdefault(effect.session, []).append(effect.message)
             elif isinstance(effect, do.HangUp):
                 self.hung_up.append(effect.session)
@@ -101,7 +101,7 @@ def test_tables_are_stored_before_anybody_is_told(bench: Bench) -> None:
     bench.step(ev.Asked(2, WatchTables(1)))
     effects = bench.step(ev.Asked(1, WriteTable(7, "traffic", b"{}", -1)))
     table = StoredTable("traffic", b"{}", 0)
-    told = [do.Send(1, Answer(7, 0)), do.Send(2, PushedTable(table))]
+    told = [do.SendMessage(1, Answer(7, 0)), do.SendMessage(2, PushedTable(table))]
     assert effects == [do.StoreTable(table), *told]
 
 
@@ -110,7 +110,7 @@ def test_a_write_on_another_version_is_refused_and_stores_nothing(bench: Bench) 
     bench.step(ev.Asked(1, WriteTable(1, "traffic", b"a", -1)))
     for version in (-1, 1, 5):
         [effect] = bench.step(ev.Asked(1, WriteTable(2, "traffic", b"b", version)))
-        assert isinstance(effect, do.Send)
+        assert isinstance(effect, do.SendMessage)
         assert isinstance(effect.message, Answer)
         assert effect.message.refused is not None
         assert "has version 0" in effect.message.refused.why
@@ -119,9 +119,9 @@ def test_a_write_on_another_version_is_refused_and_stores_nothing(bench: Bench) 
 def test_a_value_is_stored_once(bench: Bench) -> None:
     bench.open(1, 2)
     first = bench.step(ev.Asked(1, Put(1, "instance", b"a")))
-    assert first == [do.StoreValue("instance", b"a"), do.Send(1, Answer(1, b"a"))]
-    assert bench.step(ev.Asked(2, Put(1, "instance", b"b"))) == [do.Send(2, Answer(1, b"a"))]
-    assert bench.step(ev.Asked(2, Get(2, "nothing"))) == [do.Send(2, Answer(2, None))]
+    assert first == [do.StoreValue("instance", b"a"), do.SendMessage(1, Answer(1, b"a"))]
+    assert bench.step(ev.Asked(2, Put(1, "instance", b"b"))) == [do.SendMessage(2, Answer(1, b"a"))]
+    assert bench.step(ev.Asked(2, Get(2, "nothing"))) == [do.SendMessage(2, Answer(2, None))]
 
 
 def test_what_an_earlier_run_has_stored_is_there(bench: Bench) -> None:
