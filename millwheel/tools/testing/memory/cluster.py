@@ -309,7 +309,7 @@ class MemoryCluster:
                 case ief.Tallies():
                     for worker in self._workers.values():
                         worker.post(ev.TalliesChanged(effect.tallies))
-                case ief.TokensKnown():
+                case ief.TokensConfirmed():
                     for shard, token in effect.tokens.items():
                         self._connected(effect.connection).post(
                             ev.TokenKnown(ShardName(shard), Token(token))
