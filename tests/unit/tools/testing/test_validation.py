@@ -115,7 +115,7 @@ SHARDS: dict[str, tuple[Break, str]] = {
     "an epoch of another owner": (_count("lane", "epoch", 1 << 64), "not in one of its owner"),
     "a lane nobody looks at": (
         lambda s: (s.outbox.restart("work-0", "out-0"), s.outbox.ready.clear()),
-        "nobody will",
+        "will not be looked at",
     ),
     "records in the wrong order": (lambda s: _lane(s).unacked.reverse(), "waits for acks"),
     "parts counted twice": (lambda s: setattr(_chunk(s), "open_parts", 9), "waits for 9 acks"),
