@@ -29,7 +29,21 @@ _DENSER = 4
 _MANY = 300  # tests of a process
 SERVERS = {"broker": "kafka", "server": "postgres", "redis_server": "redis"}
 """The groups of tests that share a server of their process."""
-LONG = ("kafka", "test_standalone", "test_run", "test_ui", "test_spark", "test_chaos")
+LONG = (
+    "kafka",
+    "test_standalone",
+    "test_run",
+    "test_ui",
+    "test_spark",
+    "test_chaos",
+    "test_enriched_run",
+    "test_kills",
+    "test_savepoints",
+    "test_site",
+    "test_replays",
+    "test_forms",
+    "test_poison",
+)
 """The groups that take longest; they begin first, so that nothing waits for one of them at the
 end."""
 
