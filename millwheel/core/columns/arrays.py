@@ -52,8 +52,8 @@ def can_assign(function: WindowFunction) -> bool:
 
 def assign_array(function: WindowFunction, timestamps: Times) -> Assigned:
     """The windows that ``function.assign`` returns, for each timestamp. Raises ValueError for
-    window functions without a column form, and RecordError as that one. Sessions are those of each
-    record alone; see :func:`sessions_of`."""
+    window functions without a column form, and RecordError as ``assign`` does. Each record is a
+    session of its own; see :func:`sessions_of`."""
     if isinstance(function, (Tumbling, Sliding, Cumulative)) and _any_far(function, timestamps):
         return _one_by_one(function.assign, timestamps)
     if isinstance(function, Tumbling):
@@ -73,8 +73,8 @@ def assign_array(function: WindowFunction, timestamps: Times) -> Assigned:
 
 
 def stated_array(function: OfInput, frame: pl.DataFrame) -> Assigned | None:
-    """The windows that ``function.window_of`` finds in each record, None where one has no bounds of
-    a window."""
+    """The windows that ``function.window_of`` finds in each record; None if a record has no bounds
+    of a window."""
     if not {function.start, function.end} <= set(frame.columns):
         return None
     columns = frame[function.start], frame[function.end]
@@ -127,8 +127,8 @@ def _any_far(function: Tumbling | Sliding | Cumulative, timestamps: Times) -> bo
 
 
 def _one_by_one(assign: Callable[[int], Sequence[Window]], timestamps: Times) -> Assigned:
-    """As the row form does it, once for each different time: results of a global window all have
-    the last one."""
+    """The windows by the row form, once for each different time: results of a global window all
+    have the last time."""
     different, which = np.unique(timestamps, return_inverse=True)
     window_lists = [assign(at) for at in different.tolist()]
     counts = np.array([len(windows) for windows in window_lists], np.int64)
@@ -141,7 +141,7 @@ def _one_by_one(assign: Callable[[int], Sequence[Window]], timestamps: Times) ->
 
 
 def _after(timestamps: Times, gap: int) -> Times:
-    """As :func:`within_time` ends a window."""
+    """The ends of windows, cut off as by :func:`within_time`."""
     return np.minimum(timestamps, MAX_TIME - gap) + gap
 
 
@@ -218,7 +218,7 @@ _ROW = "row"
 
 
 def none_filled(keys: Sequence[Key]) -> Sequence[int]:
-    """Where there is no state yet."""
+    """Zeros, for keys without state."""
     return [0] * len(keys)
 
 
@@ -233,8 +233,8 @@ class CountedRows:
 
 
 def count_windows(keys: pl.Series, size: int, filled: Filled) -> CountedRows:
-    """The windows of ``size`` records of each key. The first of a key goes on where the bundle
-    before it stopped."""
+    """The windows of ``size`` records of each key. The first window of a key continues the one that
+    earlier bundles began."""
     parts = keys.struct.unnest().get_columns() if isinstance(keys.dtype, pl.Struct) else [keys]
     names = [str(index) for index in range(len(parts))]
     columns = [part.alias(name) for part, name in zip(parts, names, strict=True)]

@@ -1,5 +1,5 @@
-"""Records of one stream as columns: the form of a bundle when nothing has to look at single
-records."""
+"""Records of one stream as columns: the form of a bundle when no single record has to be looked
+at."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class ColumnBatch:
 
     def split(self, numbers: npt.NDArray[np.int32]) -> list[tuple[int, ColumnBatch]]:
         """(number, its records in order) for each different number of ``numbers``, in order, in one
-        pass over the columns; there is one for each record."""
+        pass over the columns. ``numbers`` has one for each record."""
         names = [str(position) for position in range(self.frame.width)]
         columns = [
             column.alias(name) for name, column in zip(names, self.frame.get_columns(), strict=True)
@@ -187,7 +187,7 @@ def joined(batches: Sequence[ColumnBatch]) -> ColumnBatch:
     """The records of several batches of one stream, unnumbered and without their ids."""
     if len(batches) == 1:
         return batches[0]
-    # They get the name of the first: those of another stream would be taken for its records.
+    # They get the stream of the first batch: records of another one would be taken for its own.
     if any(batch.stream != batches[0].stream for batch in batches):
         raise InvariantError(f"records of {batches[0].stream} are joined with those of another")
     return ColumnBatch(
@@ -222,7 +222,7 @@ class _Form(msgspec.Struct, array_like=True):
     born_us: int
     ids: bytes = b""
     key_fields: tuple[str, ...] = ()
-    """The fields that the keys are; ``keys`` is then empty."""
+    """The fields that are the keys; ``keys`` is then empty."""
     plain: tuple[_Plain, ...] = ()
     """Columns of the frame that are not in ``frame``."""
     plain_keys: tuple[_Plain, ...] = ()
@@ -238,14 +238,14 @@ _KEY, _TIME, _SEQ, _PART, _ID = "key", "time", "seq", "part", "id"
 
 def encode_columns(batch: ColumnBatch, packed: bool = False) -> bytes:
     """Encode for the wire, or ``packed`` for the store: packing a megabyte takes less time than
-    writing it to disk."""
+    writing it."""
     return b"".join(columns_pieces(batch, packed))
 
 
 def columns_pieces(batch: ColumnBatch, packed: bool = False) -> list[bytes]:
-    """:func:`encode_columns` in pieces. Those of numbers are where the numbers are: nothing is
+    """:func:`encode_columns` in pieces. Pieces of numbers are views of the columns: nothing is
     copied."""
-    # Who reads it refuses such a batch as damaged, and it is sent to them again, for ever.
+    # The receiver refuses such a batch as damaged, and the sender repeats it for ever.
     count = len(batch.timestamps)
     if {len(batch.keys), batch.frame.height} != {count} or len(batch.seqs) not in (0, count):
         raise InvariantError(f"{count} records of {batch.stream} have columns of other lengths")
@@ -298,13 +298,13 @@ def _plain_of(frame: pl.DataFrame) -> tuple[_Plain, ...]:
 
 
 def _view(numbers: npt.NDArray[Any]) -> bytes:
-    """Their bytes, where they are."""
+    """A view of their bytes."""
     return np.ascontiguousarray(numbers).view(np.uint8).data  # type: ignore[return-value]
 
 
 def decode_columns(data: bytes | memoryview) -> ColumnBatch:
     """The inverse of :func:`encode_columns`; CorruptionError when the bytes are not a batch.
-    Arrow's reader trusts its input, so a checksum is looked at first."""
+    Arrow's reader trusts its input, so the checksum is verified first."""
     body = memoryview(data)[1 + _DIGEST :]
     if xxhash.xxh3_64_digest(body) != data[1 : 1 + _DIGEST]:
         raise CorruptionError(

@@ -1,7 +1,7 @@
 """The rows of a change log in columns: a batch brings rows, or takes rows back.
 
 Records that take back have the mark of their row form as one more field, in each record of their
-batch. So a batch means the same in either form, and whoever looks at its rows needs no more.
+batch. So a batch means the same in either form, and code that reads its rows needs no other sign.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ def retractions_of(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def narrowed(frame: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
-    """Only these fields of records, or fields within their fields, and the mark where it is one of
-    these and is there."""
+    """Only these fields of records, or fields within their fields; the mark only if it is requested
+    and there."""
     chosen = [name for name in names if name != RETRACTION_FIELD or name in frame.columns]
     if not any(map(is_inner, chosen)):
         return frame.select(chosen)
@@ -31,7 +31,7 @@ def narrowed(frame: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
 
 
 def are_retractions(batch: ColumnBatch) -> bool | None:
-    """Whether the records of a batch take others back; None where each has to be asked."""
+    """Whether the records of a batch take others back; None where each has to be checked."""
     if RETRACTION_FIELD not in batch.frame.columns:
         return False
     marks = batch.frame[RETRACTION_FIELD]

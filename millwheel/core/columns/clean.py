@@ -1,6 +1,6 @@
-"""What columns may hold before anything is computed over them. Whatever passes records on in
-columns, a source or the results of a computation, is looked at here before the next operation takes
-them; the rest is worked out record by record."""
+"""The values that columns may hold before anything is computed over them. Columns from a source, or
+of a computation's results, are checked here before the next operation takes them; the other records
+are processed one by one."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def _is_clean(column: pl.Series, kind: str, nulls: bool) -> bool:
 def clean_rows(
     frame: pl.DataFrame, kinds: Mapping[str, str], nulls: bool = False
 ) -> npt.NDArray[np.bool_] | None:
-    """Which records are clean, perhaps but for ``nulls``; None where a field is missing or is of
-    another kind, so that none is."""
+    """Which records are clean, perhaps but for ``nulls``; None if no record is, because a field is
+    missing or is of another kind."""
     mask = np.ones(frame.height, np.bool_)
     for name, kind in kinds.items():
         if name not in frame.columns or (kind and kind_of(frame[name].dtype) != kind):

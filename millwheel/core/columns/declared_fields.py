@@ -28,14 +28,14 @@ _ALLOWED: dict[str, set[type]] = {
     "bool": {bool, type(None)},
 }
 _HELD = {Decimal, dict, list}
-"""The types that are, or hold, fractions which were read exactly."""
+"""The types of exactly read fractions, and of values that may contain them."""
 _INT64 = 2**63  # Fixed: integers from here on are not an int64
 _TRUE, _FALSE = {"true", "1", "yes"}, {"false", "0", "no"}
 
 
 class FieldTypes:
     """Checks dict values against declared types. A field that is missing or None fits every
-    type. Times are known by their :attr:`.declared.TimeForm.kind`."""
+    type. The type of a time is its :attr:`.declared.TimeForm.kind`."""
 
     def __init__(self, fields: Mapping[str, str]) -> None:
         for name, kind in fields.items():
@@ -77,8 +77,7 @@ class FieldTypes:
         return problems
 
     def _to_floats_elsewhere(self, values: list[dict[str, Any]], problems: dict[int, str]) -> None:
-        """Fractions of other fields become the floats that they are without decimals beside
-        them."""
+        """Fractions of other fields become floats, as in records without decimals."""
         own = {name for name, kind in self._fields.items() if is_decimal(kind)}
         for index, value in enumerate(values):
             for name, each in value.items():
@@ -145,8 +144,8 @@ def _no_form(name: str, kind: str, ex: RecordError) -> str:
 
 
 def is_whole_inside(kind: str) -> bool:
-    """Whether fields of a kind are whole numbers once they were read, in whatever form others have
-    written them: times and decimals."""
+    """Whether fields of a kind are whole numbers once they are read, in any form they were written
+    in: times and decimals."""
     return is_time(kind) or is_decimal(kind)
 
 
@@ -171,8 +170,8 @@ def _beyond(column: list[Any], kinds: set[type]) -> bool:
 
 
 def from_texts(name: str, kind: str, texts: Sequence[str]) -> list[Any]:
-    """The texts of a field converted to its declared type. Empty text becomes None unless the type
-    is ``str``.
+    """The texts of a field converted to its declared type. An empty text becomes None unless the
+    type is ``str``.
 
     Raises RecordError, with a sentence about one of them.
     """
@@ -266,7 +265,7 @@ def are_exact(values: Sequence[Any], fields: Mapping[str, str], exact: Collectio
 
 def frame_of(values: Sequence[Any], fields: Mapping[str, str]) -> pl.DataFrame:
     """The declared fields of values, which are dicts that were checked, or of :func:`row_type`.
-    Raises RecordError for what is not a time in one of these."""
+    Raises RecordError for a value of a time field that is not a time."""
     columns: list[Any]
     if values and type(values[0]) is dict:
         columns = [column_of(name, list(values)) for name in fields]

@@ -2,8 +2,8 @@
 
 Below some hundred records, the calls of the library of columns cost more than a loop over the
 records: a millisecond a bundle, however small it is. So the groups of a small bundle stay in rows,
-and segments of them are put together in rows until they are many. They hold only what columns can
-hold, so any of them becomes a frame when something needs one.
+and segments of them are merged in rows until they are many. They hold only values that columns can
+hold, so any of them can become a frame when one is needed.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ At = tuple[Key, Window]
 
 
 class FewRow(NamedTuple):
-    """A group: how many records, their accumulator of the row form, and the same as the columns
-    have it."""
+    """A group: the number of its records, their accumulator in the row form, and in the form of the
+    columns."""
 
     records: int
     acc: Any
@@ -127,18 +127,18 @@ class FewGroups:
         return self._frame
 
     def where(self, predicate: Callable[[Window], bool]) -> FewGroups:
-        """The groups of the windows that are wanted."""
+        """The groups of the windows for which the predicate holds."""
         rows = {at: row for at, row in self.rows.items() if predicate(at[1])}
         return self if len(rows) == len(self.rows) else FewGroups(self.form, rows)
 
     def in_windows(self, window_of: Callable[[Window], Window]) -> FewGroups:
-        """The same groups in other windows, which are as different as those."""
+        """The same groups in other windows, a different one for each different window."""
         return FewGroups(
             self.form, {(key, window_of(window)): row for (key, window), row in self.rows.items()}
         )
 
     def windows_of(self, key: Key) -> list[Window]:
-        """Those of a key."""
+        """The windows of a key."""
         if self._of_keys is None:
             self._of_keys = {}
             for each, window in self.rows:
@@ -200,7 +200,7 @@ def merged_rows(several: Sequence[Groups]) -> FewGroups | None:
         for at, row in groups.rows.items():
             rows_at.setdefault(at, []).append(row)
     form = few[0].form
-    # Accumulators of two plans have other parts in the same places.
+    # Accumulators of two plans have different parts at the same index.
     if any(groups.form.types != form.types for groups in few):
         raise InvariantError(f"groups of the columns {form.types} are merged with others")
     return FewGroups(form, {at: form.together(rows) for at, rows in rows_at.items()})

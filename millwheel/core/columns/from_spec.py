@@ -150,7 +150,7 @@ def _grouped_by(window: WindowFunction) -> WindowFunction:
 def float_sums(
     spec: ComputationSpec, fields: Mapping[str, str], compile_expression: Callable[[str], Any]
 ) -> tuple[str, ...]:
-    """The results that are floats even where nothing was summed."""
+    """The results that are floats even for an empty sum."""
     sums = (part for part in spec.aggregates if part.function == "sum")
     return tuple(
         part.name

@@ -1,5 +1,5 @@
-"""The groups of an aggregation in columns: how several become one, what their results are, and how
-they become groups in rows, and back."""
+"""The groups of an aggregation in columns: how several become one, their results, and how they
+become groups in rows, and back."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from millwheel.core.windows.windows import Forever, Sessions, Window, WindowFunc
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupsPlan:
-    """What the groups of an aggregation are, whatever records they come from.
+    """The form of the groups of an aggregation, which is the same for all kinds of records.
 
     Groups frames have, beside ``key``, ``start``, ``end`` and ``count``, the columns of the
     ``aggregates``, named after their index: ``a0``, ``a0f``, ``a1``, … ``key_names`` are the parts
@@ -37,9 +37,9 @@ class GroupsPlan:
     ``fires_once``: a window fires once, as the watermark passes its end (a key window: once at each
     of its steps), and columns hold its state. Otherwise the state is in rows, and the columns only
     group the records. ``versions``: its groups have no end, columns hold them, and each bundle
-    emits those that it has changed. ``empties``: a window that has fired is empty.
-    ``inferred`` are the types of the fields that nobody declared, by name; ``follows``: the types
-    of the fields are those of the expressions that have made them.
+    emits those that it has changed. ``empties``: a window that has fired is empty. ``inferred`` are
+    the types of undeclared fields, by name; ``follows``: the types of the fields are those of the
+    expressions that have made them.
     """
 
     window: WindowFunction
@@ -67,7 +67,7 @@ class GroupsPlan:
 
     @property
     def counting(self) -> tuple[LastingDistincts, ...]:
-        """The aggregates of which a segment has only the values that are new in it."""
+        """The aggregates of which a segment stores only the new values."""
         return tuple(each for each in self.aggregates if isinstance(each, LastingDistincts))
 
     @property
@@ -135,7 +135,7 @@ class GroupsPlan:
         Unfit."""
         undeclared = self.follows or bool(self.inferred)
         if undeclared and any(each.of_no_floats(groups) for each in self.aggregates):
-            # the sum of no floats is a whole 0 there, as nobody has declared that they are floats
+            # an empty sum is a whole 0 there, as the field is not declared to be a float
             raise Unfit
         results = {aggregate: aggregate.result(groups) for aggregate in self.aggregates}
         columns = dict(zip(self.shown, key_parts(groups[KEY]), strict=False))
@@ -148,8 +148,8 @@ class GroupsPlan:
     def row_groups(
         self, groups: pl.DataFrame, chosen: Mapping[ColumnAggregate, Iterator[Any]] | None = None
     ) -> Iterator[tuple[Key, Group]]:
-        """Groups with the accumulators of the row form, of which ``chosen`` has those that columns
-        do not hold."""
+        """Groups with the accumulators of the row form; ``chosen`` has those that columns do not
+        hold."""
         accs = chosen or {}
         groups = groups.drop([name for each in accs for name in each.dtypes])
         spans = isinstance(self.window, Forever)
@@ -173,7 +173,7 @@ class GroupsPlan:
         self, groups: Sequence[tuple[Key, Group]], like: pl.DataFrame | None = None
     ) -> pl.DataFrame:
         """The inverse of :meth:`row_groups`. Whole records get the types that they have in the
-        groups ``like`` these, if there are any. Raises Unfit."""
+        groups ``like``, if there are any. Raises Unfit."""
         if not groups:
             return pl.DataFrame(schema=self.schema)
         rows, of_rows = [], self.of_rows
@@ -216,7 +216,7 @@ class GroupsPlan:
         )
 
     def typed(self, row: dict[str, Any]) -> dict[str, Any]:
-        """A row of the row form with the types that columns have: the sum of no floats is 0.0."""
+        """A row of the row form with the types of columns: an empty sum of floats is 0.0."""
         for name in self.floats:
             row[name] = float(row[name])
         return row

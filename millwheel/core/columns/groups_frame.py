@@ -56,8 +56,8 @@ def by_number(
 def by_window(
     frame: pl.DataFrame, together: Sequence[pl.Expr], schema: Mapping[str, Any]
 ) -> pl.DataFrame:
-    """One row per (key, window), in the order in which they come. Any other order is a new one each
-    time, and packs into another number of bytes."""
+    """One row per (key, window), in the order in which they come. Any other order would differ from
+    run to run, and pack into another number of bytes."""
     group = _group(frame)
     if group is None:
         grouped = frame.lazy().group_by(KEY, START, END, maintain_order=True).agg(*together)

@@ -19,7 +19,8 @@ from millwheel.core.pipeline.keys import EVERYTHING, INSTANCE, KeyKind, KeySpec
 Compile = Callable[[str], Any]
 _KINDS = ("int", "str")
 _MOST_SHAPES = 64
-"""Types of fields of which the columns of a key are remembered: a stream has one or two."""
+"""The most combinations of types for which the columns of a key are remembered: a stream has one or
+two."""
 
 
 def fields_read(key: KeySpec, compile_expression: Compile) -> tuple[str, ...]:
@@ -72,8 +73,8 @@ class KeyColumns:
         self._shapes: dict[tuple[tuple[str, str], ...], Sequence[Term] | None] = {}
 
     def parts(self, frame: pl.DataFrame) -> list[pl.Series] | None:
-        """The parts of the keys of records with these fields. None where they are worked out record
-        by record: some record has no key, or not the one of the row form."""
+        """The parts of the keys of records with these fields. None where they must be computed
+        record by record: a record has no key, or another one than in the row form."""
         frame = with_inner_fields(frame, self._reads)
         types = {name: kind_of(frame[name].dtype) for name in self._reads if name in frame.columns}
         terms = self._terms(types)

@@ -1,5 +1,5 @@
 """The records of a join as columns: how they are kept while their windows are open, and the pairs
-of those that have closed.
+of closed windows.
 
 Kept records have a key, a window, the number of their input, a time, and their value in one of two
 forms: as a struct of columns, one for each input, or encoded. Where both meet, columns are encoded.
@@ -62,7 +62,7 @@ def encoded_schema() -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class KeptInputs:
-    """Two inputs whose records are kept together: the ``streams`` with their known ``fields``
+    """Two inputs whose records are kept together: the ``streams`` with their declared ``fields``
     (none: unknown), and the names under which the parts of a key are in the results."""
 
     streams: tuple[str, str]
@@ -70,7 +70,7 @@ class KeptInputs:
     key_names: tuple[str, ...]
 
     def merge(self, groups: Sequence[pl.DataFrame]) -> pl.DataFrame:
-        """One behind the other: they are in the order of arrival."""
+        """Concatenate segments: they are in the order of arrival."""
         types = {
             (name, str(frame.schema[name]))
             for frame in groups
@@ -86,15 +86,15 @@ class KeptInputs:
 
 @dataclass(frozen=True, slots=True)
 class Pairing(KeptInputs):
-    """What is joined in windows."""
+    """The inputs of a join in windows."""
 
     kind: JoinKind
     window: Tumbling | OfInput
 
     def bounds(self, timestamps: Times, values: pl.DataFrame) -> tuple[Times, Times] | None:
         """Start and end of the windows of records; None for times that no column of bounds can
-        hold, and records that name no window. ``values`` have the fields that are known of
-        them."""
+        hold, and records that name no window. ``values`` have the fields of which the type is
+        known."""
         if isinstance(self.window, OfInput):
             stated = stated_array(self.window, values)
             return None if stated is None else (stated.starts, stated.ends)
@@ -104,7 +104,7 @@ class Pairing(KeptInputs):
         return assigned.starts, assigned.ends
 
     def named(self, values: Sequence[bytes]) -> pl.DataFrame:
-        """The fields of encoded values that tell their windows; none where one tells none."""
+        """The fields of encoded values that name their windows; none where a value names none."""
         if not isinstance(self.window, OfInput):
             return pl.DataFrame()
         try:
@@ -146,7 +146,7 @@ class Pairing(KeptInputs):
         made record by record."""
         kinds = self._kinds(closed)
         fields = [*self.key_names, "window_start", "window_end", *self.streams]
-        # of two fields of one name a record has the last
+        # of two fields with one name a record keeps the last
         if kinds is None or len(set(fields)) < len(fields):
             return None
         names = [f"k{index}" for index in range(len(self.key_names))]
@@ -176,9 +176,9 @@ class Pairing(KeptInputs):
         bytes_of_result: int,
         waiting: AbstractSet[Key],
     ) -> pl.DataFrame | None:
-        """The keys with the most results, without which those of the others have at most so many
-        bytes, and those that are ``waiting``: all that the windows of a key say comes one behind
-        the other. None where there are none, or where no columns make results."""
+        """The keys with the most results, without which the results of the others have at most so
+        many bytes, and the keys that are ``waiting``: the results of a key keep their order. None
+        where there are no such keys, or where no columns make results."""
         if self._kinds(closed) is None:
             return None
         heavy = self._heaviest(closed, most, bytes_of_result)
@@ -237,8 +237,8 @@ class Pairing(KeptInputs):
     def some_of(
         self, key: Key, window: Window, sides: Sequence[pl.Series], numbers: range
     ) -> pl.DataFrame | None:
-        """Those of all pairs of one window that have these numbers, each left record with all right
-        ones; None for keys that no columns of results hold."""
+        """The pairs of one window that have these numbers, in the order of each left record with
+        all right ones; None for keys that no columns of results hold."""
         parts = key if isinstance(key, tuple) else (key,)
         fits = all(type(part) is str or (type(part) is int and abs(part) < _FAR) for part in parts)
         if len(parts) != len(self.key_names) or not fits:
@@ -258,7 +258,7 @@ class Pairing(KeptInputs):
         )
 
     def _kinds(self, closed: Sequence[pl.DataFrame]) -> list[Any] | None:
-        """The types of the records of either input, also if none of it is there; None where records
+        """The types of the records of either input, also if it has no record; None where records
         are encoded, or where their types differ."""
         if (
             any(VALUE in part.schema for part in closed)
@@ -299,8 +299,8 @@ def by_end(groups: pl.DataFrame) -> pl.DataFrame:
 
 class JoinWindows(ColumnarSegments):
     """The open windows of a join. The records of a segment lie in the order in which their windows
-    end, and those of a window in the order of arrival. So what closes is cut off, without a copy,
-    and what stays is not touched."""
+    end, and those of a window in the order of arrival. So closed windows are cut off, without a
+    copy, and the others are not touched."""
 
     apart = 1
 
@@ -360,8 +360,8 @@ def encoded(records: pl.DataFrame) -> pl.DataFrame:
 
 
 def decoded(values: Sequence[bytes], fields: Mapping[str, str]) -> pl.DataFrame | None:
-    """Encoded values as columns of these fields (none: of those that they have), which encoded are
-    the same again; None where there are no such columns."""
+    """Encoded values as columns of these fields (none: of all their fields), which have the same
+    bytes when they are encoded again; None where there are no such columns."""
     rows = decode_value(b"".join((_ARRAY32, len(values).to_bytes(4, "big"), *values)))
     names = tuple(fields or rows[0]) if type(rows[0]) is dict else ()
     if not names or any(map(is_pattern, names)):

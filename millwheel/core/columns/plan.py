@@ -95,7 +95,7 @@ class ColumnPlan(GroupsPlan):
 
     @property
     def looks_at(self) -> tuple[str, ...]:
-        """What it looks at of a record, beside its key."""
+        """The fields of a record that it reads, beside its key."""
         return (*self.needs, RETRACTION_FIELD) if self.takes_back else self.needs
 
     @property
@@ -105,8 +105,8 @@ class ColumnPlan(GroupsPlan):
 
     @property
     def combines(self) -> bool:
-        """Whether a source may group records before it sends them: a record has one window, its key
-        is in it, and it is not looked at again."""
+        """Whether a source may group records before it sends them: a record has one window and
+        contains its key, and is not needed again."""
         plain = isinstance(self.window, Tumbling) and self.steps is None
         return self.fires_once and plain and self.drops and not self.divided
 
@@ -123,7 +123,7 @@ class ColumnPlan(GroupsPlan):
             raise Unfit
         batch = self._opened(batch)
         self._check_kinds(batch)
-        # before anything is computed: some of it fails for what does not fit
+        # before anything is computed: some expressions fail on values that do not fit
         self.check_exact(batch.frame)
         if self.whole:
             batch = replace(batch, frame=numbered(batch))
@@ -181,8 +181,8 @@ class ColumnPlan(GroupsPlan):
         return batch.keys.filter(mask), batch.timestamps[mask.to_numpy()], batch.frame.filter(mask)
 
     def _added(self, keys: pl.Series, stamps: Int64s, frame: pl.DataFrame) -> pl.DataFrame | None:
-        """The groups where all that is asked of them is added up, and their keys and windows lie
-        close together."""
+        """The groups where all aggregates are sums, and keys and windows lie close together; None
+        otherwise."""
         additive = [aggregate for aggregate in self.aggregates if isinstance(aggregate, Additive)]
         if not isinstance(self.window, Tumbling) or len(additive) < len(self.aggregates):
             return None
@@ -227,11 +227,11 @@ class ColumnPlan(GroupsPlan):
             if isinstance(self.window, Cumulative):  # its machine adds the steps up
                 return first_steps(self.window, timestamps)
             return self._each_alone(timestamps, frame)
-        except RecordError:  # a year that the time zone does not know; one by one it shows whose
+        except RecordError:  # a year outside of the time zone's; one by one it shows whose
             raise Unfit from None
 
     def _each_alone(self, timestamps: Int64s, frame: pl.DataFrame) -> Assigned:
-        """The windows of each record, whatever the others are."""
+        """The windows of each record, which do not depend on the others."""
         if not isinstance(self.window, OfInput):
             return assign_array(self.window, timestamps)
         assigned = stated_array(self.window, frame)
@@ -268,8 +268,8 @@ class ColumnPlan(GroupsPlan):
         return [-pl.col(COUNT), *negated]
 
     def check(self, batch: ColumnBatch) -> None:
-        """Raises Unfit unless all records have what the plan reads: nothing may be computed over
-        others."""
+        """Raises Unfit unless all records have values that the plan can read: nothing may be
+        computed over others."""
         self._check_kinds(self._opened(batch))
 
     def _opened(self, batch: ColumnBatch) -> ColumnBatch:
@@ -285,7 +285,7 @@ class ColumnPlan(GroupsPlan):
             raise Unfit
 
     def divide(self, batch: ColumnBatch) -> tuple[ColumnBatch, ColumnBatch | None]:
-        """The records that have what the plan reads, and those that must be looked at one by one
+        """The records whose values the plan can read, and those that must be processed one by one
         (None: there are none)."""
         frame = self._opened(batch).frame
         if not len(batch) or is_clean(frame, dict(self.kinds), self.takes_nulls):

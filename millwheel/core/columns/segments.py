@@ -1,11 +1,11 @@
-"""Columnar segments: what a shard holds in columns of open windows (state/windows.py), of a join or
-of a change log.
+"""Columnar segments: the state that a shard holds in columns for open windows (state/windows.py),
+for a join or for a change log.
 
 Each segment has the groups of one or more bundles. A bundle adds a segment. ``_FAN`` segments of
 one size merge into one of the next size, so a group is rewritten only a few times, however many
 bundles there are. Segments of a backlog, whose windows follow each other, mostly go before that. A
-segment is one entry of the store, and goes with the last of its groups. Those of small bundles are
-in rows (few_groups.py) until they are merged into a larger one.
+segment is one entry of the store, and goes with the last of its groups. Segments of small bundles
+are in rows (few_groups.py) until they are merged into a larger one.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from millwheel.errors import InvariantError, invariant
 Types = tuple[tuple[str, str], ...]
 """The types of fields, by name."""
 _APART = 8
-"""So many times more segments of one size may be there if their windows are apart: put together
-they have as many groups as before."""
+"""How many times ``_FAN`` segments of one size may be there if their windows are apart: merging
+them would not make the groups fewer."""
 _FAN = 8  # segments of one size that become one: each group is rewritten log8 times
 
 
 class GroupsKind(IntEnum):
-    """What the groups of columnar segments are, as stored."""
+    """The kind of the groups of columnar segments, as stored."""
 
     WINDOWS = 0
-    """Those of one key and window in several segments are parts of it."""
+    """Groups of one key and window in several segments are parts of one group."""
     SESSIONS = 1
     """A session replaces those in older segments that it overlaps."""
     STEPS = 2
-    """What enters key windows at its start and leaves them at its end."""
+    """Groups that enter key windows at their start and leave them at their end."""
     KEPT = 3
     """As windows, and they stay after they have fired."""
     LASTING = 4
@@ -50,10 +50,9 @@ class GroupsKind(IntEnum):
 
 @dataclass(slots=True, eq=False)
 class ColumnarSegment:
-    """Groups of bundles, ``held`` in rows or in columns. ``number`` is its name; ``level`` how
-    often its parts were put together. ``first`` is the earliest time at which the watermark makes
-    something of it, ``last`` the time at which all of it is gone. Windows that stay after they have
-    fired have fired up to ``fired``."""
+    """Groups of bundles, ``held`` in rows or in columns. ``number`` is its name, ``level`` the
+    number of merges behind it. It is first due once the watermark has passed ``first``, and all of
+    it is gone at ``last``. Windows that stay after they have fired have fired up to ``fired``."""
 
     number: int
     level: int
@@ -78,7 +77,8 @@ class Changes:
 
 @dataclass(frozen=True, slots=True)
 class SegmentsMark:
-    """Segments as they were at one moment: each with what of it changes, and what had changed."""
+    """Segments as they were at one moment: each with a copy of its mutable parts, and the changes
+    up to then."""
 
     segments: list[tuple[ColumnarSegment, ColumnarSegment]]
     gone: list[int]
@@ -89,22 +89,22 @@ class SegmentsMark:
 
 
 class MergesGroups(Protocol):
-    """How groups frames become one: the plan of an aggregation does it, or a join."""
+    """Merges groups frames: the plan of an aggregation, or a join."""
 
     def merge(self, groups: Sequence[pl.DataFrame]) -> pl.DataFrame: ...
 
 
 class ColumnarSegments:
-    """The segments of a shard, in the order of arrival. ``types`` are those that were inferred of
+    """The segments of a shard, in the order of arrival. ``types`` are the inferred types of
     undeclared fields. ``fan`` segments of one size become one.
 
-    A kind of groups derives from it, and says when a segment is due (``_bounds``) and how several
+    A subclass for a kind of groups defines when a segment is due (``_bounds``) and how several
     become one (``_merge``).
     """
 
     kind = GroupsKind.WINDOWS
     apart = _APART
-    """See there; 1 where segments do not mean the same in any order."""
+    """See there; 1 where the order of segments counts."""
     lateness_us = 0
     """How long windows stay after they have fired."""
     closed = MIN_TIME
@@ -130,7 +130,7 @@ class ColumnarSegments:
         return self._next_number
 
     def mark(self) -> SegmentsMark:
-        """Where :meth:`back_to` can return to."""
+        """The present state, to which :meth:`back_to` can return."""
         segments = [(segment, replace(segment)) for segment in self._segments]
         changes = self._changes
         return SegmentsMark(
@@ -159,7 +159,7 @@ class ColumnarSegments:
         )
 
     def _take_stored(self, number: int, level: int, groups: pl.DataFrame, fired: int) -> None:
-        # What came later lies behind: of a key with rows in several segments, the last counts.
+        # Later segments lie behind: of a key with rows in several segments, the last counts.
         before = self._segments[-1].number if self._segments else -1
         invariant(number > before, f"segment {number} is read from the store behind {before}")
         if groups.height:
@@ -198,7 +198,7 @@ class ColumnarSegments:
         return min((segment.first - 1 for segment in self._segments), default=MAX_TIME)
 
     def _keep(self, segment: ColumnarSegment, groups: Groups) -> None:
-        """What is left of a segment."""
+        """Replace the groups of a segment by those that are left; remove it if none are."""
         if not groups.height:
             self._remove(segment)
             return
@@ -255,7 +255,7 @@ class ColumnarSegments:
         return [(fired, self._plan.merge(groups)) for fired, groups in groups_by_fired.items()]
 
     def put(self, groups: pl.DataFrame, level: int, fired: int) -> None:
-        """Add a segment of a level that is put together with no other one."""
+        """Add a segment of a level, without merging it with others."""
         self._append(groups, level, fired)
 
     def cut(self, segment: ColumnarSegment, rest: pl.DataFrame) -> None:
@@ -266,9 +266,9 @@ class ColumnarSegments:
             self._cut.add(segment.number)
 
     def numbers(self) -> set[int]:
-        """Of the segments that the store has once the changes since :meth:`take_changes` are
-        written, and of those that it is still to remove. Raises InvariantError unless the bounds of
-        each are those of its groups. For tests."""
+        """The numbers of the segments that the store has once the changes since
+        :meth:`take_changes` are written, and of segments that are still to be removed from it.
+        Raises InvariantError unless the bounds of each match its groups. For tests."""
         for segment in self._segments:
             bounds = self._bounds(segment.groups, segment.fired)
             at = (segment.first, segment.last)
@@ -291,7 +291,7 @@ class ColumnarSegments:
         segment = ColumnarSegment(
             self._next_number, level, groups, *self._bounds(groups, fired), fired
         )
-        # They are stored by their numbers: one of two would be in the place of the other.
+        # They are stored by their numbers: one of two would overwrite the other.
         if self._segments and self._segments[-1].number >= segment.number:
             raise InvariantError(
                 f"segment {segment.number} comes behind {self._segments[-1].number}"
@@ -310,9 +310,9 @@ class ColumnarSegments:
         self._changes.gone.append(segment.number)
 
     def _together(self) -> list[ColumnarSegment]:
-        """The segments that become one, if they are many enough: those of the size of the last one
-        that have windows at its times. Others have no group in common with it, so of them there may
-        be some more."""
+        """The segments to merge, if they are enough: those of the size of the last one that have
+        windows at its times. Others have no group in common with it, so some more of them may
+        stay."""
         last = self._segments[-1]
         alike = [segment for segment in self._segments if segment.level == last.level]
         if len(alike) >= self._fan * self.apart:
@@ -325,8 +325,8 @@ class ColumnarSegments:
 
 
 class LastingSegments(ColumnarSegments):
-    """What no watermark removes, not even the last one: groups without an end, and kept records.
-    Mix it in before what else the segments are."""
+    """Segments that no watermark removes, not even the last one: groups without an end, and kept
+    records. It stands before the other base classes."""
 
     kind = GroupsKind.LASTING
 
@@ -339,6 +339,6 @@ class LastingSegments(ColumnarSegments):
     def restore(
         self, number: int, level: int, groups: pl.DataFrame, watermark: int, fired: int = MIN_TIME
     ) -> None:
-        # As it is: by the end of its input a watermark has passed whatever a segment may end at.
+        # As it is: at the end of the input the watermark has passed any end of a segment.
         self._next_number = max(self._next_number, number + 1)
         self._take_stored(number, level, groups, fired)

@@ -6,8 +6,8 @@ decodes its own copy.
 
 Decoders count the levels of a value together with the calls that they are in, so a value that can
 just be read can be undecodable for the next process, whose calls are a little deeper. So a limit
-far below theirs is judged where a value comes in (``nests_too_deeply``), and holds wherever it
-goes."""
+far below theirs is checked where a value comes in (``nests_too_deeply``), and protects all later
+readers."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class _BatchForm(msgspec.Struct, array_like=True):
 
 
 _FEW_BYTES = 64 * 8
-"""Up to so many numbers a list is quicker than an array."""
+"""The most numbers for which a list is quicker than an array."""
 
 
 class Commit(msgspec.Struct, array_like=True, frozen=True):
@@ -85,13 +85,13 @@ def encode_commit(commit: Commit) -> bytes:
 
 
 def commits_prefix(shard: ShardName, token: Token) -> bytes:
-    """How the commits of a shard under a token begin in a journal."""
+    """The beginning of the commits of a shard under a token in a journal."""
     return _ARRAY_OF_5 + _encode(shard) + _encode(token)
 
 
 def number_of_commit(data: bytes, prefix: bytes) -> int:
-    """The number of an encoded commit that begins with ``prefix``, see :func:`commits_prefix`. A
-    tenth of the time that decoding takes. -1 for bytes that are not a commit."""
+    """The number of an encoded commit that begins with ``prefix``, see :func:`commits_prefix`; -1
+    for bytes that are not a commit. Takes a tenth of the time of decoding."""
     at = len(prefix)
     head = data[at] if len(data) > at else 0xFF
     if head < _UINT8:
@@ -106,7 +106,7 @@ it; where no commits follow, a group with this entry does."""
 
 
 def shard_of_commit(data: bytes) -> bytes:
-    """The beginning of an encoded commit, as far as it names the shard: equal for commits of one
+    """The beginning of an encoded commit up to the name of the shard: equal for commits of one
     shard only. For bytes that are not a commit it is some other beginning. Much cheaper than
     decoding."""
     head = data[1:3]
@@ -143,7 +143,7 @@ def encode_batch(batch: AnyBatch) -> bytes:
         return encode_columns(batch)
     keys = batch.held_keys if batch.numbers is None else pack_ints(batch.numbers)
     seqs, timestamps = pack_ints(batch.held_seqs), pack_ints(batch.held_timestamps)
-    # Who reads it refuses such a batch as damaged, and it is sent to them again, for ever.
+    # The receiver refuses such a batch as damaged, and the sender repeats it for ever.
     if len(seqs) not in (0, len(timestamps)) or len(keys) not in (len(batch), len(timestamps)):
         raise InvariantError(f"records of {batch.stream} have columns of different lengths")
     form = (batch.stream, seqs, timestamps, keys, batch.held_values, batch.ids, batch.born_us)
@@ -221,7 +221,7 @@ def deliveries(batch: AnyBatch, most: int = DELIVERY_BYTES) -> list[AnyBatch]:
             pieces.append(piece)
             start, size = index, 0
         size += 0 if raw is None else len(raw)
-    # A record in no piece is sent to nobody, and its chunk is done without it.
+    # A record in no piece would never be sent, and its chunk would be done without it.
     invariant(
         sum(map(len, pieces)) == len(batch),
         f"{len(batch)} records of {batch.stream} are cut into {list(map(len, pieces))}",
@@ -241,7 +241,7 @@ def _batch_keys(form: _BatchForm) -> list[Any] | None:
         return [check_key(key) for key in keys]
     except (RecordError, RecursionError) as ex:
         raise CorruptionError(
-            f"a delivery on stream {form.stream!r} has a key that is none: {ex}"
+            f"a delivery on stream {form.stream!r} has an invalid key: {ex}"
         ) from ex
 
 
@@ -254,9 +254,9 @@ def tuple_key(key: Any) -> Any:
 
 
 def stream_decoder(kinds: Mapping[str, Any]) -> Callable[[str, list[Any] | msgspec.Raw], list[Any]]:
-    """(stream, values as they travelled) -> values as a consumer sees them: ``Raw`` ones are
-    decoded, into the type that ``kinds`` names for the stream, others (from a source in the same
-    process) are as they are."""
+    """(stream, received values) -> values for a consumer: ``Raw`` ones are decoded, into the type
+    that ``kinds`` names for the stream, others (from a source in the same process) stay as they
+    are."""
     plain = _decode_list(Any)
     typed = {stream: _decode_list(kind) for stream, kind in kinds.items()}
 
@@ -273,9 +273,9 @@ def stream_decoder(kinds: Mapping[str, Any]) -> Callable[[str, list[Any] | msgsp
 def handed_out(
     batch: Batch, decode: Callable[[str, list[Any] | msgspec.Raw], list[Any]]
 ) -> list[Any]:
-    """The values of a batch for somebody who may change them, as user code may: the batch keeps
-    them encoded, for a retry, a dead letter, or another owner. Encoding all of them takes a tenth
-    of what it takes to copy them."""
+    """The values of a batch for a caller that may change them, as user code may: the batch keeps
+    them encoded, for a retry, a dead letter, or another owner. Encoding them takes a tenth of the
+    time of copying them."""
     held = batch.held_values
     if not are_objects(held):
         return decode(batch.stream, held)
@@ -315,8 +315,8 @@ def _decode_list(kind: Any) -> Callable[[list[Any] | msgspec.Raw], list[Any]]:
 
 
 MOST_NESTING = 500
-"""Half of what Python's decoders take: dead letters, rows of windows and messages wrap a value in a
-few levels more."""
+"""Half of the levels that Python's decoders take: dead letters, rows of windows and messages wrap a
+value in a few levels more."""
 _OPENERS = bytes([*range(0x80, 0xA0), *range(0xDC, 0xE0)])
 """Fixed: the bytes of msgpack with which a list or a map begins. Text and numbers may have them,
 too."""
@@ -326,20 +326,20 @@ _encode_nested = msgspec.msgpack.Encoder().encode
 
 def nests_too_deeply(data: bytes, most: int = MOST_NESTING) -> bool:
     """Whether an encoded value has more than ``most`` levels of lists and maps. It has at least as
-    many bytes that could open one, which is all that is looked at for nearly every value."""
+    many bytes that could open one; nearly all values have fewer, and are not decoded."""
     if len(data) <= most or len(data) - len(data.translate(None, _OPENERS)) <= most:
         return False
     try:
         value = _decode_nested(data)
-        # The encoder knows sooner: most of what is looked at here is long, and not deep.
+        # The encoder is faster: most values that are checked here are long, and not deep.
         return not (most >= MOST_NESTING and all_nest_little([value])) and not _within(value, most)
     except RecursionError:
         return True
 
 
 def all_nest_little(values: list[Any]) -> bool:
-    """Whether the encoder takes all values below so many levels more. That proves them to be within
-    the limit; False proves nothing. Costs as much as to encode them."""
+    """Whether the encoder takes all values within so many further levels. True proves that they are
+    within the limit; False proves nothing. Costs as much as encoding them."""
     around: Any = values
     for _ in range(MOST_NESTING):
         around = [around]

@@ -51,7 +51,7 @@ class _Numbered(_Message, frozen=True):
 
 
 class Hello(_Message, frozen=True):
-    """The first message of a session, which ends when nothing is heard for ``timeout_us``.
+    """The first message of a session, which ends when nothing is received for ``timeout_us``.
     ``token`` is that of the run ("": it has none)."""
 
     timeout_us: int

@@ -36,8 +36,8 @@ def marks_of(heads: Sequence[int], digests: Sequence[bytes]) -> Marks:
 
 def run_key(bucket_us: int, number: int, shard: str) -> bytes:
     """The key in the store of a run of the bucket that begins at ``bucket_us``, under the shard
-    that wrote it. Heirs keep it: a later owner inherits once more, perhaps without runs that were
-    forgotten, and must find the same keys."""
+    that wrote it. Inheriting shards keep it: a later owner inherits once more, perhaps without
+    forgotten runs, and must find the same keys."""
     return RUNS + number8(bucket_us) + number8(number) + shard.encode()
 
 

@@ -11,8 +11,8 @@ checksum of a group is seeded with the header's, which holds a put-id that is un
 another segment or of an older file in the same blocks never pass for a group of this one.
 
 Behind the groups of a segment may stand zeros, over which the next groups would have been written.
-Groups that became zeros by damage are missed all the same: the next segment names its first group,
-and a sealed end its offset.
+Groups that became zeros by damage are detected all the same: the next segment names its first
+group, and a sealed end its offset.
 
 A writer makes a group durable before it starts the next. Therefore only the last group of the last
 segment can be torn, and an invalid group with a valid one behind it is damage, never a torn tail.
@@ -47,7 +47,7 @@ _END_WORDS = 7  # Fixed: of the format of a seal
 
 GROUP_HEADER_BYTES = _GROUP.size
 HEADER_BYTES = _HEADER.size + MAX_NAME + _U64.size
-"""No header is longer."""
+"""The length of the longest header."""
 
 
 class SegmentKind(IntEnum):
@@ -80,8 +80,8 @@ class OpenedSegment:
 
 @dataclass(frozen=True, slots=True)
 class Prefix:
-    """The valid groups at the start of a segment: the spans of their bodies, where they end, and
-    which group number comes next."""
+    """The valid groups at the start of a segment: the spans of their bodies, their end, and the
+    number of the next group."""
 
     bodies: Sequence[tuple[int, int]]
     end: int
@@ -159,7 +159,7 @@ def decode_header(data: bytes) -> OpenedSegment:
         )
     except ValueError as ex:
         raise CorruptionError(
-            f"its header passes its checksum, but says what no version of this does: {ex}"
+            f"its header passes its checksum, but its content is impossible: {ex}"
         ) from ex
     return OpenedSegment(header, end + _U64.size, seed)
 
@@ -215,7 +215,7 @@ def valid_prefix(data: bytes, opened: OpenedSegment, stop: int | None = None) ->
 
 
 def _group_end(view: memoryview, at: int, limit: int, seed: int, number: int) -> int:
-    """Where the group at ``at`` ends if it is whole and has this number, else -1."""
+    """The end of the group at ``at`` if it is whole and has this number, else -1."""
     body = at + _GROUP.size
     if body > limit:
         return -1
@@ -244,7 +244,7 @@ def find_later_group(data: bytes, opened: OpenedSegment, prefix: Prefix) -> int:
 
 
 def is_room(data: bytes, at: int) -> bool:
-    """Whether nothing but zeros, to be written over, stands behind this offset."""
+    """Whether only zeros, which will be written over, stand behind this offset."""
     return data.count(0, at) == len(data) - at
 
 

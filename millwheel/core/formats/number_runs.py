@@ -1,9 +1,9 @@
-"""The values that a dictionary knows, as they are stored: many in one entry.
+"""The values of a dictionary, as they are stored: many in one entry.
 
-A row has the partition of a value, its number there, and what the value is known by: the 128-bit
-xxh3 of a text or of bytes (under different seeds), or a whole number itself. A run holds the rows
-that one bundle added to a bucket of event time, or those of several runs that became one. Without a
-time to live there is one bucket for all time.
+A row has the partition of a value, its number there, and two words that stand for the value: the
+128-bit xxh3 of a text or of bytes (under different seeds), or a whole number itself. A run holds
+the rows that one bundle added to a bucket of event time, or those of several runs that became one.
+Without a time to live there is one bucket for all time.
 """
 
 from __future__ import annotations
@@ -46,25 +46,25 @@ def heads_of(partitions: Int64s, numbers: Int64s) -> Words:
 
 
 def partitions_of_heads(heads: Words) -> Int64s:
-    """The partition of each."""
+    """The partition of each head."""
     partitions: Int64s = (heads >> _SHIFT).astype(np.int64)
     return partitions
 
 
 def numbers_of_heads(heads: Words) -> Int64s:
-    """The number of each in its partition."""
+    """The number of each head in its partition."""
     numbers: Int64s = (heads & _NUMBER_MASK).astype(np.int64)
     return numbers
 
 
-def known_by(values: Sequence[Any]) -> tuple[Words, Words]:
-    """The two halves of what values are known by: text, whole numbers of 64 bits, or bytes."""
+def words_of(values: Sequence[Any]) -> tuple[Words, Words]:
+    """The two words that stand for each value: text, a whole number of 64 bits, or bytes."""
     digest = xxhash.xxh3_128_digest
     return _halves([_digest(value, digest) for value in values])
 
 
-def known_by_column(values: pl.Series) -> tuple[Words, Words]:
-    """:func:`known_by` of a column of text or of whole numbers, without nulls."""
+def words_of_column(values: pl.Series) -> tuple[Words, Words]:
+    """:func:`words_of` of a column of text or of whole numbers, without nulls."""
     if values.dtype == pl.Int64:
         low = values.to_numpy().view(np.uint64)
         return low, np.zeros(len(low), np.uint64)
@@ -85,8 +85,8 @@ def _halves(digests: Sequence[bytes]) -> tuple[Words, Words]:
 
 
 def run_key(bucket_us: int, number: int, shard: str) -> bytes:
-    """The key in the store of a run, under the shard that wrote it, which heirs keep (as with runs
-    of ids)."""
+    """The key in the store of a run, under the shard that wrote it. Inheriting shards keep it, as
+    with runs of ids."""
     return NUMBERS + number8(bucket_us) + number8(number) + shard.encode()
 
 
@@ -96,7 +96,7 @@ def parsed_run_key(store_key: bytes) -> tuple[int, int]:
 
 
 def rows_of(heads: Words, low: Words, high: Words) -> NumberRows:
-    """Rows of their parts."""
+    """Rows made of their parts."""
     rows = np.empty(len(heads), ROW)
     rows["head"], rows["low"], rows["high"] = heads, low, high
     return rows

@@ -12,15 +12,15 @@ by hash, so that a split is a range of every family.
                                         writer
     p <chunk>                           pending productions
     o <partition>                       source: committed position of a partition
-    e                                   source: it was told to read nothing more, and has ended
-    g <partition> <position>            source: what was decided about the input that follows a
+    e                                   source: it was ordered to read nothing more, and has ended
+    g <partition> <position>            source: the decisions about the input that follows a
                                         position
-    j <partition> <position>            source: how keys are divided among what follows a position,
+    j <partition> <position>            source: how keys of records behind a position are divided,
                                         and up to where
     f <partition> <position>            source: input that was judged by the clock and dead-lettered
     A                                   source: nothing arrives before this time
-    A <partition> <position>            source: up to which position what follows this one arrived,
-                                        and when
+    A <partition> <position>            source: up to which position the records behind this one
+                                        arrived, and when
     n                                   sink: number of the next batch
     u <hash> <key> [<window>]           sink: the current rows, by identity
     r <batch>                           sink: committables of batches committed, perhaps not yet
@@ -32,7 +32,7 @@ by hash, so that a split is a range of every family.
     h <hash> <key> e <tag>              where its windows hold the watermark
     q <hash> <key> e <tag>              timers of its windows that obey a percentile watermark
     y <hash> <key>                      the newest result of its windows that have fired, where it
-                                        is kept to be asked
+                                        is kept for queries
     W <number> [c]                      records that wait for the watermark, many of them; and
                                         which of these have come
     x <shard> <number>                  windows in columns: a columnar segment of many keys, under
@@ -105,12 +105,11 @@ class Meta(msgspec.Struct, array_like=True):
 
 
 class Position(msgspec.Struct, array_like=True):
-    """How far a partition has been read and delivered. ``max_timestamp`` decides which later
-    records are late. ``note``: any other state that a reader needs to continue. ``with_results``:
-    none of the records was sent as such. Groups of them, or what a chain made of them, were
-    committed with this position. ``counts``: of each node
-    that divides its keys by how many records its instances have got, those counts
-    (core/grouping/epochs.py)."""
+    """The position up to which a partition has been read and delivered. ``max_timestamp`` decides
+    which later records are late. ``note``: any other state that a reader needs to continue.
+    ``with_results``: no record was sent as such; groups of them, or the results of a chain, were
+    committed with this position. ``counts``: the number of records that each instance has got, for
+    each node that divides its keys by these (core/grouping/epochs.py)."""
 
     position: int = 0
     max_timestamp: int = -(2**63)
@@ -121,7 +120,7 @@ class Position(msgspec.Struct, array_like=True):
 
 
 encode_meta = msgspec.msgpack.Encoder().encode
-decode_meta = checked(msgspec.msgpack.Decoder(Meta).decode, "what a shard knows of its commits")
+decode_meta = checked(msgspec.msgpack.Decoder(Meta).decode, "the commit numbers of a shard")
 decode_position = checked(msgspec.msgpack.Decoder(Position).decode, "the position of a partition")
 
 
@@ -190,7 +189,7 @@ def slot_of(stored: bytes) -> object:
 
 
 def key_in(stored: bytes) -> Key:
-    """The key of the store key of something that is kept for one key."""
+    """The key in the store key of an entry for one key."""
     return key_from_bytes(stored[9 : _msgpack_end(stored, 9)])
 
 

@@ -1,6 +1,6 @@
-"""Which computations over rows in order go by columns, and how: the first rows of each key are
-chosen as an aggregate of whole records is, look-backs are aggregates of some records, and an
-enrichment takes whole bundles."""
+"""The column forms of computations over rows in order: the first rows of each key are chosen as by
+an aggregate of whole records, look-backs are aggregates of some records, and an enrichment takes
+whole bundles."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def first_rows_or_why(
     spec: ComputationSpec, pipeline: PipelineSpec, compile_expression: Callable[[str], Any]
 ) -> ColumnPlan | str:
     """The plan that chooses, of a bundle, the rows of each key that may be among the first; or why
-    there is none, as a phrase. What is kept is in rows."""
+    there is none, as a phrase. The kept state is in rows."""
     work = spec.work_as(TopSpec)
     if work.upserts:
         return "a table takes each change"
@@ -118,13 +118,13 @@ def lookbacks_or_why(
     if stream.schema or spec.inputs[0].key.kind in (KeyKind.FUNCTION, KeyKind.RECORD):
         return "its records are objects" if stream.schema else "its key is not a field"
     if labels != NO_USE:
-        return "timers behind it go by the place of each record"
+        return "timers behind it depend on the position of each record"
     ranges = {each.name: over_ranges(each) for each in work.aggregates}
     if without := [name for name, each in ranges.items() if each is None]:
         return f"no column holds the aggregate {without[0]}"
     singly = [name for name, each in ranges.items() if each is OverRanges.UNKNOWN]
     if singly and not (work.by_rows and work.size <= MOST_SINGLY):
-        return f"a look-back for {singly[0]} is put together of parts"
+        return f"a look-back for {singly[0]} is merged from parts"
     aggregation = AggregationSpec(
         window=WindowSpec("forever"), aggregates=work.aggregates, condition=work.condition
     )
@@ -189,7 +189,7 @@ def _why_not(
     if work.timeless or work.copied:
         return "its table has no times" if work.timeless else "its table is held in copies"
     if labels != NO_USE:
-        return "timers behind it go by the place of each record"
+        return "timers behind it depend on the position of each record"
     if takes_retractions(spec, pipeline):
         return "records can be taken back"
     if work.name == RETRACTION_FIELD or is_pattern(work.name):
@@ -198,15 +198,15 @@ def _why_not(
 
 
 def _columns_of(
-    given: InputSpec,
+    node_input: InputSpec,
     spec: ComputationSpec,
     pipeline: PipelineSpec,
     compile_expression: Callable[[str], Any],
 ) -> WaitingColumns | str:
-    stream = pipeline.stream(given.stream)
+    stream = pipeline.stream(node_input.stream)
     if stream.schema:
         return "a schema makes an object of each record"
-    if not given.key.plain or given.key.instances > 1 or given.key.nulls:
+    if not node_input.key.plain or node_input.key.instances > 1 or node_input.key.nulls:
         return "its key is not a field"
     fields = expected_types_of(stream.name, pipeline, compile_expression)
     if not fields:
@@ -215,7 +215,7 @@ def _columns_of(
     if odd or RETRACTION_FIELD in fields:
         return f"columns cannot keep the field {[*odd, RETRACTION_FIELD][0]} of {stream.name}"
     try:
-        kinds = kinds_of_key(given.key, fields, compile_expression)
+        kinds = kinds_of_key(node_input.key, fields, compile_expression)
     except NoColumns as ex:
         return str(ex)
     keys = KeyTypes(tuple(kinds), dtype_of_key(kinds))

@@ -1,4 +1,4 @@
-"""Records that columns keep for the keys of a shard: which they may be, and their form.
+"""Records that columns keep for the keys of a shard: the checks on them, and their form.
 
 Only what the columns hold exactly: fields of declared or inferred kinds, all alike, and floats that
 are numbers.
@@ -34,12 +34,12 @@ FLAT_KINDS = frozenset(_TYPES)
 """The kinds of fields that may be kept in columns."""
 _VALUE_BYTES = 9  # Fixed: the most that msgpack takes for a number, or for the size of a text
 _ROW_BYTES = 100
-"""More than msgpack takes for the rest of an entry: its time, and its lists."""
+"""More bytes than msgpack takes for the rest of an entry: its time, and its lists."""
 Mask = npt.NDArray[np.bool_]
 
 
 class PlanOfKeys(Protocol):
-    """What is asked of a plan: the fields that it reads, and the types of keys."""
+    """The part of a plan that is used here: the fields that it reads, and the types of keys."""
 
     @property
     def kinds(self) -> tuple[tuple[str, str], ...]: ...
@@ -53,7 +53,7 @@ class PlanOfKeys(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class KeptRecords:
-    """Records with these ``fields``. ``plan`` has their keys, and what is read of them."""
+    """Records with these ``fields``. ``plan`` has their keys, and the fields that are read."""
 
     plan: PlanOfKeys
     fields: Mapping[str, str]
@@ -61,8 +61,8 @@ class KeptRecords:
     """The most bytes of an entry of the row form."""
 
     def clean(self, batch: ColumnBatch, like: Any, most: int) -> Mask:
-        """Which records columns hold, each with at most so many bytes. Raises Unfit where none is.
-        ``like``: the type of the rows that are held (None: of none)."""
+        """Which records columns can hold, each with at most so many bytes. Raises Unfit if they can
+        hold none. ``like``: the type of the held rows (None: there are none)."""
         frame = batch.frame
         kinds = {name: kind_of(kind) for name, kind in frame.schema.items()}
         own = pl.Struct(dict(frame.schema))
@@ -81,7 +81,8 @@ class KeptRecords:
     def in_columns(
         self, stream: str, keys: Sequence[Key], values: Sequence[Any], times: Sequence[int]
     ) -> tuple[ColumnBatch, Mask]:
-        """Records that have come in rows: those that columns can have, and which these are."""
+        """The records that columns can hold, of those that have come in rows, and a mask of
+        these."""
         types = {name: _TYPES[kind] for name, kind in self.fields.items()}
         names, kinds = list(types), [*self.plan.key_types.values()]
         mask = np.array(
@@ -105,21 +106,21 @@ class KeptRecords:
         return ColumnBatch(stream, np.array([], np.int64), at, own, frame), mask
 
     def taken(self, batch: ColumnBatch) -> pl.DataFrame:
-        """Records that fit, as they are kept."""
+        """Records that fit, in their kept form."""
         rows = batch.frame.to_struct(ROW)
         return pl.DataFrame([batch.keys.alias(KEY), pl.Series(AT, batch.timestamps), rows])
 
     def holds(self, rows: Any, keys: Any) -> bool:
-        """Whether rows of this type, of keys of that one, may be held: they have all fields,
-        perhaps more."""
+        """Whether rows and keys of these types may be held: the rows have all fields, perhaps
+        more."""
         kinds = {field.name: kind_of(field.dtype) for field in rows.fields}
-        known = self.fields.items() <= kinds.items() and {*kinds.values()} <= FLAT_KINDS
+        has_fields = self.fields.items() <= kinds.items() and {*kinds.values()} <= FLAT_KINDS
         odd = RETRACTION_FIELD in kinds or any(map(is_pattern, kinds))
-        return bool(known and not odd and keys == self.plan.key_dtype)
+        return bool(has_fields and not odd and keys == self.plan.key_dtype)
 
 
 def _sizes(frame: pl.DataFrame) -> Int64s:
-    """At least as many bytes as each record takes in rows, with what the orders read."""
+    """At least as many bytes as each record takes in rows, with the values of the orders."""
     sizes = np.full(frame.height, _ROW_BYTES + sum(map(len, frame.columns)) * 4, np.int64)
     for column in frame.get_columns():
         if column.dtype == pl.String:

@@ -1,6 +1,6 @@
 """The row of a key of a table: the last record by time, of one time the last in its source.
 
-What a key has had counts after its row has gone, too: an earlier record may still come.
+The last entry of a key counts after its row has gone, too: an earlier record may still come.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def is_located(work: Work) -> bool:
 
 
 def deletion(condition: Callable[[Any], Any] | None) -> Callable[[Any], bool]:
-    """Whether a record says that its key has no row: that of a message without a value, or one that
+    """Whether a record deletes the row of its key: one of a message without a value, or one that
     satisfies ``condition``."""
 
     def deletes(value: Any) -> bool:
@@ -53,9 +53,9 @@ def deletion(condition: Callable[[Any], Any] | None) -> Callable[[Any], bool]:
 
 
 class LatestRow:
-    """What becomes of the row of a key. An entry is [position, time] and, unless the row has gone,
-    itself; a list of entries has one at most. ``deletes`` tells of a record whether its key has no
-    row."""
+    """The changes to the row of a key. An entry is [position, time] and, unless the row has gone,
+    the row itself; a list of entries has one at most. ``deletes``: whether a record deletes the row
+    of its key."""
 
     def __init__(self, deletes: Callable[[Any], bool]) -> None:
         self._deletes = deletes
@@ -63,8 +63,8 @@ class LatestRow:
     def added(self, kept: list[Entry], records: Sequence[Record]) -> list[Entry]:
         """The entry after some located records; ``kept`` itself where they are all before it.
         Raises RecordError for a record that ``deletes`` cannot judge."""
-        # Each is judged, whichever is the last: who comes together must not decide what is a dead
-        # letter. See test_each_record_is_judged_however_they_come_together.
+        # Each is judged, and not only the last: dead letters must not depend on which records come
+        # together. See test_each_record_is_judged_however_they_come_together.
         gone = [self._deletes(each.value) for each in records]
         last = max(range(len(records)), key=lambda index: _position(records[index]))
         position = _position(records[last])
@@ -76,7 +76,7 @@ class LatestRow:
     def changed(
         self, kept: list[Entry], owed: list[Entry], records: Sequence[Record]
     ) -> tuple[list[Entry], list[Entry]]:
-        """The source of a table takes nothing back."""
+        """Not used: the source of a table takes nothing back."""
         return self.added(kept, records), owed
 
     def differences(

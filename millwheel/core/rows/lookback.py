@@ -21,7 +21,7 @@ from millwheel.core.model.damage import is_failure
 from millwheel.errors import MillwheelError, RecordError, invariant
 
 LookbackRow = tuple[int, Prepared]
-"""(time in µs, what the aggregation has made of a record)."""
+"""(time in µs, a record as the aggregation has prepared it)."""
 Found = dict[str, Any] | BaseException
 """The result of a look-back, or why there is none."""
 Kept = TypeVar("Kept")
@@ -29,7 +29,8 @@ _time_of = itemgetter(0)
 
 
 class PastRecords(Protocol):
-    """Some records in a row that may not be in memory: how many, and their first and last times."""
+    """Consecutive records that may not be in memory: their number, and their first and last
+    times."""
 
     count: int
     first: int
@@ -43,8 +44,8 @@ class PastRecords(Protocol):
 
 
 class Lookback:
-    """That of one group. ``size`` is a number of records (``by_rows``) or µs. ``blocks`` and
-    ``recent`` are the records before the new ones; the first ``gone`` have left already."""
+    """The look-back of one group. ``size`` is a number of records (``by_rows``) or µs. ``blocks``
+    and ``recent`` are the records before the new ones; the first ``gone`` have left already."""
 
     def __init__(
         self,
@@ -70,11 +71,11 @@ class Lookback:
         self._tail = self._sum_of(recent)
         self._count = sum(block.count for block in blocks) - gone + len(recent)
         self.dropped = 0
-        """How many records have left, since there was this object."""
+        """The number of records that have left since this object was made."""
 
     def results(self, rows: Sequence[LookbackRow]) -> Iterator[tuple[int, dict[str, Any]]]:
-        """(for how many records in a row, what their result is) of new records, in the order of
-        their times, none of which is before those that were there."""
+        """(number of consecutive records, their result) of new records, in the order of their
+        times, none of which is before those that were there."""
         for at, peers in groups(rows, self._by_rows):
             self._add(peers)
             self._leave(at)
@@ -108,7 +109,7 @@ class Lookback:
                 return
 
     def _skip(self) -> None:
-        """A whole block has left."""
+        """Drop a whole block that has left."""
         left = self._blocks.popleft().count - self._gone
         self._gone = 0
         if self._ahead:
@@ -131,7 +132,7 @@ class Lookback:
         self._count -= 1
 
     def _bring(self) -> None:
-        """The next records come to the front."""
+        """Bring the next records to the front."""
         rows: Sequence[LookbackRow]
         if self._blocks:
             rows = self._blocks.popleft().rows()[self._gone :]
@@ -154,7 +155,7 @@ class Lookback:
         if self._ahead is None:
             self._ahead = self._sums_from()
         aggregation = self._aggregation
-        # merged into a new one, which shares nothing with those that go on
+        # merged into a new one, which shares nothing with the accumulators that are kept
         acc = aggregation.create()
         if self._front:
             acc = aggregation.merge(acc, self._front[-1][1])
@@ -179,9 +180,9 @@ def growing_results(
     by_rows: bool,
     keep: Callable[[Any], Kept],
 ) -> tuple[Kept | None, list[tuple[int, Found]]]:
-    """The same where no record ever leaves: the accumulator that ``begin`` gives, which is that of
-    all of them, with new records, and their results. ``keep`` gives what is kept of it, and raises
-    RecordError where that cannot be. None: nothing was added."""
+    """The same where no record ever leaves: the accumulator of all records, from ``begin``, with
+    new records, and their results. ``keep`` makes its stored form, and raises RecordError where
+    there is none. None: nothing was added."""
     counts, others = [], []
     try:
         for _, peers in groups(rows, by_rows):
@@ -204,7 +205,7 @@ def _one_after_the_other(
     by_rows: bool,
     keep: Callable[[Any], Kept],
 ) -> tuple[Kept | None, list[tuple[int, Found]]]:
-    """The same where some records cannot be added to the others: they are left out."""
+    """The same where some records cannot be added to the others, and are left out."""
     kept: Kept | None = None
     found: list[tuple[int, Found]] = []
     for _, peers in groups(rows, by_rows):
@@ -230,9 +231,9 @@ def single_results(
     past: Sequence[LookbackRow],
     rows: Sequence[LookbackRow],
 ) -> tuple[list[tuple[int, Found]], int]:
-    """The results of new records, each look-back put together by itself; and how many of all have
-    left. For those that some parts of a :class:`Lookback` have no accumulator for: sums beyond all
-    floats, and whatever an aggregate of the user's raises."""
+    """The results of new records, each look-back aggregated by itself; and how many of all have
+    left. For look-backs of which some parts have no accumulator in a :class:`Lookback`: sums beyond
+    all floats, and errors of the user's aggregates."""
     whole, start, end = [*past, *rows], 0, len(past)
     found: list[tuple[int, Found]] = []
     for at, peers in groups(rows, by_rows):
@@ -252,7 +253,7 @@ def single_results(
 
 
 def concerns_records(ex: BaseException) -> bool:
-    """Whether aggregates have failed for some records, and not the shard for any."""
+    """Whether aggregates have failed for some records, and not the shard as a whole."""
     return isinstance(ex, RecordError) or (
         is_failure(ex) and not isinstance(ex, MillwheelError | OSError)
     )
@@ -261,7 +262,7 @@ def concerns_records(ex: BaseException) -> bool:
 def groups(
     rows: Sequence[LookbackRow], by_rows: bool
 ) -> Iterator[tuple[int, Sequence[LookbackRow]]]:
-    """Records that have one result, with their time: each alone, or all of one time."""
+    """Records that share a result, with their time: each alone, or all of one time."""
     if by_rows:
         return ((row[0], (row,)) for row in rows)
     return ((at, list(some)) for at, some in groupby(rows, _time_of))

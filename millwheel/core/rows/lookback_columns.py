@@ -1,9 +1,9 @@
-"""Look-backs in columns: which records a shard keeps, and the aggregates of those before each that
-has come due.
+"""Look-backs in columns: the records that a shard keeps, and the aggregates of those before each
+due record.
 
-A record lies in a columnar segment from when it comes until no later one looks back to it. Whether
-it waits or has been taken, its time tells: the watermark has passed it. So nothing is written again
-as it comes due. What has left all look-backs goes when segments are put together.
+A record lies in a columnar segment from when it comes until no later one looks back to it. Its time
+decides whether it waits, or has been taken because the watermark has passed it. So nothing is
+written again as it comes due. Records that have left all look-backs go when segments are merged.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from millwheel.core.rows.waiting import NEVER, TimelineSegments
 from millwheel.core.windows.lateness import is_behind
 
 MOST_SINGLY = 64
-"""Records of a look-back that aggregates look at one by one, where those of a range do not follow
-from those of its parts."""
+"""The most records of a look-back that aggregates process one by one, where the aggregate of a
+range does not follow from those of its parts."""
 _AT_ONCE = 1 << 20
-"""Records of look-backs that are looked at in one operation."""
+"""The records of look-backs that one operation processes."""
 _NUMBER = "number"
 
 
@@ -48,14 +48,14 @@ class LookbackColumns(KeptRecords):
     size: int
 
     def fitting(self, batch: ColumnBatch, like: Any) -> Mask:
-        """Which records columns hold. Raises Unfit where none is. ``like``: the type of the rows
-        that are held (None: of none)."""
+        """Which records columns can hold. Raises Unfit if they can hold none. ``like``: the type of
+        the held rows (None: there are none)."""
         mask = self.clean(batch, like, self.most // 2)
         self.plan.check_exact(batch.frame.filter(pl.Series(mask)))
         return mask
 
     def taken(self, batch: ColumnBatch) -> pl.DataFrame:
-        """Records that fit, as they are kept, without those that the condition leaves out."""
+        """Records that fit, in their kept form, without those that the condition leaves out."""
         condition = self.plan.condition
         if condition is not None:
             mask = batch.frame.select(condition.alias("")).to_series()
@@ -65,8 +65,8 @@ class LookbackColumns(KeptRecords):
         return KeptRecords.taken(self, batch)
 
     def results(self, segments: Sequence[ColumnarSegment], watermark: int) -> ColumnBatch:
-        """The records that the watermark has passed, of which there are some, each with its
-        aggregates. Raises Unfit."""
+        """The records that the watermark has passed, each with its aggregates. There must be some.
+        Raises Unfit."""
         keys = KeyCodes(_due_keys(segments, watermark))
         frames, codes, news = [], [], []
         for segment in segments:
@@ -92,7 +92,7 @@ class LookbackColumns(KeptRecords):
     # --- the order --------------------------------------------------------------------------------
 
     def _in_order(self, whole: pl.DataFrame, codes: Int64s) -> Int64s:
-        """The indexes of the records, key by key and by time; those of one time by content, where
+        """The indexes of the records, key by key and by time; records of one time by content, where
         each has a result of its own."""
         at = whole[AT].to_numpy()
         order = np.lexsort([at, codes])
@@ -114,7 +114,7 @@ class LookbackColumns(KeptRecords):
     # --- aggregates -------------------------------------------------------------------------------
 
     def _aggregates(self, whole: pl.DataFrame, first: Int64s, after: Int64s) -> pl.DataFrame:
-        """Those of the records from each ``first`` to before ``after``. Raises Unfit."""
+        """The aggregates of the records from each ``first`` to before ``after``. Raises Unfit."""
         prepared = self.plan.prepared(whole[ROW].struct.unnest())
         spans = _spans(first, after)
         columns = [pl.Series(COUNT, after - first)]
@@ -136,7 +136,7 @@ class LookbackColumns(KeptRecords):
 
 
 def _in_range(at: Int64s, codes: Int64s, size: int) -> tuple[Int64s, Int64s]:
-    """Of each record, which are in order, the first of its key that lies at most ``size`` µs before
+    """For each of the ordered records, the first of its key that lies at most ``size`` µs before
     it, and the one behind those of its own time."""
     times, own = np.unique(at, return_inverse=True)
     # one number for each key and time, ordered as they are
@@ -146,7 +146,7 @@ def _in_range(at: Int64s, codes: Int64s, size: int) -> tuple[Int64s, Int64s]:
 
 
 def _spans(first: Int64s, after: Int64s) -> list[tuple[int, int]]:
-    """Some look-backs at a time, from one to before another."""
+    """Ranges of look-backs that are processed together, each from one to before another."""
     lengths = np.cumsum(after - first)
     bounds, start = [], 0
     while start < len(first):
@@ -225,9 +225,8 @@ def _due_keys(segments: Sequence[ColumnarSegment], watermark: int) -> pl.Series:
 
 
 class LookbackSegments(TimelineSegments):
-    """The kept records of a shard: those that wait, and those that have been taken and lie in the
-    look-backs of later ones, of ``size`` records (``by_rows``) or µs. ``fan`` segments of one size
-    become one."""
+    """The kept records of a shard: records that wait, and taken records in the look-backs of later
+    ones, of ``size`` records (``by_rows``) or µs. ``fan`` segments of one size become one."""
 
     def __init__(self, by_rows: bool, size: int, fan: int) -> None:
         super().__init__(fan)
@@ -239,7 +238,7 @@ class LookbackSegments(TimelineSegments):
         return self._segments[0].groups.schema[ROW] if self._segments else None
 
     def due_keys(self, watermark: int) -> pl.Series:
-        """The keys of records that the watermark has passed, of which there are some."""
+        """The keys of records that the watermark has passed. There must be some."""
         return _due_keys(self._segments, watermark).unique()
 
     def merge(self, groups: Sequence[pl.DataFrame]) -> pl.DataFrame:
@@ -251,7 +250,7 @@ class LookbackSegments(TimelineSegments):
         codes = KeyCodes(whole[KEY]).of_records
         old = np.flatnonzero(at < self.closed)
         order = old[np.lexsort([~at[old], codes[old]])]
-        # those of one time stay together: which of them comes first, their content tells
+        # records of one time stay together: their content decides which of them comes first
         begins = np.flatnonzero(np.diff(codes[order], prepend=-1) | np.diff(at[order], prepend=0))
         behind = np.repeat(ranks_of(codes[order])[begins], np.diff(begins, append=len(order)))
         stays = np.ones(whole.height, np.bool_)
@@ -281,7 +280,7 @@ class LookbackForm:
     )
 
     def of(self, rows: Any) -> LookbackColumns | None:
-        """That of records of this type; None where there is none."""
+        """The form for records of this type; None where there is none."""
         fields = {each.name: kind_of(each.dtype) for each in rows.fields}
         types = tuple(fields.items())
         if types not in self._columns:

@@ -2,7 +2,7 @@
 
 Behind the orders stand the time, the earlier (or the ``latest``) first, and the record's bytes; so
 the rows are a function of the records and not of how they came. Where records are taken back, the
-time has no say: a row has the time of the change that brought it, which is not part of the row.
+time does not count: a row has the time of the change that brought it, which is not part of the row.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Ranking:
         return kept if same else after
 
     def _entries(self, records: Sequence[Record], last: Entry | None) -> list[Entry]:
-        """Those of some records; some may be missing that come behind ``last``."""
+        """The entries of some records; some that come behind ``last`` may be missing."""
         columns = self._columns(records)
         if columns is None:
             return [self.entry(record.value, record.timestamp) for record in records]
@@ -79,8 +79,8 @@ class Ranking:
         ]
 
     def _columns(self, records: Sequence[Record]) -> list[list[Any]] | None:
-        """What the orders read of all records; None where a record has to be looked at for
-        itself."""
+        """The values that the orders read of all records; None where each record has to be looked
+        at alone."""
         if not self._names or {type(record.value) for record in records} != {dict}:
             return None
         try:
@@ -92,8 +92,8 @@ class Ranking:
     def changed(
         self, kept: list[Entry], owed: list[Entry], records: Iterable[Record]
     ) -> tuple[list[Entry], list[Entry]]:
-        """All entries, in order, after some records of which each brings a row or takes one back;
-        and the rows that were taken back before they came."""
+        """All entries, in order, after records that each bring a row or take one back; and the rows
+        that were taken back before they came."""
         kept, owed = [*kept], [*owed]
         for record in records:
             back = as_retraction(record.value)
@@ -106,7 +106,7 @@ class Ranking:
         self, before: Sequence[Entry], after: Sequence[Entry]
     ) -> tuple[list[Any], list[Row]]:
         """(rows that are taken back, new rows) from one list of entries to another, of which the
-        first ``k`` count. A row whose content stays, in its place if it has one, is in neither."""
+        first ``k`` count. A row whose content stays, at its rank if it has one, is in neither."""
         before, after = before[: self._k], after[: self._k]
         if not before and not self._rank:
             return [], [(entry[2], entry[1]) for entry in after]
@@ -147,7 +147,7 @@ class Ranking:
         return [checked, timestamp, row]
 
     def _ends(self, records: Sequence[Record]) -> Sequence[Record]:
-        """Those of the earliest or of the latest time."""
+        """The records of the earliest or of the latest time."""
         if len(records) == 1:
             return records
         times = [record.timestamp for record in records]
@@ -158,7 +158,7 @@ class Ranking:
         return at < kept if self._latest else at > kept
 
     def _leave(self, entries: list[Entry], entry: Entry) -> bool:
-        """Whether an entry of this content was there; one of them has left."""
+        """Remove one entry of this content; returns whether there was one."""
         at = bisect_left(entries, self._rows.sort_key(entry), key=self._rows.sort_key)
         # equal content in another order of fields may stand on either side
         for index in (at, at - 1):
@@ -174,5 +174,5 @@ def _unchanged(one: Entry, other: Entry) -> bool:
 
 
 def _alike(one: Entry, other: Entry) -> bool:
-    """Whether two records are the same, whatever the order of their fields."""
+    """Whether two records are the same but for the order of their fields."""
     return content(one[2]) == content(other[2])

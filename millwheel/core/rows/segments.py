@@ -2,9 +2,9 @@
 them.
 
 A bundle adds a columnar segment with all rows of the keys that it has changed, which replace those
-of these keys in older segments. What has been replaced goes when segments are put together.
+of these keys in older segments. Replaced rows go when segments are merged.
 
-Only what the columns hold exactly is here: fields of declared kinds, and floats that are numbers.
+Columns hold only exact values: fields of declared kinds, and floats that are numbers.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ from millwheel.core.windows.panes import RETRACTION_FIELD
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """What becomes of the keys that some records change: all rows that they have now, the rows that
-    are taken back, with the mark, and the new ones."""
+    """The keys that some records change: all their rows now, the rows that are taken back, with the
+    mark, and the new ones."""
 
     rows: pl.DataFrame
     gone: ColumnBatch
@@ -54,17 +54,17 @@ class FirstColumns(KeptRecords):
     order: RowCandidates
 
     def fitting(self, batch: ColumnBatch, like: Any) -> Mask:
-        """Which records columns hold, and have a place in the order. Raises Unfit where none does.
-        ``like``: the type of the rows that are held (None: of none)."""
+        """Which records columns can hold and have a place in the order. Raises Unfit if none has.
+        ``like``: the type of the held rows (None: there are none)."""
         mask = self.clean(batch, like, self.most // self.spec.k)
         exact = self.order.exact
-        if exact:  # some of it fails for what does not fit
+        if exact:  # some expressions fail on values that do not fit
             checks = batch.frame.filter(pl.Series(mask)).select(pl.all_horizontal(exact).alias(""))
             mask[mask] = checks.to_series().to_numpy()
         return mask
 
     def changed(self, new: pl.DataFrame, kept: Sequence[pl.DataFrame]) -> Changed | None:
-        """What some records change, given the kept segments; None for nothing."""
+        """The changes that some records make to the kept segments; None for nothing."""
         keys = KeyCodes(new[KEY])
         hits, hit_codes = newest_of(keys, kept)
         whole = pl.concat([*hits, new], rechunk=True)
@@ -94,12 +94,12 @@ class FirstColumns(KeptRecords):
     # --- the order --------------------------------------------------------------------------------
 
     def _ordered(self, whole: pl.DataFrame, codes: Int64s) -> tuple[Int64s, Int64s]:
-        """The indexes of the records, key by key and in order, and the place of each, from 0."""
+        """The indexes of the records, key by key and in order, and the rank of each, from 0."""
         rows = whole[ROW]
         return in_order(codes, self._orders(whole), self.spec.k, lambda some: rows[some].to_list())
 
     def _orders(self, whole: pl.DataFrame) -> list[npt.NDArray[Any]]:
-        """What is less the earlier a record of a key comes, but for its bytes."""
+        """Columns whose values are less the earlier a record of a key comes, but for its bytes."""
         fields, terms = whole[ROW].struct.unnest(), self.order.terms
         values = []
         for term in terms:
@@ -120,7 +120,7 @@ class FirstColumns(KeptRecords):
         times: Int64s,
         back: bool = False,
     ) -> ColumnBatch:
-        """Productions: records with their places."""
+        """Productions: records with their ranks."""
         chosen = whole[indexes]
         rows = chosen[ROW].struct.unnest()
         if self.spec.rank:
@@ -134,9 +134,9 @@ class FirstColumns(KeptRecords):
 
 
 class _Differences:
-    """What is told where the rows ``before`` become those ``after``, each by its index: which are
-    gone and which come, with their places. A row whose content stays, in its place if it has one,
-    is in neither."""
+    """The changes to emit where the rows ``before`` become the rows ``after``, each by its index:
+    the rows that go and those that come, with their ranks. A row whose content stays, at its rank
+    if it has one, is in neither."""
 
     def __init__(
         self,
@@ -153,14 +153,14 @@ class _Differences:
         self._k = columns.spec.k
 
     def of_ranks(self) -> tuple[tuple[Int64s, Int64s], tuple[Int64s, Int64s]]:
-        """Where places are told."""
+        """The changes where ranks are emitted."""
         before = self._codes[self._before] * self._k + self._were
         after = self._codes[self._after] * self._k + self._are
         _, ones, others = np.intersect1d(before, after, True, True)
         return self._without(ones, others, self._alike(self._before[ones], self._after[others]))
 
     def of_rows(self) -> tuple[tuple[Int64s, Int64s], tuple[Int64s, Int64s]]:
-        """Where they are not."""
+        """The changes where ranks are not emitted."""
         _, ones, others = np.intersect1d(self._before, self._after, True, True)
         goes, comes = np.ones(len(self._before), np.bool_), np.ones(len(self._after), np.bool_)
         goes[ones] = comes[others] = False
@@ -180,8 +180,8 @@ class _Differences:
         )
 
     def _same_content(self, gone: Int64s, come: Int64s) -> tuple[Int64s, Int64s]:
-        """Pairs of rows that leave and rows of the same key that come which may have one content,
-        each row in one pair."""
+        """Pairs of a row that leaves and a row of the same key that comes, which may have the same
+        content; each row is in one pair."""
         fields = self._whole[ROW].struct.unnest()
         codes = pl.Series(RETRACTION_FIELD, self._codes)
         of = fields.with_columns(codes)

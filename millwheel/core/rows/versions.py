@@ -1,4 +1,4 @@
-"""Enrichment as of event time in columns: which version each record gets that has come due.
+"""Enrichment as of event time in columns: the version for each due record.
 
 A version lies in a columnar segment from when it comes until a later one of its key has been taken.
 """
@@ -32,8 +32,8 @@ VERSION = "version"
 
 
 class VersionSegments(WaitingSegments):
-    """Records that wait for their version, and versions: those that wait, and the last of each key
-    that has been taken."""
+    """Records that wait for their version, versions that wait, and the last taken version of each
+    key."""
 
     def _of_use(self, whole: pl.DataFrame) -> Mask:
         stays = WaitingSegments._of_use(self, whole)
@@ -56,7 +56,7 @@ class VersionSegments(WaitingSegments):
 
 
 def is_version(groups: pl.DataFrame) -> Mask:
-    """Which of them are versions."""
+    """Which of the groups are versions."""
     if ROW not in groups.columns:
         return np.ones(groups.height, np.bool_)
     if VERSION not in groups.columns:
@@ -66,13 +66,13 @@ def is_version(groups: pl.DataFrame) -> Mask:
 
 
 def versions_of(groups: pl.DataFrame) -> pl.DataFrame:
-    """The versions among them."""
+    """The versions among the groups."""
     mask = is_version(groups)
     return groups if mask.all() else groups.filter(pl.Series(mask))
 
 
 def records_of(groups: pl.DataFrame) -> pl.DataFrame:
-    """The others."""
+    """The groups that are not versions."""
     mask = is_version(groups)
     return groups.filter(pl.Series(~mask)) if mask.any() else groups
 
@@ -99,8 +99,8 @@ def _in_order(versions: pl.DataFrame, codes: Int64s) -> Int64s:
 
 @dataclass(frozen=True, slots=True)
 class EnrichedDue:
-    """What has come due: ``batch`` has the records with their versions, ``unmatched`` counts those
-    that are dropped, and ``apart`` are the keys of records that are no results."""
+    """The records that have come due: ``batch`` has them with their versions, ``unmatched`` counts
+    those that are dropped, and ``apart`` are the keys of records without a result."""
 
     batch: ColumnBatch
     unmatched: int
@@ -126,7 +126,7 @@ class EnrichPlan:
         return next(stream for stream in self.columns if stream != self.versions)
 
     def results(self, segments: Sequence[ColumnarSegment], watermark: int) -> EnrichedDue | None:
-        """What the watermark has passed; None for no record."""
+        """The results of the records that the watermark has passed; None for no record."""
         due = [records_of(due_of(segment, watermark)) for segment in segments]
         due = [each for each in due if each.height]
         if not due:
@@ -134,11 +134,11 @@ class EnrichPlan:
         whole = pl.concat([each.drop(VERSION, strict=False) for each in due], how="diagonal")
         whole = whole[indexes_in_order(whole)]
         found = self._found(whole, segments, watermark)
-        known = found.is_not_null().to_numpy()
+        has_version = found.is_not_null().to_numpy()
         apart = whole[KEY].clear()
-        if self.missing is Missing.DEAD_LETTER and not known.all():
-            apart = whole[KEY].filter(pl.Series(~known)).unique()
-        stays = np.ones(len(known), np.bool_) if self.missing is Missing.KEEP else known
+        if self.missing is Missing.DEAD_LETTER and not has_version.all():
+            apart = whole[KEY].filter(pl.Series(~has_version)).unique()
+        stays = np.ones(len(has_version), np.bool_) if self.missing is Missing.KEEP else has_version
         frame = whole[ROW].struct.unnest().with_columns(found.alias(self.name))
         batch = ColumnBatch(
             "", np.array([], np.int64), whole[AT].to_numpy(), self._named(whole[KEY]), frame
@@ -177,7 +177,7 @@ class EnrichPlan:
     def _last_before(
         self, records: pl.DataFrame, codes: Int64s, versions: pl.DataFrame, of_key: Int64s
     ) -> Int64s:
-        """Where among the versions, which are in order, the one of each record is; -1 for none."""
+        """The index of the version of each record among the ordered versions; -1 for none."""
         if not versions.height:
             return np.full(len(codes), -1)
         times, own = np.unique(versions[AT].to_numpy(), return_inverse=True)

@@ -1,9 +1,9 @@
-"""Records along time in columns: those that wait for the watermark, and those that have been taken
-and are still of use.
+"""Records along time in columns: records that wait for the watermark, and taken records that are
+still of use.
 
 A bundle adds a segment, sorted by time. Whether a record of it waits or has been taken follows from
-its time: the watermark has passed it. So what comes due is a part of each segment, and nothing is
-written again for it. A segment goes once all of it is of no more use.
+its time: the watermark has passed it. So a part of each segment comes due, and nothing is written
+again for it. A segment goes once all of it is of no more use.
 
 Records of one time come in the order of the names that they have in rows (record_order.py): by
 channel, then by their number there.
@@ -39,8 +39,8 @@ CHANNEL, NUMBER = "channel", "number"
 
 
 class TimelineSegments(ColumnarSegments):
-    """Records that wait, and those that have been taken and are still of use. ``fan`` segments of
-    one size become one."""
+    """Records that wait, and taken records that are still of use. ``fan`` segments of one size
+    become one."""
 
     kind = GroupsKind.ORDERED
     apart = 1
@@ -50,7 +50,7 @@ class TimelineSegments(ColumnarSegments):
 
     @abstractmethod
     def merge(self, groups: Sequence[pl.DataFrame]) -> pl.DataFrame:
-        """Several segments as one, without what is of no more use."""
+        """Several segments as one, without records of no more use."""
 
     @abstractmethod
     def _bounds(self, groups: Groups, fired: int) -> tuple[int, int]: ...
@@ -69,11 +69,11 @@ class TimelineSegments(ColumnarSegments):
 
     @property
     def taken_until(self) -> int:
-        """No record before this time has its place behind those that have been taken."""
+        """The time before which a record would come too late: later ones have been taken."""
         return max([self.closed, *(segment.fired for segment in self._segments)])
 
     def take(self, watermark: int) -> None:
-        """The records that the watermark has passed wait no longer."""
+        """Mark the records that the watermark has passed as taken."""
         self.closed = max(self.closed, watermark)
         for segment in self.segments():
             segment.fired = max(segment.fired, watermark)
@@ -83,13 +83,13 @@ class TimelineSegments(ColumnarSegments):
                 segment.first, segment.last = self._bounds(segment.groups, segment.fired)
 
     def _together(self) -> list[ColumnarSegment]:
-        # of a shard of which others have taken more: then all of them have been taken as far
+        # a merged shard, another part of which has taken more: wait until all have taken as much
         if self.taken_until > self.closed:
             return []
         return super()._together()
 
     def due_at(self) -> int:
-        """Also when the first segment goes."""
+        """As before, and when the first segment goes."""
         gone = min((segment.last - 1 for segment in self._segments), default=MAX_TIME)
         return min(self.fires_at(), gone)
 
@@ -129,12 +129,12 @@ class WaitingSegments(TimelineSegments):
         return first, self._gone_at(frame_of(groups), at)
 
     def _waiting_times(self, groups: pl.DataFrame) -> Int64s:
-        """The times, in order, at which something is to be done."""
+        """The times, in order, at which records come due."""
         times: Int64s = groups[AT].to_numpy()
         return times
 
     def _gone_at(self, groups: pl.DataFrame, times: Int64s) -> int:
-        """When all of a segment is of no more use."""
+        """The time at which all of a segment is of no more use."""
         return int(times[-1]) + 1
 
 
@@ -160,7 +160,7 @@ def indexes_in_order(records: pl.DataFrame) -> Int64s:
 
 
 def channel_ranks(channels: pl.Series) -> Int64s:
-    """Numbers that are in the order of the names of channels, as the tags of rows begin."""
+    """Numbers in the order of the names of channels, with which the tags of rows begin."""
     names = channels.unique().to_list()
     if len(names) < 2:
         return np.zeros(len(channels), np.int64)
@@ -189,15 +189,15 @@ class KeyTypes:
 
 @dataclass(frozen=True, slots=True)
 class WaitingColumns(KeptRecords):
-    """Records of one stream with these ``fields``, in the column ``column``. What ``deletes`` keeps
-    is not a row, but says that its key has none: rows take it."""
+    """Records of one stream with these ``fields``, in the column ``column``. Those that ``deletes``
+    keeps delete the row of their key: rows take them."""
 
     column: str
     deletes: ColumnStep | None = None
 
     def fitting(self, batch: ColumnBatch, like: Any) -> Mask:
-        """Which records columns hold. Raises Unfit where none is. ``like``: the type of those that
-        are held (None: of none)."""
+        """Which records columns can hold. Raises Unfit if they can hold none. ``like``: the type of
+        the held records (None: there are none)."""
         mask = self.clean(batch, like, self.most // 2)
         if self.deletes is not None:
             fits, deleted = self.deletes.keeping(batch.frame)
@@ -209,7 +209,7 @@ class WaitingColumns(KeptRecords):
         return DELETED_FIELD not in names and KeptRecords.holds(self, rows, keys)
 
     def waiting(self, batch: ColumnBatch, channel: str, numbers: Int64s) -> pl.DataFrame:
-        """Records that fit, as they are kept. ``numbers`` are those in their channel."""
+        """Records that fit, in their kept form. ``numbers`` are those in their channel."""
         rows = batch.frame.to_struct(self.column)
         columns = [
             batch.keys.alias(KEY),

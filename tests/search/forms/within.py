@@ -1,5 +1,5 @@
 """Draws steps over the records within the pairs of a join, of which one may be missing, and over
-those of a source that are passed on with fields that nobody declares, records among
+those of a source that are passed on with undeclared fields, records among
 them; and what is made of the results of windows."""
 
 from __future__ import annotations

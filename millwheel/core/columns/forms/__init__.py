@@ -1,2 +1,2 @@
-"""The forms in which computations, joins and sources take records: columns, or one by one; and
-why. Workers ask here, and ``millwheel explain``."""
+"""The forms in which computations, joins and sources take records, columns or one by one, with the
+reasons. For workers, and for ``millwheel explain``."""

@@ -151,7 +151,7 @@ def _form_of(
     if isinstance(plans, str):
         return ComputationForm(None, plans)
     if plans.whole and streams[0].source is not None:
-        return ComputationForm(None, "it keeps records with fields that nobody declares")
+        return ComputationForm(None, "it keeps records with undeclared fields")
     return ComputationForm(plans, plans.why_in_rows(None))
 
 
@@ -172,7 +172,7 @@ def _stateless_form(
     if why:
         return ComputationForm(None, why)
     if labels.of(computation.name) != NO_USE:
-        return ComputationForm(None, "timers behind it go by the place of each record")
+        return ComputationForm(None, "timers behind it depend on the position of each record")
     plans = StatelessPlans(computation, compile_expression)
     for each in computation.inputs:
         stream = pipeline.stream(each.stream)

@@ -38,8 +38,8 @@ _KINDS_IN_COLUMNS = (JoinKind.INNER, JoinKind.LEFT, JoinKind.RIGHT, JoinKind.OUT
 
 
 def window_of_join(spec: ComputationSpec, pipeline: PipelineSpec) -> Tumbling | OfInput | None:
-    """The windows of a join that can do without an entry for each key and window; None for what
-    cannot. Weak productions are named by single records."""
+    """The windows of a join that can do without an entry for each key and window; None for other
+    joins. Weak productions are named by single records."""
     back = takes_retractions(spec, pipeline)
     join = spec.work
     if not isinstance(join, JoinSpec) or join.window.kind not in _JOINED_WHOLE or back:
@@ -65,7 +65,7 @@ def near_pairing(
     if not isinstance(spec.work, IntervalJoinSpec | RegularJoinSpec):
         return "it is none"
     if labels.of(spec.name) != NO_USE:
-        return "timers behind it go by the place of each record"
+        return "timers behind it depend on the position of each record"
     return _pairing_or_why(spec, pipeline, compile_expression)
 
 

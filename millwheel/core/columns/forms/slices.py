@@ -98,7 +98,7 @@ class SlicePlan(ColumnPlan):
         starts, ends = np.empty_like(timestamps), np.empty_like(timestamps)
         try:
             _fill(self.level, timestamps, starts, ends)
-        except RecordError:  # a year that the time zone does not know; one by one it shows whose
+        except RecordError:  # a year outside of the time zone's; one by one it shows whose
             raise Unfit from None
         return Assigned(np.arange(len(timestamps)), starts, ends)
 
@@ -169,7 +169,7 @@ def slice_plan_or_why(
 
 
 def _why_rows(spec: ComputationSpec, slices: SlicesSpec, pipeline: PipelineSpec) -> str:
-    """Why no fields could make a difference; "" when they could."""
+    """Why there is no column form with any fields; "" when there may be one."""
     if spec.stage is AggregationStage.FINAL:
         return "accumulators are merged one by one"
     if len(spec.inputs) != 1:

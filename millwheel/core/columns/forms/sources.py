@@ -24,9 +24,9 @@ from millwheel.core.pipeline.work import (
 @dataclass(frozen=True, slots=True)
 class MadeColumns:
     """Columns that a source makes of the records it has read one by one: the consumers ``nodes``
-    get the fields ``needs`` if ``accepts`` says that they can do with their types. ``whole``: they
-    pass records on, so they get all fields, if all records of a read have the same ones, in the
-    same order. ``beside``: what others get."""
+    get the fields ``needs`` if ``accepts`` is true of their types. ``whole``: they pass records on,
+    so they get all fields, if all records of a read have the same ones, in the same order.
+    ``beside``: the columns for other consumers."""
 
     nodes: frozenset[str]
     needs: frozenset[str]
@@ -43,11 +43,11 @@ class MadeColumns:
 @dataclass(frozen=True, slots=True)
 class SourceForm:
     """How a source reads. ``needs`` are the fields that the consumers read, if columns of declared
-    fields go to all of them. ``inferred`` are those whose types are inferred from what is read, if
-    none is declared; ``accepts`` says whether all consumers can do with fields of some types.
-    Neither: record by record, and ``why``, as a phrase. ``made``: what of a read of records goes to
-    consumers as columns all the same. ``whole``: a consumer passes on all fields, so a read in
-    which some are not declared is made of records."""
+    fields go to all of them. ``inferred`` are those whose types are inferred from the data, if none
+    is declared; ``accepts``: whether all consumers can use fields of some types. Neither: record by
+    record, and ``why``, as a phrase. ``made``: the part of a read of records that goes to consumers
+    as columns all the same. ``whole``: a consumer passes on all fields, so a read in which some are
+    not declared is made of records."""
 
     needs: frozenset[str] | None = None
     inferred: frozenset[str] | None = None
@@ -107,8 +107,8 @@ def joins_in_columns(
     plans: Mapping[str, AnyPlan | None],
     near: Set[str],
 ) -> frozenset[str]:
-    """The joins that take whole records in columns. Both inputs come so, or neither: what comes in
-    rows is joined in rows. ``plans`` are those of the other computations, by name; ``near`` are the
+    """The joins that take whole records in columns. Both inputs come in columns, or neither: rows
+    are joined in rows. ``plans`` are those of the other computations, by name; ``near`` are the
     joins without a window that take whole bundles."""
     joins = near | {
         spec.name for spec in pipeline.computations if window_of_join(spec, pipeline) is not None
@@ -117,7 +117,7 @@ def joins_in_columns(
     def comes(node_input: InputSpec, name: str) -> bool:
         stream, key = pipeline.stream(node_input.stream), node_input.key
         if stream.source is None and name in near:
-            return True  # its types follow from what is in columns
+            return True  # its types follow from the columns
         keyed = key.plain and all(stream.fields.get(name) in ID_TYPES for name in key.fields)
         if stream.source is None or not keyed:
             return False
@@ -144,7 +144,7 @@ def _time_and_id(stream: StreamSpec) -> set[str]:
 def _made_columns(
     stream: StreamSpec, consumers: Sequence[str], graph: Graph, plans: Mapping[str, AnyPlan | None]
 ) -> MadeColumns | None:
-    """What consumers get as columns of records that are read one by one."""
+    """The columns for consumers, made of records that are read one by one."""
     if stream.schema or (stream.source is not None and stream.source.kind == "injection"):
         return None
     if stream.id and stream.fields.get(stream.id, "str") not in ID_TYPES:
@@ -211,7 +211,7 @@ def _why_rows_of(
     if inner := sorted(name for plan in by_type for name in plan.needs if is_inner(name)):
         return f"{plainly_named(inner[0])} is a field within a field"
     if not stream.fields and any(map(_passes_on, map(plans.get, consumers))):
-        return "its records are passed on with fields that nobody declares"
+        return "its records are passed on with undeclared fields"
     stateless = any(isinstance(plans.get(name), StatelessPlans) for name in consumers)
     if any(isinstance(plans.get(name), PlansByType) for name in consumers) or (
         stateless and not stream.fields
@@ -238,11 +238,11 @@ def _why_ids_of_records(stream: StreamSpec, consumers: Sequence[str], graph: Gra
             return f"the weak productions of {name} are named after ids of records"
         if any(each.key.instances > 1 for each in node.inputs):
             return f"the key of {name} is divided by ids of records"
-        if _takes_given_key(node, stream.name):
+        if _takes_producer_key(node, stream.name):
             return f"the key of {name} is the id of each record"
     return ""
 
 
-def _takes_given_key(node: Node, stream: str) -> bool:
+def _takes_producer_key(node: Node, stream: str) -> bool:
     """Whether a consumer takes the key that the producer of a stream gives."""
     return any(each.key.kind is KeyKind.RECORD for each in node.inputs if each.stream == stream)

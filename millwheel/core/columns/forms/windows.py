@@ -54,8 +54,8 @@ def plan_or_why(
     """The plan of a computation, or why it has no column form, as a phrase.
 
     It has one when the types of the fields of its one input are known, its key consists of them,
-    its windows depend on nothing but timestamps, and nothing is asked of single records that are
-    taken back.
+    its windows depend on nothing but timestamps, and no single record has to be looked at when it
+    is taken back.
     """
     if why := _why_no_columns(spec, windowing):
         return why
@@ -65,7 +65,7 @@ def plan_or_why(
     if isinstance(plan, str):
         return plan
     if follows_types(stream.name, pipeline):
-        # Nobody has declared that a sum is one of floats, so that of none is a whole 0, as in rows.
+        # The sum is not declared to be one of floats, so an empty one is a whole 0, as in rows.
         plan = replace(plan, floats=(), follows=True)
     why = why_state_in_rows(spec, windowing, plan)
     if windowing.takes_retractions and why:
@@ -102,7 +102,7 @@ def why_state_in_rows(spec: ComputationSpec, windowing: Windowing, plan: ColumnP
     if isinstance(windowing.window, Cumulative | Count):
         return f"{_WINDOWS[type(windowing.window)]} are merged in rows"
     if isinstance(spec.work, AggregationSpec) and spec.work.queryable:
-        return "results are kept one by one to be asked"
+        return "results are kept one by one for queries"
     if plan is None:
         window = windowing.window
         changing = isinstance(window, Sessions | Forever)
@@ -159,8 +159,8 @@ def plans_by_type(
 
 
 def _why_no_columns(spec: ComputationSpec, windowing: Windowing) -> str:
-    """Why an aggregation has no column form whatever its fields are, as a phrase; "" when it may
-    have one."""
+    """Why an aggregation has no column form with any fields, as a phrase; "" when it may have
+    one."""
     if spec.stage is AggregationStage.FINAL:
         return "accumulators are merged one by one"
     if len(spec.inputs) != 1:
@@ -175,7 +175,7 @@ def _why_no_columns(spec: ComputationSpec, windowing: Windowing) -> str:
 
 
 def _why_versions_apart(spec: ComputationSpec, windowing: Windowing) -> str:
-    """Why the groups of a change log are looked at one by one, "" where they are not."""
+    """Why the groups of a change log are processed one by one; "" where they are not."""
     if spec.productions is Productions.WEAK:
         return WEAK_IN_ROWS
     if windowing.trigger != EACH_BUNDLE:

@@ -1,9 +1,9 @@
-"""What a bundle changes of the records that stand alone in the result of a join of all records: in
-``left`` those without a partner, in ``semi`` those with one.
+"""The changes that a bundle makes to the records that stand alone in the result of a join of all
+records: in ``left`` records without a partner, in ``semi`` records with one.
 
-No record is taken back in columns. So a key has partners from the first one on, and what was kept
-before that one changes once. A record that comes and finds its first partner in one bundle never
-stood alone.
+No record is taken back in columns. So a key has partners from the first one on, and the records
+kept before that one change once. A record that comes and finds its first partner in one bundle
+never stood alone.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _FIRST, _FIRST_AT = "first", "first at"
 @dataclass(frozen=True, slots=True)
 class AloneRows:
     """Records of one ``side`` that stand alone from now on (``sign`` 1), or no longer (-1), with
-    the times at which that is said."""
+    the times of these changes."""
 
     side: int
     sign: int
@@ -45,7 +45,8 @@ def alone_changes(
 def _of_side(
     side: int, without: bool, new: Sequence[pl.DataFrame], kept: Sequence[pl.DataFrame]
 ) -> Iterator[AloneRows]:
-    """``without``: what has no partner stands there; else what has one."""
+    """The changes of one side. ``without``: records without a partner stand in the result; else
+    records with one."""
     no_keys = new[0].select(KEY).clear()
     before = [no_keys, *(frame.select(KEY) for frame in side_of(kept, 1 - side))]
     met = pl.concat(before).unique()

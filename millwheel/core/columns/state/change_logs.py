@@ -1,8 +1,8 @@
 """The groups of a change log in columns.
 
 A bundle adds a columnar segment with the whole groups of the keys that it has changed, which
-replace those in older segments. So a group of which nothing is left can begin anew, at another time
-than it had: it stays as one without records until nothing older is left.
+replace those in older segments. So a group that has lost all its records can begin anew at another
+time: it stays, without records, until nothing older is left.
 """
 
 from __future__ import annotations
@@ -83,22 +83,22 @@ class LastingGroups(LastingSegments):
         return held if held.height else None
 
     def _looked_at(self, groups: pl.DataFrame) -> pl.DataFrame:
-        """What :meth:`of_keys` has of groups."""
+        """The columns of groups that :meth:`of_keys` returns."""
         return groups
 
     def forget(self, watermark: int) -> None:
-        """Forget the groups that have had no record for so long, where they are forgotten."""
+        """Forget the groups without a record for too long, if groups are ever forgotten."""
 
     def going_on(
         self, old: pl.DataFrame | None, new: pl.DataFrame
     ) -> tuple[pl.DataFrame | None, list[Key]]:
-        """Those of ``old`` of which the groups of a bundle are part, and the keys of which some
-        records may be part of one group and others of another: they are looked at one by one."""
+        """The groups of ``old`` that the groups of a bundle continue, and the keys whose records
+        may belong to more than one group: these are processed one by one."""
         return old, []
 
     def counted(self, old: pl.DataFrame | None, new: pl.DataFrame) -> pl.DataFrame:
-        """The groups of a bundle as they are added. They are put together with ``old``, what
-        :meth:`of_keys` has of them, which stands first."""
+        """The groups of a bundle as they are added. They are merged with ``old``, their groups from
+        :meth:`of_keys`, which stand first."""
         return new
 
     def outgrown(self, groups: pl.DataFrame) -> list[Key]:
@@ -117,9 +117,10 @@ class LastingGroups(LastingSegments):
 class FleetingGroups(LastingGroups):
     """Groups that are forgotten once the watermark is ``ttl_us`` beyond their newest record.
 
-    Nothing is looked for that is to be forgotten, whether or not it is there: a segment goes once
-    all of it is, and some when segments become one. What an older segment has of a key is older, so
-    that it is not found again. The next group of a key replaces what is left of the one before.
+    Forgotten groups are never found, even while they are stored: a segment goes once all of it is
+    forgotten, and single groups go when segments are merged. The groups of a key in older segments
+    are older, so they are not found again. The next group of a key replaces the rest of the one
+    before.
     """
 
     def __init__(self, ttl_us: int) -> None:
@@ -139,17 +140,17 @@ class FleetingGroups(LastingGroups):
 
     def of_keys(self, keys: pl.Series) -> pl.DataFrame | None:
         held = super().of_keys(keys)
-        held = None if held is None else self._known(held)
+        held = None if held is None else self._remembered(held)
         return held if held is not None and held.height else None
 
     def undivided(self) -> list[tuple[int, pl.DataFrame]]:
-        return [(fired, self._known(groups)) for fired, groups in super().undivided()]
+        return [(fired, self._remembered(groups)) for fired, groups in super().undivided()]
 
     def all_groups(self) -> pl.DataFrame:
-        return self._known(super().all_groups())
+        return self._remembered(super().all_groups())
 
     def together(self, parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
-        return self._known(super().together(parts))
+        return self._remembered(super().together(parts))
 
     def going_on(
         self, old: pl.DataFrame | None, new: pl.DataFrame
@@ -174,13 +175,13 @@ class FleetingGroups(LastingGroups):
         return over
 
     def _merge(self, several: Sequence[Groups]) -> Groups:
-        return self._known(frame_of(super()._merge(several)))
+        return self._remembered(frame_of(super()._merge(several)))
 
-    def _known(self, groups: pl.DataFrame) -> pl.DataFrame:
-        return known(groups, self._ttl_us, self._watermark)
+    def _remembered(self, groups: pl.DataFrame) -> pl.DataFrame:
+        return remembered(groups, self._ttl_us, self._watermark)
 
 
-def known(groups: pl.DataFrame, ttl_us: int, watermark: int) -> pl.DataFrame:
+def remembered(groups: pl.DataFrame, ttl_us: int, watermark: int) -> pl.DataFrame:
     """The groups that are not forgotten at a watermark."""
     return groups.filter(pl.col(END) - 1 >= max(watermark - ttl_us, MIN_TIME))
 
@@ -200,7 +201,7 @@ def accumulators_of(
         return []
     newest = newest_and_all(pl.concat(frames), KEY, [each.listed for each in plan.counting])
     if isinstance(plan.window, Forever) and plan.window.ttl is not None:
-        newest = known(newest, plan.window.ttl, watermark)
+        newest = remembered(newest, plan.window.ttl, watermark)
     return [group.acc for _, group in plan.row_groups(there(newest))]
 
 

@@ -13,13 +13,13 @@ from millwheel.core.lazy_polars import pl
 
 _INT64 = 2**63  # Fixed: integers from here on are not an int64
 _BITS = 18
-"""Of a table that tells most keys that are not there: a quarter of a megabyte, near the core."""
+"""The size of a table that rules out most absent keys: a quarter of a megabyte, near the core."""
 _MIX = np.uint64(0x9E3779B97F4A7C15)  # Fixed: 2**64 over the golden ratio, which mixes well
 _CODE, _ROW = "code", "row"
 
 
 class KeyCodes:
-    """The numbers of the keys of a column: ``of_records``, of which there are ``count``."""
+    """The numbers of the keys of a column: those ``of_records``, and their ``count``."""
 
     def __init__(self, keys: pl.Series) -> None:
         parts = key_parts(keys)
@@ -38,7 +38,7 @@ class KeyCodes:
         self.count = self._keys.height
 
     def among(self, keys: pl.Series) -> tuple[Int64s, Int64s]:
-        """Which of these keys are among them, by index, and their numbers."""
+        """The indexes of the keys that have a number, and these numbers."""
         parts = key_parts(keys)
         if not self._bounds:
             frame = _named(parts).with_row_index(_ROW)
@@ -66,8 +66,8 @@ class KeyCodes:
 
 
 def _bounds(parts: Sequence[pl.Series]) -> list[tuple[int, int]]:
-    """The least and the greatest of each part, where these are whole numbers and near enough for
-    one number to hold all; else none."""
+    """The least and the greatest value of each part, if one whole number can hold all parts of a
+    key; else an empty list."""
     if not len(parts[0]) or any(part.dtype != pl.Int64 for part in parts):
         return []
     bounds, size = [], 1
@@ -80,7 +80,7 @@ def _bounds(parts: Sequence[pl.Series]) -> list[tuple[int, int]]:
 
 
 def _mixed(numbers: Int64s) -> npt.NDArray[np.uint64]:
-    """Where they are in the table."""
+    """Their positions in the table."""
     slots: npt.NDArray[np.uint64] = (numbers.view(np.uint64) * _MIX) >> np.uint64(64 - _BITS)
     return slots
 

@@ -1,12 +1,12 @@
-"""How what columns hold goes on in rows: key by key, a part of it in each bundle.
+"""The move of state from columns to rows: key by key, some in each bundle.
 
-From the first key that has left, a record goes where the others of its key are, or its key leaves
-first. So every key is in one of the two forms, whatever a bundle, a crash or a merge of shards does
-in between.
+From the first key that has left, a record goes to the form that has its key, or its key leaves
+first. So every key is in one of the two forms, after any bundle, crash or merge of shards in
+between.
 
 To take some keys out of all segments would write these again for each part. So the groups are first
 put into segments that have all that the columns hold of their keys, and each of these leaves whole,
-with what has come since.
+with the groups that have come since.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from millwheel.core.lazy_polars import pl
 from millwheel.core.model.keys import Key, key_bytes
 
 PART_RECORDS = 8_000
-"""About so many groups, or records of a join, leave in one bundle: each costs some 30 µs in
+"""The number of groups, or records of a join, that leave in one bundle: each costs some 30 µs in
 rows."""
 _PART, _ROW, _COUNT = "part", "row", "count"
 _WHOLE = 1 << 20  # Fixed: the level of segments that have all that the columns hold of their keys
-_REST = 1 << 19  # Fixed: the level of what stays as others leave; it is not put together with more
+_REST = 1 << 19  # Fixed: the level of groups that stay as others leave; it is not merged with more
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +42,13 @@ class Left:
 
 
 class Leaving:
-    """Takes keys out of what columns hold (``held``)."""
+    """Takes keys out of the segments in columns (``held``)."""
 
     def __init__(self, held: ColumnarSegments) -> None:
         self._held = held
 
     def next_part(self) -> list[Left]:
-        """What is held of some keys, which the columns no longer hold; nothing if they hold
+        """The groups of some keys, which the columns no longer hold; nothing if they hold
         nothing."""
         if not self._held:
             return []
@@ -58,19 +58,18 @@ class Leaving:
 
     @property
     def begun(self) -> bool:
-        """Whether some keys are on their way, while others stay."""
+        """Whether some keys have left, while others stay."""
         return bool(self._whole())
 
     def next_oldest(self, most_bytes: int) -> list[Left]:
-        """The same where only the keys leave whose newest record is the oldest: about so many bytes
-        stay."""
+        """The same for the keys whose newest record is the oldest: about so many bytes stay."""
         if not self._whole():
             self._divide_oldest(most_bytes / max(1, self._held.size()))
         return self._first()
 
     def oldest(self, most_bytes: int) -> list[Left]:
-        """All that is held of the keys whose newest record is the oldest, which the columns no
-        longer hold: about so many bytes stay."""
+        """All groups of the keys whose newest record is the oldest, which the columns no longer
+        hold: about so many bytes stay."""
         keys = all_keys([segment.groups for segment in self._held.segments()])
         leave = _oldest(keys, most_bytes / max(1, self._held.size()))
         return self.taken_out([leave])
@@ -83,7 +82,7 @@ class Leaving:
         return [segment for segment in self._held.segments() if segment.level == _WHOLE]
 
     def taken_out(self, keys: Sequence[pl.Series]) -> list[Left]:
-        """All that is held of some keys, which the columns no longer hold."""
+        """All groups of some keys, which the columns no longer hold."""
         parts = []
         for segment in self._held.segments() if keys else ():
             mask = is_among(segment.groups[KEY], keys)
@@ -108,7 +107,7 @@ class Leaving:
         self._put_parts(undivided)
 
     def _divide_oldest(self, share: float) -> None:
-        """What stays is about this share."""
+        """Divide the oldest keys from the others, so that about this share stays."""
         undivided = self._undivided()
         self._held.clear()
         if not undivided:
@@ -123,7 +122,7 @@ class Leaving:
         self._put_parts([(fired, whole.filter(pl.Series(mask))) for (fired, whole), mask in pairs])
 
     def _undivided(self) -> list[tuple[int, pl.DataFrame]]:
-        """All groups; what is of no more use may be left out as they are put together."""
+        """All groups, merged; those of no more use may be left out."""
         return [(fired, whole) for fired, whole in self._held.undivided() if whole.height]
 
     def _put_parts(self, undivided: Sequence[tuple[int, pl.DataFrame]]) -> None:
@@ -137,8 +136,8 @@ class Leaving:
 
 
 def _oldest(keys: pl.Series, share: float) -> pl.Series:
-    """Of the keys of groups in the order of arrival those whose newest one is the oldest. About
-    this share of the groups has other keys."""
+    """The keys whose newest group is the oldest; ``keys`` are those of groups in the order of
+    arrival. About this share of the groups has other keys."""
     by_key = (
         keys.to_frame(KEY)
         .with_row_index(_ROW)
@@ -168,7 +167,7 @@ def encoded_keys(keys: Iterable[Key]) -> pl.Series:
 
 
 def keys_like(keys: Sequence[Key], kind: Any) -> pl.Series:
-    """Those of the keys that a column of this type can have, as such a column."""
+    """The keys that fit into a column of this type, as such a column."""
     if isinstance(kind, pl.Struct):
         fields = kind.fields
         fitting = [

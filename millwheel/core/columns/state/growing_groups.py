@@ -1,11 +1,11 @@
 """The groups of a change log of which some aggregates grow: the different values of each group.
 
-A bundle writes what it changes. Its segment has the newest of all other columns, as with
+A bundle writes its changes. Its segment has the newest of all other columns, as with
 :class:`LastingGroups`, but of the values only those that no older segment has of their group.
-Segments that become one have the values of all. Which values are new is asked of a set of all pairs
-of a group and a value, which is in memory alone: it is made of the segments when it is first
-needed. There a group is known by a number. A group that has left the columns gets another one when
-it comes back, so that its old pairs need not be looked for; they go once they are many.
+Segments that become one have the values of all. A set of all pairs of a group and a value decides
+which values are new. It is in memory alone, and made of the segments when it is first
+needed. There a group has a number. A group that has left the columns gets another one when it comes
+back, so that its old pairs need not be looked for; they go once they are many.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from millwheel.core.columns.groups_frame import KEY
 from millwheel.core.columns.segments import ColumnarSegment
 from millwheel.core.columns.state.change_logs import LastingGroups, newest_and_all
 from millwheel.core.columns.state.pair_set import PairSet
-from millwheel.core.formats.number_runs import known_by_column
+from millwheel.core.formats.number_runs import words_of_column
 from millwheel.core.lazy_polars import pl
 from millwheel.core.model.keys import Key
 from millwheel.errors import invariant
 
 _NUMBER, _AT, _VALUES = "number", "at", "values"
 _PAIR_BYTES = 32
-"""About what a pair takes in the set, beside its value in a segment."""
+"""About the bytes of a pair in the set, beside its value in a segment."""
 _Words = npt.NDArray[np.uint64]
 _Int64s = npt.NDArray[np.int64]
 
@@ -50,10 +50,10 @@ class GrowingGroups(LastingGroups):
         """Pairs of the set whose groups have left."""
 
     def counted(self, old: pl.DataFrame | None, new: pl.DataFrame) -> pl.DataFrame:
-        """Of the values only those that are new stay; the numbers of all are filled in."""
+        """Drop the values that are not new, and fill in the numbers of all."""
         new = new.with_columns(pl.Series(_NUMBER, self._numbers(old, new.height)))
         parts = [self._pairs_of(new, number) for number in range(len(self._listed))]
-        halves = [np.concatenate([part.known_by[half] for part in parts]) for half in (0, 1)]
+        halves = [np.concatenate([part.words[half] for part in parts]) for half in (0, 1)]
         fresh = self._set().add(*halves)
         columns = []
         for each, part in zip(self._counting, parts, strict=True):
@@ -79,7 +79,8 @@ class GrowingGroups(LastingGroups):
             self._seen = None
 
     def numbers(self) -> set[int]:
-        """Those of its segments; the set has their pairs, and the counts are theirs. For tests."""
+        """The numbers of its segments. Raises InvariantError unless the set has their pairs and the
+        counts match. For tests."""
         if self._seen is not None:
             held = sum(map(self._held_in, self._segments))
             invariant(
@@ -129,7 +130,7 @@ class GrowingGroups(LastingGroups):
             self._restored, self._gone, self._seen = None, 0, PairSet()
             for segment in self._segments:
                 for number in range(len(self._listed)):
-                    self._seen.add(*self._pairs_of(segment.groups, number).known_by)
+                    self._seen.add(*self._pairs_of(segment.groups, number).words)
         return self._seen
 
     def _pairs_of(self, groups: pl.DataFrame, number: int) -> _Pairs:
@@ -149,15 +150,15 @@ class GrowingGroups(LastingGroups):
 
 @dataclass(frozen=True, slots=True)
 class _Pairs:
-    """Values, of which groups they are, and what each pair is known by."""
+    """Values, the groups they belong to, and the two words that stand for each pair."""
 
     owners: _Int64s
     values: pl.Series
-    known_by: tuple[_Words, _Words]
+    words: tuple[_Words, _Words]
 
 
 class _NewestAndAll:
-    """How segments of such groups are put together."""
+    """Merges segments of such groups."""
 
     def __init__(self, listed: Sequence[str]) -> None:
         self._listed = listed
@@ -170,11 +171,11 @@ class _NewestAndAll:
 
 
 def _words_of(values: pl.Series) -> tuple[_Words, _Words]:
-    """What values are known by: text by 128 bits of its hash."""
+    """The words that stand for values: for text 128 bits of its hash."""
     if values.dtype == pl.Float64:
         numbers = values.to_numpy() + 0.0  # of two zeros one
         return numbers.view(np.uint64), np.zeros(len(numbers), np.uint64)
-    return known_by_column(values)
+    return words_of_column(values)
 
 
 def _lists(owners: _Int64s, values: pl.Series, count: int) -> pl.Series:

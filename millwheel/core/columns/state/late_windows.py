@@ -1,13 +1,13 @@
 """The windows of all keys of a shard, in columns, that stay for late records after they have fired.
 
 A window fires once from columns, when the watermark has passed its end, and its group stays until
-its end and the allowed lateness have passed. Which have fired, no group says: all that end at or
-before the watermark up to which the shard has closed windows, which each commit stores. So nothing
-is written when a window fires. Only a segment that comes from another shard says how far that one
-was.
+its end and the allowed lateness have passed. No group stores whether it has fired: all have that
+end at or before the watermark up to which the shard has closed windows, which each commit stores.
+So nothing is written when a window fires. Only a segment that comes from another shard stores how
+far that one was.
 
-A late record is the row form's. It gets the window as it fired, and from then on the row form has
-it. What columns have of it is not looked at again, and goes with the segment.
+A late record goes to the row form, which gets the window as it fired, and has it from then on. The
+window's groups in columns are not looked at again, and go with the segment.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class KeptColumns(ColumnWindows):
         return ending_after(groups, watermark), ending_by(groups, watermark)
 
     def due_at(self) -> int:
-        """Also when the first segment goes."""
+        """As before, and when the first segment goes."""
         gone = min(
             (final_at_us(segment.last, self.lateness_us) for segment in self._segments),
             default=MAX_TIME,
@@ -100,7 +100,7 @@ class KeptColumns(ColumnWindows):
         near = [segment.groups for segment in self._segments if segment.last >= first]  # type: ignore[operator]
         if not near:
             return None
-        # Whatever has a late record has fired.
+        # Every window with a late record has fired.
         return self._merged(
             [pl.concat(near).join(among, on=[KEY, START, END], how="semi", maintain_order="left")]
         )

@@ -1,5 +1,5 @@
-"""The join of records that lie near each other in time, or come at any time, in columns: what is
-kept of either stream, and its pairs with new records.
+"""The join of records that lie near each other in time, or come at any time, in columns: the kept
+records of either stream, and their pairs with new records.
 
 The window of a kept record begins with the first time of a partner, and ends once the watermark has
 passed the last one. ``last`` is the last time of a partner. Values are a struct of columns, or
@@ -42,18 +42,18 @@ from millwheel.core.pipeline.spec import ComputationSpec
 from millwheel.core.pipeline.work import IntervalJoinSpec, JoinKind, RegularJoinSpec
 
 NUMBER = "number"
-"""Of a new record its number in the bundle; -1: it was kept before."""
+"""The number of a new record in the bundle; -1 for a kept one."""
 _CODE, _TIME = "code", "time"
 MOST_PAIR_BYTES = 256 << 20
-"""Of pairs that are made in one operation."""
+"""The most bytes of pairs that one operation makes."""
 _FEW_PAIRS = 50_000
-"""Pairs that always may be."""
+"""A number of pairs that is always allowed."""
 FAR_US = 2**61  # Fixed: the sum of a time and a distance below this fits into 64 bits
 
 
 class TooManyPairs(Exception):
-    """So many pairs are not made in one step, but about this ``share`` of them. ``keys`` have the
-    most of them, and the others are few enough."""
+    """Too many pairs for one step, which makes about this ``share`` of them. ``keys`` have the most
+    pairs, and those of the others are few enough."""
 
     def __init__(self, keys: set[Key], share: float) -> None:
         super().__init__(f"{len(keys)} keys have too many pairs for one step")
@@ -76,7 +76,7 @@ class Bounds:
 @dataclass(frozen=True, slots=True)
 class NearPairing(KeptInputs):
     """How records are paired; with the ``bounds`` of either stream. ``lasting``: no record is
-    removed, whatever its bounds. Only then there are others than pairs in the result."""
+    ever removed. Only then does the result have other records than pairs."""
 
     bounds: tuple[Bounds, Bounds]
     lasting: bool = False
@@ -122,8 +122,8 @@ class NearPairing(KeptInputs):
         )
 
     def encoded(self, rows: Sequence[tuple[int, Key, int, int, int, bytes]]) -> pl.DataFrame:
-        """Records one by one as they are kept: the number of the input, the key, the time, the
-        first and the last time of a partner, and the encoded value."""
+        """Single records as they are kept: the number of the input, the key, the time, the first
+        and the last time of a partner, and the encoded value."""
         schema = near_encoded_schema()
         columns: list[Any] = list(zip(*rows, strict=True)) or [[]] * 6
         sides, keys, at, firsts, lasts, values = columns
@@ -223,8 +223,7 @@ class NearPairing(KeptInputs):
         return self.rows(rows.select(KEY).with_columns(**sides))
 
     def type_of(self, side: int, frames: Sequence[pl.DataFrame]) -> Any:
-        """The type of the values of one input, by records or as they are declared; None where it is
-        not known."""
+        """The type of the values of one input, by records or as declared; None: unknown."""
         for frame in frames:
             if SIDES[side] in frame.schema:
                 return frame.schema[SIDES[side]]
@@ -237,8 +236,8 @@ class NearPairing(KeptInputs):
 
 @dataclass(frozen=True, slots=True)
 class _Spans:
-    """Of each of some records the stretch of others, which are in the order of key and time, that
-    have its key and a time between its first and its last."""
+    """For each record the range of others that have its key and a time between its first and its
+    last. The others are in the order of key and time."""
 
     starts: Int64s
     counts: Int64s
@@ -269,8 +268,8 @@ class _Spans:
 
 
 def pairing_in_rows(spec: ComputationSpec) -> NearPairing:
-    """That of a join that takes no records in columns, for what columns hold of another version of
-    it."""
+    """The pairing of a join that takes no records in columns, for records that another version of
+    it holds in columns."""
     left, right = spec.inputs
     work, none = spec.work, Bounds(0, 0)
     assert isinstance(work, IntervalJoinSpec | RegularJoinSpec)
@@ -279,22 +278,22 @@ def pairing_in_rows(spec: ComputationSpec) -> NearPairing:
 
 
 class NearRows(JoinWindows):
-    """The kept records of a shard. What can be removed is removed with the records of a bundle, and
-    once all of it can."""
+    """The kept records of a shard. Records that can be removed are removed with the records of a
+    bundle; a segment, once all of it can be."""
 
     def due_at(self) -> int:
         return max((segment.last - 1 for segment in self._segments), default=MAX_TIME)
 
 
 class LastingRows(LastingSegments, NearRows):
-    """Those of a join without bounds."""
+    """The kept records of a join without bounds."""
 
     def take_closed(self, watermark: int) -> list[pl.DataFrame]:
         return []
 
 
 def kept_rows(pairing: NearPairing, fan: int) -> NearRows:
-    """What a shard keeps for a join."""
+    """The records that a shard keeps for a join."""
     return LastingRows(pairing, fan) if pairing.lasting else NearRows(pairing, fan)
 
 
@@ -306,7 +305,7 @@ def near_encoded_schema() -> dict[str, Any]:
 
 
 def at_of(pairs: pl.DataFrame) -> Int64s:
-    """The times of pairs: that of the later record."""
+    """The times of pairs: each that of the later record."""
     times: Int64s = np.maximum(pairs[AT].to_numpy(), pairs[other(AT)].to_numpy())
     return times
 
@@ -321,12 +320,12 @@ def _times(frame: pl.DataFrame, term: Term, never: int) -> Times:
 
 
 def numbered(kept: Sequence[pl.DataFrame]) -> list[pl.DataFrame]:
-    """Records that were kept before, with the number of such."""
+    """Kept records, with the number that marks them as such."""
     return [frame.with_columns(pl.lit(-1, pl.Int64).alias(NUMBER)) for frame in kept]
 
 
 def with_keys_of(new: Sequence[pl.DataFrame], kept: Sequence[pl.DataFrame]) -> list[pl.DataFrame]:
-    """What is kept of the keys of new records."""
+    """The kept records of the keys of new records."""
     keys = [frame[KEY] for frame in new]
     if len({str(each.dtype) for each in keys}) == 1:
         keys = [pl.concat(keys).unique()]
@@ -338,7 +337,7 @@ def with_keys_of(new: Sequence[pl.DataFrame], kept: Sequence[pl.DataFrame]) -> l
 def alike(
     new: Sequence[pl.DataFrame], kept: Sequence[pl.DataFrame]
 ) -> tuple[list[pl.DataFrame], list[pl.DataFrame]]:
-    """The same in one form: encoded, where there are several."""
+    """The same records in one form: encoded, where there are several forms."""
     if _alike([*new, *kept]):
         return list(new), list(kept)
     return list(map(encoded, new)), list(map(encoded, kept))

@@ -1,5 +1,5 @@
-"""Segments of which each has all of the keys that a bundle has changed: what it has of a key
-replaces what older ones have of it."""
+"""Segments of which each has all rows of the keys that a bundle has changed: its rows of a key
+replace those of older segments."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from millwheel.core.lazy_polars import pl
 
 
 class NewestOfKey:
-    """How such segments are put together."""
+    """Merges such segments."""
 
     def merge(self, groups: Sequence[pl.DataFrame]) -> pl.DataFrame:
-        """Those of a key are in the newest segment that has some of it."""
+        """Merge segments: the rows of a key are those of the newest segment that has the key."""
         if len(groups) == 1:
             return groups[0]
         whole = pl.concat(groups, rechunk=True)
@@ -33,7 +33,7 @@ class NewestOfKey:
 def newest_of(
     keys: KeyCodes, kept: Sequence[pl.DataFrame]
 ) -> tuple[list[pl.DataFrame], list[Int64s]]:
-    """What segments have of some keys, and their codes."""
+    """The newest rows of some keys, and the codes of their keys, by segment."""
     frames, codes = [], []
     has_newer = np.zeros(keys.count, np.bool_)
     for frame in reversed(kept):

@@ -7,16 +7,16 @@ import numpy.typing as npt
 
 _Numbers = npt.NDArray[np.uint64]
 _LEAST_BITS = 10
-"""Of a table of pairs at first: 4 kB."""
+"""The size of a table of pairs at first: 4 kB."""
 _EMPTY = -1  # Fixed: no index, so a slot without a pair
 # Fixed: odd numbers, of which the products spread over all bits
 _MIX, _MIX_SECOND = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F)
 
 
 class PairSet:
-    """A set of pairs of 64-bit words, exactly. All pairs of a bundle are looked for at once: each
-    has a slot of a hash table, with its index among the pairs, and goes on to the next slot as long
-    as another pair is there."""
+    """An exact set of pairs of 64-bit words. All pairs of a bundle are looked for at once: each has
+    a slot of a hash table, with its index among the pairs, and moves on to the next slot as long as
+    another pair is there."""
 
     def __init__(self) -> None:
         self._pairs: tuple[_Numbers, _Numbers] = (_words(0), _words(0))
@@ -53,7 +53,7 @@ class PairSet:
         first: _Numbers,
         second: _Numbers,
     ) -> npt.NDArray[np.int64]:
-        """Which of the claims get their empty slots: one for each slot."""
+        """The claims that get their empty slots: one for each slot."""
         empty = slots[claims]
         self._table[empty] = rows[claims]
         won: npt.NDArray[np.int64] = claims[self._table[empty] == rows[claims]]

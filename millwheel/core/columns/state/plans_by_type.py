@@ -1,5 +1,4 @@
-"""Plans of an aggregation over fields whose types nobody has declared, and what tells the types of
-groups."""
+"""Plans of an aggregation over undeclared fields, and the column of groups that names the types."""
 
 from __future__ import annotations
 
@@ -23,12 +22,12 @@ from millwheel.core.windows.contract import Windowing
 from millwheel.core.windows.windows import Tumbling
 
 _MARK = "types "
-"""The column of groups whose name tells the types begins so; no aggregate's column does."""
+"""The beginning of the name of the column with the types; no aggregate's column begins so."""
 
 
 def with_types(groups: pl.DataFrame, types: Types) -> pl.DataFrame:
-    """Groups that tell of which types the fields of their records are, by the name of an empty
-    column: the columns of accumulators do not tell all."""
+    """Groups with the types of the fields of their records, in the name of an empty column: the
+    columns of accumulators do not determine all of them."""
     if not types:
         return groups
     return groups.with_columns(
@@ -36,17 +35,16 @@ def with_types(groups: pl.DataFrame, types: Types) -> pl.DataFrame:
     )
 
 
-def types_told(groups: pl.DataFrame) -> Types:
-    """What :func:`with_types` has added; none where the types are declared."""
+def types_in(groups: pl.DataFrame) -> Types:
+    """The types that :func:`with_types` has added; none where the types are declared."""
     marks = [name for name in groups.columns if name.startswith(_MARK)]
     return msgspec.json.decode(marks[0].removeprefix(_MARK), type=Types) if marks else ()
 
 
 class PlansByType:
     """The plans of an aggregation over fields without declared types, by the types found in the
-    data. ``needs`` are the fields; ``whole``: all
-    others are kept, too. ``why_in_rows``: why columns do not hold the state of a plan; ""
-    when they do."""
+    data. ``needs`` are the fields; ``whole``: all others are kept, too. ``why_in_rows``: why
+    columns do not hold the state of a plan; "" when they do."""
 
     def __init__(
         self,
@@ -85,8 +83,8 @@ class PlansByType:
         if types not in self._plans:
             window = self._windowing.window
             plan = typed_plan(self._spec, window, dict(types), self._compile, self._beside)
-            # With undeclared fields, the row form gives 0 for an empty sum, whatever the type of
-            # the other sums.
+            # With undeclared fields, the row form gives 0 for an empty sum, whichever type the
+            # other sums have.
             self._plans[types] = None if isinstance(plan, str) else self._inferred(plan, types)
         return self._plans[types]
 

@@ -1,13 +1,12 @@
 """The open sessions of all keys of a shard, in columns.
 
-Each open session is one row. A bundle's sessions are put together with the open ones that they
-overlap, and the new segment has the whole: it *replaces* what older segments have of it. So nothing
-older is rewritten, and the end that is stored with a session is its own, unless a newer segment has
-a session that overlaps it.
+Each open session is one row. A bundle's sessions are merged with the open ones that they overlap,
+and the new segment has the whole: it *replaces* its parts in older segments. So nothing older is
+rewritten, and the end that is stored with a session is its own, unless a newer segment has a
+session that overlaps it.
 
-A session that has closed may be overlapped by a newer one, too, of a record that came between the
-last timestamp of the old one and its end, when it had just closed. It is gone by then, which is the
-same.
+A newer session may also overlap one that has just closed, if a record came between the last
+timestamp of the old one and its end. The old one is gone by then, so nothing is to be replaced.
 """
 
 from __future__ import annotations
@@ -120,8 +119,8 @@ def _spans(ordered: Sequence[tuple[Window, FewRow]]) -> Iterator[tuple[Window, l
 
 
 def sessions_among(pieces: pl.DataFrame) -> npt.NDArray[np.int64]:
-    """For each piece of a session the number of its session: pieces of a key that overlap are of
-    the same."""
+    """For each piece of a session the number of its session: pieces of a key that overlap have the
+    same."""
     names = [f"k{index}" for index, _ in enumerate(key_parts(pieces[KEY]))]
     parts = [part.alias(name) for name, part in zip(names, key_parts(pieces[KEY]), strict=True)]
     frame = pl.DataFrame(
@@ -140,8 +139,8 @@ def sessions_among(pieces: pl.DataFrame) -> npt.NDArray[np.int64]:
 
 
 def replaced(older: pl.DataFrame, newer: pl.DataFrame) -> pl.Series | None:
-    """Which of the older sessions are overlapped by newer ones; None when there is none. The older
-    ones do not overlap each other."""
+    """Which of the older sessions are overlapped by newer ones; None if none is. The older ones do
+    not overlap each other."""
     rows = older.select(KEY, START, END).with_row_index(_ROW)
     near = rows.filter(pl.col(START) < newer[END].max(), pl.col(END) > newer[START].min())
     candidates = near.join(newer.select(KEY).unique(), on=KEY, how="semi", maintain_order="left")

@@ -3,14 +3,14 @@
 The records of one step of the slide are a group, which *enters* the window of its key where the
 step ends, and *leaves* it a window's size later. The result of a key at a point is that of the
 groups that have entered and not left, and can change only where one enters or leaves. So when the
-watermark has passed some points, these are the ranges to look at: for each key the points at which
-a group enters or leaves, and the time that the watermark had before, since the result there is the
-one before them. Those that differ from the one before are the steps that are emitted.
+watermark has passed some points, the result of a key is computed where a group enters or leaves,
+and at the time of the watermark before, for the result before these. Results that differ from the
+one before are the steps that are emitted.
 
 Sums over ranges of points are differences of running totals, which are exact. Extremes are spread
 over the points by halves: each group covers its points with two blocks of a power of two, and each
 block hands on to the two smaller ones in it. Neither takes longer where a window has many steps.
-Nothing else is kept between two looks.
+Nothing else is kept from one watermark to the next.
 """
 
 from __future__ import annotations
@@ -37,8 +37,7 @@ _NUMBER = "number"
 
 
 class StepColumns(ColumnWindows):
-    """See the head of this file. The start of a group is where it enters, its end where it
-    leaves."""
+    """See the head of this file. A group enters at its start, and leaves at its end."""
 
     kind = GroupsKind.STEPS
     apart = 1
@@ -95,8 +94,8 @@ class StepColumns(ColumnWindows):
 
 
 def entered(groups: pl.DataFrame, closed: int) -> pl.DataFrame:
-    """Groups of a shard whose steps up to ``closed`` were emitted: the same for an owner that has
-    emitted less."""
+    """Groups of a shard that has emitted its steps up to ``closed``, as an owner that has emitted
+    less can hold them."""
     inside = ~still_open(pl.col(START), closed)
     return groups.with_columns(
         pl.when(inside).then(pl.lit(MIN_TIME, pl.Int64)).otherwise(pl.col(START)).alias(START)
@@ -108,8 +107,8 @@ def entered(groups: pl.DataFrame, closed: int) -> pl.DataFrame:
 
 @dataclass(frozen=True, slots=True)
 class _Ranges:
-    """Where groups lie among the points that are looked at, which are ordered by key and time: each
-    is inside at those from ``first`` on, before ``after``."""
+    """The points at which groups are inside, from ``first`` on and before ``after``. Points are
+    ordered by key and time."""
 
     count: int
     first: _Int64s
@@ -197,7 +196,7 @@ def _sums(column: pl.Series, ranges: _Ranges) -> pl.Series:
 
 
 def _running(column: pl.Series, at: _Int64s, count: int) -> pl.Series:
-    """At each point the sum of what is at or before it."""
+    """At each point the sum of the values at or before it."""
     order = np.argsort(at, kind="stable")
     totals = pl.concat(
         [pl.Series([0], dtype=column.dtype).alias(column.name), column[order].cum_sum()]

@@ -1,5 +1,5 @@
-"""The open windows of all keys of a shard, in columns: what columnar segments
-(:mod:`millwheel.core.columns.segments`) hold of an aggregation, and what a watermark makes of it.
+"""The open windows of all keys of a shard, in columns: the columnar segments
+(:mod:`millwheel.core.columns.segments`) of an aggregation, and the windows that a watermark closes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class ColumnWindows(ColumnarSegments):
 
     @property
     def example(self) -> pl.DataFrame | None:
-        """Some groups, of which all others have the types; None where that is not known."""
+        """Some groups, whose types all others have; None where that is not certain."""
         return None
 
     def late_until(self, watermark: int) -> int:
@@ -41,8 +41,8 @@ class ColumnWindows(ColumnarSegments):
         return groups
 
     def on_time(self, groups: Groups, watermark: int) -> tuple[Groups, Groups | None]:
-        """Those of windows that have not fired, and those of windows that have and still take
-        records (None: none)."""
+        """The groups of windows that have not fired, and of those that have and still take records
+        (None: none)."""
         return groups, None
 
     def fired(self, among: pl.DataFrame | None = None) -> pl.DataFrame | None:
@@ -74,7 +74,7 @@ class ColumnWindows(ColumnarSegments):
         ]
         closed = in_order_of_time(frame_of(self._merge(parts)))
         self._forget(due, watermark)
-        # What is left of them would fire again with the next watermark, as a second result.
+        # Groups left of them would fire again with the next watermark, as a second result.
         invariant(
             not any(is_complete(each.first, watermark) for each in self._segments),
             f"windows that have fired at {watermark} are still open",
@@ -90,8 +90,8 @@ class ColumnWindows(ColumnarSegments):
                 self._keep(segment, ending_after(segment.held, watermark))
 
     def parted(self, groups: pl.DataFrame, fired: int) -> tuple[pl.DataFrame, pl.DataFrame | None]:
-        """Groups that have left: those that have not fired, and those that have and still take
-        records (None: there are none)."""
+        """Groups that have left, divided: not fired, and fired but still taking records (None:
+        there are none)."""
         return groups, None
 
 

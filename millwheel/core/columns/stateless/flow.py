@@ -51,16 +51,16 @@ def types_of(stream: str, pipeline: PipelineSpec, compile_expression: Compile) -
 def types_through(
     stream: str, pipeline: PipelineSpec, compile_expression: Compile
 ) -> Mapping[str, str]:
-    """The same where those of joins and of change logs follow from what they are made of. Of a
-    record within a record, that of a side of a join, the types of its fields are there, too."""
+    """The same, with the types of joins and of change logs as they follow from their inputs. Of a
+    record within a record (a side of a join) the types of its fields are there, too."""
     return _flow_of(_Same(pipeline), compile_expression, True, True).types(stream)
 
 
 def expected_types_of(
     stream: str, pipeline: PipelineSpec, compile_expression: Compile
 ) -> Mapping[str, str]:
-    """The same where the fields that a source declares are taken for all that its records have:
-    whoever asks looks whether a batch has these."""
+    """The same, as if the records of a source had no other fields than it declares: the caller
+    checks whether a batch has these."""
     return _flow_of(_Same(pipeline), compile_expression, False, False).types(stream)
 
 
@@ -72,7 +72,7 @@ def follows_types(stream: str, pipeline: PipelineSpec) -> bool:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Same:
-    """A pipeline that is equal to itself alone: it has no hash of its own."""
+    """A pipeline as a key of a cache, equal to itself alone: it has no hash of its own."""
 
     pipeline: PipelineSpec
 
@@ -96,17 +96,17 @@ class _Flow:
         self._compile = compile_expression
         self._exact = exact
         self._through = through
-        self._known: dict[str, Mapping[str, str]] = {}
+        self._types: dict[str, Mapping[str, str]] = {}
 
     def types(self, name: str) -> Mapping[str, str]:
-        """See :func:`types_of`. In a circle nothing is known."""
+        """See :func:`types_of`. In a cycle of streams there are none."""
         stream = self._pipeline.stream(name)
         if not follows_types(name, self._pipeline):
             return {} if stream.schema else stream.fields
-        if name not in self._known:
-            self._known[name] = {}
-            self._known[name] = self._made(name)
-        return self._known[name]
+        if name not in self._types:
+            self._types[name] = {}
+            self._types[name] = self._made(name)
+        return self._types[name]
 
     def _made(self, name: str) -> Mapping[str, str]:
         makers = [
@@ -178,7 +178,7 @@ class _Flow:
         types, name = self.types(own_input.stream), own_input.stream
         stream = self._pipeline.stream(name)
         plan = typed_plan(spec, Forever(), types, self._compile, stream.timestamp) if types else ""
-        # A sum of no floats is a whole 0 where nobody has declared that they are floats.
+        # An empty sum is a whole 0 where the field is not declared to be a float.
         if isinstance(plan, str) or (plan.floats and follows_types(name, self._pipeline)):
             return {}
         try:
@@ -191,15 +191,15 @@ class _Flow:
 
 
 def _is_code(node_input: InputSpec) -> bool:
-    """Whether its key is none that columns know."""
+    """Whether its key is computed by code, or given by the producer: columns have none."""
     return node_input.key.kind in (KeyKind.FUNCTION, KeyKind.RECORD)
 
 
 def _with_inner(
     fields: Mapping[str, str], types: Mapping[str, str], projects: bool
 ) -> Mapping[str, str]:
-    """The types of what steps make, with those of the fields within what they pass on; none where
-    a record within them is not known."""
+    """The types of the fields that steps make, and of the fields within fields that they pass on;
+    none where those of a record within a record are unknown."""
     if projects:
         return {} if RECORD in fields.values() else fields
     return {**fields, **{name: kind for name, kind in types.items() if is_inner(name)}}

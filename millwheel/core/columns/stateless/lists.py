@@ -1,4 +1,4 @@
-"""Lists as columns: what an expression gives of which a record goes on with each entry."""
+"""Lists as columns: results of an expression, where a record goes on once with each entry."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _SPLIT = "split"
 
 def entries_over_columns(tree: ast.expr, fields: Mapping[str, str], dialect: Dialect) -> Term:
     """The list that an expression over declared fields gives, which is never empty: a column of
-    lists, with the kind of their entries. Fields may hold nulls as
-    :func:`.value_over_columns` says. Raises NoColumns."""
+    lists, with the kind of their entries. Fields may hold nulls as in
+    :func:`.value_over_columns`. Raises NoColumns."""
     if isinstance(tree, ast.List | ast.Tuple):
         terms = [value_over_columns(each, fields, dialect) for each in tree.elts]
         kinds = {term.kind for term in terms}

@@ -53,13 +53,12 @@ from millwheel.core.windows.panes import RETRACTION_FIELD
 Compile = Callable[[str], Any]
 _KINDS = ("int", "float", "str", "bool")
 _MOST_FIELDS = 4
-"""Of an expression with more fields it is not asked whether any types of them have a column
-form."""
+"""The most fields of an expression for which all types are tried for a column form."""
 
 
 @dataclass(slots=True)
 class _Draft:
-    """A plan while it is made. ``fields`` are the types of the fields as they are by then."""
+    """A plan while it is made. ``fields`` are the types of the fields behind the steps so far."""
 
     fields: Mapping[str, str]
     compile_expression: Compile
@@ -89,13 +88,12 @@ class _Draft:
     def without(self, text: str) -> NoColumns:
         """Why an expression has no column form."""
         unknown = sorted({*columns_read(self.compile_expression(text))} - self.fields.keys())
-        what = plainly_named(unknown[0]) if unknown else ""
-        why = f": the type of {what} is not known" if unknown else ""
+        why = f": the type of {plainly_named(unknown[0])} is not known" if unknown else ""
         return NoColumns(f"`{text[:60]}` has no column form{why}")
 
     def read(self, texts: Iterable[str], truth: bool) -> tuple[dict[str, str], dict[str, str]]:
         """The types of the fields that expressions compute with, and of others that they read. A
-        ``truth`` is asked whether it holds, also where it is a field alone."""
+        ``truth`` is computed even where it is a field alone."""
         compiled = [self.compile_expression(text) for text in texts]
         computed = {name for each in compiled for name in fields_computed_with(each.tree)}
         alone = [each for each in compiled if truth and (each.is_field or inner_path(each.tree))]
@@ -107,8 +105,8 @@ class _Draft:
         )
 
     def within(self, same: Iterable[str]) -> tuple[pl.Expr, ...]:
-        """For which records there are fields within fields: a null that is passed on is that of the
-        field itself. With the nulls of SQL it may be that of one around it."""
+        """Conditions for records that have the fields within fields: a null that is passed on is
+        that of the field itself. With the nulls of SQL it may be that of a field around it."""
         return () if self.takes_nulls else tuple(map(is_within, filter(is_inner, same)))
 
     def keep(self, text: str) -> None:
@@ -138,7 +136,7 @@ class _Draft:
     def multiply(self, name: str, text: str) -> None:
         """A record for each entry of a list."""
         if any(path_of(each)[0] == name for each in filter(is_inner, self.fields)):
-            raise NoColumns(f"`{text[:60]}` takes the place of {name}, of which fields are read")
+            raise NoColumns(f"`{text[:60]}` replaces {name}, of which fields are read")
         term = self.entries(text)
         kinds, same = self.read([text], truth=False)
         self.stages.append(
@@ -175,7 +173,7 @@ def stateless_plan(
             by = _by(spec.work)
             if by.kind is not KeyKind.RECORD:
                 kinds_of_key(by, fields, compile_expression)
-            # The rows of the table tell the rest, once they are there.
+            # The rows of the table determine the rest, once they are there.
             return StatelessPlan((), (), {})
         for step in spec.work_as(StepsSpec).steps:
             if step.kind is StepKind.FILTER:
@@ -195,8 +193,8 @@ def stateless_plan(
 def result_plan(
     spec: ComputationSpec, fields: Mapping[str, str], compile_expression: Compile
 ) -> StatelessPlan | None:
-    """The plan for what an aggregation makes of results with fields of these types; None where
-    each is looked at."""
+    """The plan for ``then`` and ``having`` over results with fields of these types; None where each
+    result is processed alone."""
     work = spec.work_as(AggregationSpec)
     draft = _Draft({name: kind for name, kind in fields.items() if kind}, compile_expression, [])
     if not {*work.then}.isdisjoint(fields):
@@ -237,8 +235,8 @@ def _plainly(fields: Mapping[str, str]) -> dict[str, str]:
 
 
 def why_no_plan(spec: ComputationSpec, compile_expression: Compile, takes_retractions: bool) -> str:
-    """Why steps or branches have no column form whatever the types of their fields are, as a
-    phrase; "" where they may have one."""
+    """Why steps or branches have no column form for any types of their fields, as a phrase; ""
+    where they may have one."""
     if spec.productions is Productions.WEAK:
         return "weak productions have ids, which columns of results do not carry"
     if spec.ordered and len(spec.inputs) > 1:
@@ -299,7 +297,7 @@ def why_never(tests: list[str], values: list[str], compile_expression: Compile) 
 
 
 Ask = Callable[[_Draft, str], object]
-"""What a step wants of an expression. Raises NoColumns."""
+"""A request for the form of an expression that a step needs. Raises NoColumns."""
 
 
 def _truth(draft: _Draft, text: str) -> object:

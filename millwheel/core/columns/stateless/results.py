@@ -1,5 +1,5 @@
-"""The column form of what is made of the results of windows: fields (``then``) and a condition
-(``having``), over all results of a bundle."""
+"""The column form of the fields (``then``) and the condition (``having``) over the results of
+windows, for all results of a bundle."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Compile = Callable[[str], Any]
 
 
 class ResultColumns:
-    """What the results of a computation become, by the types of their fields."""
+    """The plans for the results of a computation, by the types of their fields."""
 
     def __init__(self, spec: ComputationSpec, compile_expression: Compile) -> None:
         self._spec = spec
@@ -32,8 +32,8 @@ class ResultColumns:
 
     def shown(self, results: ColumnBatch) -> tuple[list[ColumnBatch], Int64s]:
         """Results as each stream gets them, and the indexes of those that become dead letters.
-        Raises Unfit where each is to be looked at: those of a key are in the order of their
-        windows, be they in columns or in rows."""
+        Raises Unfit where each is processed alone: the results of a key are in the order of their
+        windows, in columns and in rows."""
         if self._one_by_one is None:
             none = np.array([], np.int64)
             return [results.named(stream) for stream in self._spec.outputs], none
@@ -45,7 +45,7 @@ class ResultColumns:
         return passed.parts, passed.unfit
 
     def passed(self, results: ColumnBatch) -> Passed | None:
-        """What results become; None where they have no column form."""
+        """The emitted results; None where they have no column form."""
         schema = results.frame.schema
         types = tuple((name, kind_with_inner(kind)) for name, kind in schema.items())
         if types not in self._plans:
@@ -63,8 +63,7 @@ class ResultColumns:
 
 
 def why_results_in_rows(spec: ComputationSpec, compile_expression: Compile) -> str:
-    """Why results are looked at one by one whatever their types are, as a phrase; "" where they may
-    not be."""
+    """Why results of any types are processed one by one, as a phrase; "" where they may not be."""
     work = spec.work
     if not isinstance(work, AggregationSpec):
         return ""

@@ -24,10 +24,9 @@ _INT64 = 2**63  # Fixed: integers from here on are not an int64
 class ColumnStep:
     """One step. ``kinds`` are the types of the fields that it computes with, which must hold
     neither nulls (but for ``takes_nulls``) nor NaN; ``same`` those of fields that it passes on,
-    which may. ``exact`` are
-    true for the records for which columns have the values of the row form. Then comes a
-    filter (``keeps``), a projection (``makes``), or the ``lists`` of a field, of which each record
-    goes on with every entry."""
+    which may. ``exact`` are true for the records for which columns have the values of the row form.
+    Then comes a filter (``keeps``), a projection (``makes``), or the ``lists`` of a field, with
+    every entry of which its record goes on."""
 
     kinds: Mapping[str, str]
     same: Mapping[str, str]
@@ -47,7 +46,7 @@ class ColumnStep:
             if clean is None:
                 return np.zeros(frame.height, np.bool_)
             fits = clean
-        # One after the other: what is asked of a result presumes that its parts are exact.
+        # One after the other: the check of a result presumes that its parts are exact.
         for exact in self.exact:
             if not fits.any():
                 break
@@ -74,9 +73,9 @@ class Way:
 
 @dataclass(frozen=True, slots=True)
 class Passed:
-    """What a batch becomes. ``parts`` has the records of each stream, ``unmatched`` counts those
-    that no branch takes. ``unfit``: the indexes of the records that columns do not know the result
-    of; nothing in ``parts`` is of them."""
+    """The results of a batch. ``parts`` has the records of each stream, ``unmatched`` counts the
+    records that no branch takes. ``unfit``: the indexes of the records that columns have no result
+    for; nothing in ``parts`` is of them."""
 
     parts: list[ColumnBatch]
     unmatched: int
@@ -87,7 +86,7 @@ class Passed:
 class StatelessPlan:
     """Steps, then the ways out: a record goes to each of the ``ways`` whose condition holds, to the
     first of them (``first_only``), or to ``rest``. ``fields`` are the types of the results, and
-    ``inner`` the fields within fields that are read of what comes."""
+    ``inner`` the fields within fields that are read of the input."""
 
     stages: tuple[ColumnStep, ...]
     ways: tuple[Way, ...]
@@ -144,7 +143,7 @@ class StatelessPlan:
 
 
 def _of_others(indexes: npt.NDArray[np.int64], fits: Mask) -> Mask:
-    """What is of records all of which fits: several may have become of one."""
+    """The rows of records whose rows all fit: a record may have become several rows."""
     return ~np.isin(indexes, indexes[~fits])
 
 
@@ -159,7 +158,7 @@ def _each_entry(
 
 def _mask(frame: pl.DataFrame, condition: pl.Expr) -> Mask:
     mask: Mask = frame.select(condition).to_series().to_numpy()
-    # a condition that reads no field is one value, whatever the frame has
+    # a condition that reads no field is one value, for a frame of any height
     return mask if len(mask) == frame.height else np.repeat(mask, frame.height)
 
 

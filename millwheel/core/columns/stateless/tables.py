@@ -31,7 +31,7 @@ class TableColumns:
         self._positions = {key: position for position, key in enumerate(keys)}
 
     def positions(self, keys: pl.Series) -> pl.Series:
-        """Where the rows of some keys are; null for a key without one."""
+        """The positions of the rows of some keys; null for a key without one."""
         # A lookup in a dict of Python costs about as much as in a join, and nothing for the rest of
         # the table.
         return pl.Series(list(map(self._positions.get, key_list(keys))), dtype=pl.UInt32)
@@ -54,7 +54,7 @@ def table_columns(rows: Mapping[bytes, bytes]) -> TableColumns | None:
     kinds = {name: _kind_of(column) for name, column in columns.items()}
     if not all(kinds.values()):
         return None
-    # Each by itself: of structs Polars takes floats at the ends of their range for overflows.
+    # One by one: in structs Polars takes floats at the ends of their range for overflows.
     series = [pl.Series(name, column, dtype(kinds[name])) for name, column in columns.items()]
     return TableColumns(pl.DataFrame(series).to_struct(), list(map(key_from_bytes, rows)))
 
@@ -90,10 +90,10 @@ class EnrichColumns:
         self._by = work.broadcast.by
         self._computed = None if self._by.plain else KeyColumns(self._by, compile_expression)
         self._most_chars = (most_bytes - 5) // 4
-        """No text of so few characters is a key that is too long."""
+        """The most characters of a text that cannot be too long for a key."""
 
     def passed(self, batch: ColumnBatch, table: TableColumns) -> Passed | None:
-        """What becomes of a batch; None where it goes by rows."""
+        """The results of a batch; None where it goes by rows."""
         keys = self._keys(batch)
         if keys is None:
             return None

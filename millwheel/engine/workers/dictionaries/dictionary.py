@@ -15,7 +15,7 @@ import numpy as np
 
 from millwheel.adapters.ports import StateStore
 from millwheel.core.columns.batch import AnyBatch, ColumnBatch
-from millwheel.core.formats.number_runs import known_by, known_by_column
+from millwheel.core.formats.number_runs import words_of, words_of_column
 from millwheel.core.lazy_polars import pl
 from millwheel.core.model.keys import fitting_key
 from millwheel.core.model.records import Batch, DeadLetter
@@ -74,7 +74,7 @@ class DictionaryOperator(Operator):
         values = batch.frame[work.of]
         times = np.maximum(batch.timestamps, bundle.watermark)
         ids = self._numbers.of(
-            known_by_column(values), batch.keys.to_numpy(), times, values.to_list
+            words_of_column(values), batch.keys.to_numpy(), times, values.to_list
         )
         frame = batch.frame.with_columns(pl.Series(work.name, ids, pl.Int64))
         if work.keep:
@@ -95,7 +95,7 @@ class DictionaryOperator(Operator):
         partitions, values, times, field_values = zip(*rows, strict=True)
         late = np.maximum(np.array(times, np.int64), bundle.watermark)
         ids = self._numbers.of(
-            known_by(field_values), np.array(partitions, np.int64), late, lambda: field_values
+            words_of(field_values), np.array(partitions, np.int64), late, lambda: field_values
         )
         fields = self._kept(batch.stream, values)
         for partition, value, timestamp, number in zip(

@@ -121,7 +121,7 @@ class Numbers:
 
     def of(
         self,
-        known_by: tuple[Words, Words],
+        words: tuple[Words, Words],
         partitions: Int64s,
         times: Int64s,
         values: Callable[[], Sequence[Any]],
@@ -129,7 +129,7 @@ class Numbers:
         """The id of each value; those that come for the first time get the next numbers of their
         partitions. ``times``: those of the records, or of the watermark where that is behind them.
         ``values`` are only needed where some are entries by themselves."""
-        low, high = known_by
+        low, high = words
         if self._step_us is not None:
             heads = self._timed(low, high, partitions, _cut(times, self._step_us), self._step_us)
         elif len(self._table) + len(low) <= self._held:

@@ -15,8 +15,6 @@ from millwheel.core.formats.id_runs import marks_from, marks_of, runs_within
 from millwheel.core.formats.number_runs import (
     ROW,
     heads_of,
-    known_by,
-    known_by_column,
     numbers_of_heads,
     numbers_within,
     parsed_run_key,
@@ -24,6 +22,8 @@ from millwheel.core.formats.number_runs import (
     rows_from,
     rows_of,
     run_key,
+    words_of,
+    words_of_column,
 )
 from millwheel.core.formats.store_layout import number_from8
 from millwheel.core.model.keys import key_hash
@@ -43,13 +43,13 @@ def test_a_head_is_a_partition_and_a_number(pairs: list[tuple[int, int]]) -> Non
     "values", [["", "a", "é", "device-1" * 40], [0, 5, -1, 2**63 - 1, -(2**63)]]
 )
 def test_columns_and_rows_know_a_value_by_the_same(values: list[str] | list[int]) -> None:
-    rows, columns = known_by(values), known_by_column(pl.Series(values))
+    rows, columns = words_of(values), words_of_column(pl.Series(values))
     assert [part.tolist() for part in rows] == [part.tolist() for part in columns]
     assert len({*zip(*(part.tolist() for part in rows), strict=True)}) == len(values)
 
 
 def test_text_numbers_and_bytes_are_different_values() -> None:
-    low, high = known_by(["5", 5, b"5", "\ud800"])
+    low, high = words_of(["5", 5, b"5", "\ud800"])
     assert len({*zip(low.tolist(), high.tolist(), strict=True)}) == 4
     digest = xxhash.xxh3_128_digest(b"5")
     assert (int(low[0]), int(high[0])) == (

@@ -102,7 +102,7 @@ def test_an_enrichment_of_declared_fields_takes_columns(tmp_path: Path) -> None:
     assert isinstance(plan, EnrichPlan)
     assert (plan.records, plan.versions, plan.name) == ("orders", "prices", "price")
     assert enrichment_form(tmp_path, ENRICHED, LabelUse(gives=True)) == (
-        "timers behind it go by the place of each record"
+        "timers behind it depend on the position of each record"
     )
 
 

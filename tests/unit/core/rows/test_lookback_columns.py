@@ -153,8 +153,8 @@ def test_of_records_of_one_time_those_that_may_be_in_a_look_back_stay() -> None:
     [
         ("{rows: all}", "each record changes a sum"),
         ("{rows: 3, ttl: 1m}", "each key is forgotten by itself"),
-        ("{range: 1m}", "a look-back for kinds is put together of parts"),
-        ("{rows: 65}", "a look-back for kinds is put together of parts"),
+        ("{range: 1m}", "a look-back for kinds is merged from parts"),
+        ("{rows: 65}", "a look-back for kinds is merged from parts"),
     ],
 )
 def test_what_is_in_rows_says_why(tmp_path: Path, over: str, why: str) -> None:

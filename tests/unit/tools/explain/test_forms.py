@@ -286,7 +286,7 @@ def test_records_without_declared_fields_are_passed_on_in_columns(tmp_path: Path
     step = "  clicks: {input: events, filter: cost > 3, output: out}\n"
     said = _said(tmp_path, text[: text.index("  clicks")] + step + text[text.index("sinks") :])
     assert said["source.events"] == (
-        "read record by record: its records are passed on with fields that nobody declares;"
+        "read record by record: its records are passed on with undeclared fields;"
         " columns are made for clicks"
     )
     assert [said["clicks"], said["sink.out"]] == ["taken in columns", "comes in columns"]

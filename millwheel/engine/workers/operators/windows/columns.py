@@ -33,7 +33,7 @@ from millwheel.core.columns.few_groups import Groups, frame_of
 from millwheel.core.columns.groups_frame import COUNT, END, KEY
 from millwheel.core.columns.plan import ColumnPlan
 from millwheel.core.columns.state.columns_to_rows import Leaving, Left, keys_like
-from millwheel.core.columns.state.plans_by_type import PlansByType, types_told
+from millwheel.core.columns.state.plans_by_type import PlansByType, types_in
 from millwheel.core.columns.state.steps import StepColumns
 from millwheel.core.columns.state.windows import ColumnWindows
 from millwheel.core.expressions.inner_fields import path_of
@@ -187,7 +187,7 @@ class ColumnOperator(Operator, Validated):
             plan = (
                 self._held.plan
                 if self._held.by_type is None
-                else self._held.by_type.plan(dict(types_told(batch.frame)))
+                else self._held.by_type.plan(dict(types_in(batch.frame)))
             )
             assert plan is not None  # by which the sender has grouped
             groups = batch.frame.with_columns(batch.keys.alias(KEY)).select(list(plan.schema))

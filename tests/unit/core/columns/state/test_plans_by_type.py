@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from millwheel.core.columns.batch import ColumnBatch, decode_columns, encode_columns
 from millwheel.core.columns.forms.windows import plans_by_type
-from millwheel.core.columns.state.plans_by_type import PlansByType, types_told, with_types
+from millwheel.core.columns.state.plans_by_type import PlansByType, types_in, with_types
 from millwheel.core.expressions.language import compile_expression
 from millwheel.core.machines.specs import windowing_from_spec
 from millwheel.core.pipeline.work import AggregateSpec
@@ -57,4 +57,4 @@ def test_groups_tell_their_types_wherever_they_go(types: tuple[tuple[str, str], 
     sent = ColumnBatch("groups", np.array([], np.int64), groups["end"].to_numpy(), keys, told)
     for _, part in sent.split(np.array([0, 1, 0], np.int32)):
         for packed in (True, False):
-            assert types_told(decode_columns(encode_columns(part, packed)).frame) == types
+            assert types_in(decode_columns(encode_columns(part, packed)).frame) == types

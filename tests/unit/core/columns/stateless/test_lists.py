@@ -105,7 +105,7 @@ def test_lists_without_a_column_form(text: str) -> None:
 def test_a_field_of_which_inner_ones_are_read_is_not_replaced() -> None:
     fields = {"bid": "record", "\0.bid.price": "int"}
     plan = stateless_plan(spec(split("bid", "[bid.price]")), fields, compile_expression)
-    assert plan == "`[bid.price]` takes the place of bid, of which fields are read"
+    assert plan == "`[bid.price]` replaces bid, of which fields are read"
     assert isinstance(
         stateless_plan(spec(split("p", "[bid.price]")), fields, compile_expression), StatelessPlan
     )

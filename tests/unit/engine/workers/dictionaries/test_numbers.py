@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from millwheel.core.formats.number_runs import known_by, rows_from
+from millwheel.core.formats.number_runs import rows_from, words_of
 from millwheel.core.formats.store_layout import NUMBERS, STATE, key_prefix, pack
 from millwheel.core.model.keys import key_hash
 from millwheel.core.model.times import MAX_TIME, MIN_TIME
@@ -48,7 +48,7 @@ class Bench:
         if values:
             partitions = np.array([partition_of(value, PARTITIONS) for value in values], np.int64)
             at = np.maximum(np.array(times or [0] * len(values), np.int64), self.watermark)
-            ids = self.numbers.of(known_by(values), partitions, at, lambda: values).tolist()
+            ids = self.numbers.of(words_of(values), partitions, at, lambda: values).tolist()
         self.numbers.write()
         return ids
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from millwheel.core.formats.number_runs import known_by
+from millwheel.core.formats.number_runs import words_of
 from millwheel.core.model.names import NodeName
 from millwheel.core.pipeline.work import NOTHING
 from millwheel.engine.workers.dictionaries.numbers import Numbers
@@ -25,7 +25,7 @@ _PARTITIONS, _HOUR = 5, 3_600_000_000
 def _ids(numbers: Numbers, values: list[str], at: int) -> list[int]:
     partitions = np.array([len(value) % _PARTITIONS for value in values], np.int64)
     return numbers.of(
-        known_by(values), partitions, np.full(len(values), at), lambda: values
+        words_of(values), partitions, np.full(len(values), at), lambda: values
     ).tolist()
 
 
