@@ -46,7 +46,7 @@ def page_with(text: str) -> str:
 def _row(function: Function) -> str:
     cells = (
         f"`{function.signature}`",
-        function.says,
+        function.description,
         "<br>".join(f"`{text}` = `{_shown(value)}`" for text, value in function.examples),
     )
     return "| " + " | ".join(each.replace("|", "\\|") for each in cells) + " |"

@@ -1,8 +1,8 @@
 """The aggregation of a window: one aggregator, several named ones, or none.
 
 A window machine needs only the interface :class:`Aggregation`: ``prepare`` a record once, outside
-of any state (that is where bad values are found), then ``add_many`` what was prepared to the
-accumulator of each window it belongs to.
+of any state (that is where bad values are found), then ``add_many`` prepared records to the
+accumulator of each window they belong to.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class _Mark:
 
 
 FILTERED = _Mark("FILTERED")
-"""What ``prepare`` returns for a record that the aggregation's condition leaves out."""
+"""The result of ``prepare`` for a record that the aggregation's condition leaves out."""
 SKIPPED = _Mark("SKIPPED")
 """The argument of a record that one aggregate's condition leaves out."""
 
@@ -113,7 +113,7 @@ class NamedAggregation:
             raise
 
     def _cannot_use(self, value: Any) -> str:
-        """The name of the first aggregate that has no use for a value."""
+        """The name of the first aggregate that cannot use a value."""
         for part, read in zip(self.parts, self._readers, strict=True):
             try:
                 read(value, {})
@@ -178,7 +178,7 @@ class NamedAggregation:
 
 
 ACCUMULATOR = "acc"
-"""The field of the accumulator, in what partial aggregations emit."""
+"""The field of the accumulator in the records of partial aggregations."""
 
 
 class PartialAggregation(NamedAggregation):
@@ -214,11 +214,11 @@ class FinalAggregation(NamedAggregation):
 _Reading = tuple[str, bool]
 """The field or expression as written, and whether a record must have it."""
 _Reader = Callable[[Any, dict[_Reading, Any]], Any]
-"""(value, arguments known so far) -> the checked argument of one aggregate, or SKIPPED."""
+"""(value, arguments read so far) -> the checked argument of one aggregate, or SKIPPED."""
 
 
 def _reader(part: Named, parts: Sequence[Named]) -> _Reader:
-    """The shortest way to one aggregate's argument: this runs for every record."""
+    """The fastest function that reads one aggregate's argument: it runs for every record."""
     shared = sum(_reading(other) == _reading(part) for other in parts) > 1
     read = _shared_reader(part) if shared and part.evaluate is not None else _own_reader(part)
     condition = part.condition
@@ -332,5 +332,5 @@ class Buffered:
 
 
 class Growing(Buffered):
-    """The full-buffer form of windows that nothing is taken out of: the first records in the bounds
-    of a pane are those that it had, so that their number alone is remembered of it."""
+    """The full-buffer form of windows from which nothing is removed: of a pane only the number of
+    its records is kept, as these are the first records in its bounds."""

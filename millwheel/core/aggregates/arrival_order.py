@@ -36,7 +36,7 @@ class InOrder:
         return []
 
     def of_old(self, acc: Any) -> list[Run]:
-        """An accumulator of ``inner`` as one of this."""
+        """An accumulator of ``inner`` as runs."""
         return [[OLD, OLD, acc]]
 
     def add_numbered(
@@ -46,7 +46,7 @@ class InOrder:
         prepared: Sequence[Prepared],
         timestamps: Sequence[int],
     ) -> list[Run]:
-        """Add records, of which each has a higher number than those before it in ``acc``."""
+        """Add records, whose numbers rise and are higher than all in ``acc``."""
         start = 0
         for end in range(1, len(numbers) + 1):
             if end == len(numbers) or numbers[end] != numbers[end - 1] + 1:
@@ -57,7 +57,7 @@ class InOrder:
         return acc
 
     def _run_at(self, acc: list[Run], number: int) -> Run:
-        """The run that a record goes on, or a new one."""
+        """The run that a record continues, or a new one."""
         if not acc or acc[-1][1] + 1 != number:
             acc.append([number, number, self._inner.create()])
         return acc[-1]

@@ -41,8 +41,8 @@ class Aggregator(Generic[Acc]):
     """True when the results of parts add up to the result of the whole, so that panes may hold
     differences."""
     ordered = True
-    """False when no order of the records shows in the result. Only sessions ask: they remember the
-    order then."""
+    """False when the result does not depend on the order of the records. Only sessions read it:
+    they remember the order if it is true."""
     needs_argument = True
     """False for aggregators that only look at the record's existence (``count``)."""
     of_rows = False
@@ -51,7 +51,7 @@ class Aggregator(Generic[Acc]):
     orders: tuple[str, ...] = ()
 
     def growing(self) -> Aggregator[Any]:
-        """The form to use where no record is ever taken back: perhaps a smaller one, with the same
+        """The form for records that are never taken back: perhaps a smaller one, with the same
         results."""
         return self
 
@@ -101,7 +101,7 @@ class _Merges(Protocol):
 
 
 def one_by_one(merges: _Merges, acc: Any, others: Sequence[Any]) -> tuple[Any, list[Any]]:
-    """What ``running`` says, by merging one after the other."""
+    """The results of ``running``, by merging one after the other."""
     results = []
     for other in others:
         acc = merges.merge(acc, other)
@@ -113,15 +113,15 @@ def one_by_one(merges: _Merges, acc: Any, others: Sequence[Any]) -> tuple[Any, l
 @dataclass(frozen=True, slots=True)
 class AggregateFunction:
     """A built-in aggregate function: ``make(options)`` builds its aggregator, ``options`` are the
-    settings it has.
+    names of its settings.
 
     ``columns(column, argument, aggregator)`` builds its column form, if it has one, for arguments
     of the ``kinds`` of fields of which it takes every value that columns hold. ``aggregator`` is
     the row form, with its settings.
 
-    ``of_rows``: it takes whole records, and what stands behind its name is its option ``by``.
+    ``of_rows``: it takes whole records, and the text behind its name is its option ``by``.
 
-    ``gives`` and ``keeps`` are what docs/pipeline.md says: the result, and the state of one key and
+    ``gives`` and ``keeps`` are texts of docs/pipeline.md: the result, and the state of one key and
     window. With the settings of ``example`` it is drawn by ``tests/search``.
     """
 

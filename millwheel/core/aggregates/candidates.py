@@ -1,8 +1,8 @@
-"""Which records of a bundle may be the ones that an aggregate of whole records keeps.
+"""The candidates of a bundle: the records that an aggregate of whole records may keep.
 
-Columns choose of each group those records before which there are fewer than ``k`` others by the
-orders and the time, and all that nothing but their bytes tells apart. They alone become rows, and
-the row form has the last word; or, where columns hold the groups, entries (record_entries.py).
+Columns choose of each group the records that have fewer than ``k`` others before them by the orders
+and the time, and all ties, which only their bytes can order. They alone become rows, and the row
+form decides; or, where columns hold the groups, entries (record_entries.py).
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _NUMBERS = 2**32  # Fixed: the places of records are above their numbers in one 
 
 
 class RowCandidates(ColumnAggregate):
-    """The candidates of each group, in order: a list of place and number of each, in one whole
-    number."""
+    """The candidates of each group, in order: a list with the rank and the number of each, in one
+    whole number."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class RowCandidates(ColumnAggregate):
         condition: pl.Expr | None,
         reads: Sequence[str],
     ) -> None:
-        """``terms`` are the orders, which have the values of the row form where none of the fields
+        """``terms`` are the orders. They have the values of the row form where none of the fields
         ``reads`` is null."""
         exact = [pl.col(name).is_not_null() for name in reads]
         for term in terms:
@@ -50,7 +50,7 @@ class RowCandidates(ColumnAggregate):
         self.terms = tuple(terms)
         self.descending = aggregator.descending
         self.exact = tuple(exact)
-        """Each is False for the records for which some term has not the value of the row form."""
+        """Each is False for the records for which a term differs from the value of the row form."""
         self.dtypes = {column: pl.List(pl.Int64)}
 
     def prepared(self) -> list[pl.Expr]:
@@ -75,15 +75,15 @@ class RowCandidates(ColumnAggregate):
         entries = self._entries(batch, packed % _NUMBERS)
         some = [entries[start:end] for start, end in pairwise([0, *ends])]
         standing = packed // _NUMBERS
-        if (standing[1:] == standing[:-1]).any():  # perhaps only their bytes tell some apart
+        if (standing[1:] == standing[:-1]).any():  # perhaps some differ only in their bytes
             return [self._aggregator.first(each) for each in some]
         return some
 
     # --- entries ----------------------------------------------------------------------------------
 
     def chosen(self, groups: pl.DataFrame, batch: ColumnBatch, most: int) -> pl.DataFrame:
-        """The groups with their entries in place of the candidates. Raises Unfit where those of a
-        group may have more than ``most`` bytes in rows."""
+        """The groups with their entries in place of the candidates. Raises Unfit where the entries
+        of a group may take more than ``most`` bytes in rows."""
         lists = groups[self._column]
         lengths = lists.list.len().to_numpy()
         numbers = lists.explode(empty_as_null=False).to_numpy() % _NUMBERS
@@ -95,7 +95,7 @@ class RowCandidates(ColumnAggregate):
         return groups.with_columns(self._kept.first(entries, of, len(lists)).alias(self._column))
 
     def together(self, groups: pl.DataFrame) -> pl.DataFrame:
-        """The groups with the entries that stay, of those that were put together."""
+        """Merged groups with the entries that stay."""
         return groups.with_columns(self._kept.together(groups[self._column]).alias(self._column))
 
     def merged(self) -> list[pl.Expr]:
@@ -108,19 +108,19 @@ class RowCandidates(ColumnAggregate):
         return self._kept.to_acc(row[self._column])
 
     def from_acc(self, acc: Any) -> list[Any]:
-        raise Unfit  # their type is known of many alone
+        raise Unfit  # only many together determine their type
 
     def from_accs(self, accs: Sequence[list[Entry]], like: pl.DataFrame | None) -> pl.Series:
         """The column for accumulators of the row form, of the type that it has in the groups
-        ``like`` these. Raises Unfit."""
+        ``like``. Raises Unfit."""
         kind = None if like is None else like.schema[self._column]
         return self._kept.from_accs(accs, kind).alias(self._column)
 
     # --- candidates -------------------------------------------------------------------------------
 
     def _standing(self) -> pl.Expr:
-        """The place of each record among all of the bundle; those that only their bytes tell apart
-        have the same."""
+        """The rank of each record in the bundle; the same for records that differ only in their
+        bytes."""
         count = pl.len().cast(pl.Int64) + 1
         descending = self.descending
         columns = [
@@ -145,7 +145,7 @@ class RowCandidates(ColumnAggregate):
 
 
 def numbered(batch: ColumnBatch) -> pl.DataFrame:
-    """The fields of a bundle, with what :class:`RowCandidates` read beside them."""
+    """The fields of a bundle, with the columns that :class:`RowCandidates` reads beside them."""
     numbers = np.arange(len(batch), dtype=np.int64)
     return batch.frame.with_columns(
         pl.Series(NUMBER, numbers), pl.Series(AT, batch.timestamps, pl.Int64)

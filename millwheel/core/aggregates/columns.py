@@ -1,4 +1,4 @@
-"""The column form of aggregates: what all have in common, and their input.
+"""The column form of aggregates: their common base, and their input.
 
 Each keeps its accumulator in columns of its own, whose names begin with ``<column>``. ``to_acc``
 and ``from_acc`` convert to and from the accumulator of the row form, so that either form can
@@ -65,7 +65,7 @@ class Argument:
 
 
 def without_signed_zero(argument: Argument) -> Argument:
-    """As in the row form -0.0 becomes 0.0."""
+    """The argument with 0.0 for -0.0, as in the row form."""
     return (
         replace(argument, field=zero_without_sign(argument.field))
         if argument.kind == "float"
@@ -74,8 +74,8 @@ def without_signed_zero(argument: Argument) -> Argument:
 
 
 def not_null(argument: Argument) -> Argument:
-    """The argument where it is not null, too. Where it has not the row form's value, it counts as
-    if it were there, so that it is found."""
+    """The argument, where it is not null. A value that differs from the row form's counts as not
+    null, so that it is found."""
     there = argument.field.is_not_null()
     if argument.exact:
         there = there | ~pl.all_horizontal(argument.exact)
@@ -107,7 +107,8 @@ def negative(name: str, kind: Any) -> pl.Expr:
 
 
 class OverRanges(Enum):
-    """How the columns of an aggregate over ranges of groups follow from those of the groups."""
+    """The way in which the columns of an aggregate over ranges of groups follow from the
+    groups'."""
 
     SUMS = auto()
     SMALLEST = auto()
@@ -140,16 +141,16 @@ class ColumnAggregate(ABC):
         so named."""
 
     def grouped(self) -> list[pl.Expr]:
-        """How these columns are put together over the records of a group."""
+        """The expressions that merge these columns over the records of a group."""
         return self.merged()
 
     @abstractmethod
     def merged(self) -> list[pl.Expr]:
-        """How they are put together over groups of one key and window."""
+        """The expressions that merge them over groups of one key and window."""
 
     def negated(self) -> list[pl.Expr]:
-        """The columns of groups of records that are taken back: put together with what had these
-        records, the rest is left."""
+        """The columns of groups of records that are taken back: merged with groups that have these
+        records, they leave the rest."""
         return [negative(name, kind) for name, kind in self.dtypes.items()]
 
     @abstractmethod
@@ -169,16 +170,16 @@ class ColumnAggregate(ABC):
         return self._argument.unfit()
 
     def lasting(self) -> ColumnAggregate:
-        """Its form for groups without an end: of what grows, a bundle writes only what is new."""
+        """Its form for groups without an end: of values that grow, a bundle writes the new part."""
         return self
 
     def of_no_floats(self, groups: pl.DataFrame) -> bool:
-        """Whether a group has a sum of no floats, which in the row form is a whole 0."""
+        """Whether a group has an empty sum of floats, which in the row form is a whole 0."""
         return False
 
 
 class Listed(ColumnAggregate):
-    """A list of values for each group, without any that make no difference."""
+    """A list for each group of the values that make a difference."""
 
     grows = True
 

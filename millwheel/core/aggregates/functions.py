@@ -1,4 +1,4 @@
-"""The aggregate functions by the names they have in YAML."""
+"""The aggregate functions by their names in YAML."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def make_aggregator(
     """A built-in aggregator, or the user's own when ``function`` is ``module:Class``, made with
     ``options``.
 
-    ValueError, with the names or settings there are, for an unknown function or option.
+    Raises ValueError, with the possible names or settings, for an unknown function or option.
     """
     settings = options or {}
     if ":" in function:
@@ -120,8 +120,8 @@ def column_aggregate(
 
 
 def over_ranges(spec: AggregateSpec) -> OverRanges | None:
-    """How an aggregate over ranges of records follows from those of its parts; None where it has no
-    column form."""
+    """The way in which an aggregate over ranges of records follows from its parts; None where it
+    has no column form."""
     function = FUNCTIONS.get(spec.function)
     if function is None or function.columns is None:
         return None

@@ -1,8 +1,8 @@
-"""A user's own aggregator as windows use it: it gets and gives values that nobody else has.
+"""A user's own aggregator as windows use it: the values it gets and returns are not shared.
 
 An accumulator is the state of a window. It stays an object while it is cached and comes back from
-its bytes after a crash, so it must be plain data; and no two windows may share one, whatever
-``create`` and ``merge`` return.
+its bytes after a crash, so it must be plain data; and no two windows may share one, even if
+``create`` and ``merge`` return the same object.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Plain data: numbers, text, bytes, None, lists and dicts. It is what bytes give back as it was, of
-whatever type."""
+"""Plain data: numbers, text, bytes, None, lists and dicts, which keep their types when they are
+encoded and decoded."""
 
 from __future__ import annotations
 

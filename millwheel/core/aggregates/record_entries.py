@@ -1,8 +1,8 @@
 """Whole records that columns keep for the groups of an aggregation: a list of entries for each
 group, in order. An entry has the values that the order reads, the time, and the record.
 
-The type of the records is that of the batches that they come from. Those of two types are not put
-together: what has another type than the entries that are held goes on in rows.
+The type of the records is that of the batches that they come from. Records of two types are not
+merged: those of another type than the held entries are processed as rows.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class KeptEntries:
         self._names = [f"o{index}" for index in range(len(terms))]
 
     def entries(self, records: pl.DataFrame, timestamps: Int64s) -> pl.DataFrame:
-        """Records as entries. Columns whose names begin with a mark are none of their fields.
+        """Records as entries. Columns whose names begin with a mark are not fields of records.
         Raises Unfit for records without fields."""
         values = [
             term.column.alias(name) for term, name in zip(self._terms, self._names, strict=True)
@@ -54,7 +54,7 @@ class KeptEntries:
         return pl.DataFrame([*columns, at, rows])
 
     def first(self, entries: pl.DataFrame, groups: Int64s, count: int) -> pl.Series:
-        """The lists of so many groups, of entries of which each is in one of the ``groups``."""
+        """The lists of so many groups; ``groups`` has the group of each entry."""
         columns = sort_columns(
             [entries[name] for name in self._names],
             [term.kind for term in self._terms],
@@ -69,7 +69,7 @@ class KeptEntries:
         return listed(entries.to_struct(_ENTRY)[stays], groups[stays], count)
 
     def together(self, lists: pl.Series) -> pl.Series:
-        """The same of lists of several groups that are one now."""
+        """The lists of merged groups, from the lists of their parts."""
         lengths = lists.list.len().to_numpy()
         entries = lists.explode(empty_as_null=False).struct.unnest()
         return self.first(entries, np.repeat(np.arange(len(lists)), lengths), len(lists))
@@ -77,7 +77,7 @@ class KeptEntries:
     def result(self, lists: pl.Series) -> pl.Series:
         """The contents of panes."""
         if not isinstance(lists.dtype.inner, pl.Struct):  # type: ignore[attr-defined]
-            raise Unfit  # what they are is not known before there are any
+            raise Unfit  # the type of records is not known before there are any
         if self._aggregator.one:
             return lists.list.first().struct.field(ROW)
         lengths = lists.list.len().to_numpy().astype(np.int64)
@@ -93,8 +93,8 @@ class KeptEntries:
         return [[[entry[name] for name in self._names], entry[AT], entry[ROW]] for entry in entries]
 
     def from_accs(self, accs: Sequence[list[Entry]], like: Any) -> pl.Series:
-        """The inverse for many. ``like``: the type of the lists that are held (None: of none).
-        Raises Unfit where no column has the records as they are."""
+        """The inverse for many. ``like``: the type of the held lists (None: there are none). Raises
+        Unfit where no column can hold the records unchanged."""
         flat = [entry for acc in accs for entry in acc]
         if not flat and like is None:
             raise Unfit
@@ -109,7 +109,8 @@ class KeptEntries:
         return listed(pl.DataFrame([*columns, at, rows]).to_struct(_ENTRY), groups, len(accs))
 
     def most_bytes(self, records: pl.DataFrame) -> int:
-        """At least as many as the row form takes for the entries of a group of these records."""
+        """At least as many bytes as the row form takes for the entries of a group of these
+        records."""
         size = sum(map(_most_bytes, records.get_columns()))
         return self._aggregator.k * (2 * size + _NUMBER_BYTES * (len(self._names) + 4))
 
@@ -117,7 +118,7 @@ class KeptEntries:
 def sort_columns(
     values: Iterable[pl.Series], kinds: Iterable[str], descending: Iterable[bool]
 ) -> list[npt.NDArray[Any]]:
-    """What is less the earlier a record comes, of the values of each order."""
+    """A column for each order, whose values are less the earlier a record comes."""
     columns = []
     for column, kind, down in zip(values, kinds, descending, strict=True):
         if kind == "float":
@@ -137,9 +138,8 @@ def in_order(
     most: int,
     rows: Callable[[Int64s], list[Any]],
 ) -> tuple[Int64s, Int64s]:
-    """The indexes of records, group by group and in the order of some columns, and the place of
-    each, from 0. Where nothing but the bytes of ``rows`` tells some apart that may be among the
-    first ``most``, these do."""
+    """The indexes of records, group by group and in the order of some columns, and the rank of
+    each, from 0. The bytes of ``rows`` order ties that may be among the first ``most``."""
     columns = [groups, *columns]
     order = np.lexsort(columns[::-1])
     alike = np.ones(len(order), np.bool_)
@@ -161,21 +161,20 @@ def _by_bytes(
     tied = np.flatnonzero((alike | np.append(alike[1:], False)) & first)
     contents = map(content, rows(order[tied]))
     pairs = zip(level[tied].tolist(), contents, range(len(tied)), strict=True)
-    told: Int64s = order.copy()
-    told[tied] = order[tied[[number for _, _, number in sorted(pairs)]]]
-    return told
+    by_bytes: Int64s = order.copy()
+    by_bytes[tied] = order[tied[[number for _, _, number in sorted(pairs)]]]
+    return by_bytes
 
 
 def ranks_of(groups: Int64s) -> Int64s:
-    """The rank of each among those of its group, which lie together; from 0."""
+    """The rank of each record in its group, from 0; the records of a group lie together."""
     count = len(groups)
     begins = np.flatnonzero(np.diff(groups, prepend=-1))
     return np.arange(count) - np.repeat(begins, np.diff(begins, append=count))
 
 
 def listed(values: pl.Series, groups: Int64s, count: int) -> pl.Series:
-    """A list for each of so many groups: of values that are none of them null, and lie in the order
-    of their groups."""
+    """A list for each of so many groups, of values without nulls in the order of their groups."""
     empty = np.setdiff1d(np.arange(count), groups)
     where = pl.Series(np.arange(len(values)), dtype=pl.Int64)
     if len(empty):  # a null, which is dropped again
@@ -200,7 +199,7 @@ def _column(name: str, values: list[Any], kind: str) -> pl.Series:
 
 
 def _records(rows: list[Any], like: Any) -> pl.Series:
-    """Records as a column that has them to the bit."""
+    """Records as a column that returns them bit by bit."""
     try:
         column = pl.Series(ROW, rows, like, strict=True)
         same = as_it_stands(column.to_list()) == as_it_stands(rows)
@@ -212,7 +211,7 @@ def _records(rows: list[Any], like: Any) -> pl.Series:
 
 
 def _has_nulls(kind: Any) -> bool:
-    """Whether the type of a part of a record is not known, as all of its values are null."""
+    """Whether the type of a part of a record is unknown, as all of its values are null."""
     if isinstance(kind, pl.Struct):
         return any(_has_nulls(each.dtype) for each in kind.fields)
     return _has_nulls(kind.inner) if isinstance(kind, pl.List) else bool(kind == pl.Null)

@@ -1,4 +1,4 @@
-"""What becomes of the results of an aggregation before they are emitted: fields made of them
+"""The changes to the results of an aggregation before they are emitted: fields made of them
 (``then``), and a condition (``having``).
 
 Both depend on a result alone. So a record that takes a result back is shown as the result was, and
@@ -15,11 +15,11 @@ from millwheel.core.pipeline.work import AggregationSpec
 
 Shown = Callable[[dict[str, Any]], dict[str, Any] | None]
 """The row of a result, which it may change -> the row to emit; None: it is left out. Raises
-RecordError where an expression cannot be worked out."""
+RecordError where an expression cannot be computed."""
 
 
 def shows_each(spec: ComputationSpec) -> bool:
-    """Whether anything is made of results."""
+    """Whether a computation has ``then`` or ``having``."""
     work = spec.work
     whole = spec.stage is not AggregationStage.PARTIAL
     return isinstance(work, AggregationSpec) and whole and bool(work.then or work.having)

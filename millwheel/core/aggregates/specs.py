@@ -21,15 +21,15 @@ from millwheel.core.pipeline.work import AggregateSpec
 from millwheel.errors import RecordError
 
 Compile = Callable[[str], Any]
-"""An expression's text -> something with ``evaluate(value)``; Raises ValueError for an invalid
-one."""
+"""An expression's text -> an object with ``evaluate(value)``. Raises ValueError for an invalid
+text."""
 Load = Callable[[str], Any]
 """``module:name`` -> the object."""
 
 
 def field_reader(name: str, optional: bool = False) -> Evaluate:
-    """Reads one field of a dict or one attribute of an object. A missing one raises RecordError, or
-    gives None if ``optional``."""
+    """A function that reads one field of a dict or one attribute of an object. A missing one raises
+    RecordError, or is None if ``optional``."""
 
     def read(value: Any) -> Any:
         if type(value) is dict:
@@ -90,7 +90,7 @@ def _of_rows(
     def evaluate(record: Any) -> Any:
         return [[read(record) for read in reads], record]
 
-    # Not the orders alone: what reads the field n shares its value by this name.
+    # Not the orders alone: aggregates of the field n share its value by this name.
     reading = f"records by {', '.join(aggregator.orders)}"
     return Named(spec.name, aggregator, reading, evaluate, condition)
 
@@ -100,8 +100,8 @@ def _argument(text: str, optional: bool, compile_expression: Compile) -> Evaluat
 
 
 def value_reader(text: str, optional: bool, compile_expression: Compile) -> Evaluate:
-    """What reads a field or computes an expression. A missing field raises RecordError, or is None
-    if ``optional``."""
+    """A function that reads a field or computes an expression. A missing field raises RecordError,
+    or is None if ``optional``."""
     if text.isidentifier():
         return field_reader(text, optional)
     evaluate: Evaluate = compile_expression(text).evaluate

@@ -14,8 +14,8 @@ _SET = 1  # Fixed: the code of a set among the extension types of msgpack
 
 
 class StoredForm:
-    """Encodes plain data that may have sets in it, and decodes it. ``chunks`` gives the entries of
-    the sets of the value at hand; by default there are none, and sets are stored with the value."""
+    """Encodes and decodes plain data that may contain sets. ``chunks`` gives the entries of the
+    sets of the present value; by default there are none, and sets are stored with the value."""
 
     def __init__(self, chunks: Callable[[], Chunks] | None = None) -> None:
         self._chunks = chunks
@@ -31,7 +31,7 @@ class StoredForm:
         return value.whole_form() if self._chunks is None else value.stored(self._chunks)
 
     def decoded(self, code: int, data: memoryview) -> Any:
-        """What an extension of msgpack stands for."""
+        """The value that an extension of msgpack stands for."""
         if code != _SET:
             raise CorruptionError(
                 f"extension {code} of msgpack stands for nothing that is stored here"
@@ -40,4 +40,4 @@ class StoredForm:
 
 
 WHOLE = StoredForm()
-"""Sets are part of the value, whatever their size."""
+"""Sets of any size are part of the value."""

@@ -63,8 +63,8 @@ _FLOORED = {ast.FloorDiv: "floor_divide", ast.Mod: "mod"}
 def number_over_columns(
     tree: ast.expr, fields: Mapping[str, str], dialect: Dialect = PLAIN
 ) -> Term:
-    """A calculation over declared fields that hold no nulls and no NaN, and numbers. With ``nulls``
-    of SQL they may hold nulls, and its value may be null. Raises NoColumns."""
+    """A calculation over numbers, and over declared fields that hold no nulls and no NaN. With the
+    nulls of SQL they may hold nulls, and its value may be null. Raises NoColumns."""
     scope = Scope(fields, dialect)
     term = _calculated(tree, scope)
     if term.constant is not None:
@@ -75,8 +75,7 @@ def number_over_columns(
 def kind_of_number(
     text: str, fields: Mapping[str, str], compile_expression: Callable[[str], Any]
 ) -> str:
-    """The kind of a field or of an arithmetic expression over declared fields; "" where it is not
-    known."""
+    """The kind of a field or of an arithmetic expression over declared fields; "" if unknown."""
     if text in fields:
         return fields[text]
     try:
@@ -88,7 +87,7 @@ def kind_of_number(
 
 def term_over_columns(tree: ast.expr, fields: Mapping[str, str], dialect: Dialect = PLAIN) -> Term:
     """A value over declared fields that hold no nulls and no NaN, of any kind. Raises NoColumns."""
-    # without nulls both kinds of logic are the same, and here none comes in
+    # without nulls both kinds of logic are the same, and there are none here
     term = _translate(tree, Scope(fields, replace(dialect, nulls=NullLogic.ERROR)))
     if term.constant is not None:  # it would be one value, and not one for each record
         raise NoColumns
@@ -119,7 +118,7 @@ def condition_over_columns(
 
 def truth_over_columns(tree: ast.expr, fields: Mapping[str, str], dialect: Dialect = PLAIN) -> Term:
     """:func:`condition_over_columns`, perhaps exact for some records only. With the nulls of SQL
-    the fields may hold nulls, and what is unknown is false. Raises NoColumns."""
+    the fields may hold nulls, and an unknown truth is false. Raises NoColumns."""
     scope = Scope(fields, dialect)
     term = _truth(tree, scope)
     return replace(term, column=scope.decided(term.column))
@@ -164,7 +163,7 @@ def _read(tree: ast.AST) -> set[str]:
 
 
 def _translate(tree: ast.expr, scope: Scope) -> Term:
-    """The term of an expression that something is computed with."""
+    """The term of an expression whose value is computed with."""
     return scope.taken(_term(tree, scope))
 
 
@@ -261,14 +260,14 @@ def _null_or(tree: ast.expr, scope: Scope) -> Term:
 
 
 def _finite(term: Term, scope: Scope) -> Term:
-    """Of a sum or a product: columns have another order for NaN."""
+    """A sum or a product, exact only where it is finite: columns have another order for NaN."""
     if term.kind != "float" or term.constant is not None:
         return term
-    return replace(term, exact=(*term.exact, scope.known(term.column.is_finite())))
+    return replace(term, exact=(*term.exact, scope.passing(term.column.is_finite())))
 
 
 def _combined(tree: ast.BoolOp, scope: Scope) -> Term:
-    """What stands behind a part that decides is not computed, so it may be anything there."""
+    """Parts behind one that decides are not computed, so they may be anything there."""
     first, *others = [_truth(part, scope) for part in tree.values]
     column, exact = first.column, list(first.exact)
     for part in others:
@@ -279,7 +278,7 @@ def _combined(tree: ast.BoolOp, scope: Scope) -> Term:
 
 
 def _chained(tree: ast.Compare, scope: Scope) -> Term:
-    """One comparison, or several of neighbours, of which those behind a false one are not made."""
+    """One comparison, or several of neighbours; those behind a false one are not made."""
     sides = [tree.left, *tree.comparators]
     if len(tree.ops) > 1:
         links = zip(sides, tree.ops, sides[1:], strict=False)
@@ -354,7 +353,8 @@ def zero_without_sign(column: pl.Expr) -> pl.Expr:
 
 
 def _widens(number: Term, other: Term) -> bool:
-    """A small whole constant beside a float is the same number as a float."""
+    """Whether a number is a small whole constant beside a float: it is the same number as a
+    float."""
     small = (
         number.kind == "int" and number.constant is not None and abs(number.constant) <= EXACT_INT
     )

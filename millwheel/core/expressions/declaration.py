@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 MOST_ARGUMENTS = 100
-"""Of a function that takes any number."""
+"""The most arguments of a function that takes any number."""
 TYPES: Mapping[str, tuple[type, ...]] = {
     "text": (str,),
     "int": (int,),
@@ -36,25 +36,25 @@ _PARAMETER = re.compile(r"(\w+)(\?|\.\.\.)?: (\w+)")
 
 
 class Nulls(Enum):
-    """What a function does with an argument that is null."""
+    """The way a function treats an argument that is null."""
 
     REFUSED = "error"
     """The record goes to the dead letters, as with operators."""
     TAKEN = "a value"
-    """Null is an argument like others, as its line says."""
+    """Null is an argument like others; the function's description says how."""
 
 
 class NullLogic(Enum):
-    """What an expression makes of nulls: the option ``nulls`` of a pipeline."""
+    """The meaning of nulls in expressions: the option ``nulls`` of a pipeline."""
 
     ERROR = "error"
-    """Whatever cannot compute with null refuses it; null is equal to null."""
+    """Operators and functions that cannot compute with null refuse it; null is equal to null."""
     SQL = "sql"
-    """Null is unknown: what is computed with it is null, and logic is three-valued."""
+    """Null is unknown: the result of computing with it is null, and logic is three-valued."""
 
 
 def is_three_valued(compile_expression: Callable[[str], Any]) -> bool:
-    """Whether what it compiles has the nulls of SQL."""
+    """Whether the expressions that it compiles have the nulls of SQL."""
     nulls: NullLogic = compile_expression("true").dialect.nulls
     return nulls is NullLogic.SQL
 
@@ -84,7 +84,7 @@ class Function:
 
     signature: str
     act: Callable[..., Any]
-    says: str
+    description: str
     examples: tuple[tuple[str, Any], ...]
     nulls: Nulls = Nulls.REFUSED
     checks: Mapping[str, Callable[[Any], object]] = field(default_factory=dict)
@@ -131,7 +131,7 @@ class Function:
         )
 
     def parameter(self, index: int) -> Parameter:
-        """That of the argument with this index."""
+        """The parameter of the argument with this index."""
         return self.parameters[min(index, len(self.parameters) - 1)]
 
     def complaint(self, index: int, constant: Any) -> str:
@@ -164,17 +164,17 @@ def table(*functions: Function) -> Mapping[str, Function]:
 
 
 VALUE, KNOWN = "value", "known"
-"""The fields of what a column form gives."""
+"""The fields of the results of a column form."""
 
 
 @dataclass(frozen=True, slots=True)
 class OwnFunction:
-    """A function of the user's: ``call`` raises RecordError for whatever it raises. It takes at
-    least ``least`` arguments and at most ``most``, as far as that is known.
+    """A function of the user's: ``call`` raises RecordError in place of any other error. It takes
+    at least ``least`` arguments and at most ``most``, as far as its signature states them.
 
     ``columns`` is its column form, if it has one, whose values are of the kind ``returns``: it gets
-    a column that is true for the records that are asked for, and those of their arguments; it
-    gives structs of :func:`known_dtype`, with the values of the row form where they are known."""
+    a column that is true for the requested records, and the columns of their arguments; it returns
+    structs of :func:`known_dtype`, with the values of the row form where they are known."""
 
     name: str
     call: Callable[..., Any]
@@ -195,13 +195,13 @@ class OwnFunction:
 
 
 def known_dtype(returns: str) -> Any:
-    """The type of what a column form gives."""
+    """The type of the results of a column form."""
     return pl.Struct({VALUE: dtype(returns), KNOWN: pl.Boolean})
 
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """In what the language of a pipeline differs from others: what nulls are, and the functions of
+    """The differences of the language between pipelines: the meaning of nulls, and the functions of
     the user's."""
 
     nulls: NullLogic = NullLogic.ERROR
@@ -209,4 +209,4 @@ class Dialect:
 
 
 PLAIN = Dialect()
-"""The language without anything of a pipeline's."""
+"""The language without the settings of a pipeline."""

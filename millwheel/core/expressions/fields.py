@@ -1,5 +1,6 @@
 """Reading a field of a record's value: a key of a dict, or an attribute of an object (a msgspec
-Struct). What begins with an underscore is not a field of an object, but part of its class."""
+Struct). A name that begins with an underscore is not a field of an object, but part of its
+class."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The functions of expressions. Each is total, or raises an error that an expression turns into a
-RecordError. What each costs is bounded by the size of its arguments, except where
-:attr:`Function.bounded` says otherwise: clients of queries send expressions, too."""
+RecordError. The cost of each is bounded by the size of its arguments, unless
+:attr:`Function.bounded` is false: clients of queries send expressions, too."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Fields within fields, ``bid.price``, as columns.
 
-The records of a join have a struct for each of its inputs. What expressions read of one becomes a
-column of its own, with a name that no field of a record has.
+The records of a join have a struct for each of its inputs. A field of one that expressions read
+becomes a column of its own, with a name that no field of a record has.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ def is_inner(name: str) -> bool:
 
 
 def plainly_named(name: str) -> str:
-    """The name of a column as people write it."""
+    """The name of a column as it is written in expressions."""
     return name.removeprefix(_MARK)
 
 
 def path_of(name: str) -> list[str]:
-    """The names that lead to a column: of a field of records themselves its own."""
+    """The names that lead to a column: for a field of the record itself, its own."""
     return plainly_named(name).split(".") if is_inner(name) else [name]
 
 
@@ -65,8 +65,8 @@ def is_within(name: str) -> pl.Expr:
 
 
 def columns_read(expression: Expression) -> tuple[str, ...]:
-    """The columns that an expression reads: its fields, in order, and in place of those of which it
-    reads inner ones only, these."""
+    """The columns that an expression reads: its fields, in order; in place of a field of which it
+    reads only inner fields, these."""
     read = [*_read(expression.tree)]
     paths = dict.fromkeys(filter(is_inner, read))
     outer = {plainly_named(path).split(".")[0] for path in paths} - {*read}
@@ -74,8 +74,8 @@ def columns_read(expression: Expression) -> tuple[str, ...]:
 
 
 def with_inner_fields(frame: pl.DataFrame, names: Iterable[str]) -> pl.DataFrame:
-    """The frame with those of the columns that are fields within its fields. One that is not there
-    is left out."""
+    """The frame with columns for the ``names`` that are fields within its fields. Missing ones are
+    left out."""
     added = []
     for name in filter(is_inner, names):
         outer, *inner = path_of(name)
@@ -90,7 +90,7 @@ def with_inner_fields(frame: pl.DataFrame, names: Iterable[str]) -> pl.DataFrame
 
 
 def as_records(columns: Iterable[pl.Series]) -> list[pl.Series]:
-    """Columns of which those of fields within fields are in records of their own: the inverse of
+    """Columns, with those of fields within fields back in records: the inverse of
     :func:`with_inner_fields`."""
     return _nested({tuple(path_of(column.name)): column for column in columns})
 

@@ -70,21 +70,21 @@ def compile_expression(text: str) -> Expression:
 
 
 class Language:
-    """The language of one pipeline: that of all, with functions of the user's own, and perhaps with
+    """The language of one pipeline: the common one, with the user's own functions, and perhaps with
     the nulls of SQL."""
 
     def __init__(self, own: Mapping[str, OwnFunction], nulls: NullLogic = NullLogic.ERROR) -> None:
         self._dialect = Dialect(nulls, own)
         self._plain = not own and nulls is NullLogic.ERROR
-        self._known: dict[str, Expression] = {}
+        self._compiled_texts: dict[str, Expression] = {}
 
     def compile(self, text: str) -> Expression:
         """As :func:`compile_expression`."""
         if self._plain:
             return compile_expression(text)
-        if text not in self._known:
-            self._known[text] = _compiled(text, False, self._dialect)
-        return self._known[text]
+        if text not in self._compiled_texts:
+            self._compiled_texts[text] = _compiled(text, False, self._dialect)
+        return self._compiled_texts[text]
 
 
 BUILT_IN = Language({})

@@ -37,7 +37,7 @@ RUNTIME_ERRORS = (
     AttributeError,
     InvalidExpression,
 )
-"""The exceptions of an expression for values that do not fit it."""
+"""The exceptions of an expression for unsuitable values."""
 
 CONSTANTS: Mapping[str, Any] = {"true": True, "false": False, "null": None}
 COMPARISONS: Mapping[type[ast.cmpop], Callable[[Any, Any], Any]] = {
@@ -78,8 +78,8 @@ _WORDS: Mapping[type[ast.expr], str] = {
 
 class Compiler:
     """Compiles the nodes of one expression; ``fields`` are the fields that it reads, in order, with
-    repetitions. ``bounded``: only functions whose cost has a bound are known. ``own`` are those of
-    the user's, and ``calls`` counts their calls."""
+    repetitions. ``bounded``: only functions whose cost has a bound are allowed. ``own`` are the
+    user's functions, and ``calls`` counts their calls."""
 
     def __init__(
         self,
@@ -96,15 +96,15 @@ class Compiler:
 
     @property
     def changing(self) -> int:
-        """How much of it has another value for each record."""
+        """The number of its parts whose values differ from record to record."""
         return len(self.fields) + self.calls
 
     def compile(self, node: ast.expr) -> Evaluate:
         """The closure of a node; parts that read no field are computed once, here."""
         make = _MAKERS.get(type(node))
         if make is None:
-            what = _WORDS.get(type(node), type(node).__name__)
-            raise self.error(node, f"{what} cannot be used here; {_allowed()}")
+            construct = _WORDS.get(type(node), type(node).__name__)
+            raise self.error(node, f"{construct} cannot be used here; {_allowed()}")
         before = self.changing
         run = make(self, node)
         return run if self.changing > before else self._fold(node, run)
@@ -174,7 +174,8 @@ def _is_fraction(node: ast.expr) -> bool:
 
 
 def _with_decimals(act: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """Rows of sinks have decimals, beside which a written fraction is what is written."""
+    """An operator over rows of sinks, which have decimals: beside these, a fraction is exactly the
+    decimal that its text says."""
 
     def exact(left: Any, right: Any) -> Any:
         try:
@@ -225,7 +226,7 @@ def _compare(compiler: Compiler, node: Any) -> Evaluate:
                 other, "`is` compares with None, true or false only; write == or !="
             )
     first = compiler.compile(node.left)
-    acts = _unknowing(compiler, node) if compiler.three_valued else COMPARISONS
+    acts = _null_aware(compiler, node) if compiler.three_valued else COMPARISONS
     steps = [
         (acts[type(op)], compiler.compile(other))
         for op, other in zip(node.ops, node.comparators, strict=True)
@@ -249,7 +250,7 @@ def _compare(compiler: Compiler, node: Any) -> Evaluate:
     return run
 
 
-_UNKNOWING: Mapping[type[ast.cmpop], Callable[[Any, Any], Any]] = {
+_NULL_AWARE: Mapping[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     **{kind: three_valued.null_aware(act) for kind, act in COMPARISONS.items()},
     ast.In: three_valued.null_aware(three_valued.within),
     ast.NotIn: three_valued.null_aware(three_valued.not_within),
@@ -259,7 +260,7 @@ _UNKNOWING: Mapping[type[ast.cmpop], Callable[[Any, Any], Any]] = {
 """Comparisons that are unknown where a side is null."""
 
 
-def _unknowing(
+def _null_aware(
     compiler: Compiler, node: ast.Compare
 ) -> Mapping[type[ast.cmpop], Callable[[Any, Any], Any]]:
     """The comparisons with nulls of SQL, none of which finds a null."""
@@ -271,7 +272,7 @@ def _unknowing(
                 "with `nulls: sql` nothing is equal to null, and nothing differs from it; write"
                 " `is null` or `is not null`",
             )
-    return _UNKNOWING
+    return _NULL_AWARE
 
 
 def _is_singleton(node: ast.expr) -> bool:
@@ -396,7 +397,7 @@ def _argument(compiler: Compiler, function: Function, index: int, node: ast.expr
 
 
 def _not_null(run: Evaluate, complaint: str) -> Evaluate:
-    """An argument that may be left out: null would have the meaning of that, without a word."""
+    """An argument that may be left out: null would silently mean the same."""
 
     def evaluate(value: Any) -> Any:
         argument = run(value)

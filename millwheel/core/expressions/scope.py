@@ -1,4 +1,4 @@
-"""What an expression is translated in: the types of its fields, and what nulls mean there."""
+"""The scope in which an expression is translated: the types of its fields, the meaning of nulls."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from millwheel.core.expressions.terms import NULL, RECORD, NoColumns, Term, exac
 from millwheel.core.lazy_polars import pl
 
 ANY_VALUE: Mapping[str, Any] = {"int": 1, "float": 1.0, "str": "", "bool": False}
-"""What stands for a null while something is computed whose result is not used."""
+"""The substitutes for nulls in computations whose results are not used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +27,8 @@ class Scope:
         return self.dialect.nulls is NullLogic.SQL
 
     def taken(self, term: Term) -> Term:
-        """The term for a computation: where it is null, that is by rows, or gives null. Raises
-        NoColumns for a record, as the next one."""
+        """The term for a computation: where it is null, the computation goes by rows, or gives
+        null. Raises NoColumns for a record, as the next one."""
         _no_record(term)
         return replace(term, present=()) if self.three_valued else term.settled
 
@@ -38,7 +38,7 @@ class Scope:
         return replace(term, present=()) if self.three_valued else term
 
     def strict(self, terms: Sequence[Term], make: Callable[[Sequence[Term]], Term]) -> Term:
-        """What is made of terms, null where one of them is null."""
+        """The result of ``make``, null where one of the terms is null."""
         if not self.three_valued:
             return make(terms)
         open_terms = [each for each in terms if each.constant is None and each.kind != NULL]
@@ -53,22 +53,22 @@ class Scope:
         )
 
     def decided(self, truth: pl.Expr) -> pl.Expr:
-        """Where a truth is known to be true."""
+        """Where a truth is true, and not unknown."""
         return truth.fill_null(False) if self.three_valued else truth
 
-    def known(self, exact: pl.Expr) -> pl.Expr:
+    def passing(self, exact: pl.Expr) -> pl.Expr:
         """Where a check holds, as it does for null."""
         return exact.fill_null(True) if self.three_valued else exact
 
 
 def _no_record(term: Term) -> None:
-    """Records differ in their fields, which columns would make alike."""
+    """Raises NoColumns for a record: columns would make the fields of all records alike."""
     if term.kind == RECORD:
         raise NoColumns
 
 
 def _filled(term: Term) -> Term:
-    """The term without nulls; whatever is asked of it alone is asked elsewhere."""
+    """The term without nulls; its own checks are made elsewhere."""
     if term.constant is not None or term.kind == NULL:
         return term
     return replace(term, column=term.column.fill_null(ANY_VALUE[term.kind]), exact=(), present=())

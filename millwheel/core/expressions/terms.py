@@ -11,7 +11,7 @@ from typing import Any
 from millwheel.core.lazy_polars import dtype, pl
 
 NULL = "null"
-"""The kind of null itself. It is not a column: only what chooses among values takes it."""
+"""The kind of null itself. It is not a column: only functions that choose among values take it."""
 RECORD = "record"
 """The kind of a field that has fields within. It is passed on, and compared with null."""
 EXACT_INT = 2**53  # Fixed: a double holds every integer up to here
@@ -20,7 +20,7 @@ SAFE_INT = 2.0**62
 
 
 class NoColumns(Exception):
-    """This cannot be expressed over columns; it is worked out record by record."""
+    """This cannot be expressed over columns; it is computed record by record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,14 +74,14 @@ def kinds(terms: Sequence[Term], *expected: str) -> None:
 
 
 def constant_of(term: Term) -> Any:
-    """The constant of a term. Raises NoColumns if it is none."""
+    """The constant of a term. Raises NoColumns if it is not a constant."""
     if term.constant is None:
         raise NoColumns
     return term.constant
 
 
 def exact_of(terms: Sequence[Term]) -> tuple[pl.Expr, ...]:
-    """For which records all terms have the values of the row form."""
+    """Conditions for records of which all terms have the values of the row form."""
     return tuple(each for term in terms for each in term.exact)
 
 
@@ -135,8 +135,8 @@ def by_numpy(act: Callable[..., Any], columns: Sequence[pl.Expr], kind: str) -> 
 def by_steps(
     act: Callable[[Sequence[int]], Sequence[Any]], column: pl.Expr, step: int, kind: str
 ) -> pl.Expr:
-    """A function of Python of whole numbers without nulls that gives the same for all numbers
-    between two multiples of ``step``: it is asked once for each stretch."""
+    """A function of Python on whole numbers without nulls that gives the same result for all
+    numbers between two multiples of ``step``: it is called once for each stretch."""
     import numpy as np
 
     def run(numbers: pl.Series) -> pl.Series:

@@ -1,4 +1,4 @@
-"""The row form of expressions with the nulls of SQL: what is computed with null is null, and a
+"""The row form of expressions with the nulls of SQL: a result with a null operand is null, and a
 truth may be unknown, which is null, too."""
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ def strict_first(act: Callable[..., Any], parts: Sequence[Evaluate]) -> Evaluate
 
 
 def combined(parts: Sequence[Evaluate], decides: bool) -> Evaluate:
-    """``and`` (False ``decides`` it), ``or`` (True does). What stands behind a part that decides is
-    not computed."""
+    """``and`` (False ``decides`` it), ``or`` (True does). Parts behind one that decides are not
+    computed."""
 
     def run(value: Any) -> bool | None:
         result: bool | None = not decides
@@ -77,8 +77,8 @@ def not_within(left: Any, right: Any) -> bool | None:
 
 
 def compared(first: Evaluate, steps: Sequence[tuple[Callable[..., Any], Evaluate]]) -> Evaluate:
-    """Comparisons of neighbours, of which those behind a false one are not made. Each of ``steps``
-    takes a value and the next one, nulls included."""
+    """Comparisons of neighbours; those behind a false one are not made. Each of ``steps`` takes a
+    value and the next one, nulls included."""
 
     def run(value: Any) -> bool | None:
         left, unknown = first(value), False
@@ -112,7 +112,7 @@ def is_null(tree: ast.expr) -> bool:
 
 
 class _Plainly(ast.NodeTransformer):
-    """Writes functions as the operators that they stand for, which know what is unknown."""
+    """Replaces functions by the operators that they stand for, which handle unknown truths."""
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)

@@ -1,9 +1,9 @@
-"""Counts and sums of the groups of a bundle, added up by NumPy: half of what a hash table of keys
-and windows costs.
+"""Counts and sums of the groups of a bundle, added up by NumPy at half the cost of a hash table of
+keys and windows.
 
-Whole numbers that lie close together are their own spots in a table. Each record has one cell of a
-table of all keys and windows of its bundle; the cells with records are the groups, ordered by
-window and then by key. Sums are those of floats, in parts so short that no addition rounds.
+Whole numbers that lie close together are their own indexes in a table. Each record has one cell of
+a table of all keys and windows of its bundle; the cells with records are the groups, ordered by
+window and then by key. Floats are summed in parts so short that no addition rounds.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ Floats = npt.NDArray[np.float64]
 _MOST_RECORDS = 1 << 19
 """The parts below are short enough for as many additions."""
 _CELLS_PER_RECORD = 32
-"""A table with more cells than this, and _CELLS, takes longer to look through than the records take
-in a hash table."""
+"""A table with more cells than this, and _CELLS, takes longer to scan than a hash table takes for
+the records."""
 _CELLS = 1 << 12  # this many are looked through in no time
-# Fixed: parts of floats are multiples of 2**-20, of 2**-55, and what is left
+# Fixed: parts of floats are multiples of 2**-20, of 2**-55, and the remainder
 _GRID_BITS, _FINE_BITS = 20, 55
 _TO_GRID, _TO_FINE = 1.5 * 2.0 ** (52 - _GRID_BITS), 1.5 * 2.0 ** (52 - _FINE_BITS)
-"""Added and subtracted again, they round to these multiples."""
+"""Floats that, added and subtracted again, round to these multiples."""
 _MOST_SUM = 2.0 ** (53 - _GRID_BITS)  # Fixed: sums of multiples of 2**-20 are exact below it
 _EXACT = 2**53  # Fixed: a float holds every whole number below it
 _HALF_BITS, _HALF = 32, (1 << 32) - 1  # Fixed: whole numbers are added in halves
@@ -43,8 +43,8 @@ class Unadded(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """The groups of a bundle. ``numbers`` has the group of each record; ``keys``, by part, and
-    ``starts`` are those of each group."""
+    """The groups of a bundle. ``numbers`` has the group of each record; each group has its
+    ``keys``, by part, and ``starts``."""
 
     numbers: npt.NDArray[np.intp]
     keys: list[Int64s]
@@ -54,7 +54,7 @@ class Cells:
         return len(self.starts)
 
     def counts(self, mask: npt.NDArray[np.bool_] | None = None) -> pl.Series:
-        """How many records each group has, of those for which ``mask`` is true."""
+        """The number of records of each group for which ``mask`` is true."""
         if mask is None:
             return pl.Series(np.bincount(self.numbers, minlength=len(self)))
         return pl.Series(np.bincount(self.numbers, mask, len(self)).astype(np.int64))
@@ -134,7 +134,7 @@ def cells(keys: Sequence[pl.Series], stamps: Int64s, window: Tumbling) -> Cells 
 
 
 def _numbered(spots: Int64s, size: int) -> tuple[npt.NDArray[np.intp], Int64s]:
-    """The rank of each spot among those that occur, and these, in order."""
+    """The rank of each spot among the spots that occur, and these, in order."""
     used = np.zeros(size, np.bool_)
     used[spots] = True
     distinct = np.flatnonzero(used)

@@ -2,11 +2,11 @@
 serialised sketch.
 
 In columns each group has the coupons of its values, or the registers that these make. A value's
-*coupon* is what DataSketches' HyperLogLog keeps of it: 26 bits of an address, and above them how
-many zeros a second hash begins with. A sketch of few values is a set of coupons, one of many has
+*coupon* is its form in DataSketches' HyperLogLog: 26 bits of an address, and above them the number
+of zeros that a second hash begins with. A sketch of few values is a set of coupons, one of many has
 for each address the highest number of zeros: its *registers*, which are coupons with shorter
-addresses here. A list of registers begins with 0, which is not a coupon. Whatever is put together
-in which order, the same list comes out of the same values.
+addresses here. A list of registers begins with 0, which is not a coupon. The same values give the
+same list, merged in any order.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ _FAR = 32  # Fixed: registers from here on are summed up apart
 
 
 class ApproxCountDistinct(Aggregator[bytes]):
-    """About how many different values; relative standard error 1.04 / sqrt(2**lg_k), 1.6 % by
-    default."""
+    """The approximate number of different values; relative standard error 1.04 / sqrt(2**lg_k), 1.6
+    % by default."""
 
     ordered = False
 
@@ -80,8 +80,8 @@ class ApproxCountDistinct(Aggregator[bytes]):
             return 0
         union, sketch = datasketches.hll_union(self.lg_k), datasketches.hll_sketch.deserialize(acc)
         union.update(sketch)
-        # Once more: the estimate of a sketch that only took values, and was united with no other,
-        # depends on the order in which they came.
+        # Once more: the estimate of a sketch that was never united with another one depends on the
+        # order in which its values came.
         union.update(sketch)
         estimate: float = union.get_estimate()
         return round(estimate)
@@ -89,7 +89,7 @@ class ApproxCountDistinct(Aggregator[bytes]):
     def united(
         self, acc: bytes, kind: datasketches.tgt_hll_type = datasketches.tgt_hll_type.HLL_4
     ) -> bytes:
-        """The same accumulator as a union stores it."""
+        """The accumulator in the form that a union stores."""
         if not acc:
             return acc
         union = datasketches.hll_union(self.lg_k)
@@ -231,7 +231,7 @@ class Sketched(ColumnAggregate):
 
 
 def coupons(values: pl.Series) -> pl.Series:
-    """The coupon of each value; null for none, and for text of no length, which DataSketches leaves
+    """The coupon of each value; null for null, and for empty text, which DataSketches leaves
     out."""
     if values.dtype == pl.String:
         distinct = values.drop_nulls().unique()
@@ -256,7 +256,8 @@ def coupons(values: pl.Series) -> pl.Series:
 
 
 def _of_texts(texts: Sequence[str]) -> list[int]:
-    """A list of coupons has them in the order of updates, unless two are the same."""
+    """The coupons of texts. A list of coupons has them in the order of updates, unless two are the
+    same."""
     codes: list[int] = []
     for start in range(0, len(texts), _LISTED):
         some = texts[start : start + _LISTED]
@@ -276,7 +277,7 @@ def _listed(texts: Sequence[str]) -> list[int]:
 
 
 def _of_words(words: _Uint64s) -> npt.NDArray[np.uint32]:
-    """MurmurHash3 of eight bytes each, and the coupon of it."""
+    """The coupons of eight bytes each, from their MurmurHash3."""
     mixed = words * np.uint64(0x87C37B91114253D5)
     mixed = ((mixed << np.uint64(31)) | (mixed >> np.uint64(33))) * np.uint64(0x4CF5AD432745937F)
     second = np.uint64(_SEED ^ 8)
@@ -285,7 +286,7 @@ def _of_words(words: _Uint64s) -> npt.NDArray[np.uint32]:
     first = _final(first) + other
     other += first
     high = other >> np.uint64(32)
-    # A double holds 32 bits, so that its exponent says how many there are.
+    # A double holds 32 bits, so its exponent gives their number.
     lengths = np.where(
         high > 0, 32 + np.frexp(high.astype(np.float64))[1], np.frexp(other.astype(np.float64))[1]
     )

@@ -1,5 +1,5 @@
 """count_distinct: the exact number of different values. In columns each group has a list of them,
-and in a change log a list in each of its segments of those that are new there."""
+and in a change log each of its segments has a list of the values that are new there."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from millwheel.core.aggregates.families.distinct_values import Distinct
 from millwheel.core.lazy_polars import pl
 
 _MOST_LISTED = 1 << 17
-"""A larger set stays in rows, as bitmaps, which take an eighth of what it takes here: 4 MB."""
+"""A larger set stays in rows, as bitmaps, an eighth of its size in columns: 4 MB."""
 
 
 class CountDistinct(Aggregator[dict[Any, int]]):
@@ -130,8 +130,8 @@ class Distincts(Listed):
         return LastingDistincts(self._column, self._argument)
 
     def _typed(self, value: Any) -> Any:
-        """A value as the column has it. A set does not tell 1 from 1.0. Unfit when it is of another
-        type."""
+        """A value as the column has it. In a set 1 and 1.0 are one value. Raises Unfit for a value
+        of another type."""
         if type(value) is int and self._type is float and float(value) == value:
             return float(value)
         if type(value) is not self._type or (type(value) is int and not -(2**63) <= value < 2**63):
@@ -140,9 +140,9 @@ class Distincts(Listed):
 
 
 class LastingDistincts(Distincts):
-    """The values of a group that a segment is the first to have, and how many those and all older
-    segments have. The counts of a bundle are filled in by what knows the segments
-    (:mod:`millwheel.core.columns.state.growing_groups`)."""
+    """The values of a group that are new in a segment, and the number of its values in that and all
+    older segments. :mod:`millwheel.core.columns.state.growing_groups`, which has the segments,
+    fills in the counts of a bundle."""
 
     grows = False
 
@@ -165,7 +165,7 @@ class LastingDistincts(Distincts):
         return groups[self.counted]
 
     def outgrown(self) -> pl.Expr:
-        """Which groups have more values than they may have in columns."""
+        """Which groups have too many values for columns."""
         return pl.col(self.counted) > _MOST_LISTED
 
     def from_acc(self, acc: Any) -> list[Any]:

@@ -1,11 +1,11 @@
-"""Sets of values that only grow, exactly: whole numbers in bitmaps, all other values in a dict. A
-few values lie in the dict whatever they are: a bitmap costs as much.
+"""Exact sets of values that only grow: whole numbers in bitmaps, all other values in a dict. A few
+values of any type lie in the dict: a bitmap costs as much.
 
 The numbers lie in Roaring bitmaps, one per *part*: a stretch of numbers that is divided in two once
 it takes more than a quarter of a megabyte. A large set is not stored in one value. Each part has
 entries of its own: one with all of it, and one with the new numbers of each commit, until these
-take a quarter of the first and all are written anew. So a commit writes about what it adds,
-whatever the size of the set, and nothing is read that is not touched.
+take a quarter of the first and all are written anew. So a commit to a set of any size writes little
+more than the new values, and nothing is read that is not touched.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from millwheel.core.model.damage import DAMAGE
 from millwheel.errors import CorruptionError
 
 _FEW = 48
-"""Up to so many values lie in the dict: to add one and to store it takes a quarter of what it takes
-with a bitmap, 0.5 in place of 1.8 µs. From here on a bitmap is read faster than a dict."""
+"""The most values in the dict: to add one and to store it takes a quarter of the time of a bitmap,
+0.5 in place of 1.8 µs. From here on a bitmap is read faster than a dict."""
 _INLINE = 1 << 10
-"""Up to so many bytes a set lies in the window's own value: an entry of its own would not be
+"""The most bytes of a set that lies in the window's own value: an entry of its own would not be
 cheaper."""
 _LARGE = 1 << 18
 """A part of more bytes is divided. Dense numbers take a bit each: 2 million of them."""
 _SHARE = 4
-"""New numbers may take this part of the bytes of all before they are written together: each is
-written 5 times."""
+"""New numbers may take this part of the bytes of all before all are written anew: each is written 5
+times."""
 _MOST_ENTRIES = 64
 """The most entries that may have to be read for one part."""
 _TOGETHER = 8
-"""From so many sets on, it is quicker to merge them at once and to look afterwards which brought
-what."""
+"""From so many sets on, it is quicker to merge them at once and to find out afterwards which values
+each of them added."""
 _NUMBERS = 2**64  # Fixed: a bitmap holds the numbers below this
 
 
@@ -58,8 +58,8 @@ class Chunks(Protocol):
 class _Part:
     """Numbers from ``low`` up to the next part. ``entries`` are the stored parts, as (number,
     bytes); ``fresh`` are the numbers added since. ``numbers`` is None until they are read.
-    ``form``: all of them as bytes, if they are known: a value has up to a thousand small sets, and
-    most of them stay as they are from commit to commit."""
+    ``form``: all of them as bytes, if they have been made: a value has up to a thousand small sets,
+    and most of them stay as they are from commit to commit."""
 
     __slots__ = ("count", "entries", "form", "fresh", "low", "numbers")
 
@@ -123,7 +123,7 @@ class Distinct:
     def __init__(self) -> None:
         self.others: dict[Any, None] = {}
         """The values that are not whole numbers from 0 to 2**64 - 1, in the order in which they
-        came. Of a set :attr:`few`, all values."""
+        came; all values, while they are :attr:`few`."""
         self._parts: list[_Part] = []
         self._lows: list[int] = []
         self._chunks: Chunks | None = None
@@ -188,7 +188,7 @@ class Distinct:
         self._take(BitMap64(numbers))
 
     def _spill(self) -> None:
-        """Let whole numbers lie in bitmaps."""
+        """Move whole numbers to bitmaps."""
         if self.few:
             self.others, numbers = _divided(self.others)
             self._take(BitMap64(numbers))
@@ -207,7 +207,7 @@ class Distinct:
             self._take(part.load(other._chunks))
 
     def merge_each(self, others: Sequence[Distinct]) -> list[int]:
-        """Merge other sets one after the other; how many values there are after each of them."""
+        """Merge other sets one after the other; returns the number of values after each of them."""
         firsts = None
         if len(others) >= _TOGETHER:
             firsts = first_seen([each._arrays() for each in others])
@@ -261,7 +261,7 @@ class Distinct:
         return index >= 0 and number in self._parts[index].load(self._chunks)
 
     def values(self) -> list[Any]:
-        """All values; whole numbers as ints, whatever they came as."""
+        """All values; whole numbers as ints, even if they came as floats."""
         others, numbers = self._values()
         return [*others, *numbers]
 
@@ -277,7 +277,7 @@ class Distinct:
     # --- the stored form --------------------------------------------------------------------------
 
     def stored(self, chunks_of: Callable[[], Chunks]) -> bytes:
-        """The stored form, which may name entries. They are asked for only where there may be
+        """The stored form, which may name entries. ``chunks_of`` is called only where there may be
         some."""
         if not self._parts:
             return _encode((self.others, ()))
@@ -299,8 +299,8 @@ class Distinct:
         )
 
     def whole_form(self) -> bytes:
-        """A form without entries. Of few values, numbers and texts lie in their order, so that what
-        is sent is the same whichever way they came together."""
+        """A form without entries. Few numbers and texts are sorted, so that the same values have
+        the same form in whichever order they came."""
         if len(self) <= _FEW:
             others, numbers = self._values()
             texts = sorted(value for value in others if type(value) is str)
@@ -312,7 +312,7 @@ class Distinct:
         return _encode((self.others, parts))
 
     def _move(self, chunks: Chunks) -> None:
-        """Forget the entries of another value: that may be gone from now on."""
+        """Let go of the entries of another value, which may be deleted from now on."""
         for part in self._parts:
             part.load(self._chunks)
             part.entries, part.fresh = [], None
@@ -370,7 +370,7 @@ def _written(part: _Part, chunks: Chunks) -> Sequence[_Part]:
 
 
 def _divided(values: Iterable[Any]) -> tuple[dict[Any, None], list[int]]:
-    """The values that no bitmap has, and the numbers of the others."""
+    """The values that no bitmap can hold, and the numbers of the others."""
     others: dict[Any, None] = {}
     numbers = []
     for value in values:
@@ -383,7 +383,7 @@ def _divided(values: Iterable[Any]) -> tuple[dict[Any, None], list[int]]:
 
 
 def _whole(value: Any) -> int | None:
-    """The number under which a bitmap has a value; 1.0 equals 1. None where it has none."""
+    """The number of a value in a bitmap; 1.0 equals 1. None for a value that no bitmap can hold."""
     kind = type(value)
     if kind is float and value.is_integer():
         value = int(value)

@@ -31,7 +31,7 @@ its whole part instead, as ``[text]``."""
 INT64 = 2**63
 """Fixed: integers from here on are not an int64."""
 SCALE_BITS = 90  # Fixed: of the fraction in an exact sum; stored sums have it
-_SCALE = 2.0**SCALE_BITS  # Fixed: what fractions are multiplied by
+_SCALE = 2.0**SCALE_BITS  # Fixed: the factor of fractions
 _ONE = 1 << SCALE_BITS  # Fixed: one, in the scale of exact sums
 _LEAST = 2.0**-37
 """A float of at least this size has no bit below 2**-90."""
@@ -59,7 +59,7 @@ def exact_floats(parts: Sequence[Any]) -> list[Any]:
 
 def _far_floats(total: Fraction) -> list[Any]:
     """The same where the sum of some of them is beyond all floats, whether that of all is or not:
-    so their order has no say."""
+    so the result does not depend on their order."""
     try:
         floats: list[Any] = [float(total)]
     except OverflowError:
@@ -92,8 +92,8 @@ def exact_add(acc: Exact, values: Sequence[Any]) -> Exact:
 
 
 def exact_value(acc: Exact) -> int | float:
-    """The sum: an int when only ints went in (and it fits 64 bits), else the nearest float. Raises
-    RecordError where none is near."""
+    """The sum: an int when only ints were added (and it fits 64 bits), else the nearest float.
+    Raises RecordError where it is beyond all floats."""
     whole = int(acc[0])
     if len(acc) == 1:
         return whole if -INT64 <= whole < INT64 else float(whole)

@@ -1,4 +1,4 @@
-"""Lists of values, one for each group, taken apart and put together for all groups at once."""
+"""Lists of values, one for each group, which are divided and joined for all groups at once."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def spread(lists: pl.Series) -> tuple[Int64s, pl.Series]:
 
 
 def gathered(numbers: Int64s, values: pl.Series, groups: int) -> pl.Series:
-    """The inverse: a list of values for each of so many groups, by the ``numbers`` of theirs, which
-    are in order."""
+    """The inverse: a list of values for each of so many groups. ``numbers`` has the group of each
+    value, in order."""
     ordered = pl.Series("number", numbers).set_sorted()
     frame = (
         pl.DataFrame([ordered, values.alias("values")])

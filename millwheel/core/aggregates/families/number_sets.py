@@ -1,5 +1,5 @@
-"""Sets of whole numbers as sorted arrays: in which of many sets each number is first, and which
-numbers are among others."""
+"""Sets of whole numbers as sorted arrays: the first of many sets that has each number, and the
+numbers that are in another set."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 _Numbers = npt.NDArray[np.uint64]
 _SPAN = 1 << 25
-"""Up to so many numbers apart, a table of them is quicker than a search."""
+"""The widest range of numbers for which a table is quicker than a search."""
 
 
 def first_seen(
@@ -38,7 +38,7 @@ def first_seen(
 
 
 def among(numbers: _Numbers, some: _Numbers) -> npt.NDArray[np.bool_]:
-    """Which of the numbers are among ``some`` of them. Both are sorted, each number once."""
+    """Which of the numbers are in ``some``. Both are sorted, each number once."""
     mask = np.zeros(len(numbers), np.bool_)
     if not len(some):
         return mask

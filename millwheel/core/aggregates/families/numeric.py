@@ -144,7 +144,7 @@ class Mean(Aggregator[list[Any]]):
 
 
 class Additive(ColumnAggregate):
-    """What adding up gives: counts and sums, see
+    """Aggregates that are added up, counts and sums; see
     :mod:`millwheel.core.aggregates.families.adding`."""
 
     over_ranges = OverRanges.SUMS
@@ -190,8 +190,8 @@ class Counted(Additive):
 
 
 class Summed(Additive):
-    """sum, of whole numbers or of floats. ``<column>n`` counts, since the row form's sum of no
-    floats is a whole 0. It is one of floats once it has had some, so those that are taken back
+    """sum, of whole numbers or of floats. ``<column>n`` counts floats, since the row form's empty
+    sum is a whole 0. A sum stays one of floats once it has had some, so records that are taken back
     count as well."""
 
     def __init__(self, column: str, argument: Argument) -> None:
@@ -262,7 +262,7 @@ class Summed(Additive):
 
 
 class Averaged(Additive):
-    """mean: a sum, and how many went in."""
+    """mean: a sum, and the number of its values."""
 
     def __init__(self, column: str, argument: Argument) -> None:
         super().__init__(column, argument)
@@ -323,13 +323,13 @@ FUNCTIONS = {
     "sum": AggregateFunction(
         lambda options: Sum(),
         columns=lambda column, argument, _: Summed(column, argument),
-        gives="exact, whatever the order: no rounding until the end",
+        gives="exact, in any order: no rounding until the end",
         keeps="a few numbers",
     ),
     "mean": AggregateFunction(
         lambda options: Mean(),
         columns=lambda column, argument, _: Averaged(column, argument),
-        gives="exact, whatever the order: no rounding until the end",
+        gives="exact, in any order: no rounding until the end",
         keeps="a few numbers",
     ),
 }

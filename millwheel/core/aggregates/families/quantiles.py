@@ -1,10 +1,10 @@
 """quantile and quantiles: DDSketch's counts per logarithmic bin, within one percent of the true
 value.
 
-They are mergeable and subtractable exactly, and independent of the order of the records, which the
-sketches that sample are not.
+They can be merged and subtracted exactly, and do not depend on the order of the records, unlike
+sketches that sample.
 
-In columns each group has a list of bins and how often a value fell into each. A bin and its count
+In columns each group has a list of bins with the number of values in each. A bin and its count
 are one number, ``code * 2**38 + count``. Codes are in the order of the values: 0 for zero, 2**23
 more than the key of DDSketch for positive values, and the same with a minus for negative ones.
 """
@@ -35,7 +35,7 @@ _MIDDLE = 1 << 23  # Fixed: above all keys of bins at the finest accuracy; store
 _SPAN_BITS = 25  # Fixed: of the distance between two codes
 _LEAST = -1 << (_SPAN_BITS - 1)  # Fixed: below all codes
 _NEAR = 1e-6
-"""So near to the edge of a bin the logarithms of two libraries may disagree."""
+"""The distance from the edge of a bin within which the logarithms of two libraries may disagree."""
 
 
 class Bins(LogarithmicMapping):
@@ -44,12 +44,12 @@ class Bins(LogarithmicMapping):
 
     @property
     def ladder(self) -> float:
-        """How many bins there are until a value has doubled."""
+        """The number of bins between a value and its double."""
         return float(self._multiplier)
 
     def value(self, key: int) -> float:
-        """As DDSketch has it; of the last bin, whose middle is not a float any more, the largest
-        one."""
+        """The value of a bin, as in DDSketch; of the last bin, whose middle is not a float any
+        more, the largest float."""
         try:
             middle: float = super().value(key)
         except OverflowError:
@@ -165,7 +165,8 @@ class Binned(ColumnAggregate):
         return [self._of_groups(_added)]
 
     def _of_groups(self, function: Callable[[pl.Series], pl.Series]) -> pl.Expr:
-        """Called once for all groups: expressions take some µs for each."""
+        """An expression that calls ``function`` once for all groups: expressions take some µs for
+        each."""
         lists = pl.col(self._column).implode()
         return lists.map_batches(
             function, return_dtype=pl.List(pl.Int64), is_elementwise=True

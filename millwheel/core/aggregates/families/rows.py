@@ -35,7 +35,7 @@ _SEVERAL = 2  # Fixed: fewer have one order
 @dataclass(frozen=True, slots=True)
 class Order:
     """One part of an order: an expression over the record, its direction, and whether nulls come
-    ``first`` or ``last``, whatever the direction ("": they have no place)."""
+    ``first`` or ``last``, in either direction ("": they have no place)."""
 
     text: str
     descending: bool = False
@@ -48,7 +48,7 @@ class Order:
         return check_ordered(function, value, self.text)
 
     def sort_key(self, value: Any) -> Any:
-        """What is less the earlier a checked value comes."""
+        """A key that is less the earlier a checked value comes."""
         if value is None:
             return (0,) if self.nulls == "first" else (2,)
         key = _reversed(value) if self.descending else rank(value)
@@ -72,7 +72,7 @@ def _fitting(column: Sequence[Any]) -> bool:
 
 
 def _reversed(value: Any) -> tuple[int, Any, bool]:
-    """What is less where the rank of a value is greater."""
+    """A key that is less where the rank of a value is greater."""
     if isinstance(value, str):
         return (-1, _Descending(value), True)
     return (0, -value, type(value) is not float)
@@ -96,8 +96,8 @@ class _Descending:
 
 
 class _Bytes:
-    """A record by its bytes, which are made only where everything before them is equal. The order
-    of its fields decides last: columns may have another one."""
+    """A record as its bytes, for order. They are made only where everything before them is equal.
+    The order of its fields decides last: columns may have another one."""
 
     def __init__(self, row: Any) -> None:
         self._row = row
@@ -117,7 +117,7 @@ class _Bytes:
 
 class ChosenRows(Aggregator[list[Entry]]):
     """The first ``k`` records of an order. ``one``: the result is the record alone (None for no
-    records); else a list, in which ``rank`` names the field with the place, from 1."""
+    records); else a list, in which the field ``rank`` has the rank of each, from 1."""
 
     ordered = False
     of_rows = True
@@ -167,8 +167,8 @@ class ChosenRows(Aggregator[list[Entry]]):
                 )
 
     def fitting(self, columns: Sequence[Sequence[Any]]) -> bool:
-        """Whether :meth:`check` takes all values of the orders, as a short look at each column
-        tells: numbers of one kind, none of them NaN or beyond 64 bits."""
+        """Whether a short look at each column shows that :meth:`check` takes all values of the
+        orders: numbers of one kind, none of them NaN or beyond 64 bits."""
         return all(map(_fitting, columns))
 
     def create(self) -> list[Entry]:
@@ -217,8 +217,8 @@ class ChosenRows(Aggregator[list[Entry]]):
         ]
 
     def may_precede(self, values: Sequence[Any], last: Any) -> Iterable[int]:
-        """The indexes of those of some checked values of the first order that do not come behind
-        ``last``, which is one; of all, where no short look tells."""
+        """The indexes of checked values of the first order that do not come behind ``last``, which
+        is one, too; all indexes, where a short look does not show it."""
         kinds = {*map(type, values), type(last)}
         if len(kinds) > 1 or not kinds <= _NUMBERS:
             return range(len(values))
@@ -227,7 +227,7 @@ class ChosenRows(Aggregator[list[Entry]]):
         return [index for index, value in enumerate(values) if value <= last]
 
     def _plain_keys(self, entries: list[Entry]) -> list[tuple[Any, ...]] | None:
-        """What orders entries as :meth:`sort_key` does, at a tenth of its price: None where the
+        """Keys that order entries as :meth:`sort_key` does, at a tenth of its cost: None where the
         values of an order are not all of one kind of number, or records decide."""
         columns: list[Any] = []
         for index, order in enumerate(self._orders):
@@ -241,7 +241,7 @@ class ChosenRows(Aggregator[list[Entry]]):
         return keys if len(set(keys)) == len(keys) else None
 
     def sort_key(self, entry: Entry) -> tuple[Any, ...]:
-        """What is less the earlier an entry comes."""
+        """A key that is less the earlier an entry comes."""
         values, timestamp, row = entry
         parts = [key(value) for key, value in zip(self._keys, values, strict=True)]
         return (*parts, -timestamp if self.latest else timestamp, _Bytes(row))

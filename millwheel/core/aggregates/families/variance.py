@@ -1,4 +1,4 @@
-"""variance and stddev: how many, the exact sum, and the exact sum of the squares.
+"""variance and stddev: the count, the exact sum, and the exact sum of the squares.
 
 In columns the square of a float that fits is a whole number of 2**-180. Its rounded value and the
 error of rounding, both floats (Dekker's product), are added to three 128-bit integers, in units of
@@ -40,7 +40,7 @@ _WORTH_ARRAYS = 16  # for fewer numbers making an array takes longer
 _LARGEST = 1 << 47
 """Squares of smaller numbers can be added 2**33 times before 128 bits overflow."""
 _MOST = 1 << 110  # larger sums of squares go by rows: beside them there is room for as many again
-_SCALE = 2.0**SCALE_BITS  # Fixed: what fractions are multiplied by
+_SCALE = 2.0**SCALE_BITS  # Fixed: the factor of fractions
 _SQUARE_BITS = 2 * SCALE_BITS  # Fixed: of the fraction in an exact sum of squares
 
 
@@ -93,8 +93,8 @@ class Variance(Aggregator[list[Any]]):
         if divisor < 1:
             return None
         total = fraction(acc[1])
-        # Squares of numbers below 1e-150 are not exact any more; their variance may come out a hair
-        # below nothing.
+        # Squares of numbers below 1e-150 are not exact any more; their variance may be slightly
+        # below 0.
         variance = max(Fraction(0), (fraction(acc[2]) - total * total / count) / divisor)
         return math.sqrt(variance) if self.root else float(variance)
 
@@ -178,7 +178,7 @@ class Moments(ColumnAggregate):
         return pl.Series(self._column, list(map(self._variance, counts, sums, squares)), pl.Float64)
 
     def _exact(self, groups: pl.DataFrame) -> tuple[Sequence[int], Sequence[int], Sequence[int]]:
-        """Of each group: how many, the sum, and the sum of squares, scaled to whole numbers."""
+        """The count, the sum, and the sum of squares of each group, scaled to whole numbers."""
         columns = {name: groups[name].to_list() for name in self.dtypes}
         column = self._column
         counts, wholes, squares = (columns[f"{column}{part}"] for part in ("n", "", "s"))
@@ -196,7 +196,7 @@ class Moments(ColumnAggregate):
         if divisor < 1:
             return None
         scale = _SQUARE_BITS if self._floats else 0
-        # Python rounds the quotient of two whole numbers once, whatever their size.
+        # Python rounds the quotient of two whole numbers of any size once.
         variance = (squares * count - total * total) / (count * divisor << scale)
         return math.sqrt(variance) if self._aggregator.root else variance
 

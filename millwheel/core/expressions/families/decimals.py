@@ -1,4 +1,4 @@
-"""Functions of decimals: their texts, their whole units, and what is cast to them."""
+"""Functions of decimals: their texts, their whole units, and casts to them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from millwheel.core.lazy_polars import pl
 
 
 def cast_to_decimal(to: str) -> Callable[[Any], Decimal]:
-    """How a value becomes a decimal of a type. Raises ValueError, as what it returns does."""
+    """A function that makes a value a decimal of a type. Both raise ValueError."""
     form = decimal_form(to)
     return lambda value: shown(_units(form, value), form.scale)
 
@@ -23,19 +23,19 @@ def _units(form: DecimalForm, value: Any) -> int:
 
 
 def number_of(value: Any) -> int | float:
-    """The value itself. Raises ValueError for what is not a number."""
+    """The value itself. Raises ValueError if it is not a number."""
     if isinstance(value, (int, float)):
         return value
     raise ValueError
 
 
 def described(value: Any) -> str:
-    """Within bounds: what a list holds may be written down for ever."""
+    """The value in words, within bounds: a list may be endlessly long as text."""
     return f"{value!r:.80}" if isinstance(value, str | float) else f"a {type(value).__name__}"
 
 
 def _decimal_text(units: Any, digits: Any) -> str | None:
-    """Null stays null."""
+    """The text of a decimal. Null stays null."""
     if units is None:
         return None
     if not isinstance(units, int) or isinstance(units, bool):
@@ -52,7 +52,7 @@ def _behind_the_point(digits: Any) -> None:
 
 
 def _decimal_text_columns(terms: Sequence[Term]) -> Term:
-    """One text for each different number."""
+    """The texts by columns: one for each different number."""
     kinds(terms, "int", "int")
     [units, _], digits = terms, constant_of(terms[1])
     if units.constant is not None:
@@ -86,7 +86,7 @@ def _form(digits: Any, behind: Any) -> DecimalForm:
 
 
 def _decimal_units_columns(terms: Sequence[Term]) -> Term:
-    """What has no room goes by rows."""
+    """The units by columns; values that do not fit go by rows."""
     value, form = terms[0], _form(constant_of(terms[1]), constant_of(terms[2]))
     if value.constant is not None or value.kind not in ("int", "float", "str"):
         raise NoColumns
@@ -99,7 +99,7 @@ def _decimal_units_columns(terms: Sequence[Term]) -> Term:
 
 
 def _column_units(form: DecimalForm, values: pl.Series) -> pl.Series:
-    """Those of each different value, null where it has none."""
+    """The units of each different value, null where it has none."""
     different = values.unique()
     units = {each: _decimal_units(each, form.precision, form.scale, None) for each in different}
     return pl.Series(values.name, [units[each] for each in values], pl.Int64)

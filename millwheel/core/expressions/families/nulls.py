@@ -67,7 +67,7 @@ def _between(value: Any, low: Any, high: Any) -> bool:
 
 
 def _cast(value: Any, to: Any, *otherwise: Any) -> Any:
-    """Null stays null. With ``otherwise``, that is what a value becomes that cannot be cast."""
+    """Null stays null. With ``otherwise``, that replaces a value that cannot be cast."""
     make = _cast_to(to)
     if value is None:
         return None
@@ -140,7 +140,7 @@ def _whole(value: Any) -> int:
 
 
 def _shown(value: Any) -> str:
-    """``str``: a list within a list within a list would be twice as long with each ``str``, by its
+    """The value by ``str``, within bounds: of nested lists each further ``str`` would double the
     quotes."""
     if not isinstance(value, str) and _size(value, MAX_TEXT) > MAX_TEXT:
         raise ValueError(f"str() makes texts of up to about {MAX_TEXT:,} characters")
@@ -166,7 +166,7 @@ def _size(value: Any, most: int) -> int:
 
 
 def _json(value: Any, *steps: Any) -> Any:
-    """Text is parsed first; each step goes one deeper. Null for what is not there."""
+    """Text is parsed first; each step goes one deeper. Null for a missing part."""
     if isinstance(value, (str, bytes)):
         try:
             value = msgspec.json.decode(value)
@@ -210,7 +210,7 @@ def _case_columns(terms: Sequence[Term]) -> Term:
 
 
 def _coalesce_columns(terms: Sequence[Term]) -> Term:
-    """Each is computed only where all before it are null."""
+    """``coalesce`` by columns: each argument is computed only where all before it are null."""
     terms = [term for term in terms if term.kind != NULL]
     if len({term.kind for term in terms}) != 1 or terms[0].constant is not None:
         raise NoColumns
@@ -229,7 +229,7 @@ def _nullif_columns(terms: Sequence[Term]) -> Term:
 
 
 def _cast_columns(terms: Sequence[Term]) -> Term:
-    """What does not look like a plain number goes by rows."""
+    """The cast by columns; text that does not look like a plain number goes by rows."""
     value, to = terms[0], constant_of(terms[1])
     kind = _KINDS.get(to, "")
     if value.constant is not None or value.kind == NULL:
@@ -340,7 +340,7 @@ FUNCTIONS = table(
     Function(
         "json(value: any, step...: any) -> any",
         _json,
-        "what a JSON text, a map or a list has under names and positions, from 0, one step after"
+        "the part of a JSON text, a map or a list under names and positions, from 0, one step after"
         " another; null where it has nothing. A text that is not JSON is an error",
         (
             ("""json('{"a": [{"b": 7}]}', 'a', 0, 'b')""", 7),

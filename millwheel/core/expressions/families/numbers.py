@@ -33,8 +33,8 @@ def number_of(value: Any) -> int | float:
 
 
 def _rounded(value: Any, digits: Any = None) -> Any:
-    """``round``: for many digits of a whole number Python computes a power of ten that nothing
-    bounds."""
+    """``round`` with bounded digits: for many digits of a whole number Python computes an unbounded
+    power of ten."""
     if isinstance(digits, int):
         _digits(digits)
     return round(value, digits)
@@ -107,7 +107,7 @@ def _whole_columns(round_to: str) -> Callable[[Sequence[Term]], Term]:
 
 
 def _round_columns(terms: Sequence[Term]) -> Term:
-    """Of whole numbers also to tens, hundreds and so on."""
+    """``round`` by columns, of whole numbers also to tens, hundreds and so on."""
     if len(terms) == 1:
         return _whole_columns("rint")(terms)
     kinds(terms, "int", "int")
@@ -124,7 +124,7 @@ def _round_columns(terms: Sequence[Term]) -> Term:
 
 
 def _to_even(numbers: Any, unit: int) -> Any:
-    """The nearest multiples of a unit: of two that are as near the even one."""
+    """The nearest multiples of a unit; of two that are equally near, the even one."""
     quotients = numbers // unit
     rest = numbers - quotients * unit
     up = (rest > unit // 2) | ((rest == unit // 2) & (quotients % 2 == 1))
@@ -159,7 +159,7 @@ def _quotient_columns(terms: Sequence[Term]) -> Term:
 
 
 def _of_division(terms: Sequence[Term]) -> tuple[pl.Expr, ...]:
-    """For which records a division has a result."""
+    """Conditions for records whose division has a result."""
     if terms[0].constant is not None or terms[1].constant == 0:
         raise NoColumns
     if terms[1].constant is not None:

@@ -56,7 +56,7 @@ def _replace(text: Any, pattern: Any, new: Any) -> str:
 
 @lru_cache(maxsize=256)
 def _like_pieces(pattern: str) -> tuple[tuple[str | None, ...], ...]:
-    """What stands between the ``%`` of a pattern: its characters, None for any one."""
+    """The pieces between the ``%`` of a pattern: their characters, None for any one."""
     if len(pattern) > MAX_LIKE:
         raise ValueError(f"a pattern of like() has up to {MAX_LIKE} characters")
     pieces: list[list[str | None]] = [[]]
@@ -81,8 +81,8 @@ def _like_search(pattern: str) -> tuple[re.Pattern[str], ...]:
 
 
 def _like(text: Any, pattern: Any) -> bool:
-    """The first piece stands at the beginning, the last at the end, each other one at its first
-    occurrence behind the one before."""
+    """Whether a text matches a pattern: the first piece stands at the beginning, the last at the
+    end, each other one at its first occurrence behind the one before."""
     text, searches = text_of(text), _like_search(text_of(pattern))
     if len(searches) == 1:
         return searches[0].fullmatch(text) is not None
@@ -100,7 +100,7 @@ def _like(text: Any, pattern: Any) -> bool:
 
 
 def _like_columns(terms: Sequence[Term]) -> Term:
-    """``x``, ``x%``, ``%x`` and ``%x%``."""
+    """``like`` by columns, for ``x``, ``x%``, ``%x`` and ``%x%``."""
     kinds(terms, "str", "str")
     try:
         pieces = _like_pieces(constant_of(terms[1]))
@@ -134,7 +134,7 @@ def _matches_columns(terms: Sequence[Term]) -> Term:
 
 
 def _extract_columns(terms: Sequence[Term]) -> Term:
-    """Null where nothing is found."""
+    """``extract`` by columns; null where nothing is found."""
     compiled = _constant_pattern(terms)
     group = constant_of(terms[2]) if len(terms) > 2 else min(compiled.groups, 1)
     if type(group) is not int or not 0 <= group <= compiled.groups:
@@ -178,8 +178,8 @@ FUNCTIONS = table(
     Function(
         "regexp_extract(text: text, pattern: text, group?: int) -> text",
         _extract,
-        "what the first group of a regular expression has found, or the group with a number (0 is"
-        " everything); null where nothing is found",
+        "the match of the first group of a regular expression, or of the group with a number (0 is"
+        " the whole match); null where nothing is found",
         (
             ("regexp_extract('a=1&b=2', '(?:^|&)b=([^&]*)')", "2"),
             ("regexp_extract('a', '(x)')", None),
@@ -192,7 +192,7 @@ FUNCTIONS = table(
     Function(
         "regexp_replace(text: text, pattern: text, new: text) -> text",
         _replace,
-        r"each occurrence replaced; `\1` in `new` is what the first group has found",
+        r"each occurrence replaced; `\1` in `new` is the match of the first group",
         (("regexp_replace('a1b22', '[0-9]+', '#')", "a#b#"),),
         checks={"pattern": pattern_of},
         bounded=False,

@@ -73,7 +73,7 @@ def _part(text: Any, separator: Any, index: Any) -> str | None:
 
 
 def _pad(text: Any, length: Any, fill: Any) -> tuple[str, str]:
-    """The text, cut at the length, and what it lacks."""
+    """The text, cut at the length, and the filling that it lacks."""
     text, length, fill = text_of(text), whole_of(length), text_of(fill)
     if length < 0:
         raise ValueError("a length is not negative")
@@ -117,8 +117,8 @@ def _in_text(name: str) -> Callable[[Sequence[Term]], Term]:
 
 
 def _cased(polars: str, python: Callable[[str], str]) -> Callable[[Sequence[Term]], Term]:
-    """ASCII by Polars; other texts by Python, whose tables of letters are of another version of
-    Unicode."""
+    """A change of case: ASCII by Polars; other texts by Python, whose tables of letters are of
+    another version of Unicode."""
 
     def run(texts: pl.Series) -> pl.Series:
         letters: pl.Series = getattr(texts.str, polars)()
@@ -141,7 +141,7 @@ def _cased(polars: str, python: Callable[[str], str]) -> Callable[[Sequence[Term
 
 @cache
 def _blanks() -> str:
-    """What ``str.strip`` removes: more than Unicode's property of white space."""
+    """The characters that ``str.strip`` removes: more than Unicode's white space."""
     return "".join(filter(str.isspace, map(chr, range(_CODE_POINTS))))
 
 
@@ -169,7 +169,7 @@ def _substring_columns(terms: Sequence[Term]) -> Term:
 
 
 def _replace_columns(terms: Sequence[Term]) -> Term:
-    """Where no result can be too long."""
+    """``replace`` by columns, where no result can be too long."""
     kinds(terms, "str", "str", "str")
     old, new = constant_of(terms[1]), constant_of(terms[2])
     if not old or len(new) > len(old):
@@ -180,7 +180,7 @@ def _replace_columns(terms: Sequence[Term]) -> Term:
 
 
 def _part_columns(terms: Sequence[Term]) -> Term:
-    """Null where there is no such part."""
+    """The part by columns; null where there is no such part."""
     kinds([terms[0]], "str")
     separator, index = constant_of(terms[1]), constant_of(terms[2])
     if not separator or type(index) is not int:

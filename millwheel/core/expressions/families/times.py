@@ -37,7 +37,7 @@ _UNITS_US = {"s": SECOND, "ms": 1_000, "us": 1}  # Fixed: µs of a unit
 
 
 def time_of(value: Any) -> int:
-    """The µs of a time. Raises TypeError for what is none, ValueError for text that is none."""
+    """The µs of a time. Raises ValueError for other text, TypeError for other types."""
     if type(value) is int:
         return value
     if isinstance(value, str):
@@ -54,7 +54,7 @@ def _parsed(text: str) -> int:
 
 
 def _wall(time: Any, zone: Any) -> int:
-    """What clocks show: µs since their 1970."""
+    """The time that clocks show: µs since their 1970."""
     moment = time_of(time)
     return moment if zone is None else moment + offset_us(moment, zone_of(text_of(zone)))
 
@@ -105,7 +105,7 @@ def _trunc(time: Any, unit: Any, zone: Any = None) -> int:
 
 
 def _start(moment: Any, unit: str) -> Any:
-    """Of a number, or of an array."""
+    """The start of the unit that a time, or each time of an array, lies in."""
     if unit in _MONTHS:
         return calendar.month_start(calendar.days_in(moment), _MONTHS[unit]) * DAY_US
     if unit == "week":
@@ -155,8 +155,10 @@ def _of_date(number: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return lambda wall: number(calendar.days_in(wall))
 
 
-def _field(name: str, says: str, example: tuple[str, int], of: Callable[[Any], Any]) -> Function:
-    """A number that clocks show, as a function of a number or an array of what they show."""
+def _field(
+    name: str, description: str, example: tuple[str, int], of: Callable[[Any], Any]
+) -> Function:
+    """A field of the time that clocks show; ``of`` reads it from a time, or an array of times."""
 
     def columns(terms: Sequence[Term]) -> Term:
         kinds(terms, "int")
@@ -165,7 +167,7 @@ def _field(name: str, says: str, example: tuple[str, int], of: Callable[[Any], A
     return Function(
         f"{name}(time: time, zone?: text) -> int",
         lambda time, zone=None: of(_wall(time, zone)),
-        says,
+        description,
         (example,),
         checks={"time": time_of, "zone": zone_of},
         columns=columns,
@@ -195,7 +197,7 @@ def _trunc_columns(terms: Sequence[Term]) -> Term:
 
 
 def _format_columns(terms: Sequence[Term]) -> Term:
-    """Without a zone. Records come close together, so few texts are made for many of them."""
+    """Texts by columns, without a zone. Records come close together, so they share few texts."""
     kinds(terms, "int", "str")
     form = constant_of(terms[1])
     try:
@@ -212,7 +214,7 @@ def _format_columns(terms: Sequence[Term]) -> Term:
 
 
 def _iso_columns(terms: Sequence[Term]) -> Term:
-    """Without a zone: a text is made once for each second."""
+    """ISO texts by columns, without a zone: a text is made once for each second."""
     kinds(terms, "int")
 
     def formatted(moments: Sequence[int]) -> list[str]:
@@ -228,7 +230,7 @@ def _iso_columns(terms: Sequence[Term]) -> Term:
 
 
 def _parse_columns(terms: Sequence[Term]) -> Term:
-    """A constant is one number; texts of ISO 8601 are read together."""
+    """Times by columns: a constant is one number; texts of ISO 8601 are read together."""
     if all(term.constant is not None for term in terms):
         return number_term(_parse(*[term.constant for term in terms]))
     kinds([terms[0]], "str")
@@ -313,7 +315,7 @@ FUNCTIONS = table(
         "parse_time(text: text, format?: text, zone?: text) -> time",
         _parse,
         "the time of a text: ISO 8601, or by a [format](#formats-of-times). Clocks of a zone that"
-        " show it twice mean the first time; what they skip is as far behind the jump",
+        " show it twice mean the first time; a time they skip is as far behind the jump",
         (
             ("parse_time('1970-01-01T00:00:01Z')", 1_000_000),
             ("parse_time('02.01.1970 01:00', '%d.%m.%Y %H:%M', 'Europe/Paris')", 86_400_000_000),

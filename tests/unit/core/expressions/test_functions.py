@@ -60,7 +60,7 @@ def test_an_example_has_its_value(text: str, value: Any) -> None:
 def test_every_function_has_a_line_and_an_example_that_calls_it() -> None:
     for name, function in FUNCTIONS.items():
         assert function.name == name
-        assert function.says
+        assert function.description
         assert all(text.startswith(f"{name}(") for text, _ in function.examples), name
         assert function.examples
         assert function.parameters
