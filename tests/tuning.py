@@ -40,7 +40,7 @@ SENTINELS = frozenset(
     """
     core.model.times.MIN_TIME core.model.times.MAX_TIME core.model.times.LAST_TIME
     core.model.times.IDLE_TIME
-    core.windows.state.CLOSED core.windows.state.SPOKEN core.aggregates.arrival_order.OLD
+    core.windows.state.CLOSED core.windows.state.PAST_ON_TIME core.aggregates.arrival_order.OLD
     core.aggregates.families.exact_sums._LEAST control.injector.range_index.NOWHERE
     control.master.tables.succession.SEALED connect.sources.files.rotation.GENERATION
     connect.sources.files.rotation._LEAP engine.workers.delivery.outbox._COUNT_BITS

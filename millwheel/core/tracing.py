@@ -21,8 +21,8 @@ _FORM = re.compile(
 )
 _NO_PARENT = "0" * 16
 _STATE_CHARS = 512
-"""A longer ``tracestate`` is left out: W3C asks for no more, and a record carries it through every
-worker."""
+"""The longest ``tracestate``: W3C requires no more, and a record carries it through every worker.
+Longer ones are left out."""
 _PARENT_CHARS = 256  # of a traceparent of a later version
 
 
@@ -66,8 +66,8 @@ NOT_SAMPLED = TraceContext(f"00-{'f' * 32}-{'f' * 16}-00")
 
 
 def declines(parent: bytes) -> bool:
-    """Whether a ``traceparent`` does not ask for spans, as far as a look at its end tells. Where
-    every message has one, most do not, and :func:`context_of` takes four times as long."""
+    """Whether a look at its end shows that a ``traceparent`` does not ask for spans. Where every
+    message has one, most do not, and :func:`context_of` takes four times as long."""
     return len(parent) == len(NOT_SAMPLED.parent) and parent.endswith(b"-00")
 
 
@@ -88,7 +88,7 @@ _ODD, _MIX = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9  # Fixed: the constants of s
 
 
 def chosen_numbers(sample: float, channel: str, numbers: npt.NDArray[np.int64]) -> list[int]:
-    """Those of the records of a channel that are sampled."""
+    """The numbers of the records of a channel that are sampled."""
     if sample <= 0 or not len(numbers):
         return []
     if sample >= 1:
@@ -128,8 +128,8 @@ class SpanKind(Enum):
 
 
 class SpanCounts(NamedTuple):
-    """How many spans have ended, how many of them were dropped instead of sent, and how many traced
-    records got none, because their bundle had too many."""
+    """The numbers of spans that have ended, of those that were dropped instead of sent, and of
+    traced records that got none, because their bundle had too many."""
 
     ended: int
     dropped: int
@@ -137,7 +137,7 @@ class SpanCounts(NamedTuple):
 
 
 class TraceSpan(Protocol):
-    """Something that is being done for a record."""
+    """The span of a stage's work on a record."""
 
     @property
     def context(self) -> TraceContext:
@@ -147,10 +147,10 @@ class TraceSpan(Protocol):
         """Set an attribute."""
 
     def fail(self, why: str) -> None:
-        """It has not worked."""
+        """Note that the work has failed."""
 
     def end(self, at_us: int) -> None:
-        """It is done."""
+        """End the span."""
 
 
 class Spans(Protocol):
@@ -163,7 +163,7 @@ class Spans(Protocol):
     def begin(
         self, name: str, kind: SpanKind, parent: TraceContext, at_us: int, attributes: Attributes
     ) -> TraceSpan:
-        """Begin a span below ``parent``. What never ends is never sent."""
+        """Begin a span below ``parent``. A span that never ends is never sent."""
 
 
 class PassedOn:

@@ -105,8 +105,8 @@ sinks: {c: {stdout: {}}}
 
 def test_a_silent_stream_of_a_worker_that_only_hears_of_others_holds_no_window() -> None:
     assert not examine(ELSEWHERE, [VARIANTS["spread"]])
-    right = Fellows.hear
-    with replaced(Fellows, "hear", lambda *heard: right(*heard) and False):
+    right = Fellows.update
+    with replaced(Fellows, "update", lambda *args: right(*args) and False):
         [found] = examine(ELSEWHERE, [VARIANTS["spread"]])
     assert "stream c: missing" in str(found)
 

@@ -47,7 +47,7 @@ class AlignedMachine(TriggeredMachine):
     def _sort_in(
         self, call: Call, index: int, value: Any, timestamp: int, groups: dict[Window, Taken]
     ) -> None:
-        """Put a record with the others of its windows."""
+        """Add a record to the others of its windows."""
         value, back = self._split(value)
         usable = self._prepare(call, value, timestamp)
         if usable is None:
@@ -104,8 +104,8 @@ class AlignedMachine(TriggeredMachine):
     def on_fired(
         self, state: KeyState, key: Key, groups: Sequence[Group], times: Times, effects: Effects
     ) -> None:
-        """Take windows over that have fired elsewhere, once, as the watermark passed their ends.
-        Those that are here already are what late records have made of them since."""
+        """Take over windows that have fired elsewhere, once, as the watermark passed their ends.
+        Windows that are here already have been changed by late records since."""
         aside, call = Call(state, key, times, Effects()), Call(state, key, times, effects)
         for group in groups:
             if state.get(group.window) is not None:
@@ -132,15 +132,15 @@ class AlignedMachine(TriggeredMachine):
         own = as_state(state.get(window)) if window is not None else None
         if window is None or own is None:
             return
-        call = Call(state, key, self._requests.rung(own, tag, domain, at, times), effects)
+        call = Call(state, key, self._requests.clocks_of(own, tag, domain, at, times), effects)
         self._settle(window, own, window, call)
 
     def open_windows(self, state: KeyState, slots: Sequence[Slot]) -> list[Window]:
         return self._windows(state, slots, 0)
 
     def open_results(self, state: KeyState, slots: Sequence[Slot]) -> list[tuple[Window, Any]]:
-        """The windows of a key that still take records, ordered by end, and the result of each at
-        the moment."""
+        """The windows of a key that still take records, ordered by end, each with its present
+        result."""
         states = [
             (window, as_state(state.get(tuple(window))))
             for window in self.open_windows(state, slots)
@@ -165,8 +165,8 @@ class SilencesMachine(AlignedMachine):
     """Tumbling windows of keys that fall silent.
 
     A window with records opens the next one of its key when it fires. If no record comes into that
-    one, it fires empty. A window without records opens none, so a silent key says so once, and then
-    costs nothing.
+    one, it fires empty. A window without records opens none, so a silent key emits one such result,
+    and then costs nothing.
     """
 
     def __init__(self, windowing: Windowing, aggregation: Aggregation, window: Tumbling) -> None:
@@ -184,7 +184,7 @@ class SilencesMachine(AlignedMachine):
         watermark has passed its end, too, it fires at once."""
         try:
             following = self._tumbling.window(start)
-        except RecordError:  # its time zone knows no more years
+        except RecordError:  # its time zone has no more years
             return
         if call.state.get(following) is None:
             self._settle(following, WindowState(self.aggregation.create()), following, call)

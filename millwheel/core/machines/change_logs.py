@@ -1,9 +1,9 @@
 """The machine of change logs: one group for each key, without an end, whose result is emitted as it
 changes.
 
-A version has the latest time of the records that its group has had. So the last version of a key
-is a function of the records, and so is its time, unless records are taken back: a group of which
-nothing is left is forgotten. Which versions come before it depends on bundles.
+A version has the latest time of the records that its group has had. So the last version of a key is
+a function of the records, and so is its time, unless records are taken back: a group without
+records is forgotten. Which versions come before the last one depends on bundles.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class ChangeLogMachine(AlignedMachine):
         self._ttl_us = window.ttl
         self._plain = windowing.trigger == EACH_BUNDLE
         self._simple = self._plain and not self._undoes and self._stated_in is None
-        """A record is of its group, or refused: nothing else is asked."""
+        """Whether a record is either added to its group or refused, without other checks."""
 
     def expired(self, window: Window, watermark: int) -> bool:
         """No group ends."""
@@ -64,7 +64,7 @@ class ChangeLogMachine(AlignedMachine):
             else:
                 super().on_records(state, key, records, times, effects)
             return
-        # Those of one life of the group together, as if each life had come in bundles of its own.
+        # Records of one life of the group together, as if each life had come in its own bundles.
         newest = self._newest(state)
         numbered = []
         life = 0
@@ -81,7 +81,7 @@ class ChangeLogMachine(AlignedMachine):
             super().on_records(state, key, together, times, effects)
 
     def _take_all(self, call: Call, records: Sequence[tuple[Any, int]]) -> None:
-        """What :meth:`AlignedMachine.on_records` does, with fewer questions."""
+        """As :meth:`AlignedMachine.on_records`, with fewer checks."""
         prepare, taken = self.aggregation.prepare, Taken()
         for index, (value, timestamp) in enumerate(records):
             try:
@@ -115,7 +115,7 @@ class ChangeLogMachine(AlignedMachine):
     def on_fired(
         self, state: KeyState, key: Key, groups: Sequence[Group], times: Times, effects: Effects
     ) -> None:
-        """Take groups over whose last version has been emitted elsewhere. Only where each bundle
+        """Take over groups whose last version has been emitted elsewhere. Only where each bundle
         emits one."""
         for group in groups:
             own = self._born(GLOBAL_WINDOW, times.watermark)
@@ -128,8 +128,8 @@ class ChangeLogMachine(AlignedMachine):
             state[GLOBAL_WINDOW] = own
 
     def spans_lives(self, state: KeyState, group: Group) -> bool:
-        """Whether some of a bundle's records of a key may be of the group as it is, and others of
-        one that begins anew: then each is looked at in order of arrival."""
+        """Whether some of a bundle's records of a key may belong to the present group, and others
+        to one that begins anew: then each is processed alone, in order of arrival."""
         if self._ttl_us is None:
             return False
         assert group.earliest is not None
@@ -152,12 +152,12 @@ class ChangeLogMachine(AlignedMachine):
         own = as_state(state.get(GLOBAL_WINDOW)) if window_of(tag) == GLOBAL_WINDOW else None
         if own is None:
             return
-        call = Call(state, key, self._requests.rung(own, tag, domain, at, times), effects)
+        call = Call(state, key, self._requests.clocks_of(own, tag, domain, at, times), effects)
         if is_behind(self._forgotten_at(own), call.times.watermark):
             self._end(call)
             return
         if domain is Domain.EVENT and call.times.watermark == MAX_TIME and own.fresh:
-            self._fire(own, GLOBAL_WINDOW, call, False)  # nothing more comes to wait for
+            self._fire(own, GLOBAL_WINDOW, call, False)  # there is nothing more to wait for
         self._settle(GLOBAL_WINDOW, own, GLOBAL_WINDOW, call)
 
     def _counts(self, value: Any) -> bool:
@@ -178,12 +178,12 @@ class ChangeLogMachine(AlignedMachine):
         return min(own.output_at_us + self._ttl_us, MAX_TIME)
 
     def _end(self, call: Call) -> None:
-        """Forget a group. Its last version stands."""
+        """Forget a group. Its last version stays valid."""
         own = as_state(call.state.get(GLOBAL_WINDOW))
         if own is None:
             return
         if own.fresh:
-            self._speak(own, GLOBAL_WINDOW, call, False)
+            self._emit(own, GLOBAL_WINDOW, call, False)
         self._drop(own, call)
 
     def _take(self, own: WindowState, window: Window, taken: Taken, call: Call) -> None:
@@ -198,9 +198,9 @@ class ChangeLogMachine(AlignedMachine):
         at = own.output_at_us
         own.output_at_us = group.latest if at is None else max(at, group.latest)
 
-    def _speak(self, own: WindowState, window: Window, call: Call, last: bool) -> None:
+    def _emit(self, own: WindowState, window: Window, call: Call, last: bool) -> None:
         at = own.output_at_us
-        super()._speak(own, window, call, last)
+        super()._emit(own, window, call, last)
         own.output_at_us = at
 
     def _settle(self, slot: Slot, own: WindowState, window: Window, call: Call) -> None:
@@ -208,7 +208,7 @@ class ChangeLogMachine(AlignedMachine):
         if due:
             self._fire(own, window, call, False)
         if self._undoes and not own.count and not own.fresh:
-            self._drop(own, call)  # all that it had has been taken back
+            self._drop(own, call)  # all its records have been taken back
             return
         self._renew(own, call)
         call.state[GLOBAL_WINDOW] = own
@@ -219,17 +219,17 @@ class ChangeLogMachine(AlignedMachine):
             del call.state[GLOBAL_WINDOW]
 
     def _held_at(self, own: WindowState, watermark: int) -> int | None:
-        """What is yet to be said has the latest time of its group. Where that is late when it
-        comes nothing can be held; a hold that stands stays, though its time is past: the output
-        watermark has not passed it."""
+        """A version to be emitted has the latest time of its group. If that is late when it comes,
+        nothing can be held; a hold that stands stays, though its time is past: the output watermark
+        has not passed it."""
         at = own.output_at_us if own.fresh else None
         if at is None or (own.held_at_us is None and is_behind(at, watermark)):
             return None
         return at
 
     def _renew(self, own: WindowState, call: Call) -> None:
-        """Ask to be called when the group is forgotten, when its trigger wants it, and, with
-        something to say, at the end of the input."""
+        """Ask to be called when the group is forgotten, when its trigger requires it, and, with
+        something to emit, at the end of the input."""
         at = self._forgotten_at(own)
         if own.fresh:
             at = min(at, MAX_TIME - 1)

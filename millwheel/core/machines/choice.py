@@ -1,9 +1,9 @@
 """The choice of a machine for windows, the combinations that are refused, and the aggregations that
 take groups in place of records: accumulators of a key and a stretch of time, made by the sender.
 
-A group must tell all that the window would have seen of its records. So windows of groups depend on
+A group must contain all that the window needs of its records. So windows of groups depend on
 nothing but timestamps and fire once, results do not depend on the order of records, and no record
-is looked at again: to be passed on when it is late, to name what it causes, or to be taken back.
+is needed again: to be passed on when it is late, to name productions, or to be taken back.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def _check_late(windowing: Windowing) -> None:
 
 
 def _check_retractions(windowing: Windowing, aggregation: Aggregation) -> None:
-    """Panes that hold only differences cannot take back what an earlier pane emitted, unless
+    """Panes that hold only differences cannot take back results of an earlier pane, unless
     differences add up."""
     single = isinstance(windowing.trigger, Default) and windowing.allowed_lateness == 0
     if windowing.accumulation is Accumulation.DISCARDING and not single and not aggregation.linear:
@@ -204,8 +204,8 @@ def why_not_combined(spec: ComputationSpec, windowing: Windowing, aggregation: A
 
 
 def combined_window(window: WindowFunction) -> Tumbling | None:
-    """The stretches of time of groups: tumbling windows, or the steps of sliding ones whose size is
-    a number of steps. None for all others."""
+    """The windows by which groups are made: tumbling windows, or the steps of sliding ones whose
+    size is a number of steps. None for all others."""
     if isinstance(window, Tumbling):
         return None if window.empty else window
     if isinstance(window, Sliding) and not window.changes and window.size % window.every == 0:

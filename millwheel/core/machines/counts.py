@@ -81,14 +81,14 @@ class CountMachine:
         self._keep(own, bool(before), stored is None, state, key, effects)
 
     def filled(self, state: KeyState) -> int:
-        """How many records the window has that is filling."""
+        """The number of records in the window that is filling."""
         return self._filling(state.get(SLOT)).count
 
     def on_groups(
         self, state: KeyState, key: Key, groups: Sequence[Group], times: Times, effects: Effects
     ) -> None:
         """The column path: a bundle's records of one key, already aggregated by window, in order of
-        arrival. The caller has asked :meth:`filled`, and lets no group exceed its window. Not for
+        arrival. The caller has called :meth:`filled`, and lets no group exceed its window. Not for
         ``output_time: earliest``, which looks at each record."""
         stored = state.get(SLOT)
         own = self._filling(stored)
@@ -150,10 +150,10 @@ class CountMachine:
         return self._fire_full(own, times, key, effects)
 
     def _fire_full(self, own: Filling, times: Times, key: Key, effects: Effects) -> Filling:
-        """The window that goes on filling; a full one is emitted."""
+        """The window that continues to fill; a full one is emitted."""
         if own.count < self._count:
             return own
-        # The other half of what :meth:`on_groups` checks: a pane of more would lack its own end.
+        # The other half of the check in :meth:`on_groups`: a pane of more would lack its own end.
         if own.count != self._count:
             raise InvariantError(f"a count window of {self._count} fires with {own.count} records")
         effects.panes.append(self._pane(own, key, times.watermark))

@@ -6,9 +6,9 @@ windows that is not final. As the watermark passes the end of a window, its resu
 result plus the slices since then. Slices stay apart for the allowed lateness, so that a late record
 can correct each window that is not final.
 
-Where the watermark rises far at once, hundreds of windows are due. A timer fires as many as its
-call may, and is set again for the next one, whose time has passed: until then it holds the
-watermark.
+Where the watermark rises far at once, hundreds of windows are due. A timer fires as many as one
+call is allowed to, and is set again for the next one, whose time has passed: until then it holds
+the watermark.
 
 The results equal those of the same windows kept one by one under the default trigger, at a lower
 cost.
@@ -57,7 +57,7 @@ class Period(msgspec.Struct, array_like=True):
 
 
 class CumulativeMachine(SlicedMachine[tuple[Window, int]]):
-    """See the head of this file. A slice is known by its period and its end."""
+    """See the head of this file. A slice is identified by its period and its end."""
 
     last_window = "period"
 
@@ -84,8 +84,8 @@ class CumulativeMachine(SlicedMachine[tuple[Window, int]]):
         self, state: KeyState, key: Key, groups: Sequence[Group], times: Times, effects: Effects
     ) -> None:
         """The column path: a bundle's records of one key, already aggregated by step. The window of
-        a group is the first of those that have its records, and none of them is complete (the
-        caller has left out late records)."""
+        a group is the first window that has its records, and no such window is complete (the caller
+        has left out late records)."""
         call = Call(state, key, times, effects)
         by_base: dict[Window, dict[int, Any]] = {}
         for group in groups:
@@ -145,7 +145,7 @@ class CumulativeMachine(SlicedMachine[tuple[Window, int]]):
         self._store(slot, own, call)
 
     def due_with(self, at: int, watermark: int) -> int:
-        """How many windows are due with a timer that was set for ``at``, at most."""
+        """The most windows that are due with a timer that was set for ``at``."""
         window = self._window
         return min(max(watermark - at, 0), window.size) // window.every + 1
 
@@ -166,13 +166,13 @@ class CumulativeMachine(SlicedMachine[tuple[Window, int]]):
         ends = list(islice(self._ahead(base, own, watermark), most))
         if ends:
             due = bisect_right(own.slices, ends[-1], key=itemgetter(0))
-            # What is final is never needed apart again, so it may grow in place.
+            # Final slices are never needed apart again, so the sum may grow in place.
             start = (
                 own.acc
                 if not self._lateness_us
                 else self._aggregation.merge(self._aggregation.create(), own.acc)
             )
-            # it may be the accumulator itself, which grows
+            # the result may be the accumulator itself, which grows
             before = deepcopy(self._aggregation.result(start))
             whole, after = self._aggregation.running(start, [acc for _, acc in own.slices[:due]])
             for end in ends:
@@ -207,7 +207,8 @@ class CumulativeMachine(SlicedMachine[tuple[Window, int]]):
     # --- emitting ---------------------------------------------------------------------------------
 
     def _correct(self, base: Window, end: int, own: Period, old: Any, new: Any, call: Call) -> None:
-        """``old`` is what a window had before (None: it has not fired), ``new`` what has come."""
+        """Fire a window again. ``old`` is its accumulator before (None: it has not fired), ``new``
+        the present one (None: made of the slices)."""
         if self._accumulation is Accumulation.RETRACTING and old is not None:
             result = self._aggregation.result(old)
             self._take_back(call, Window(base.start, end), result, *own.emitted[end])
@@ -230,7 +231,7 @@ class CumulativeMachine(SlicedMachine[tuple[Window, int]]):
         return stored if type(stored) is Period else Period(*stored)
 
     def _fold(self, own: Period, watermark: int) -> None:
-        """Slices of final windows are merged into one."""
+        """Merge the slices of final windows into one."""
         final, lateness_us = 0, self._lateness_us
         while final < len(own.slices) and is_final(own.slices[final][0], watermark, lateness_us):
             if own.slices[final][0] > own.done:

@@ -20,7 +20,7 @@ from millwheel.errors import InvariantError
 
 
 class Steps(msgspec.Struct, array_like=True):
-    """The known part of a key's step function.
+    """The computed part of a key's step function.
 
     ``last`` is the result at the watermark. ``pending`` are the points ahead at which buckets
     enter, ``extra`` others at which the result may change. The queue of entered buckets runs from
@@ -53,7 +53,7 @@ class BucketQueue:
         self._keeps = keeps
 
     def link(self, own: Steps, point: int, bucket: list[Any], state: KeyState) -> None:
-        """Put a bucket into the chain of those that have entered, at its position."""
+        """Put a bucket into the chain of entered buckets, at its position."""
         before, after = None, own.kept
         while after is not None and after < point:
             before, after = after, state.get(after)[1]
@@ -70,7 +70,7 @@ class BucketQueue:
     def enter(self, own: Steps, point: int, state: KeyState) -> None:
         """The bucket's records are in the window from here on."""
         bucket = state.get(point)
-        # The chain is in order: whoever leaves is at its beginning.
+        # The chain is in order: the bucket that leaves is at its beginning.
         if own.tail is not None and own.tail >= point:
             raise InvariantError(f"a bucket enters at {point}, behind the one at {own.tail}")
         self._link_last(own, point, state)
@@ -99,8 +99,8 @@ class BucketQueue:
             self.drop(own, state)
 
     def drop(self, own: Steps, state: KeyState) -> None:
-        """Forget the oldest bucket there is."""
-        # In an empty queue the result would be that of records which are gone.
+        """Forget the oldest bucket."""
+        # In an empty queue the result would be that of removed records.
         if own.kept is None:
             raise InvariantError("a bucket leaves a sliding window that has none")
         oldest = own.kept
@@ -157,7 +157,7 @@ Bucket = tuple[int, Any]
 
 
 class Queue:
-    """The same queue in memory: what late records change is computed anew from its buckets."""
+    """The same queue in memory: changes by late records are computed anew from its buckets."""
 
     def __init__(self, aggregation: Aggregation) -> None:
         self._aggregation = aggregation

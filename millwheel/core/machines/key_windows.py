@@ -7,7 +7,7 @@ most 2n times for n records. On the grid of window ends e, a record of time t en
 
     R(e) = result of the records that have entered and not left at e
 
-is a step function, and what is emitted is its steps: the native results with consecutive equal ones
+is a step function, and its steps are emitted: the native results with consecutive equal ones
 removed, starting from the result of no records. When the last record leaves, the result of no
 records is emitted.
 
@@ -16,7 +16,7 @@ the point at which it enters, and a bucket is merged about three times in its li
 windows it lies in; nothing is subtracted, and no raw records are kept.
 
 The watermark drives it: buckets wait until it has passed the point at which they enter. A record
-behind the watermark (still in windows that are open) is inserted in its place and the stacks are
+behind the watermark (still in windows that are open) is inserted at its position and the stacks are
 rebuilt, in time proportional to the number of the key's buckets. With an allowed lateness, buckets
 stay that much longer, and the steps that a late record changes are emitted again.
 """
@@ -42,7 +42,7 @@ SLOT = "steps"
 
 
 class KeyWindowMachine(SlicedMachine[int]):
-    """See the head of this file. A slice is known by the point at which it enters."""
+    """See the head of this file. A slice is identified by the point at which it enters."""
 
     last_window = "last window"
 
@@ -88,8 +88,9 @@ class KeyWindowMachine(SlicedMachine[int]):
         times: Times,
         effects: Effects,
     ) -> None:
-        """All that columns hold of a key, which has no state here: each group with the points at
-        which it enters and leaves as its window. The steps up to ``closed`` were emitted."""
+        """Take over the groups of a key from columns; it has no state here. The window of each
+        group is the points at which it enters and leaves. The steps up to ``closed`` were
+        emitted."""
         call = Call(state, key, Times(closed, times.now_us), effects)
         own = self._steps(None)
         entering: dict[int, Any] = {}
@@ -148,7 +149,7 @@ class KeyWindowMachine(SlicedMachine[int]):
         self._store(own, call)
 
     def _next_point(self, own: Steps) -> int:
-        """Where the result may change next (MAX_TIME: nowhere)."""
+        """The next point at which the result may change (MAX_TIME: there is none)."""
         entering = own.pending[0] if own.pending else MAX_TIME
         return min(entering, self._next_leave(own), own.extra[0] if own.extra else MAX_TIME)
 
@@ -179,7 +180,7 @@ class KeyWindowMachine(SlicedMachine[int]):
             self._step(own, point, call)
 
     def _step(self, own: Steps, point: int, call: Call) -> None:
-        """Emit the result at a point, if it is another one than before."""
+        """Emit the result at a point, if it differs from the one before."""
         result = self._queue.result(own, call.state)
         if result != own.last:
             own.last = result
@@ -206,8 +207,8 @@ class KeyWindowMachine(SlicedMachine[int]):
     # --- late records -----------------------------------------------------------------------------
 
     def _restack(self, own: Steps, call: Call) -> None:
-        """Buckets behind the watermark have changed: build the stacks anew, and correct what was
-        emitted."""
+        """Buckets behind the watermark have changed: build the stacks anew, and correct emitted
+        steps."""
         watermark = call.times.watermark
         self._queue.rebuild(own, watermark, call.state)
         opened = self._enters(watermark - self._lateness_us)
@@ -217,8 +218,8 @@ class KeyWindowMachine(SlicedMachine[int]):
             own.extra = sorted({*own.extra, opened})
 
     def _correct(self, own: Steps, opened: int, call: Call) -> None:
-        """Compare the steps as they are with those that were emitted, from ``opened`` on: before
-        that all is final."""
+        """Compare the present steps with the emitted ones from ``opened`` on: before that all is
+        final."""
         watermark = call.times.watermark
         self._trim(own, call)
         chain = self._queue.chain(own.kept, call.state)
@@ -264,7 +265,7 @@ class KeyWindowMachine(SlicedMachine[int]):
         return stored if type(stored) is Steps else Steps(*stored)
 
     def _trim(self, own: Steps, call: Call) -> None:
-        """Forget what late records cannot change any more."""
+        """Forget buckets and steps that late records cannot change any more."""
         watermark = call.times.watermark
         final = 0
         while final < len(own.emitted) and is_final(
@@ -295,7 +296,7 @@ class KeyWindowMachine(SlicedMachine[int]):
         call.state[SLOT] = own
 
     def _forget(self, own: Steps, call: Call) -> None:
-        """No open window contains a record of the key: its state is deleted."""
+        """Delete the state of a key: no open window contains a record of it."""
         for point in self._queue.chain(own.kept, call.state):
             del call.state[point]
         self._end(call, own, SLOT, SLOT)

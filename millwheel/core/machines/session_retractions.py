@@ -16,7 +16,7 @@ from millwheel.core.machines.sessions import Entry, Index, Merging, MergingMachi
 from millwheel.core.windows.calls import Call, Gone, Taken
 from millwheel.core.windows.contract import Windowing
 from millwheel.core.windows.lateness import is_complete
-from millwheel.core.windows.state import SPOKEN, WindowState
+from millwheel.core.windows.state import PAST_ON_TIME, WindowState
 from millwheel.core.windows.windows import Window
 
 
@@ -46,7 +46,7 @@ class UnmergingMachine(MergingMachine):
         return [part for entry in touched for part in self._parts(call, index, entry)]
 
     def _holder(self, call: Call, index: Index, record: Gone) -> Entry | None:
-        """Take the record out of the window that holds it; that window."""
+        """Take the record out of the window that holds it; returns that window."""
         for entry in index.entries:
             if entry[3] or not entry[0] <= record.timestamp < entry[1]:
                 continue
@@ -65,7 +65,7 @@ class UnmergingMachine(MergingMachine):
         return None
 
     def _parts(self, call: Call, index: Index, entry: Entry) -> list[Entry]:
-        """The windows that are left of one that lost records."""
+        """The windows that remain of one that lost records."""
         own = self._stored(call, entry)
         groups = self._regroup(own.kept)
         if len(groups) != 1:
@@ -102,15 +102,15 @@ class UnmergingMachine(MergingMachine):
         return entry
 
     def _become(self, own: WindowState, window: Window, records: list[Any], call: Call) -> None:
-        """From here on the window holds these records."""
+        """Give the window these records in place of its own."""
         own.kept, own.count = records, len(records)
         own.acc = self._again(records)
         if is_complete(window.end, call.times.watermark):
-            own.flags |= SPOKEN
+            own.flags |= PAST_ON_TIME
 
 
 def _arrival(record: Sequence[Any]) -> int:
-    """The number of a kept record; those of versions that did not number them came first."""
+    """The number of a kept record; records without one, of earlier versions, came first."""
     return int(record[2]) if len(record) > 2 else OLD
 
 

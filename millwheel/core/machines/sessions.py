@@ -2,7 +2,7 @@
 
 A key has one index, ``"open"``, and one state entry per open window under a number that stays while
 the window grows: so a record that lengthens a session rewrites two small entries and sets no timer.
-The timer asked for the first end is early by then; it looks and asks again.
+The timer that was set for the first end then fires too early, and is set again.
 
 A record is judged by the window it would have alone: if that is gone the record is late, even if an
 open window lies nearby. Closed windows (their trigger has finished) do not merge; records inside of
@@ -23,7 +23,7 @@ from millwheel.core.windows.calls import Call, Gone, Group, Taken
 from millwheel.core.windows.contract import Effects, KeyState, Slot, Times, Windowing
 from millwheel.core.windows.lateness import is_complete, too_late
 from millwheel.core.windows.panes import OutputTime, Retraction
-from millwheel.core.windows.state import CLOSED, SPOKEN, WindowState, as_state, without_share
+from millwheel.core.windows.state import CLOSED, PAST_ON_TIME, WindowState, as_state, without_share
 from millwheel.core.windows.windows import Sessions, Window
 from millwheel.errors import invariant
 
@@ -43,7 +43,7 @@ class Merging(Protocol):
 
 class Index:
     """The windows of one key: ``[next number, [entry, ...], records so far]`` as stored. Records
-    are counted to tell the order of their arrival, as long as there is a window."""
+    are numbered in the order of their arrival, as long as there is a window."""
 
     def __init__(self, state: KeyState) -> None:
         self._state = state
@@ -80,7 +80,7 @@ class MergingMachine(TriggeredMachine):
         )
         super().__init__(windowing, self._in_order or aggregation)
         self._function = function
-        # What a session had is found again by its bounds and their number.
+        # The records of a session are found again by its bounds and their number.
         self._grows = isinstance(aggregation, Growing) and isinstance(function, Sessions)
 
     def on_records(
@@ -137,7 +137,8 @@ class MergingMachine(TriggeredMachine):
         index.save()
 
     def _unmerge(self, call: Call, index: Index, gone: Sequence[Gone]) -> list[Entry]:
-        """Take records back out; the windows that changed. Only for input with retractions."""
+        """Take records back out; returns the windows that changed. Only for input with
+        retractions."""
         return []
 
     def on_timer(
@@ -156,7 +157,7 @@ class MergingMachine(TriggeredMachine):
         own = self._state_of(state.get(entry[2])) if entry is not None else None
         if entry is None or own is None:
             return
-        call = Call(state, key, self._requests.rung(own, tag, domain, at, times), effects)
+        call = Call(state, key, self._requests.clocks_of(own, tag, domain, at, times), effects)
         self._settle_entry(index, entry, own, call)
         index.save()
 
@@ -218,8 +219,8 @@ class MergingMachine(TriggeredMachine):
     def _join(
         self, call: Call, index: Index, groups: Mapping[Window, Taken | Group]
     ) -> list[tuple[Entry, list[Window]]]:
-        """Merge the records' own windows with the open ones; each changed window, with the records'
-        windows that it takes in."""
+        """Merge the records' own windows with the open ones; returns each changed window, with the
+        records' windows that it takes in."""
         opened = {window_at(entry): entry for entry in index.entries if not entry[3]}
         changed = []
         for members in self._function.merge(sorted({*opened, *groups})):
@@ -251,8 +252,8 @@ class MergingMachine(TriggeredMachine):
         groups: Mapping[Window, Taken | Group],
     ) -> bool:
         """True when the records of this bundle, one by one, would have made a window of their own
-        that then merged with the one they go to: how they were bundled must not show in the number
-        of its next pane."""
+        that then merged with the one they go to: the number of its next pane must not depend on how
+        records are bundled."""
         if not self._stored(call, part).index:
             return False
         apart = [window_at(part)]
@@ -266,7 +267,7 @@ class MergingMachine(TriggeredMachine):
         return False
 
     def _merge(self, call: Call, index: Index, parts: list[Entry], window: Window) -> Entry:
-        """Several windows become the first of them, which then spans ``window``."""
+        """Merge several windows into the first of them, which then spans ``window``."""
         entry = parts[0]
         if len(parts) == 1 and (entry[0], entry[1]) == window:
             return entry
@@ -282,7 +283,7 @@ class MergingMachine(TriggeredMachine):
             self._forget(part[2], state, call)
             index.entries.remove(part)
         if not is_complete(window.end, call.times.watermark):
-            own.flags &= ~SPOKEN
+            own.flags &= ~PAST_ON_TIME
         entry[0], entry[1] = window
         call.state[entry[2]] = own
         return entry
@@ -290,7 +291,8 @@ class MergingMachine(TriggeredMachine):
     def _panes_so_far(
         self, parts: list[Entry], states: list[WindowState], window: Window
     ) -> tuple[int, int]:
-        """Of a window that came of several: it is another window, unless it is one of its parts."""
+        """The numbers of the panes so far of a merged window: none, unless it equals one of its
+        parts."""
         for part, state in zip(parts, states, strict=True):
             if len(parts) == 1 or window_at(part) == window:
                 return state.index, state.nonspeculative
@@ -298,7 +300,7 @@ class MergingMachine(TriggeredMachine):
 
     def _absorb(self, own: WindowState, other: WindowState) -> None:
         own.acc = self.aggregation.merge(own.acc, other.acc)
-        own.flags |= other.flags & SPOKEN
+        own.flags |= other.flags & PAST_ON_TIME
         own.fresh += other.fresh
         own.count += other.count
         own.emitted = own.emitted + other.emitted

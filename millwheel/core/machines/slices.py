@@ -1,10 +1,9 @@
-"""What machines have in common whose windows share their records: cumulative ones, key windows, and
+"""The common base of machines whose windows share their records: cumulative ones, key windows, and
 the pieces of divided keys.
 
 A record is added once, to the *slice* of its time, and not to each of the windows that it lies in.
-What a window is made of slices for, when it is due, and what a late record corrects in it, is the
-matter of each machine. See cumulative.py and key_windows.py; here is the one for pieces, which are
-slices and nothing more.
+Each machine decides which slices make a window, when it is due, and how a late record corrects it.
+See cumulative.py and key_windows.py; here is the one for pieces, which are slices and nothing more.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ class SlicedMachine(ABC, Generic[S]):
     """See the head of this file. ``S`` names a slice."""
 
     last_window = "window"
-    """What must be final for a record to be too late, in words."""
+    """The window that must be final for a record to be too late, in words."""
 
     def __init__(self, windowing: Windowing, aggregation: Aggregation) -> None:
         self._aggregation = aggregation
@@ -65,11 +64,11 @@ class SlicedMachine(ABC, Generic[S]):
 
     @abstractmethod
     def _slot(self, tag: str) -> Slot | None:
-        """The entry of the state of which a timer with this tag is."""
+        """The entry of the state that a timer with this tag belongs to."""
 
     @abstractmethod
     def _due(self, slot: Slot, stored: Any, call: Call) -> None:
-        """The timer of this entry has come due."""
+        """Process an entry whose timer has come due."""
 
     def on_records(
         self,
@@ -122,13 +121,13 @@ class SlicedMachine(ABC, Generic[S]):
         return self._aggregation.add_many(acc, [row[0] for row in rows], [row[1] for row in rows])
 
     def _add_acc(self, acc: Any, new: Any) -> Any:
-        """The same with records that were aggregated elsewhere."""
+        """The accumulator of a slice with records that were aggregated elsewhere."""
         return new if acc is None else self._aggregation.merge(acc, new)
 
     def _emit(
         self, call: Call, window: Window, result: Any, timing: Timing, index: int = 0
     ) -> bool:
-        """Emit a pane; whether another one may follow."""
+        """Emit a pane; returns whether another one may follow."""
         last = is_final(window.end, call.times.watermark, self._lateness_us)
         call.effects.panes.append(pane_of(call.key, window, result, timing, index, last))
         return not last
@@ -136,7 +135,8 @@ class SlicedMachine(ABC, Generic[S]):
     def _take_back(
         self, call: Call, window: Window, result: Any, panes: int, on_time: bool
     ) -> None:
-        """Retract the last of the emitted ``panes`` of a window. ``on_time``: the first was."""
+        """Retract the last of the emitted ``panes`` of a window. ``on_time``: the first one was on
+        time."""
         timing = Timing.ON_TIME if panes == 1 and on_time else Timing.LATE
         call.effects.panes.append(
             pane_of(call.key, window, result, timing, panes - 1, False, retraction=True)
@@ -160,8 +160,8 @@ class PiecesMachine(SlicedMachine[Window]):
     """The machine of a part of a divided key. The state of a key is the accumulator of each open
     piece (see :class:`.WindowPieces`).
 
-    Each piece is emitted once: as the watermark passes its end, or at once where that has been.
-    What is too late, and for which windows, is decided where the parts of a key come together.
+    Each piece is emitted once: as the watermark passes its end, or at once if it already has. Which
+    records are too late, and for which windows, is decided where the parts of a key come together.
     """
 
     def __init__(self, aggregation: Aggregation, pieces: WindowPieces) -> None:
@@ -175,9 +175,9 @@ class PiecesMachine(SlicedMachine[Window]):
         for piece, rows in slices.items():
             if self._pieces.at_once:
                 newest = max(timestamp for _, timestamp in rows)
-                self._tell(call, piece, self._add_rows(None, rows), newest)
+                self._emit_piece(call, piece, self._add_rows(None, rows), newest)
             elif is_complete(piece.end, call.times.watermark):
-                self._tell(call, piece, self._add_rows(None, rows), piece.max_timestamp)
+                self._emit_piece(call, piece, self._add_rows(None, rows), piece.max_timestamp)
             else:
                 self._keep(call, piece, rows)
 
@@ -194,10 +194,10 @@ class PiecesMachine(SlicedMachine[Window]):
 
     def _due(self, slot: Slot, stored: Any, call: Call) -> None:
         assert isinstance(slot, Window)
-        self._tell(call, slot, stored[0], slot.max_timestamp)
+        self._emit_piece(call, slot, stored[0], slot.max_timestamp)
         del call.state[slot]
 
-    def _tell(self, call: Call, piece: Window, acc: Any, timestamp: int) -> None:
+    def _emit_piece(self, call: Call, piece: Window, acc: Any, timestamp: int) -> None:
         result = self._aggregation.result(acc)
         call.effects.panes.append(pane_of(call.key, piece, result, last=False, at=timestamp))
 

@@ -38,11 +38,11 @@ E_ = TypeVar("E_", bound=Enum)
 
 
 _SLICES = "slices"
-"""The kind of what a part of a divided key knows of slices. No file names it."""
+"""The kind of the slices of one part of a divided key. No file names it."""
 
 
 def _slices(size_us: int, time_zone: str = "") -> WindowPieces:
-    """WindowPieces that are slices, and are asked for while they last."""
+    """WindowPieces for slices, which are queried before their end."""
     (level,) = slice_levels([size_us], time_zone)
     return WindowPieces(level.bounds, at_once=True)
 
@@ -112,8 +112,7 @@ def windowing_from_spec(
 
 
 def _stated_in(spec: ComputationSpec, window: WindowFunction) -> Callable[[Any], Window] | None:
-    """What finds the window in a value, where the values are not those that a window of the input
-    knows."""
+    """A function that finds the window in a value, where the window of the input cannot."""
     if spec.stage is AggregationStage.FINAL:
         return stated_window
     if isinstance(window, OfInput) and isinstance(spec.work, WindowCallbackSpec | JoinSpec):
@@ -122,8 +121,8 @@ def _stated_in(spec: ComputationSpec, window: WindowFunction) -> Callable[[Any],
 
 
 def _of_stage(window: WindowFunction, stage: AggregationStage) -> WindowFunction:
-    """The windows of a stage. Whether a key was silent, how long a session was, and where the
-    result of a key changed is known where its instances come together, not before."""
+    """The windows of a stage. Silent keys, the ends of sessions, and the changes of a key's result
+    are found where its instances come together, not before."""
     if stage is AggregationStage.PARTIAL and isinstance(window, Sessions):
         return SessionPieces(window.gap)
     if stage is AggregationStage.PARTIAL and isinstance(window, Tumbling) and window.empty:
@@ -141,7 +140,7 @@ def machine_from_spec(
     load: Load | None = None,
     takes_retractions: bool = False,
 ) -> Machine:
-    """The machine of a computation with a window. ``compile_expression(text)`` returns something
+    """The machine of a computation with a window. ``compile_expression(text)`` returns an object
     with ``evaluate(value)``. Without aggregates the panes hold the records, as [value, timestamp];
     with a callback their values are [number of the input, value]."""
     windowing = windowing_from_spec(spec, load, takes_retractions)

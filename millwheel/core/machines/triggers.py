@@ -43,7 +43,7 @@ from millwheel.core.windows.panes import (
     retract_pane,
 )
 from millwheel.core.windows.requests import Requests
-from millwheel.core.windows.state import CLOSED, SPOKEN, WindowState
+from millwheel.core.windows.state import CLOSED, PAST_ON_TIME, WindowState
 from millwheel.core.windows.triggers import Default
 from millwheel.core.windows.windows import Forever, Global, OfInput, Window
 from millwheel.errors import RecordError
@@ -115,11 +115,11 @@ class TriggeredMachine:
             acc = self.aggregation.add_many(
                 self.aggregation.create(), taken.prepared, taken.timestamps
             )
-            own = WindowState(acc, flags=SPOKEN)
+            own = WindowState(acc, flags=PAST_ON_TIME)
             call.effects.panes.append(self._pane(own, window, call.key, Timing.LATE, False))
 
     def _born(self, window: Window, watermark: int) -> WindowState:
-        flags = SPOKEN if is_complete(window.end, watermark) else 0
+        flags = PAST_ON_TIME if is_complete(window.end, watermark) else 0
         return WindowState(
             self.aggregation.create(), 0 if self._plain else self._trigger.start(), flags
         )
@@ -151,8 +151,7 @@ class TriggeredMachine:
         own.fresh += group.count
         own.count += group.count
         if self.windowing.output_time is not OutputTime.END_OF_WINDOW:
-            # Which of its records are behind the watermark is not known: none that counts is
-            # earlier than that.
+            # Some of its records may be behind the watermark: none that counts is earlier.
             earliest = None if group.earliest is None else max(group.earliest, call.times.watermark)
             own.output_at_us = self._output_at(
                 own.output_at_us, [earliest, group.latest], call.times.watermark
@@ -161,7 +160,7 @@ class TriggeredMachine:
             own.trigger = self._trigger.add(own.trigger, group.count, 0, call.moment(group.window))
 
     def _take_out(self, own: WindowState, gone: Sequence[Gone], call: Call) -> int:
-        """Take records back out of a window; how many there were."""
+        """Take records back out of a window; returns how many were in it."""
         keeps = self._keeps or self._buffers
         records = [record for record in gone if not keeps or self._drop_kept(own, record, call)]
         if self._keeps:
@@ -174,15 +173,15 @@ class TriggeredMachine:
         return len(records)
 
     def _drop_kept(self, own: WindowState, gone: Gone, call: Call) -> bool:
-        """Drop a record from those that are kept, or that are what a window has."""
+        """Drop a record from the kept ones, or from those of the accumulator."""
         at, value = (0, 1) if self._keeps else (1, 0)
         held: list[Any] = own.kept if self._keeps else own.acc
         record = [gone.timestamp, gone.value] if self._keeps else [gone.value, gone.timestamp]
         if record in held:
             held.remove(record)
             return True
-        # Rows of tables, joins and top go when something else comes, at the time of that. See
-        # mistake rows_are_taken_back_at_their_own_time_alone.
+        # Rows of tables, joins and top are taken back at the time of the record that replaces them.
+        # See mistake rows_are_taken_back_at_their_own_time_alone.
         alike = [each for each in held if each[value] == gone.value] if self._is_whole else []
         if alike:
             held.remove(min(alike, key=itemgetter(at)))
@@ -218,7 +217,7 @@ class TriggeredMachine:
     # --- emitting ---------------------------------------------------------------------------------
 
     def _settle(self, slot: Slot, own: WindowState, window: Window, call: Call) -> None:
-        """After any change: ask the trigger once, end the window if it is time, and see to timers
+        """After any change: check the trigger once, end the window if it is time, and update timers
         and hold."""
         expired = self.expired(window, call.times.watermark)
         complete = is_complete(window.end, call.times.watermark)
@@ -226,9 +225,9 @@ class TriggeredMachine:
             if complete if self._plain else self._trigger.ready(own.trigger, call.moment(window)):
                 self._fire(own, window, call, expired)
             elif expired and own.fresh:
-                self._speak(own, window, call, True)
+                self._emit(own, window, call, True)
             if complete and not own.fresh:
-                own.flags |= SPOKEN
+                own.flags |= PAST_ON_TIME
         if expired:
             self._forget(slot, own, call)
         else:
@@ -243,13 +242,13 @@ class TriggeredMachine:
 
     def _fire(self, own: WindowState, window: Window, call: Call, last: bool) -> None:
         after = own.trigger if self._plain else self._trigger.fire(own.trigger, call.moment(window))
-        self._speak(own, window, call, last or after is None)
+        self._emit(own, window, call, last or after is None)
         own.trigger = after
         if after is None:
             own.flags |= CLOSED
             own.acc, own.emitted, own.kept, own.output_at_us, own.fresh = None, [], [], None, 0
 
-    def _speak(self, own: WindowState, window: Window, call: Call, last: bool) -> None:
+    def _emit(self, own: WindowState, window: Window, call: Call, last: bool) -> None:
         """Emit a pane, unless there is nothing new.
 
         The on-time pane is emitted even then, because it marks the window as complete, unless it
@@ -270,13 +269,13 @@ class TriggeredMachine:
             if retracting:
                 own.emitted = [self._remember(pane)]
         if timing is not Timing.EARLY:
-            own.flags |= SPOKEN
+            own.flags |= PAST_ON_TIME
         own.fresh, own.output_at_us = 0, None
         if self.windowing.accumulation is Accumulation.DISCARDING:
             own.acc = self.aggregation.create()
 
     def _remember(self, pane: Pane) -> list[Any]:
-        """What is kept of a pane that stands, to take it back."""
+        """The stored form of a pane that stands, to take it back."""
         return remember_pane(
             msgspec.structs.replace(pane, result=len(pane.result)) if self._grows else pane
         )
@@ -288,7 +287,7 @@ class TriggeredMachine:
     def _timing(self, own: WindowState, window: Window, watermark: int) -> Timing:
         if not is_complete(window.end, watermark):
             return Timing.EARLY
-        return Timing.LATE if own.flags & SPOKEN else Timing.ON_TIME
+        return Timing.LATE if own.flags & PAST_ON_TIME else Timing.ON_TIME
 
     def _pane(self, own: WindowState, window: Window, key: Key, timing: Timing, last: bool) -> Pane:
         at = own.output_at_us

@@ -1,4 +1,4 @@
-"""Damaged bytes: one error for everything that a decoder may report."""
+"""Damaged bytes: one error for all errors of decoders."""
 
 from __future__ import annotations
 
@@ -29,11 +29,10 @@ def checked(decode: Callable[[bytes], T], what: str) -> Callable[[bytes], T]:
 
 
 def is_failure(ex: BaseException) -> bool:
-    """Whether an exception says that a call has failed, and not that the process is to end."""
+    """Whether an exception means that a call has failed, and not that the process is to end."""
     return isinstance(ex, Exception) or is_panic(ex)
 
 
 def is_panic(ex: BaseException) -> bool:
-    """Whether a library in Rust has given up one call. Its exception is none of
-    :class:`Exception`."""
+    """Whether a library in Rust has given up a call. Its exception is not an :class:`Exception`."""
     return type(ex).__name__ == "PanicException"

@@ -1,6 +1,6 @@
 """The policy on failing calls, and the names of failures. Pure.
 
-A *policy* says how large a share of the calls of a node may fail. Shares are judged per *call*: its
+A *policy* limits the share of the calls of a node that may fail. Shares are judged per *call*: its
 kind ("record", "timer", "window", "line", "key of STREAM") and its node. Each shard keeps a tally
 of its recent calls; the watermark service adds the tallies of a node up (see
 :mod:`millwheel.engine.workers.shard.verdicts`).
@@ -44,7 +44,7 @@ UNIT = "timestamp's unit"
 ENDLESS = "timer without end"
 """The kind of call that sets timers again and again although the input has ended."""
 _UNIT_POLICY = OnError(0.99, 100)
-"""Where all of a stream's first hundred timestamps are of another unit than µs, the pipeline is
+"""Where all of a stream's first hundred timestamps are in another unit than µs, the pipeline is
 wrong, not the data."""
 
 
@@ -58,13 +58,13 @@ class FailureVerdict(Enum):
 
 @dataclass(slots=True)
 class Tally:
-    """Calls, and those of them that failed."""
+    """The number of calls, and of failed calls."""
 
     tried: int = 0
     failed: int = 0
 
     def verdict(self, policy: OnError) -> FailureVerdict:
-        """How it goes."""
+        """The verdict of a policy."""
         if policy.stop_above >= 1 or not self.failed:
             return FailureVerdict.FINE
         if self.tried < policy.of_at_least:
@@ -76,7 +76,7 @@ class Tally:
         )
 
     def at_least(self, other: Tally) -> Tally:
-        """The larger of both figures. One of them may lack what the other has."""
+        """The larger of both figures, as either tally may lack calls that the other one has."""
         return Tally(max(self.tried, other.tried), max(self.failed, other.failed))
 
 
@@ -90,8 +90,8 @@ class CallKind:
 
 def policy_for(call: CallKind, declared: OnError) -> OnError:
     """The policy for a kind of call of a node with a ``declared`` one. A forgotten unit ends a run
-    whatever is declared: dead letters for ever are wanted of wrong data only. So do timers without
-    end: it would be chance which of their rows come before the dead letter."""
+    under any policy: dead letters for ever are right for wrong data only. So do endless timers: it
+    would be chance which of their rows come before the dead letter."""
     if call.what == ENDLESS:
         return STOP
     return _UNIT_POLICY if call.what == UNIT else declared
@@ -113,7 +113,7 @@ def kind_of(error: str, location: str, reason: str) -> str:
 
 
 def shown(value: Any, most: int) -> str:
-    """How a value looks, in at most so many characters, whatever its class makes of that."""
+    """A value as text of at most so many characters, even where its class cannot make one."""
     try:
         text = repr(value)
     except Exception as ex:  # of the class's own __repr__, or it nests too deeply
@@ -122,13 +122,13 @@ def shown(value: Any, most: int) -> str:
 
 
 def encodable(text: str) -> str:
-    """The text, with question marks for what is not Unicode, such as half an emoji."""
+    """The text, with question marks for parts that are not Unicode, such as half an emoji."""
     return text.encode("utf-8", "replace").decode()
 
 
 def in_words(ex: BaseException) -> str:
-    """``ValueError: no such city``: text that every encoder takes, whatever the exception makes of
-    itself."""
+    """``ValueError: no such city``: text that every encoder takes, even where the exception cannot
+    make one."""
     try:
         text = str(ex)
     except BaseException as other:  # of the user's own __str__
@@ -142,17 +142,16 @@ def printable(text: str) -> str:
 
 
 KINDS = "dead_letters."
-"""How the durable counters of dead letters by kind begin."""
+"""The beginning of the durable counters of dead letters by kind."""
 MOST_COUNTED = 2**62
-"""Where the counters of a shard stop, upwards and downwards: a commit carries numbers of up to 64
+"""The limit of a shard's counters, upwards and downwards: a commit carries numbers of up to 64
 bits."""
 KINDS_KEPT = 20  # kinds that a shard counts apart; all others are one
 OTHER_KINDS = KINDS + "other reasons"
 
 
 def counted(name: str, counters: Mapping[str, int]) -> str:
-    """The counter to count under, among those that a shard has: of kinds of dead letters it has
-    few."""
+    """The counter of a shard to use for ``name``: it has few for the kinds of dead letters."""
     own = _chained(name)[1]
     if not own.startswith(KINDS) or name in counters:
         return name
@@ -177,11 +176,11 @@ def without_kinds(counters: Mapping[str, int]) -> dict[str, int]:
 
 
 REPLAYED = "replayed."
-"""How the durable counters of records that were dead letters, and were tried again, begin."""
+"""The beginning of the durable counters of dead letters that were tried again."""
 
 
 def replayed_in(counters: Mapping[str, int]) -> int:
-    """How many records were tried again that had been dead letters."""
+    """The number of dead letters that were tried again."""
     return sum(count for name, count in counters.items() if name.startswith(REPLAYED))
 
 
@@ -191,12 +190,13 @@ _CHAINED = "chained\0"
 
 
 def chained_counter(node: str, name: str) -> str:
-    """The durable counter ``name`` of a node, in the shard of the one that it is chained behind."""
+    """The durable counter ``name`` of a node, in the shard of the node that it is chained
+    behind."""
     return f"{_CHAINED}{node}\0{name}"
 
 
 def _chained(name: str) -> tuple[str, str]:
-    """The node that a counter of a shard is of, "" for that of the shard, and its name there."""
+    """The node of a shard's counter ("" for the shard's own node), and the counter's name there."""
     if not name.startswith(_CHAINED):
         return "", name
     node, _, own = name[len(_CHAINED) :].partition("\0")
@@ -204,7 +204,7 @@ def _chained(name: str) -> tuple[str, str]:
 
 
 def by_node(node: str, counters: Mapping[str, int]) -> dict[str, dict[str, int]]:
-    """The counters of shards of ``node``, by the node that each is of."""
+    """The counters of shards of ``node``, by the node that each belongs to."""
     counters_of: dict[str, dict[str, int]] = {node: {}}
     for name, count in counters.items():
         of, own = _chained(name)
@@ -213,8 +213,8 @@ def by_node(node: str, counters: Mapping[str, int]) -> dict[str, dict[str, int]]
 
 
 def of_nodes(counters: Mapping[str, Mapping[str, int]]) -> dict[str, dict[str, int]]:
-    """From the counters of the shards of each node to those of the nodes themselves. How many
-    records chained nodes take and make is for metrics alone."""
+    """The counters of nodes, from those of the shards of each node. The numbers of records that
+    chained nodes take and make are for metrics alone."""
     totals: dict[str, dict[str, int]] = {node: {} for node in counters}
     for node, of_shards in counters.items():
         for of, own in by_node(node, of_shards).items():
@@ -226,8 +226,8 @@ def of_nodes(counters: Mapping[str, Mapping[str, int]]) -> dict[str, dict[str, i
 
 
 CHAINED_IN, CHAINED_OUT = "chained.in", "chained.out"
-"""Counters of the records that a node of a chain takes from the one before it, and of those that it
-makes."""
+"""Counters of the records that a node of a chain takes from the one before it, and of the records
+that it makes."""
 
 
 # --- what a shard reports, among its counters -----------------------------------------------------
@@ -247,7 +247,7 @@ class First:
 def as_counters(
     tried: Mapping[str, int], failed: Mapping[CallKind, int], firsts: Mapping[str, First]
 ) -> dict[str, int]:
-    """Tallies and first failures as counters, which sums of counters take along."""
+    """Tallies and first failures as counters, which can be summed like others."""
     counters = {_TRIED + what: count for what, count in tried.items()}
     counters.update(
         {f"{_FAILED}{call.judged}\0{call.what}": count for call, count in failed.items()}

@@ -17,10 +17,11 @@ from millwheel.errors import RecordError
 
 Key = Any  # str | int | bytes | tuple[Key, ...]; recursive unions slow mypy down for no gain here
 NULL: Key = ()
-"""What stands for null in keys where null is a group of its own. An empty list is none there."""
+"""Null in keys where null is a group of its own. An empty list is not a key there."""
 
 KeyHash = Callable[[Key], int]
-"""Where a key lies in the 64-bit space. All of a node's keys are hashed alike."""
+"""A function that gives the position of a key in the 64-bit space. All of a node's keys are hashed
+alike."""
 
 _MOST_LEVELS = 30
 """The most levels of nested tuples: decoders take some hundreds, and a key travels within other
@@ -39,7 +40,8 @@ an IntEnum."""
 
 
 def check_key(key: Any, level: int = 0) -> Key:
-    """``key`` itself (lists become tuples), or RecordError saying why it cannot be one."""
+    """``key`` itself (lists become tuples). Raises RecordError, with the reason, if it cannot be a
+    key."""
     kind = type(key)
     if kind is str:
         return key if key.isascii() else _check_text(key)
@@ -109,14 +111,14 @@ def _tuples(parts: list[Any]) -> tuple[Any, ...]:
 
 
 def stored_key(key: Key) -> bytes:
-    """:func:`key_hash` in 8 bytes, big-endian, and :func:`key_bytes` behind it: how keys are
-    ordered on disk."""
+    """:func:`key_hash` in 8 bytes, big-endian, and :func:`key_bytes` behind it: the order of keys
+    on disk."""
     data = _encode(key)
     return _xxh3_bytes(data) + data
 
 
 def key_hash(key: Key) -> int:
-    """Where the key lies in the 64-bit space (xxh3 of its canonical bytes)."""
+    """The position of the key in the 64-bit space (xxh3 of its canonical bytes)."""
     return _xxh3(_encode(key))
 
 

@@ -1,4 +1,4 @@
-"""The fence: whether something that carries a lease token still counts.
+"""The fence: whether a message with a lease token still counts.
 
 A shard has one owner at a time. The range table gives every owner a higher token than all owners
 before it, and every message of an owner carries its token. A worker that was declared dead may be
@@ -28,7 +28,7 @@ if TYPE_CHECKING:  # commands read range tables, and must not wait for numpy
 
 
 class Lease(NamedTuple):
-    """The ownership of one shard, as the receiver knows it."""
+    """The ownership of one shard, as the receiver was last informed."""
 
     token: int
 
@@ -46,8 +46,8 @@ class Lease(NamedTuple):
         return token < self.token
 
     def is_behind(self, token: int) -> bool:
-        """Whether ``token`` is that of an owner after this one, so that this lease has ended, known
-        or not."""
+        """Whether ``token`` is that of a later owner, so that this lease has ended, even if the
+        owner of this one has not noticed."""
         return token > self.token
 
 
@@ -58,11 +58,11 @@ class Leases(NamedTuple):
     tokens: _Longs
 
     def admit(self, tokens: _Longs) -> _Bools:
-        """Which of ``tokens`` are those of the very owners."""
+        """Which of ``tokens`` are those of the present owners."""
         same: _Bools = tokens == self.tokens
         return same
 
     def are_behind(self, tokens: _Longs) -> _Bools:
-        """Which of ``tokens`` are those of owners after these."""
+        """Which of ``tokens`` are those of later owners."""
         later: _Bools = tokens > self.tokens
         return later

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from millwheel.core.model.times import SECOND
 
 CREDIT_BYTES = 1024
-"""Credit is counted in records of up to so many bytes; a larger record counts as several."""
+"""The most bytes of a record that counts as one in credit; a larger one counts as several."""
 DELIVERY_BYTES = 4 << 20
 """Batches are cut into deliveries of about this size. One record may be larger."""
 _UNITS = {

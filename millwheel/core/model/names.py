@@ -31,9 +31,9 @@ Token = NewType("Token", int)
 _REST = "rest of "
 _WITHOUT, _END = "without ", "\0"
 NOBODY, NO_SHARD, NO_CHANNEL = WorkerName(""), ShardName(""), ChannelName("")
-"""Where none is meant."""
+"""The names for none."""
 NO_TOKEN, FIRST_TOKEN = Token(0), Token(1)
-"""Below that of any owner, and that of the first owner of a shard."""
+"""A token below that of any owner, and the token of the first owner of a shard."""
 
 
 def shard_name(node: str, number: int) -> ShardName:
@@ -48,7 +48,7 @@ def shard_parts(shard: str) -> tuple[NodeName, int] | None:
 
 
 def shard_channel(shard: str) -> ChannelName:
-    """The channel on which a shard sends what it produces."""
+    """The channel on which a shard sends its productions."""
     return ChannelName(shard)
 
 
@@ -64,20 +64,20 @@ def letters_channel(node: str, computation: str, partition: str) -> ChannelName:
 
 
 def groups_of(node: str) -> str:
-    """The stream of what is sent to a node in place of records; no stream of a pipeline has such a
-    name."""
+    """The stream of groups that are sent to a node in place of records; no stream of a pipeline has
+    such a name."""
     return f"groups of {node}"
 
 
 def rest_of(stream: str) -> str:
-    """The productions of a stream for those consumers that get records, where the others get groups
-    of them."""
+    """The name of a stream's productions for the consumers that get records, where others get
+    groups of them."""
     return f"{_REST}{stream}"
 
 
 def without_nodes(stream: str, nodes: Iterable[str]) -> str:
-    """The productions of a stream for all of its consumers but these, which have taken them where
-    they were made."""
+    """The name of a stream's productions for all of its consumers but these, which have taken them
+    in the producer's shard."""
     return f"{_WITHOUT}{_END.join(nodes)}{_END}{_END}{stream}"
 
 
@@ -95,12 +95,13 @@ def left_out(stream: str) -> frozenset[str]:
 
 
 def whole_of(stream: str) -> str:
-    """The stream of which only some consumers get productions of this name, or itself."""
+    """The stream that productions of this name belong to: itself, or one of which only some
+    consumers get them."""
     return stream.removeprefix(_REST).rpartition(2 * _END)[2]
 
 
 def replay_channel(request: str) -> ChannelName:
-    """The channel on which the letters of a request come again."""
+    """The channel of the letters that a request replays."""
     return ChannelName(f"replay/{request}")
 
 

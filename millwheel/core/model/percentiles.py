@@ -16,8 +16,8 @@ from collections.abc import Mapping
 
 Shares = tuple[float, ...]
 READ = 1.0
-"""As this share, sources say that they have read all, while what computations in their shards have
-made of it is on its way and still holds their watermark."""
+"""As this share, sources report that they have read all, while productions of computations in their
+shards are on their way and still hold their watermark."""
 
 
 def share_name(node: str, share: float) -> str:
@@ -34,8 +34,7 @@ def needed(share: float, shards: int) -> int:
 def shares_by_node(
     feeders: Mapping[str, tuple[str, ...]], used: Mapping[str, Shares]
 ) -> dict[str, Shares]:
-    """The shares that matter at each node: those that it uses, and those that any node behind it
-    uses."""
+    """The shares that matter at each node: those that it, or any node behind it, uses."""
     by_node: dict[str, set[float]] = {}
     for node, shares in used.items():
         reached, frontier = {node}, [node]

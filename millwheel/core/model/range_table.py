@@ -34,7 +34,7 @@ _EDGE = re.compile(r"[0-9a-f]{1,17}")
 
 
 class Ancestor(NamedTuple):
-    """One former owner whose commits count: journal (by incarnation), token, and where they end.
+    """One former owner whose commits count: journal (by incarnation), token, and their end.
 
     ``sealed_end`` is the valid length in bytes of the sealed journal, or -1 after a planned
     release; ``last_commit`` is the number of the last commit of a planned release, or -1 after a
@@ -166,7 +166,7 @@ class RangeTable:
         except DAMAGE as ex:
             raise CorruptionError(
                 f"{len(data)} bytes in ZooKeeper (version {version}) are not a range table: {ex}."
-                " Nobody but the master may write there; restore ZooKeeper's data, or start on a"
+                " Only the master may write there; restore ZooKeeper's data, or start on a"
                 " new root"
             ) from ex
 
@@ -247,7 +247,7 @@ def _entry(row: _Row) -> ShardEntry:
 
 
 def _inner_edge(row: _Row) -> int:
-    """Where a shard is to be split; 0 when it is not."""
+    """The edge at which a shard is to be split; 0 when it is not."""
     edge = edge_of(row.split_at) if row.split_at else 0
     if edge and not edge_of(row.lo) < edge < edge_of(row.hi):
         raise ValueError(f"{row.split_at} does not lie inside the range of {row.shard[:40]}")

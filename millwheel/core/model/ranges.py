@@ -38,7 +38,7 @@ class KeyRange:
 def tile(count: int, grain: int = 1) -> list[KeyRange]:
     """``count`` ranges of (almost) equal width that cover the whole space. Their edges are
     multiples of ``grain``, which divides the space."""
-    # Else the last edge is not that of the space, and the keys above it belong to nobody.
+    # Else the last edge is not that of the space, and the keys above it have no shard.
     invariant(count > 0 and SPACE % grain == 0, f"{count} ranges cannot have edges at {grain}")
     edges = [SPACE // grain * i // count * grain for i in range(count + 1)]
     return [KeyRange(lo, hi) for lo, hi in pairwise(edges)]
@@ -54,5 +54,5 @@ def check_tiling(ranges: Iterable[KeyRange], what: str) -> Sequence[KeyRange]:
                 f"{what}: {piece} does not start where its neighbour ends ({edge:016x})"
             )
         edge = piece.hi
-    invariant(edge == SPACE, f"{what}: the key space above {edge:016x} belongs to nobody")
+    invariant(edge == SPACE, f"{what}: the key space above {edge:016x} has no range")
     return ordered

@@ -32,10 +32,9 @@ else:
 
 
 NO_LABEL = MAX_TIME
-"""In place of the label of a record that has none, among others that have one. It holds no
-watermark."""
+"""The label of a record that has none, among others that have one. It holds no watermark."""
 _MANY = 16
-"""One in so many records, and more, are left out by picking the others."""
+"""If at least one in so many records is left out, the others are picked."""
 
 
 class Domain(Enum):
@@ -51,7 +50,7 @@ class Domain(Enum):
 
 
 class Record(msgspec.Struct, Generic[V], gc=False):
-    """What ``process_record`` receives: ``key``, ``value``, ``timestamp`` (µs UTC) and the
+    """The argument of ``process_record``: ``key``, ``value``, ``timestamp`` (µs UTC) and the
     ``stream`` of the record. In annotations ``Record[Click]`` gives the type of the value."""
 
     key: Key
@@ -61,7 +60,7 @@ class Record(msgspec.Struct, Generic[V], gc=False):
 
 
 class Timer:
-    """What ``process_timer`` receives: the ``tag`` and time ``at`` (µs) it was set for, and its
+    """The argument of ``process_timer``: the ``tag`` and time ``at`` (µs) it was set for, and its
     ``domain``."""
 
     __slots__ = ("at", "domain", "key", "tag")
@@ -79,9 +78,9 @@ class Timer:
 
 
 class Values(list[Any]):
-    """Values that were read together. A field that several parts look at is taken out once: twenty
-    thousand dicts do not fit into the cache of a processor, so to go through them takes as long as
-    to compare what is found there.
+    """Values that were read together. A field that several parts read is taken out once: twenty
+    thousand dicts do not fit into the cache of a processor, so going through them takes as long as
+    comparing the values found there.
 
     ``kind`` is the type of all of them, if they were decoded into one, from a text of
     ``text_bytes``."""
@@ -99,15 +98,14 @@ class Values(list[Any]):
         self.text_bytes = text_bytes
 
     def column(self, name: str) -> list[Any] | None:
-        """A field of all values, or an attribute; None when one lacks it. Whoever changes the field
-        changes it there, too."""
+        """A field of all values, or an attribute; None when one lacks it. Code that changes the
+        field changes it there, too."""
         if name not in self._columns:
             self._columns[name] = taken(self, name)
         return self._columns[name]
 
     def numbers(self, name: str) -> Int64s | None:
-        """A field as an array; None when some value has another one there than a whole number of up
-        to 64 bits."""
+        """A field as an array; None unless it is a whole number of up to 64 bits in all values."""
         if name not in self._numbers:
             self._numbers[name] = numbers_in(self.column(name))
         return self._numbers[name]
@@ -119,7 +117,7 @@ class Values(list[Any]):
         return self._kinds[name]
 
     def changed(self, name: str) -> None:
-        """Somebody has changed a field."""
+        """Note that a field has changed."""
         self._numbers.pop(name, None)
         self._kinds.pop(name, None)
 
@@ -141,8 +139,8 @@ def numbers_of(ints: list[int]) -> Int64s | None:
 
 
 def ints_of(values: Sequence[Any]) -> list[int] | None:
-    """The values, if all are whole numbers (no bools), as plain ones; else None. Takes a third of
-    the time of a look at their types."""
+    """The values as plain ints, if all are whole numbers (no bools); else None. Takes a third of
+    the time of checking their types."""
     try:
         return msgspec.convert(values, list[int])
     except msgspec.ValidationError:
@@ -167,14 +165,14 @@ class Batch:
     (empty). ``keys`` are under the extractor of the computation the batch goes to. ``ids`` are
     external ids, or those of weak productions (None: there are none). Values that a computation
     produced are still encoded (``msgspec.Raw``); ``born_us`` is the wall clock at which the oldest
-    record entered the system. ``size`` is the approximate size of the encoded batch (bytes; 0: not
-    known). ``labels`` are watermarks, one for each record: that of its source partition at its
+    record entered the system. ``size`` is the approximate size of the encoded batch (bytes; 0:
+    unknown). ``labels`` are watermarks, one for each record: that of its source partition at its
     position, or at the position of its cause (None: they have none).
 
     Most batches are only routed, cut and sent on. So ``seqs``, ``timestamps`` and ``keys`` may be
-    given as arrays of int64, and ``values`` as one encoded array: they become lists when somebody
-    looks at them. What begins with ``held`` is as it was given; ``numbers`` are the keys, if they
-    were given as an array.
+    passed as arrays of int64, and ``values`` as one encoded array: they become lists when they are
+    first read. The attributes ``held…`` have them as they were passed; ``numbers`` are the keys, if
+    they were passed as an array.
     """
 
     __slots__ = (
@@ -246,7 +244,7 @@ class Batch:
         return values
 
     def keep_encoded(self, values: msgspec.Raw) -> None:
-        """From now on the values are these bytes, one encoded array: somebody may change the
+        """Hold the values as these bytes, one encoded array, from now on: user code may change the
         objects."""
         self._values = values
 
@@ -297,7 +295,7 @@ class Batch:
 
     @property
     def earliest(self) -> int:
-        """The lowest timestamp or label (MAX_TIME: no records). That is where they hold the
+        """The lowest timestamp or label (MAX_TIME: no records), at which they hold the
         watermark."""
         # By their timestamps alone, the watermark of a consumer could pass a timer that comes
         # behind a record in flight: its label may lie before its timestamp by max_delay. See
@@ -380,7 +378,7 @@ class Batch:
         )
 
     def _share(self, count: int) -> int:
-        """About what ``count`` of the records weigh."""
+        """About the size of ``count`` of the records."""
         return self.size * count // (len(self._timestamps) or 1)
 
 
@@ -429,7 +427,7 @@ def _lowest(numbers: Ints) -> int:
 
 
 def _picker(indexes: Sequence[int] | Int64s) -> Callable[[Any], Any]:
-    """Takes what is at ``indexes`` out of a column."""
+    """A function that takes the values at ``indexes`` out of a column."""
     rows = indexes if isinstance(indexes, Sequence) else indexes.tolist()
     get: Callable[[Any], Iterable[Any]] = (
         itemgetter(*rows) if len(rows) > 1 else lambda column: [column[i] for i in rows]

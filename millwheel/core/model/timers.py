@@ -45,7 +45,7 @@ class TimerQueue:
         self.earliest = MAX_TIME
         """The time of the next timer (MAX_TIME: there is none)."""
         self.uncommitted: list[tuple[_Id, int | None, bytes]] = []
-        """The changes since :meth:`take_changes`, each with what was there before."""
+        """The changes since :meth:`take_changes`, each with the time and cause before it."""
         self._causes: dict[_Id, bytes] = {}
         self._counts: Counter[Key] | None = None
         self._count_predicate: Callable[[str], bool] = bool
@@ -56,7 +56,7 @@ class TimerQueue:
         return len(self._at)
 
     def get(self, key: Key, tag: str) -> int | None:
-        """When the timer is set for, or None."""
+        """The time of the timer, or None."""
         return self._at.get((key, tag))
 
     def waiting(self, key: Key, predicate: Callable[[str], bool]) -> int:
@@ -170,7 +170,7 @@ class TimerQueue:
 
     def undo_to(self, savepoint: int) -> None:
         """Take back every change since the savepoint, newest first."""
-        # The changes were taken for a commit in between: a failed call's timers would stay.
+        # Changes taken for a commit in between cannot be undone: a failed call's timers would stay.
         if savepoint > len(self.uncommitted):
             raise InvariantError("the timers since this savepoint are not known any more")
         while len(self.uncommitted) > savepoint:
@@ -237,7 +237,7 @@ class TimerQueue:
         if counts is None or not self._count_predicate(tag):
             return
         counts[key] += by
-        # Whoever waits for the last timer of a key to come would do so for ever.
+        # A shard that waits for the last timer of a key would wait for ever.
         if counts[key] < 0:
             raise InvariantError(f"{counts[key]} timers of {key!r} are counted")
         if not counts[key]:

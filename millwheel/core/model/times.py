@@ -6,11 +6,11 @@ import re
 from operator import index
 
 MIN_TIME = -(2**63)
-"""Before every record: the watermark of a source that has said nothing yet."""
+"""Before every record: the watermark of a source that has reported none yet."""
 MAX_TIME = 2**63 - 1
 """After every record: the watermark of a bounded source that has ended."""
 LAST_TIME = MAX_TIME - 1
-"""The last instant at which something can be: a record, a timer, the end of a window."""
+"""The last possible instant of a record, a timer, or the end of a window."""
 BEGINNING = -62_135_596_800_000_000
 """The time of rows that have always been there: 0001-01-01, the first day that has a date."""
 IDLE_TIME = MAX_TIME - 1
@@ -19,8 +19,8 @@ later. No other shard reports it."""
 
 SECOND = 1_000_000  # Fixed: µs
 _IDLE_STEP_US, _LONG_SILENCE_US, _LONG_IDLE_STEP_US = 250_000, 20 * SECOND, SECOND
-"""The watermark of an idle source follows the wall clock in such steps: each is a report of every
-node downstream."""
+"""The steps in which the watermark of an idle source follows the wall clock: each makes every node
+downstream report."""
 _UNITS_US = {
     "us": 1,
     "ms": 1_000,
@@ -69,14 +69,14 @@ def instant(at: int) -> int:
 
 
 def held_at(at_us: int) -> int:
-    """Where work at a time holds the watermark. Work at the last instant is reported to hold before
-    it: a report of that instant would mean that nothing is held, and consumers would take the end
-    of time as reached."""
+    """The time at which work at ``at_us`` holds the watermark. Work at the last instant is reported
+    to hold before it: a report of that instant would mean that nothing is held, and consumers would
+    take the end of time as reached."""
     return at_us - 1 if at_us == IDLE_TIME else at_us
 
 
 def clock_step_us(silent_us: int) -> int:
-    """In which steps the watermark of a silent source follows the wall clock."""
+    """The steps in which the watermark of a silent source follows the wall clock."""
     return _IDLE_STEP_US if silent_us < _LONG_SILENCE_US else _LONG_IDLE_STEP_US
 
 

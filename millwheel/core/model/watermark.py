@@ -16,7 +16,7 @@ from millwheel.core.model.times import IDLE_TIME, MAX_TIME, MIN_TIME, idle_progr
 
 @dataclass(frozen=True, slots=True)
 class WatermarkHold:
-    """A time (µs) that the watermark may not pass, and in words what keeps it there."""
+    """A time (µs) that the watermark may not pass, with the reason in words."""
 
     watermark_us: int
     holder: str
@@ -126,16 +126,16 @@ class Fellows:
     _at_us: int = MIN_TIME
     _alone_since_us: int | None = None
 
-    def hear(self, watermarks: Watermarks, now_us: int) -> bool:
+    def update(self, watermarks: Watermarks, now_us: int) -> bool:
         """Some watermarks may have risen. True if this one may have, too, should it be silent."""
         before = self._at_us, self._alone_since_us
         if self.names:
             others = watermarks.furthest_of(self.names)
             own = watermarks.furthest_of((self.node,))
-            self.told(max(others, own), others == MIN_TIME, now_us)
+            self.advance(max(others, own), others == MIN_TIME, now_us)
         return (self._at_us, self._alone_since_us) != before
 
-    def told(self, at_us: int, alone: bool, now_us: int) -> None:
+    def advance(self, at_us: int, alone: bool, now_us: int) -> None:
         """The furthest published watermark, this stream's own included, is ``at_us``. ``alone``: no
         other one has a time."""
         # Not below what was reached: else two silent streams that follow each other would both
@@ -146,7 +146,7 @@ class Fellows:
             self._alone_since_us = now_us
 
     def reached_us(self, now_us: int) -> int:
-        """How far a stream that is silent as a whole lets event time pass."""
+        """The time up to which a stream that is silent as a whole lets event time pass."""
         if self._alone_since_us is None:
             return self._at_us
         return self._at_us + idle_progress(max(now_us - self._alone_since_us, 0))
@@ -154,18 +154,17 @@ class Fellows:
 
 @dataclass(slots=True)
 class ReadFirst:
-    """Of a node: the sources of tables that are read to their end first, and those of ``left`` that
-    are not known to have come there.
+    """Of a node: the sources of tables that are read to their end first; ``left`` are those whose
+    end has not been published yet.
 
     The watermark of a source is at the end of time once all that it has read is durable where it
-    goes, so nothing that hears of it can find less than the whole table. It is heard anew in each
-    process.
+    goes, so a node that receives it finds the whole table. Each process receives it anew.
 
-    >>> first, heard = ReadFirst(frozenset({"source.sides"})), Watermarks()
-    >>> first.hear(heard), first.left
+    >>> first, watermarks = ReadFirst(frozenset({"source.sides"})), Watermarks()
+    >>> first.update(watermarks), first.left
     (False, ('source.sides',))
-    >>> _ = heard.rise({"source.sides": MAX_TIME})
-    >>> first.hear(heard), first.left
+    >>> _ = watermarks.rise({"source.sides": MAX_TIME})
+    >>> first.update(watermarks), first.left
     (True, ())
     """
 
@@ -175,7 +174,7 @@ class ReadFirst:
     def __post_init__(self) -> None:
         self.left = tuple(sorted(self.names))
 
-    def hear(self, watermarks: Watermarks) -> bool:
+    def update(self, watermarks: Watermarks) -> bool:
         """Some watermarks may have risen. True if fewer are left than before."""
         before = self.left
         if before:

@@ -1,1 +1,1 @@
-"""Order: which records carry labels, where the order of arrival decides, and what is chained."""
+"""Order: the records that carry labels, the effects of the order of arrival, and chains."""

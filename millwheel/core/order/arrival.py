@@ -1,4 +1,4 @@
-"""What the order of arrival may decide: the results of which computations may differ from run to
+"""The effects of the order of arrival: which computations may have results that differ from run to
 run, and why."""
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from millwheel.core.pipeline.work import (
 
 _SENT = ("injection", "http")
 _ONE_BY_DEFAULT = ("generator", "postgres")
-"""Sources with one partition, unless they say how many."""
+"""Sources with one partition, unless their options name a number."""
 _PATTERN = frozenset("*?[")
 _SEES_ORDER = frozenset({"collect", "first", "last"})
 """Aggregates whose result depends on the order of records, at least among those of one time."""
 _BY_WATERMARK = frozenset({"default", "never", "after_watermark"})
 CURE = "order_by: timestamp makes it that of the input"
 VERSIONS = "it emits what has changed with each bundle"
-"""The reason that is about the number of versions alone: what stands is that of the input."""
+"""The reason that is about the number of versions alone: the last ones depend on the input only."""
 
 
 def several_partitions(stream: StreamSpec) -> str:
@@ -136,7 +136,7 @@ class _Search:
 def _is_own(key: KeySpec, feeder: Node) -> bool:
     """Whether a consumer keys records as their producer did."""
     own = feeder.inputs[0].key
-    # What has no name as a key is the field "key" of the results of a window.
+    # A key without a name is the field "key" of the results of a window.
     unnamed = (
         feeder.computation is not None
         and feeder.computation.windowed is not None
@@ -177,8 +177,8 @@ def _words(tree: Any) -> Iterator[str]:
 
 
 def reasons_of(node: str, graph: Graph, reasons: Mapping[str, str]) -> tuple[str, ...]:
-    """Of a node and everything that feeds it: which computations arrival may decide something in,
-    each with why."""
+    """The computations, among a node and all that feed it, whose results may depend on the order of
+    arrival, each with the reason."""
     above, waiting = {node}, [node]
     while waiting:
         fresh = [feeder for feeder in graph.feeders[waiting.pop()] if feeder not in above]

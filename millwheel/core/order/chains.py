@@ -24,9 +24,9 @@ from millwheel.core.pipeline.work import BranchesSpec, StepsSpec
 
 @dataclass(frozen=True, slots=True)
 class Chains:
-    """``before``: of each chained node, the one that it stands behind. ``why_not``: of each other
-    node without state that takes records under the key that they have, and of each other sink of
-    files at the end of a chain behind a source, why it is not chained, as a phrase."""
+    """``before``: for each chained node, the one that it stands behind. ``why_not``: why a node is
+    not chained, as a phrase, for each other node without state that takes records under the key
+    that they have, and each other sink of files at the end of a chain behind a source."""
 
     before: Mapping[str, str] = field(default_factory=dict)
     why_not: Mapping[str, str] = field(default_factory=dict)
@@ -39,7 +39,7 @@ class Chains:
 
 
 def chains_of(graph: Graph, spec: PipelineSpec, labelled: Container[str]) -> Chains:
-    """The chains of a pipeline. ``labelled`` are the computations that have to do with labels."""
+    """The chains of a pipeline. ``labelled`` are the computations that use labels."""
     before: dict[str, str] = {}
     why_not: dict[str, str] = {}
     readers: dict[str, list[str]] = {}
@@ -58,7 +58,7 @@ def chains_of(graph: Graph, spec: PipelineSpec, labelled: Container[str]) -> Cha
         else:
             before[name] = first.name
     for source, names in readers.items():
-        # What is read is committed with what is made of it, or sent as it is read, and never both.
+        # Records are committed with their results, or sent as they are read, and never both.
         # And a call that does not return must accuse one computation.
         if graph.consumers[graph.nodes[source].outputs[0]] == (names[0],):
             before[names[0]] = source
@@ -139,7 +139,7 @@ def _why_not(
         or (
             f"functions of your own may be called for a {'result' if first else 'record'}"
             if spec.functions and not is_stateless(first)
-            else "timers behind it go by the place of each record"
+            else "timers behind it depend on the position of each record"
             if maker.name in labelled or second.name in labelled
             else "its records come back to it"
             if graph.circle(maker.name) or graph.circle(second.name)
@@ -158,8 +158,7 @@ def _why_not_read(stream: StreamSpec | None) -> str:
 
 
 def _why_apart(first: ComputationSpec | None, second: ComputationSpec) -> str:
-    """Which of their settings keeps a computation apart from another, or from a source; "" for
-    none."""
+    """The setting that keeps a computation apart from another, or from a source; "" for none."""
     if Productions.WEAK in ((first or second).productions, second.productions):
         return "weak productions have ids"
     if (first or second).ordered or second.ordered:

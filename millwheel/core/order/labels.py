@@ -20,13 +20,13 @@ from millwheel.core.pipeline.work import (
 )
 
 _OWN_ORDER = ("injection", "http")
-"""Sources whose records come in the order in which others send them."""
+"""Sources whose records come in the order in which clients send them."""
 
 
 @dataclass(frozen=True, slots=True)
 class LabelUse:
-    """What a computation does with labels: it ``takes`` those of its records, and ``follows`` them,
-    because they are the watermark of all its input; it ``gives`` labels to what it produces."""
+    """A computation's use of labels: it ``takes`` those of its records, and ``follows`` them,
+    because they are the watermark of all its input; it ``gives`` labels to its productions."""
 
     takes: bool = False
     follows: bool = False
@@ -55,12 +55,12 @@ class Labels:
         return frozenset(name for name, use in self.uses.items() if use != NO_USE)
 
     def of(self, node: str) -> LabelUse:
-        """What a node does with labels."""
+        """A node's use of labels."""
         return self.uses.get(node, NO_USE)
 
 
 class CallbackCode(Protocol):
-    """What the code of callbacks says."""
+    """The properties of callbacks that follow from their code."""
 
     def sets_timers(self, spec: ComputationSpec) -> bool:
         """Whether the result of a call may depend on which timers came before it."""
@@ -70,7 +70,7 @@ class CallbackCode(Protocol):
 
 
 def labels_of(graph: Graph, code: CallbackCode) -> Labels:
-    """Who takes labels, and who gives them."""
+    """The nodes that take labels, and those that give them."""
     return _Search(graph, code).labels()
 
 
@@ -81,7 +81,9 @@ class _Search:
 
     def labels(self) -> Labels:
         takes = {
-            name for name in self._graph.nodes if self._gets(name, ()) and self._wants(name, ())
+            name
+            for name in self._graph.nodes
+            if self._gets(name, ()) and self._needs_labels(name, ())
         }
         uses = {
             name: self._use(name, takes)
@@ -118,19 +120,19 @@ class _Search:
         return _is_strong(node) and _is_strong(origin) and self._gets(origin.name, (*above, name))
 
     def _in_order(self, spec: ComputationSpec) -> bool:
-        """Whether a computation takes its records one by one as they come, and what it produces
+        """Whether a computation takes its records one by one as they come, so that each production
         comes from one call. Records that wait for their order have waited for the watermark."""
         together = WindowedSpec | SlicesSpec | DictionarySpec | EnrichSpec
         plain = not isinstance(spec.work, together | IntervalJoinSpec | OverSpec | TopSpec)
         return plain and not spec.ordered and not self._code.takes_batches(spec)
 
-    def _wants(self, name: str, above: tuple[str, ...]) -> bool:
+    def _needs_labels(self, name: str, above: tuple[str, ...]) -> bool:
         """Whether a computation that gets labels needs them, or one behind it does."""
         node = self._graph.nodes[name]
         if node.computation is not None and self._code.sets_timers(node.computation):
             return True
         return any(
-            each not in above and self._gets(each, ()) and self._wants(each, (*above, name))
+            each not in above and self._gets(each, ()) and self._needs_labels(each, (*above, name))
             for each in self._consumers(node)
         )
 
@@ -149,6 +151,6 @@ class _Search:
 
 
 def _is_strong(node: Node) -> bool:
-    """Whether a computation's productions are durable before they are sent. What was put aside in a
-    bundle that a crash discards would else be sent again under another name."""
+    """Whether a computation's productions are durable before they are sent. Records that were put
+    aside in a bundle that a crash discards would else be sent again under another name."""
     return node.computation is not None and node.computation.productions is Productions.STRONG

@@ -1,4 +1,4 @@
-"""Levels of slices: time cut into stretches of one length, each a whole number of those of the
+"""Levels of slices: time cut into stretches of one length, which is a multiple of the length of the
 level below.
 
 Without a time zone, slices are counted from 1970-01-01 UTC. With one, those of whole days begin at
@@ -19,7 +19,7 @@ from millwheel.core.windows.zones import Days
 MOST_SLICES = 1_000_000
 """The most slices of the finest level that are kept for a key."""
 _MOST_LEVELS = 8
-"""Each record changes one slice of every level: more levels cost more than they save."""
+"""The most levels. Each record changes one slice of every level: more cost more than they save."""
 
 
 @dataclass(frozen=True, slots=True)

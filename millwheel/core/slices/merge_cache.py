@@ -1,8 +1,8 @@
-"""Merged accumulators of keys and spans that were asked for, kept until a record changes the key.
+"""Merged accumulators of queried keys and spans, kept until a record changes the key.
 
 A dashboard asks for the same spans of the same keys again and again, and merging the accumulators
-of a span takes most of the time of an answer. What is kept is a function of the store alone:
-watermark, expiry and idleness are judged anew for each question.
+of a span takes most of the time of an answer. The cached values are a function of the store alone:
+watermark, expiry and idleness are checked anew for each query.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 MOST_BYTES = 4 << 20
-"""For each shard; all are forgotten beyond that."""
-_LARGE = 4_096  # bytes: what was made of more is not kept, since it may be as large
+"""The most bytes of each shard; beyond that, all are forgotten."""
+_LARGE = 4_096  # bytes: an accumulator merged from more is not kept, since it may be as large
 _OVERHEAD = 400  # of an entry, in bytes
 
 Span = tuple[int, int]
@@ -21,7 +21,7 @@ MergedSpan = tuple[Mapping[str, object], int]
 
 
 class MergedSpans:
-    """Those of one shard, by store key. Whoever changes the slices of a key calls
+    """The merged spans of one shard, by store key. Code that changes the slices of a key calls
     :meth:`changed`."""
 
     __slots__ = ("_bytes", "_kept")
@@ -31,7 +31,7 @@ class MergedSpans:
         self._bytes = 0
 
     def get(self, stored_key: bytes, span: Span) -> MergedSpan | None:
-        """What was kept; None where nothing is."""
+        """The kept span; None if there is none."""
         spans = self._kept.get(stored_key)
         return None if spans is None else spans.get(span)
 
@@ -46,7 +46,7 @@ class MergedSpans:
         self._kept.setdefault(stored_key, {})[span] = merged
 
     def changed(self, stored_key: bytes) -> None:
-        """The slices of a key have changed."""
+        """Forget the spans of a key whose slices have changed."""
         spans = self._kept.pop(stored_key, None)
         if spans is not None:
             self._bytes -= len(spans) * (_OVERHEAD + len(stored_key))

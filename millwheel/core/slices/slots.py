@@ -19,7 +19,7 @@ from millwheel.core.model.ranges import SPACE, KeyRange
 SLOTS = 16_384  # Fixed: of Redis Cluster
 _BELOW_BITS = 50  # Fixed: of the 64 of a hash, below those of its slot
 WIDTH = SPACE // SLOTS
-"""Hashes that share a slot."""
+"""The number of hashes that share a slot."""
 
 _json = msgspec.json.Encoder().encode
 
@@ -51,13 +51,13 @@ def slot_of_key(key: Key) -> int:
 
 
 def slot_hash(key: Key) -> int:
-    """Where a key lies in the 64-bit space, in order of slots."""
+    """The position of a key in the 64-bit space, in order of slots."""
     return slot_of_key(key) << _BELOW_BITS | key_hash(key) >> (64 - _BELOW_BITS)
 
 
 def slot_stored_key(key: Key) -> bytes:
-    """:func:`slot_hash` in 8 bytes, big-endian, and the key's bytes behind it: how keys are ordered
-    on disk."""
+    """:func:`slot_hash` in 8 bytes, big-endian, and the key's bytes behind it: the order of keys on
+    disk."""
     return slot_hash(key).to_bytes(8, "big") + key_bytes(key)
 
 

@@ -1,4 +1,4 @@
-"""One call of a window machine, and the records it brings."""
+"""One call of a window machine, and its records."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class Gone:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Records of one bundle, key and window, already aggregated: their accumulator, how many they
-    are, and the earliest and latest of their timestamps that are not behind the watermark (None:
-    all are)."""
+    """Records of one bundle, key and window, already aggregated: their accumulator, their number,
+    and the earliest and latest of their timestamps that are not behind the watermark (None: all
+    are)."""
 
     window: Window
     acc: Any

@@ -67,7 +67,7 @@ class _Combination(Trigger):
         return any(part.on_time for part in self.parts)
 
     def _settle(self, state: list[State]) -> State:
-        """``state``, or None if with these parts' states the whole has finished."""
+        """``state``, or None if the combination has finished with these states of its parts."""
         raise TypeError(f"{type(self).__name__} must define _settle(self, state)")
 
     def _ready(self, state: list[State], moment: Moment) -> list[bool]:
@@ -249,7 +249,7 @@ class _Around(Trigger):
 
 @dataclass(frozen=True, slots=True)
 class Repeat(_Around):
-    """The trigger again and again: whenever it has finished it starts afresh."""
+    """The trigger again and again: whenever it has finished, it starts anew."""
 
     trigger: Trigger
 
@@ -267,7 +267,7 @@ class Repeat(_Around):
 
 
 EACH_BUNDLE = Repeat(AfterCount(1))
-"""The trigger of change logs. It is asked nothing, as it always says yes."""
+"""The trigger of change logs. It is never called, as it is always ready."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,7 +51,7 @@ class LatePolicy(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Windowing:
-    """Where, when and how: everything about windows but the aggregation.
+    """All settings of windows but the aggregation.
 
     ``takes_retractions`` is set when the input may contain retractions: then the data that undoes a
     record is kept. ``stated_in`` is set where the values are results of windows in a form of their
@@ -113,7 +113,7 @@ class RejectedRecord(msgspec.Struct, frozen=True):
 
 
 def rejected(key: Key, value: Any, timestamp: int, ex: RecordError) -> RejectedRecord:
-    """The record that an aggregation or a window function has refused."""
+    """A record that an aggregation or a window function has refused."""
     return RejectedRecord(key, value, timestamp, str(ex), ex.aggregate)
 
 
@@ -169,7 +169,7 @@ class Machine(Protocol):
         times: Times,
         effects: Effects,
     ) -> None:
-        """A timer has come due. Unknown tags are ignored."""
+        """Process a timer that has come due. Unknown tags are ignored."""
 
     def open_windows(self, state: KeyState, slots: Sequence[Slot]) -> list[Window]:
         """The windows that still take records, given all slots of the key, ordered by end."""

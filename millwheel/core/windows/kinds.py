@@ -1,7 +1,7 @@
-"""The kinds of windows that have a word in a file, each one row.
+"""The kinds of windows that have a word in a file, one row each.
 
-From the rows follow the reader of ``window:`` with its messages, the JSON Schema, the windows that
-a stored spec means, and the file that a pipeline written in Python becomes.
+The reader of ``window:`` with its messages, the JSON Schema, the windows of a stored spec, and the
+file made of a pipeline written in Python follow from these rows.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class OptionForm(Enum):
 @dataclass(frozen=True, slots=True)
 class WindowOption:
     """An option of a kind of windows: its ``word`` in the file, the ``attribute`` of a window that
-    it is, the least value it may have (a number also has a most), one sentence, and the text that
-    it is where a file leaves it out."""
+    it sets, its least value (a number also has a most), one sentence, and its text where a file
+    leaves it out."""
 
     word: str
     attribute: str

@@ -1,8 +1,8 @@
 """Lateness: late records, complete windows, and final windows. Only this module compares such
 times.
 
-All times are µs. A watermark says that no record before it is expected; a record **at** the
-watermark is on time. So
+All times are µs. No record before the watermark is expected; a record **at** the watermark is on
+time. So
 
 - a record is **late** once the watermark has passed its timestamp (:func:`is_behind`);
 - a window ``[start, end)`` is **complete** once the watermark is at its end (:func:`is_complete`);
@@ -40,7 +40,7 @@ def is_behind(time_us: int, watermark_us: int) -> bool:
 
 
 def late_among(times_us: Sequence[int], watermark_us: int) -> Iterator[int]:
-    """:func:`is_behind` for many: the indexes of those that the watermark has passed."""
+    """:func:`is_behind` for many: the indexes of the times that the watermark has passed."""
     return (index for index, time_us in enumerate(times_us) if time_us < watermark_us)
 
 
@@ -53,7 +53,7 @@ def is_too_far(time_us: int, now_us: int, max_future_us: int | None) -> bool:
 
 
 def too_far(time_us: int, max_future_us: int | None) -> str:
-    """The reason for refusing it."""
+    """The reason for refusing a timestamp that :func:`is_too_far`."""
     allowed = duration_text(max_future_us or 0)
     return f"timestamp {time_us} µs lies more than {allowed} in the future (watermark.max_future)"
 
@@ -65,7 +65,7 @@ def watermark_after(highest_us: int, max_delay_us: int) -> int:
 
 
 def labels_of(times_us: Sequence[int] | _Longs, highest_us: int, max_delay_us: int) -> _Longs:
-    """The watermark of a partition at each of its records in order, which counts already.
+    """The watermark of a partition at each of its records in order, with that record included.
     ``highest_us`` is the highest timestamp before them."""
     import numpy as np  # not above: see late_mask
 
@@ -103,7 +103,7 @@ def late_mask(
 def late_rows(
     times_us: Sequence[int], highest_us: int, max_delay_us: int, stated: bool = False
 ) -> list[int]:
-    """:func:`late_mask` for a few records: the indexes of those that it says are late."""
+    """:func:`late_mask` for a few records: the indexes of the late ones."""
     late = []
     for index, time_us in enumerate(times_us):
         if time_us + max_delay_us < highest_us:
@@ -131,7 +131,7 @@ def final_at_us(end_us: int, allowed_us: int) -> int:
 
 
 def is_final(end_us: int, watermark_us: int, allowed_us: int) -> bool:
-    """Whether a window that ends at ``end_us`` can change no more."""
+    """Whether a window that ends at ``end_us`` cannot change any more."""
     return watermark_us > final_at_us(end_us, allowed_us)
 
 
@@ -141,8 +141,8 @@ def final_until(watermark_us: int, allowed_us: int) -> int:
 
 
 def open_windows(windows: Sequence[Window], watermark_us: int) -> list[Window]:
-    """Those that are not complete; of ``final_until`` as the watermark, those that still take
-    records."""
+    """The windows that are not complete; with ``final_until`` as the watermark, the windows that
+    still take records."""
     return [window for window in windows if window.end > watermark_us]
 
 

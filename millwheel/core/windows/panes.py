@@ -13,7 +13,7 @@ from millwheel.core.windows.windows import Window
 
 
 class Timing(str, Enum):
-    """When a pane fired, seen from its window's end."""
+    """The time at which a pane fired, relative to its window's end."""
 
     EARLY = "early"
     """Before the watermark had passed the end of the window: speculative."""
@@ -30,11 +30,11 @@ class Accumulation(str, Enum):
     """The contents of a pane when its window fires more than once."""
 
     DISCARDING = "discarding"
-    """Only what came since the last pane."""
+    """Only the records since the last pane."""
     ACCUMULATING = "accumulating"
     """Everything so far; it replaces the last pane."""
     RETRACTING = "retracting"
-    """Everything so far, after a retraction of what was emitted before."""
+    """Everything so far, after a retraction of the pane before."""
 
 
 class OutputTime(str, Enum):
@@ -43,10 +43,10 @@ class OutputTime(str, Enum):
     END_OF_WINDOW = "end_of_window"
     """The window's last instant."""
     EARLIEST = "earliest"
-    """The earliest of the records that are new in the pane; the watermark is held there until it
+    """The time of the earliest new record in the pane; the watermark is held there until it
     fires."""
     LATEST = "latest"
-    """The latest of them."""
+    """The time of the latest new record in the pane."""
 
 
 class Pane(msgspec.Struct, frozen=True, kw_only=True):
@@ -136,8 +136,7 @@ class Retraction(msgspec.Struct, frozen=True, tag_field=RETRACTION_FIELD, tag=_W
 
 
 def as_retraction(value: Any) -> Retraction | None:
-    """The retraction that a record's value is, as made here or as it travelled; None for plain
-    values."""
+    """A record's value as a retraction, as made here or as received; None for plain values."""
     if type(value) is Retraction:
         return value
     if type(value) is not dict or RETRACTION_FIELD not in value:
@@ -148,7 +147,7 @@ def as_retraction(value: Any) -> Retraction | None:
 
 
 def retracted(value: Any) -> Any:
-    """The form in which a record that takes back ``value`` travels."""
+    """The form in which a record that takes back ``value`` is sent."""
     return {**value, RETRACTION_FIELD: MARKED} if type(value) is dict else Retraction(value)
 
 

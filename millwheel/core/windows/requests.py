@@ -1,7 +1,7 @@
 """The requests of a window to the runtime: one timer per clock, and a hold on the output watermark.
 
 Each request is remembered in the window's state and repeated only when it changes. An event-time
-timer that is early is left alone: when it fires, the window looks and asks again.
+timer that is too early is left alone: when it fires, it is set again.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from millwheel.core.model.times import MAX_TIME
 from millwheel.core.windows.calls import Call
 from millwheel.core.windows.contract import HoldEffect, Slot, TimerEffect, Times, Windowing
 from millwheel.core.windows.lateness import final_at_us, is_behind, is_complete
-from millwheel.core.windows.state import SPOKEN, WindowState, share_of, share_tag, tag_of
+from millwheel.core.windows.state import PAST_ON_TIME, WindowState, share_of, share_tag, tag_of
 from millwheel.core.windows.triggers import Default
 from millwheel.core.windows.windows import Window
 
@@ -26,7 +26,8 @@ class Requests:
         self._lateness_us = windowing.allowed_lateness
 
     def collect_at(self, window: Window) -> int:
-        """The state of a window is deleted once the watermark has passed this."""
+        """The time after which the state of a window is deleted, once the watermark has passed
+        it."""
         return final_at_us(window.end, self._lateness_us)
 
     def renew(self, slot: Slot, own: WindowState, window: Window, call: Call) -> None:
@@ -53,8 +54,8 @@ class Requests:
             )
         self._hold(slot, own, None, call)
 
-    def rung(self, own: WindowState, tag: str, domain: Domain, at: int, times: Times) -> Times:
-        """The clocks of a timer call. That a timer fires guarantees that its time has passed."""
+    def clocks_of(self, own: WindowState, tag: str, domain: Domain, at: int, times: Times) -> Times:
+        """The clocks of a timer call: the timer's own clock has passed its time."""
         if share_of(tag) is not None:
             return times
         if domain is Domain.EVENT:
@@ -75,8 +76,8 @@ class Requests:
             call.effects.timers.append(TimerEffect(call.key, tag_of(slot), Domain.PROCESSING, at))
 
     def _renew_shares(self, slot: Slot, at: int, call: Call) -> None:
-        """Percentile watermarks that have not passed the end yet. Computed each time, because it
-        has no state."""
+        """Set timers for the percentile watermarks that have not passed the end yet. They are
+        computed each time, because they have no state."""
         for share in self._shares:
             passed = call.times.percentiles.get(share)
             if passed is None or not is_behind(at, passed):
@@ -85,13 +86,13 @@ class Requests:
                 )
 
     def _hold_at(self, own: WindowState, window: Window, complete: bool) -> int | None:
-        """A pane that is not emitted yet must not fall behind the output watermark. Until the end
-        of the window, the timer prevents it."""
+        """The time to hold for a pane that is not emitted yet: it must not fall behind the output
+        watermark. Until the end of the window, the timer prevents it."""
         if not own.fresh:
             return None
         if own.output_at_us is not None:
             return min(own.output_at_us, window.end - 1)
-        return window.end - 1 if complete and not own.flags & SPOKEN else None
+        return window.end - 1 if complete and not own.flags & PAST_ON_TIME else None
 
     def _hold(self, slot: Slot, own: WindowState, at: int | None, call: Call) -> None:
         if at != own.held_at_us:

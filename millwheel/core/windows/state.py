@@ -1,5 +1,5 @@
-"""The state of one window of one key, and the tags of its timers: built here from where the state
-lies, and taken apart here when a timer fires. They are stored with the timers."""
+"""The state of one window of one key, and the tags of its timers: they are built here from the slot
+of the state, and parsed here when a timer fires. They are stored with the timers."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from millwheel.core.windows.windows import Window
 
 CLOSED = 1
 """The trigger has finished: nothing more is taken or emitted until the window is collected."""
-SPOKEN = 2
-"""The time for an on-time pane is over: it was emitted, or the window only came to be behind the
-watermark."""
+PAST_ON_TIME = 2
+"""The time for an on-time pane is over: it was emitted, or the watermark had passed the window
+before its first record."""
 
 
 class WindowState(msgspec.Struct, array_like=True):

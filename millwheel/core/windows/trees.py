@@ -41,8 +41,9 @@ _CUSTOM = "custom"
 def trigger_from_tree(tree: Any, load: Load | None = None) -> Trigger:
     """The trigger that a plain tree describes; None is the default one.
 
-    ``load("module:Class")`` finds custom ones; one that returns the name unchanged serves to check
-    a tree without loading anything. ValueError with the path in the tree and the fix.
+    ``load("module:Class")`` finds custom triggers; a ``load`` that returns the name unchanged
+    serves to check a tree without loading anything. Raises ValueError with the path in the tree and
+    the fix.
     """
     return Default() if tree is None else _Reader(load, "trigger").read(tree)
 
@@ -151,9 +152,8 @@ class InnerTriggers(Enum):
 @dataclass(frozen=True, slots=True)
 class TriggerForm:
     """A trigger in a file: ``read`` makes it of the argument behind its name, ``write`` is the
-    inverse (None: there is no argument). ``inner`` are the triggers in it, by the ``names`` that
-    they have; ``needed`` when none of these may be left out. ``short`` for others: it is not
-    written."""
+    inverse (None: there is no argument). ``inner`` are the triggers in it, by their ``names``;
+    ``needed`` when none of these may be left out. ``short`` for others: it is not written."""
 
     kind: type[Trigger]
     read: _Build

@@ -67,11 +67,11 @@ class Trigger:
         return state
 
     def ready(self, state: State, moment: Moment) -> bool:
-        """Should the window fire now?"""
+        """Whether the window should fire now."""
         raise TypeError(f"{type(self).__name__} must define ready(self, state, moment)")
 
     def fire(self, state: State, moment: Moment) -> State:
-        """The window fires; the state from here on, None when that was the last time."""
+        """The state after the window has fired; None when that was the last time."""
         return None
 
     def merge(self, states: Sequence[State], moment: Moment) -> State:
@@ -96,7 +96,7 @@ class Trigger:
         return False
 
     def shares(self) -> tuple[float, ...]:
-        """The percentile watermarks that ``ready`` looks at."""
+        """The percentile watermarks that ``ready`` reads."""
         return ()
 
 
@@ -159,8 +159,8 @@ class AfterCount(Trigger):
 
 @dataclass(frozen=True, slots=True, init=False)
 class AfterBytes(Trigger):
-    """Once the values that came since it was started are at least ``size`` bytes, encoded as they
-    travel."""
+    """Once the values that came since it was started have at least ``size`` bytes, encoded as they
+    are sent."""
 
     size: int
 
@@ -354,6 +354,6 @@ def _finished_or_sum(states: Sequence[State]) -> State:
 
 
 def _waits_again(states: Sequence[State], reached: bool) -> State:
-    """A part that waits for a watermark has finished only if it had in every merged window and the
-    new end is passed, too."""
+    """The state of a part that waits for a watermark: finished only if it was in every merged
+    window and the new end is passed, too."""
     return None if reached and all(state is None for state in states) else 0

@@ -69,7 +69,7 @@ class Tumbling:
     """Windows of equal size, end to end, from ``offset`` after the epoch on.
 
     With a ``time_zone`` (an IANA name) the size is a whole number of days, windows begin at local
-    midnight (plus ``offset`` by the local clock), and days of 23 or 25 hours are what they are.
+    midnight (plus ``offset`` by the local clock), and days of 23 or 25 hours keep their length.
 
     ``empty``: a key that had records in a window and has none in the next emits one empty result
     for that one (see core/machines/aligned_windows.py).
@@ -180,8 +180,8 @@ class Sessions:
 
 
 class SessionPieces(Sessions):
-    """What a part of a divided key knows of its sessions: one piece for each stretch between
-    multiples of the gap. The records of a piece are less than a gap apart, so the sessions of the
+    """The sessions of one part of a divided key: one piece for each stretch between multiples of
+    the gap. The records of a piece are less than a gap apart, so the sessions of the
     whole key are the unions of pieces that overlap. WindowPieces of a long session end while it
     lasts, so none holds the watermark for longer than two gaps."""
 
@@ -196,12 +196,11 @@ class SessionPieces(Sessions):
 
 @dataclass(frozen=True, slots=True)
 class WindowPieces:
-    """What a part of a divided key knows of windows that share their records: one piece for each
-    stretch between two times at which one of these windows begins or ends. The windows of the whole
-    key are made of the pieces in them.
+    """Windows that share their records, of one part of a divided key: one piece for each stretch
+    between two times at which one of these windows begins or ends. The windows of the whole key are
+    made of the pieces in them.
 
-    ``at_once``: nothing waits for the end of a piece, since what is made of pieces is looked at
-    before."""
+    ``at_once``: nothing waits for the end of a piece, since queries read their results before."""
 
     bounds: Callable[[int], tuple[int, int]]
     at_once: bool = False
@@ -209,7 +208,7 @@ class WindowPieces:
     merging = False
 
     def window(self, timestamp: int) -> Window:
-        """The one piece of a record. Raises RecordError where its time zone knows no such year."""
+        """The one piece of a record. Raises RecordError for a year outside of its time zone."""
         return Window(*self.bounds(timestamp))
 
     def assign(self, timestamp: int) -> Sequence[Window]:
@@ -325,8 +324,8 @@ class Cumulative:
 
 @dataclass(frozen=True, slots=True)
 class OfInput:
-    """The windows of results: a record that is the result of a window is in that very window, be it
-    a session. ``start`` and ``end`` are the fields that have its bounds, in µs."""
+    """The windows of results: a record that is the result of a window, of any kind, is in that same
+    window. ``start`` and ``end`` are the fields with its bounds, in µs."""
 
     start: str = "window_start"
     end: str = "window_end"
@@ -334,11 +333,11 @@ class OfInput:
     merging = False
 
     def assign(self, timestamp: int) -> Sequence[Window]:
-        """Raises ValueError: only the whole record knows, see :meth:`window_of`."""
+        """Raises ValueError: only the whole record names its window, see :meth:`window_of`."""
         raise ValueError("the windows of results are in their records, not in their timestamps")
 
     def window_of(self, record: Any) -> Window:
-        """The window of a record. RecordError where its fields are no bounds of a window."""
+        """The window of a record. RecordError where its fields are not the bounds of a window."""
         if not isinstance(record, Mapping):
             raise RecordError(
                 f"window: {{of: input}} takes results of windows, with the fields {self.start} and"
@@ -363,7 +362,7 @@ class OfInput:
 
 @dataclass(frozen=True, slots=True)
 class Custom:
-    """Windows of the user's own.
+    """The user's own windows.
 
     ``assign_to(timestamp)`` returns (start, end) pairs. ``merge_all(windows)``, if given, receives
     the open windows of a key as a sorted list and returns groups (lists) of them; each group
@@ -431,6 +430,6 @@ def _days(kind: str, size: int, offset: int, time_zone: str) -> Days | None:
     if size % DAY:
         raise ValueError(
             f"{kind} windows in a time zone last whole days, because a local day may have 23 or 25"
-            f" hours; {duration_text(size)} is none: write 1d, 7d, …, or leave time_zone out"
+            f" hours; {duration_text(size)} does not: write 1d, 7d, …, or leave time_zone out"
         )
     return Days(time_zone, size // DAY, offset)

@@ -1,4 +1,4 @@
-"""Days as people in a time zone live them: 23, 24 or 25 hours from midnight to midnight."""
+"""Local days of a time zone: 23, 24 or 25 hours from midnight to midnight."""
 
 from __future__ import annotations
 

@@ -34,9 +34,9 @@ def versions_have_the_time_of_their_newest_records() -> Context:
     def wrong(
         self: ChangeLogMachine, own: WindowState, window: Window, call: Call, last: bool
     ) -> None:
-        AlignedMachine._speak(self, own, window, call, last)
+        AlignedMachine._emit(self, own, window, call, last)
 
-    return replaced(ChangeLogMachine, "_speak", wrong)
+    return replaced(ChangeLogMachine, "_emit", wrong)
 
 
 @mistake(within=20, features="change_log behind_change_log", variants="reference")

@@ -424,12 +424,12 @@ def weak_pieces_of_windows() -> Context:
 @mistake(within=10, features="slices", variants="divided", first=11)
 def parts_of_slices_do_not_tell_their_newest_record() -> Context:
     """A part of a slice is of the end of the slice, and not of its newest record."""
-    right = PiecesMachine._tell
+    right = PiecesMachine._emit_piece
 
     def wrong(self: PiecesMachine, call: Call, piece: Window, acc: Any, timestamp: int) -> None:
         right(self, call, piece, acc, piece.max_timestamp)
 
-    return replaced(PiecesMachine, "_tell", wrong)
+    return replaced(PiecesMachine, "_emit_piece", wrong)
 
 
 @mistake(within=3, features="rows_in_order cumulative_window", first=3)

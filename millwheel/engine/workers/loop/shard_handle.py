@@ -262,9 +262,9 @@ class Served:
         rose = news = False
         if shard.operator.fellows is not None:
             # A silent source that is polled seldom, or never, runs no bundle that would notice it.
-            rose = shard.operator.fellows.hear(watermarks, now_us)
+            rose = shard.operator.fellows.update(watermarks, now_us)
         if shard.operator.first is not None:
-            news = shard.operator.first.hear(watermarks)
+            news = shard.operator.first.update(watermarks)
         if (fresh := watermarks.lowest_of(feeders)) > self.published_us:
             # Also where its store had that already: its report may rise with the published
             # watermark.

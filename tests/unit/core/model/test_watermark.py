@@ -48,17 +48,17 @@ def test_sources_are_read_once_all_of_them_have_said_so_or_have_ended() -> None:
 def test_a_silent_stream_stands_where_its_furthest_fellow_does() -> None:
     fellows = Fellows()
     assert fellows.reached_us(0) == MIN_TIME
-    fellows.told(MIN_TIME, True, 0)
+    fellows.advance(MIN_TIME, True, 0)
     assert fellows.reached_us(60 * SECOND) == MIN_TIME, "nobody has a time yet"
-    fellows.told(100 * SECOND, False, 60 * SECOND)
-    fellows.told(90 * SECOND, False, 61 * SECOND)
+    fellows.advance(100 * SECOND, False, 60 * SECOND)
+    fellows.advance(90 * SECOND, False, 61 * SECOND)
     assert fellows.reached_us(90 * SECOND) == 100 * SECOND
 
 
 def test_once_all_fellows_have_ended_the_wall_clock_goes_on_from_the_last_of_them() -> None:
     fellows = Fellows()
-    fellows.told(100 * SECOND, False, 0)
-    fellows.told(100 * SECOND, True, 10 * SECOND)
+    fellows.advance(100 * SECOND, False, 0)
+    fellows.advance(100 * SECOND, True, 10 * SECOND)
     assert fellows.reached_us(10 * SECOND) == 100 * SECOND
     assert fellows.reached_us(15 * SECOND) == 105 * SECOND
 
@@ -66,13 +66,13 @@ def test_once_all_fellows_have_ended_the_wall_clock_goes_on_from_the_last_of_the
 def test_two_silent_streams_that_follow_each_other_go_no_faster_than_the_clock() -> None:
     one, other = Fellows(), Fellows()
     for each in (one, other):
-        each.told(100 * SECOND, False, 0)
-        each.told(100 * SECOND, True, 0)
+        each.advance(100 * SECOND, False, 0)
+        each.advance(100 * SECOND, True, 0)
     for now_us in range(0, 60 * SECOND, 170_000):
         for mine, its in ((one, other), (other, one)):
             furthest = max(mine.reached_us(now_us), its.reached_us(now_us))
-            mine.told(furthest, False, now_us)
-            mine.told(furthest, True, now_us)
+            mine.advance(furthest, False, now_us)
+            mine.advance(furthest, True, now_us)
         assert one.reached_us(now_us) <= 100 * SECOND + now_us
     assert one.reached_us(60 * SECOND) > 155 * SECOND
 
@@ -81,11 +81,11 @@ def test_streams_that_have_ended_or_have_no_time_yet_are_not_the_furthest() -> N
     known = Watermarks()
     known.rise({"source.a": MAX_TIME, "source.b": 7 * SECOND, "source.me": 3 * SECOND})
     fellows = Fellows("source.me", frozenset({"source.a", "source.b", "source.c"}))
-    assert fellows.hear(known, 0)
-    assert not fellows.hear(known, 0), "nothing new"
+    assert fellows.update(known, 0)
+    assert not fellows.update(known, 0), "nothing new"
     assert fellows.reached_us(60 * SECOND) == 7 * SECOND
     known.rise({"source.b": MAX_TIME})
-    assert fellows.hear(known, 60 * SECOND)
+    assert fellows.update(known, 60 * SECOND)
     assert fellows.reached_us(65 * SECOND) == 12 * SECOND
 
 

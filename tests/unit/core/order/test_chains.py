@@ -124,7 +124,7 @@ def test_others_have_shards_of_their_own(tmp_path: Path, why: str) -> None:
 def test_records_that_are_traced_or_labelled_are_not_chained(tmp_path: Path) -> None:
     assert chains(tmp_path, FIRST + SECOND).before == {"b": "a"}
     labels = chains(tmp_path, FIRST + SECOND, labelled="b")
-    assert labels.why_not == {"b": "timers behind it go by the place of each record"}
+    assert labels.why_not == {"b": "timers behind it depend on the position of each record"}
     traced = chains(tmp_path, FIRST + SECOND, "tracing: {sample: 0.01}\n")
     assert traced.why_not == {"b": "records are traced"}
 

@@ -8,7 +8,7 @@ from millwheel.core.model.records import Domain
 from millwheel.core.windows.calls import Call, Taken
 from millwheel.core.windows.contract import Effects, Times, Windowing
 from millwheel.core.windows.requests import Requests
-from millwheel.core.windows.state import SPOKEN, WindowState
+from millwheel.core.windows.state import PAST_ON_TIME, WindowState
 from millwheel.core.windows.triggers import AfterProcessingTime, Moment
 from millwheel.core.windows.windows import Tumbling, Window
 
@@ -31,7 +31,7 @@ def test_a_window_asks_for_its_end_once_and_then_for_its_collection() -> None:
     assert renewed(requests, own) == [("event", 9)]
     assert renewed(requests, own) == []
     own.timer_at_us = None
-    own.flags = SPOKEN
+    own.flags = PAST_ON_TIME
     assert renewed(requests, own, watermark=10) == [("event", 14)]
 
 
@@ -73,8 +73,8 @@ def test_a_trigger_by_the_clock_asks_for_its_moment_and_takes_it_back() -> None:
 
 def test_that_a_timer_fires_shows_that_its_time_has_passed() -> None:
     requests, own = Requests(Windowing(Tumbling(10))), WindowState(0, timer_at_us=9, clock_at_us=50)
-    assert requests.rung(own, "x", Domain.EVENT, 9, Times(3, 40)) == Times(10, 40)
-    assert requests.rung(own, "x", Domain.PROCESSING, 50, Times(3, 40)) == Times(3, 51)
+    assert requests.clocks_of(own, "x", Domain.EVENT, 9, Times(3, 40)) == Times(10, 40)
+    assert requests.clocks_of(own, "x", Domain.PROCESSING, 50, Times(3, 40)) == Times(3, 51)
     assert (own.timer_at_us, own.clock_at_us) == (None, None)
 
 

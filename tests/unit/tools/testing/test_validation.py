@@ -263,7 +263,7 @@ NODES: dict[str, tuple[Break, str]] = {
     ),
     "keys of nobody": (
         lambda node: setattr(node.index, "entries", node.index.entries[:1]),
-        "belongs to nobody",
+        "has no range",
     ),
     "an idle shard that nobody heard": (
         lambda node: node.index.values.fill(IDLE_TIME),

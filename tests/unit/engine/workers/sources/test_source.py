@@ -289,12 +289,12 @@ def test_nothing_is_read_before_the_end_of_a_table_is_heard() -> None:
     heard = Watermarks()
     for now_us, watermark in ((SECOND, 0), (9 * SECOND, IDLE_TIME)):
         heard.rise({SIDES: watermark})
-        operator.first.hear(heard)
+        operator.first.update(heard)
         assert reads(operator, now_us) == 0
         assert operator.hold(now_us).holder == "waits for table sides, which is read first"
         assert operator.wakes_at(now_us) > now_us, "it does not spin"
     heard.rise({SIDES: MAX_TIME})
-    operator.first.hear(heard)
+    operator.first.update(heard)
     assert operator.wakes_at(9 * SECOND) <= 9 * SECOND, "now it reads"
     assert reads(operator, 9 * SECOND) == 1
     assert "table" not in operator.hold(9 * SECOND).holder

@@ -175,7 +175,7 @@ def test_the_wait_for_a_table_is_told_until_it_is_over() -> None:
     )
     heard = Watermarks()
     heard.rise(dict.fromkeys(first.names, MAX_TIME))
-    first.hear(heard)
+    first.update(heard)
     assert tables.notes_at() <= SECOND, "the next bundle notes that it is over"
     tables.note(SECOND)
     assert (waits.waiting(0), tables.notes_at()) == ([], MAX_TIME)
