@@ -23,7 +23,7 @@ from millwheel.core.pipeline.table_changes import (
     CHANGE_FIELD,
     KEY_FIELD,
     ChangePart,
-    Known,
+    IdentifiedBy,
     LogPosition,
 )
 from millwheel.core.windows.panes import RETRACTION_FIELD
@@ -79,32 +79,32 @@ class DebeziumMessages(MessageDecoder):
         make = _PARTS.get(op) if isinstance(op, str) else None
         if make is None:
             raise RecordError(_no_change(event, op))
-        knowledge = self._known(event, message_key)
-        parts = make(event, knowledge is Known.KEY)
+        identified_by = self._identified_by(event, message_key)
+        parts = make(event, identified_by is IdentifiedBy.KEY)
         if problems := self._types.check([row for _, row in parts]):
             raise RecordError(next(iter(problems.values())))
         extra = {name: without_decimals(_at(event, path)) for name, path in self._add.items()}
         values = []
         for back, row in parts:
-            change = ChangePart(back, op == "r", knowledge, position_of(event, int(not back)))
-            key = self._identity(knowledge, row, event, message_key, partition)
+            change = ChangePart(back, op == "r", identified_by, position_of(event, int(not back)))
+            key = self._identity(identified_by, row, event, message_key, partition)
             values.append(
                 {**row, **extra, KEY_FIELD: key, CHANGE_FIELD: msgspec.to_builtins(change)}
             )
         return values
 
-    def _known(self, event: Mapping[str, Any], message_key: bytes | None) -> Known:
-        """How the row is identified. Only the connector of a database keys messages by the primary
-        key; other senders use any key."""
+    def _identified_by(self, event: Mapping[str, Any], message_key: bytes | None) -> IdentifiedBy:
+        """The part of the event that identifies its row. Only the connector of a database keys
+        messages by the primary key; other senders use any key."""
         if self._key:
-            return Known.KEY
+            return IdentifiedBy.KEY
         if not isinstance(event.get("source"), dict):
-            return Known.NOT
-        return Known.ROW if message_key is None else Known.KEY
+            return IdentifiedBy.NOTHING
+        return IdentifiedBy.ROW if message_key is None else IdentifiedBy.KEY
 
     def _identity(
         self,
-        known: Known,
+        identified_by: IdentifiedBy,
         row: Mapping[str, Any],
         event: Mapping[str, Any],
         message_key: bytes | None,
@@ -112,7 +112,7 @@ class DebeziumMessages(MessageDecoder):
     ) -> str:
         """The key of the table's state, within which changes stay in order: of one row, of all rows
         of a table without a key, or of all messages with one key."""
-        if known is Known.NOT:
+        if identified_by is IdentifiedBy.NOTHING:
             return _in_order([partition if message_key is None else message_key.hex()]).decode()
         parts = table_of(event)
         if self._key:

@@ -1,2 +1,2 @@
-"""Groupings: which of several instances gets a record of a key, as pure machines with tables per
-epoch."""
+"""Groupings, which decide which of several instances gets a record of a key: pure machines with
+tables per epoch."""

@@ -18,17 +18,17 @@ from millwheel.core.grouping.tables import EpochTable, Measured, Network, hashed
 from millwheel.core.model.keys import Key
 from millwheel.errors import InvariantError
 
-_KNOWN = 200_000
+_MOST_REMEMBERED = 200_000
 """The most keys whose candidates are remembered."""
 _SHOWN = 10
-"""So many hot keys are shown."""
+"""The number of hot keys that are shown."""
 _PAIRS_PER_INSTANCE = 50
-"""Ten times as many as the hot threshold of 1/(5n) needs, so that counts of hot keys are nearly
-exact."""
+"""Ten times as many pairs as the hot threshold of 1/(5n) needs, so that counts of hot keys are
+nearly exact."""
 
 
 def hot_share(instances: int) -> float:
-    """A key with more than this share of the records is hot: 1/(5n), so there are at most 5n hot
+    """The share of the records above which a key is hot: 1/(5n), so there are at most 5n hot
     keys."""
     return 1 / (5 * instances)
 
@@ -44,13 +44,13 @@ class Grouping(ABC):
 
     name: ClassVar[str]
     counts_keys: ClassVar[bool] = False
-    """It needs to know the frequent keys."""
+    """Its tables depend on the frequent keys."""
     goes_by_times: ClassVar[bool] = False
     """Its tables depend on completion times."""
 
     @property
-    def learns(self) -> bool:
-        """Whether its tables depend on what has been."""
+    def adapts(self) -> bool:
+        """Whether its tables depend on earlier records."""
         return self.counts_keys or self.goes_by_times
 
     def __init__(
@@ -65,7 +65,7 @@ class Grouping(ABC):
         self.begin_window()
 
     def resume(self, table: EpochTable, counts: Sequence[int] = ()) -> None:
-        """Go on in an epoch of which the instances got so many records; without ``counts``, from
+        """Continue in an epoch in which the instances have got ``counts`` records; without them, at
         its beginning."""
         if table is not self.table:
             self.table = table
@@ -131,14 +131,14 @@ class Grouping(ABC):
         self.begin_window()
 
     def begin_window(self) -> None:
-        """Forget the keys that were counted, but for the hottest, which are shown."""
+        """Forget the counted keys, but for the hottest, which are shown."""
         counted = self._frequent.offered
         self.hottest = tuple((each.key, each.count / counted) for each in self._hot()[:_SHOWN])
         self._frequent = sketch_for(self.table.instances)
 
     @property
     def counted(self) -> int:
-        """How many keys of the window were counted."""
+        """The number of counted keys of the window."""
         return self._frequent.offered
 
     @abstractmethod
@@ -147,7 +147,7 @@ class Grouping(ABC):
         with the least load gets the next record, the first of equals."""
 
     def _remembered(self, key: Key) -> tuple[int, ...]:
-        if len(self._memo) >= _KNOWN:
+        if len(self._memo) >= _MOST_REMEMBERED:
             self._memo.clear()
         candidates = self._memo[key] = self._candidates(key)
         return candidates

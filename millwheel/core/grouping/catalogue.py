@@ -30,7 +30,7 @@ GROUPINGS: dict[str, type[Grouping]] = {
 """Each grouping by its name."""
 
 RULES: dict[str, type[Grouping]] = {**GROUPINGS, HotKeys.name: HotKeys}
-"""The same, and the one that divides hot keys by the numbers of records."""
+"""The same, and the rule that divides hot keys by the numbers of records."""
 
 COPIES: dict[str, int | None] = {
     Shuffle.name: None,
@@ -40,8 +40,7 @@ COPIES: dict[str, int | None] = {
     WorkerChoices.name: 2,
     TimeAware.name: 2,
 }
-"""How many instances a key has at most that is not hot, by rule: one where it has no entry, None
-for all."""
+"""The most instances of a key that is not hot, by rule: one without an entry, None for all."""
 
 BY_NUMBER = frozenset({HotKeys.name})
-"""The rules by which the number of a record decides, and no counts."""
+"""The rules that decide by the number of a record, without counts."""

@@ -1,8 +1,8 @@
-"""How the keys of what a shard produces are divided among instances: by tables of the moment.
+"""How the keys of a shard's productions are divided among instances: by current tables.
 
 The instance of a production is stored with it, so no choice is made twice, and tables need not be
-committed: a new owner begins without any. That makes no difference to results, which accumulators
-of all instances make together.
+committed: a new owner begins without any. That does not affect results, which are made of the
+accumulators of all instances.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from millwheel.core.grouping.tables import Measured, first_table
 from millwheel.core.model.keys import Key
 
 _MOST = 100_000
-"""The most records between two tables. The first ones come sooner: after as many records as tell
-hot keys, then after twice as many, and so on."""
+"""The most records between two tables. The first ones come sooner: after as many records as are
+needed to find hot keys, then after twice as many, and so on."""
 
 
 @dataclass(slots=True)
@@ -33,7 +33,7 @@ class _Current:
         records = sum(machine.counts)
         enough = machine.counted * hot_share(machine.table.instances) > 1 or not machine.counts_keys
         return (
-            machine.learns
+            machine.adapts
             and enough
             and (records > self.longest or (records > 0 and self._is_old(now_us)))
         )
@@ -68,8 +68,8 @@ class CurrentTables:
         return self._rules
 
     def turn(self, measured: Callable[[], Mapping[str, Measured]] = dict, now_us: int = 0) -> None:
-        """Make the tables whose time has come. ``measured``: what has been since the last ones, by
-        node."""
+        """Make the tables whose time has come. ``measured``: the measurements since the last ones,
+        by node."""
         due = {name: node for name, node in self._nodes.items() if node.is_over(now_us)}
         means = measured() if due else {}
         for name, node in due.items():
@@ -80,7 +80,7 @@ class CurrentTables:
             node.began_us, node.longest = now_us, min(2 * node.longest, _MOST)
 
     def machines(self) -> dict[str, Grouping]:
-        """The machine of each node, to be looked at."""
+        """The machine of each node, for inspection."""
         return {name: node.machine for name, node in self._nodes.items()}
 
     def choose(self, node: str, keys: Sequence[Key]) -> list[int]:

@@ -1,4 +1,4 @@
-"""Groupings that learn the distribution of the keys and count records, not time: D-Choices and
+"""Groupings by the measured distribution of the keys, which count records, not time: D-Choices and
 W-Choices, whose hot keys get more than two instances, several or all of them; DKG; and DAG."""
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from millwheel.core.grouping.tables import EpochTable, Measured, hashed
 from millwheel.core.model.keys import Key
 
 _BUCKETS_PER_INSTANCE = 8
-"""Enough that keys which are not hot can be evened out, few enough for a table that is committed
-each window."""
+"""Enough to even out keys that are not hot, few enough for a table that is committed each
+window."""
 _REPLICA_PENALTY = 0.25
-"""How much of a mean instance's load one more copy of a key's state is worth."""
+"""The price of one more copy of a key's state, as a share of a mean instance's load."""
 
 
 class DistributionKey(Grouping):

@@ -1,13 +1,13 @@
 """How the keys of one partition are divided, by position: epochs, each with tables that are
 committed before their use.
 
-A new owner reads again from a committed position, and consumers recognise what they have by its
+A new owner reads again from a committed position, and consumers recognise applied records by their
 position. So a record must reach the instance that it reached before. An epoch has the tables for
 the records between two positions. Nothing beyond the last epoch has ever been sent, so the next one
-may be decided by whatever has been counted and measured by then, also by an owner that knows
-nothing; and what an epoch holds is never decided again, but for one case: who decided about records
-and has not read them knows that nobody has sent them. It may end its own epoch before them when
-time has passed, since the shortened epoch is committed with the next one.
+may be decided by any counts and measurements up to then, also by an owner that has none; and an
+epoch is never decided again, but for one case: records that its owner has decided about and not
+read have not been sent by anyone. The owner may end its own epoch before them when time has passed,
+since the shortened epoch is committed with the next one.
 
 Within an epoch a grouping also goes by how many records each instance has got so far. These counts
 belong to a position, and are committed with it. Every record with a usable key is counted, late or
@@ -30,12 +30,12 @@ from millwheel.core.model.keys import Key
 from millwheel.errors import InvariantError
 
 _READS = 8
-"""An epoch is as long as so many reads, so that most reads wait for no commit. The first one of an
-owner is one read long, since nothing has been counted before it, and each one after it twice as
-long as the one before."""
+"""The reads of an epoch, so that most reads wait for no commit. The first epoch of an owner is one
+read long, since nothing has been counted before it, and each one after it twice as long as the one
+before."""
 EPOCH_US = 500_000
-"""After so much time an epoch ends with the read before, so that a machine which has become slow
-loses load within a few seconds, however long reads take. A table costs a commit, and has a few
+"""The time after which an epoch ends with the read before, so that a machine which has become slow
+loses load within a few seconds, however long reads take. A table costs a commit of a few
 kilobytes."""
 MOST_COUNTED = 2_000
 """The most records of a read that are counted, evenly spread: enough to find a key that has 1/(5n)
@@ -59,13 +59,13 @@ class Epoch:
 
 
 def counted_of(records: int) -> slice:
-    """Which of so many records are counted."""
+    """The records that are counted, of so many."""
     return slice(0, None, 1 + records // MOST_COUNTED)
 
 
 @dataclass(slots=True)
 class _Node:
-    """A node's machine. ``epoch``: the first position of the one that it is in, None before any.
+    """A node's machine. ``epoch``: the first position of its present epoch, None before any.
     ``settled``: the same, and its counts, at the end of the last read that was kept."""
 
     machine: Grouping
@@ -123,17 +123,17 @@ class KeyEpochs:
         return self._rules
 
     @property
-    def unknown(self) -> bool:
-        """Whether nothing has been counted yet, so that no table says anything."""
+    def is_empty(self) -> bool:
+        """Whether no epoch has been decided yet, so that nothing has been counted."""
         return not self._epochs
 
     def extended(
         self, position: int, measured: Callable[[], Mapping[str, Measured]] = dict, now_us: int = 0
     ) -> list[Epoch]:
-        """Call with the end of each read before its records are routed; what was routed since
-        :meth:`moved` is forgotten. The epochs to commit before they are sent: none while the last
-        one goes on, the next one, or that behind the last one as it has been shortened.
-        ``measured``: what has been since the last one, by node."""
+        """The epochs to commit before records are sent: none while the last one goes on, the next
+        one, or the shortened last one and the next. Call with the end of each read before its
+        records are routed; choices since :meth:`moved` are forgotten. ``measured``: the
+        measurements since the last one, by node."""
         self._longest = max(self._longest, position - self._position)
         last = self._epochs[-1].last if self._epochs else 0
         decided: list[Epoch] = []
@@ -148,7 +148,7 @@ class KeyEpochs:
         return decided
 
     def moved(self, position: int) -> None:
-        """The read is kept: the next one begins behind it."""
+        """Keep the read: the next one begins behind it."""
         self._position = position
         epoch = self._at(position)
         for name, node in self._nodes.items():
@@ -177,8 +177,8 @@ class KeyEpochs:
     def choose(
         self, node: str, keys: Sequence[Key], positions: Sequence[int] | npt.NDArray[np.int64]
     ) -> list[int]:
-        """The instances of the records of a read, in order, once; and count their keys. Raises
-        InvariantError for a position that no epoch has."""
+        """Choose the instances of the records of a read, in order, once; and count their keys.
+        Raises InvariantError for a position that no epoch has."""
         state, instances = self._nodes[node], list[int]()
         self.count(node, keys[counted_of(len(keys))])
         for epoch, rows in self._stretches(node, np.asarray(positions, np.int64)):
@@ -206,8 +206,8 @@ class KeyEpochs:
             yield frozenset(self._table(node, epoch).routes), rows
 
     def forget(self, position: int) -> list[Epoch]:
-        """The epochs that nobody can ask for once all up to ``position`` has been applied. The last
-        one stays: it says how far anything can have been sent."""
+        """Forget and return the epochs that are of no more use once all up to ``position`` has been
+        applied. The last one stays: it limits how far records can have been sent."""
         ended = [epoch for epoch in self._epochs[:-1] if epoch.last <= position]
         self._epochs = self._epochs[len(ended) :]
         return ended
@@ -235,8 +235,8 @@ class KeyEpochs:
         return next((each for each in self._epochs if each.first < position <= each.last), None)
 
     def _table(self, name: str, epoch: Epoch) -> EpochTable:
-        """A node that another pipeline of the same root had not, or with other instances, begins
-        anew."""
+        """The table of a node in an epoch. A node that was not in an earlier pipeline of the root,
+        or with other instances, begins anew."""
         return fitting(epoch.tables.get(name), self._rules[name].instances)
 
     def _enter(self, name: str, node: _Node, epoch: Epoch) -> None:
@@ -244,7 +244,7 @@ class KeyEpochs:
         node.epoch = epoch.first
 
     def _return_to(self, name: str, node: _Node) -> None:
-        """To the end of the last read that was kept."""
+        """Return to the end of the last read that was kept."""
         first, counts = node.settled
         epoch = next((each for each in self._epochs if each.first == first), None)
         node.machine.resume(
@@ -268,11 +268,11 @@ class KeyEpochs:
 
     def _is_over(self, now_us: int) -> bool:
         """Whether time ends the last epoch. Only one of this owner's own, behind records that it
-        has sent itself: it does not know how far an earlier owner has come. See mistake
+        has sent itself: how far an earlier owner has come is unknown. See mistake
         epochs_of_earlier_owners_are_shortened."""
         return (
             now_us - self._began_us >= EPOCH_US
-            and any(node.machine.learns for node in self._nodes.values())
+            and any(node.machine.adapts for node in self._nodes.values())
             and self._own is not None
             and self._own.first < self._position
             and all(map(self._has_counted, self._nodes.values()))
@@ -283,7 +283,7 @@ class KeyEpochs:
         return self._epochs[-1]
 
     def _has_counted(self, node: _Node) -> bool:
-        """Whether enough is counted for a table: of too little, any key looks hot."""
+        """Whether enough is counted for a table: with too few records, any key looks hot."""
         return not node.machine.counts_keys or node.machine.counted * hot_share(node.instances) > 1
 
     def _next_table(self, name: str, first: int, measured: Measured | None) -> EpochTable:

@@ -2,8 +2,8 @@
 measurements.
 
 The nearest class comes first, up to its weight: each instance of a class of weight w gets w records
-for every one of an instance of weight 1, and at the beginning of an epoch nobody else gets any
-before. Weights begin with the table of latencies (:func:`weight_of`). A class that completes its
+for every one of an instance of weight 1, and at the beginning of an epoch it gets them before all
+others. Weights begin with the table of latencies (:func:`weight_of`). A class that completes its
 records more slowly than all do on average loses half of its weight with each window, and gains it
 back, a twentieth with each, once it does not.
 """
@@ -19,18 +19,18 @@ from millwheel.core.model.keys import Key
 
 _SLOW, _CALM = 1.25, 1.1
 """In mean completion times of all: a class above the first loses weight, one below the second
-gains. Between both it keeps its weight, so that weights settle."""
+gains. In between it keeps its weight, so that weights settle."""
 _LOSS, _GAIN = 0.5, 1.05
-"""The factors. Records that wait where too many went delay all others, so weight goes soon and
-comes back slowly: a class that gained as fast as it loses would be too full every other window."""
+"""The factors. Too many records at one instance delay all others, so weight is lost fast and
+regained slowly: a class that gained as fast as it loses would be overloaded every other window."""
 _LEAST = 0.25
-"""A class keeps so much weight that it is still measured."""
+"""The least weight of a class, with which it is still measured."""
 
 
 def weight_of(network: Network) -> float:
     """The weight of a class by the table of latencies: 9.2, 3.9, 1.6 and 1. It grows with the
     logarithm, as weights in proportion (3,500, 18, 2 and 1) would give all records to one instance,
-    whatever it can do."""
+    however slow it is."""
     return 1 + log(LATENCY_US[Network.ELSEWHERE] / LATENCY_US[network])
 
 
@@ -41,7 +41,7 @@ class NetworkAware(Grouping):
     name = "nag"
     goes_by_times = True
     measured_us: tuple[float | None, ...] = ()
-    """The completion times that the table goes by."""
+    """The completion times that the table is based on."""
 
     def next_table(self, measured: Measured) -> EpochTable:
         self.network, self.measured_us = measured.network or self.network, measured.completion_us
@@ -52,7 +52,7 @@ class NetworkAware(Grouping):
         return EpochTable(self.table.epoch + 1, self._last + 1, prices)
 
     def _weight(self, network: Network, times_us: Sequence[float | None]) -> float:
-        """The next weight of a class, by how slow all its instances together are."""
+        """The next weight of a class, by the mean time of all its instances."""
         most = weight_of(network)
         if self.table.prices == first_table(self.table.instances).prices:  # no weights yet
             return most
@@ -63,12 +63,13 @@ class NetworkAware(Grouping):
         )
 
     def _candidates(self, key: Key) -> tuple[int, ...]:
-        """All, those of most weight first: they are the nearest ones unless they are slow."""
+        """All instances, those of most weight first: they are the nearest ones unless they are
+        slow."""
         return tuple(sorted(self._all, key=self.table.prices.__getitem__))
 
 
 def _step(class_us: float | None, all_us: float | None) -> float:
-    """The factor by which a weight changes; 1 where nothing is known."""
+    """The factor by which a weight changes; 1 without measurements."""
     if class_us is None or not all_us:
         return 1.0
     slow = class_us / all_us
@@ -76,6 +77,6 @@ def _step(class_us: float | None, all_us: float | None) -> float:
 
 
 def _mean(times_us: Sequence[float | None]) -> float | None:
-    """Of what is known."""
+    """The mean of the measured times; None without any."""
     measured = [each for each in times_us if each is not None]
     return sum(measured) / len(measured) if measured else None

@@ -1,4 +1,4 @@
-"""What is seen of groupings while they run: of each sender, and of the instances that get its
+"""Observations of groupings while they run: of each sender, and of the instances that get its
 records."""
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class HotKey(msgspec.Struct, frozen=True):
 class Division(msgspec.Struct, frozen=True):
     """How one sender, a partition or a shard, divides the keys of ``node`` at this moment.
     ``shares`` are p_i: the part of a divided key that is meant for each instance. ``times_us`` are
-    t_i, the time of one record at each; empty for groupings that do not go by time, and where
-    nothing is known yet. ``copies``: how many instances a key has that is not hot."""
+    t_i, the time of one record at each; empty for groupings that do not go by time, and before the
+    first measurement. ``copies``: how many instances a key has that is not hot."""
 
     node: str
     sender: str
@@ -40,9 +40,9 @@ class Division(msgspec.Struct, frozen=True):
 
 
 class InstanceLoads(msgspec.Struct, frozen=True):
-    """What one shard of a divided node has got since its owner began: records by instance, and the
-    time in its bundles. ``produced``: how many accumulators it has emitted, across owners. Of one
-    where they are merged: that time, and its results."""
+    """The load of one shard of a divided node since its owner began: records by instance, and the
+    time in its bundles. ``produced``: how many accumulators it has emitted, across owners. Of a
+    shard where they are merged: that time, and its results."""
 
     node: str
     shard: str

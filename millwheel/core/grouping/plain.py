@@ -1,4 +1,4 @@
-"""Groupings that need no table: by hash, in turn, and the lesser loaded of two; and the one of
+"""Groupings that need no table: by hash, in turn, and the less loaded of two; and the one of
 ``skew: auto``, whose table has hot keys alone."""
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Hash(Grouping):
 
 
 class Shuffle(Grouping):
-    """Each record goes to the next instance, whatever its key: the one that got the fewest."""
+    """Each record of any key goes to the next instance: the one that got the fewest."""
 
     name = "shuffle"
 
@@ -43,7 +43,7 @@ go."""
 
 
 class HotKeys(Grouping):
-    """Hot keys go to all instances, all others stay whole on instance 0. Which of all gets a record
+    """Hot keys go to all instances, all others stay whole on instance 0. The instance of a record
     is a function of its number, so an epoch has no counts (see core/pipeline/skew.py)."""
 
     name = "auto"

@@ -25,8 +25,8 @@ class Frequent:
 
 
 class SpaceSaving:
-    """Counts with ``ceil(1/epsilon)`` pairs: holds every key that is more than epsilon of all those
-    offered.
+    """Counts with ``ceil(1/epsilon)`` pairs: holds every key that has more than a share epsilon of
+    all offers.
 
     >>> sketch = SpaceSaving(epsilon=0.5)
     >>> for key in "aabac":
@@ -69,8 +69,8 @@ class SpaceSaving:
         return [each for each in self if each.count > share * self.offered]
 
     def _room_for(self, key: Key) -> int:
-        """The count that a new key begins with: that of the key it replaces, which may have been
-        its own."""
+        """The count that a new key begins with: that of the key it replaces, which may have been as
+        frequent."""
         if len(self._counts) < self.pairs:
             self._least = 1
             self._errors[key] = 0
@@ -88,5 +88,5 @@ class SpaceSaving:
         if not same:
             del self._by_count[count]
             if count == self._least:
-                # Where the key that leaves, or the one in its place, goes next.
+                # The next count of the key that leaves, or of the one that replaces it.
                 self._least = count + 1

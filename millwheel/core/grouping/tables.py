@@ -16,7 +16,7 @@ _SPACE = float(2**64)
 
 
 class Network(IntEnum):
-    """Where an instance runs, seen from the sender; the nearest is the least."""
+    """The distance of an instance from the sender; the nearest is the least."""
 
     PROCESS = 0
     HOST = 1
@@ -51,7 +51,7 @@ class EpochTable:
 
     @property
     def instances(self) -> int:
-        """How many instances there are."""
+        """The number of instances."""
         return len(self.prices)
 
 
@@ -67,11 +67,11 @@ class Measured:
     completion_us: tuple[float | None, ...]
     alone_us: tuple[float | None, ...] = ()
     network: tuple[Network, ...] = ()
-    """Where the instances run now; empty where that is as before."""
+    """The present distances of the instances; empty if they are as before."""
 
 
 def first_table(instances: int) -> EpochTable:
-    """The table before anything is known: all instances cost the same."""
+    """The table before any measurement: all instances cost the same."""
     if instances < 1:
         raise ValueError(f"{instances} instances: at least one is needed")
     return EpochTable(0, 0, (1.0,) * instances)

@@ -23,10 +23,10 @@ from millwheel.core.model.keys import Key
 _NEWEST = 0.5
 """The share of the last window's time in a smoothed one."""
 _LEAST_US = 1e-3
-"""No completion time is zero: formula 4 divides by it."""
+"""The least completion time, above zero: formula 4 divides by it."""
 _MOST = 16.0
-"""No instance is taken for more times slower than the fastest, so that each still gets records to
-be measured by."""
+"""The most that an instance counts as slower than the fastest, so that each still gets records by
+which it is measured."""
 
 
 def probabilities(times_us: Sequence[float]) -> tuple[float, ...]:
@@ -46,9 +46,9 @@ def segments(count: int, records: int, instances: int) -> int:
 
 
 def smoothed(before: Sequence[float] | None, measured: Sequence[float | None]) -> tuple[float, ...]:
-    """The completion times that the next epoch goes by: half as measured, half as before, capped.
-    An instance that completed nothing keeps its time; where nothing is known from before, it takes
-    the mean of the others."""
+    """The completion times for the next epoch: half as measured, half as before, capped.
+    An instance that completed nothing keeps its time; without an earlier one it takes the mean of
+    the others."""
     times = [each for each in measured if each is not None]
     if before is None:
         before = [sum(times) / len(times) if times else 1.0] * len(measured)
@@ -68,9 +68,9 @@ class TimeAware(Grouping):
     """TAG: a hot key has the instances that its segments drew, another key two; a record goes to
     the candidate with the least total completion time.
 
-    It goes by ``alone_us`` where that was measured. A wait behind own records is in m_i already;
-    counted in t_i, too, it makes the fullest instance look slow, and the loads swing from window to
-    window (docs/skew.md).
+    It uses ``alone_us`` where that was measured. The wait behind own records is in m_i already; if
+    it counted in t_i, too, the fullest instance would look slow, and the loads would swing from
+    window to window (docs/skew.md).
     """
 
     name = "tag"
@@ -79,9 +79,9 @@ class TimeAware(Grouping):
 
     def next_table(self, measured: Measured) -> EpochTable:
         epoch = self.table.epoch + 1
-        nothing_known = self.table.prices == first_table(self.table.instances).prices
+        unmeasured = self.table.prices == first_table(self.table.instances).prices
         times_us = smoothed(
-            None if nothing_known else self.table.prices,
+            None if unmeasured else self.table.prices,
             measured.alone_us or measured.completion_us,
         )
         ends = list(accumulate(probabilities(times_us)))
@@ -89,9 +89,9 @@ class TimeAware(Grouping):
         return EpochTable(epoch, self._last + 1, times_us, routes)
 
     def _drawn(self, epoch: int, key: Key, count: int, ends: Sequence[float]) -> tuple[int, ...]:
-        """The instances that a hot key's segments drew, each with the probabilities. One draw
-        shifts all of them evenly (systematic sampling), so that no fast instance is left out by
-        chance. The draw is a hash of its subject, so that a table can be made again."""
+        """The instances that a hot key's segments draw, with these probabilities. One draw shifts
+        all of them evenly (systematic sampling), so that no fast instance is left out by chance.
+        The draw is a hash of its subject, so that a table can be made again."""
         last = len(ends) - 1
         number = segments(count, self._frequent.offered, self.table.instances)
         shift = draw(epoch, key)

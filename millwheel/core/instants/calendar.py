@@ -1,5 +1,5 @@
 """The calendar as arithmetic over whole numbers, for all years; days count from 1970-01-01. Every
-function takes numbers, or arrays of int64 alike, so that rows and columns say the same."""
+function takes numbers, or arrays of int64 alike, so that rows and columns give the same results."""
 
 from __future__ import annotations
 

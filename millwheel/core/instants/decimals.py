@@ -37,13 +37,13 @@ class DecimalForm:
         return f"decimal({self.precision}, {self.scale})"
 
     def inside(self, value: Any) -> int:
-        """A number as whole units. Raises RecordError for what is none of this form: floats are
-        refused, since they are no longer what was written."""
+        """A number as whole units. Raises RecordError for a value that is not of this form: floats
+        are refused, since they are not exactly the numbers that were written."""
         if isinstance(value, str):
             try:
                 return self._units(Decimal(value), value)
             except ArithmeticError:
-                raise RecordError(f"{_described(value)}, and no number") from None
+                raise RecordError(f"{_described(value)}, which is not a number") from None
         if isinstance(value, bool) or not isinstance(value, (int, Decimal)):
             raise RecordError(f"{_described(value)}, and a decimal is a number or a text")
         return self._units(Decimal(value), value)
@@ -54,27 +54,27 @@ class DecimalForm:
 
     def rounded(self, value: Any) -> int:
         """The nearest number of this form to a number, or to a text of one, as whole units; a half
-        goes to the even neighbour. A float is what its shortest digits say. Raises ValueError for
-        what is not a number, or too large."""
+        goes to the even neighbour. A float counts as its shortest digits. Raises ValueError for a
+        value that is not a number, or too large."""
         if isinstance(value, str):
             value = value.strip()
             if len(value) > _MOST_TEXT or not _NUMBER.fullmatch(value):
                 raise ValueError("it is not a number")
         number = Decimal(repr(value) if isinstance(value, float) else value)
         if not number.is_finite() or (number and number.adjusted() >= self._whole_digits):
-            raise ValueError(f"it has no room in {self.kind}")
+            raise ValueError(f"it does not fit into {self.kind}")
         units = int(
             number.quantize(Decimal(1).scaleb(-self.scale), context=_ROUNDING).scaleb(
                 self.scale, context=_ROUNDING
             )
         )
         if abs(units) >= 10**self.precision:
-            raise ValueError(f"it has no room in {self.kind}")
+            raise ValueError(f"it does not fit into {self.kind}")
         return units
 
     @property
     def _whole_digits(self) -> int:
-        """How many digits are before the point."""
+        """The number of digits before the point."""
         return self.precision - self.scale
 
     def column(self, values: Sequence[Any]) -> npt.NDArray[np.int64] | None:
@@ -98,7 +98,7 @@ class DecimalForm:
     def _units(self, number: Decimal, value: Any) -> int:
         sign, digits, exponent = number.as_tuple()
         if not isinstance(exponent, int):
-            raise RecordError(f"{_described(value)}, and no number")
+            raise RecordError(f"{_described(value)}, which is not a number")
         if not any(digits):
             return 0
         if number.adjusted() >= self._whole_digits:
@@ -158,7 +158,7 @@ NO_SCALES: Scales = MappingProxyType({})
 
 
 def with_decimals(value: Any, scale: Any) -> Any:
-    """A record as sinks get it: what is whole units, by the scales of its fields, as numbers."""
+    """A record as sinks get it: whole units as numbers, by the scales of its fields."""
     return _shown_all(value, scale)
 
 
@@ -197,7 +197,7 @@ def _beyond(name: str, value: Any, scale: Any) -> str:
 
 def in_units_again(value: Any, scale: Any) -> Any:
     """The inverse of :func:`with_decimals`, also for numbers that have become texts on their way;
-    what is whole units already stays."""
+    whole units stay."""
     if isinstance(scale, int):
         number = Decimal(value) if isinstance(value, str | Decimal) else None
         return value if number is None else int(number.scaleb(scale, context=_ROUNDING))
@@ -214,8 +214,8 @@ def _is_list(value: Any) -> bool:
 
 
 def without_decimals(value: Any) -> Any:
-    """What a decoder made of a JSON value whose fractions it read as :class:`~decimal.Decimal`, as
-    if it had read floats. Raises RecordError for a number beyond their range."""
+    """A JSON value whose fractions a decoder read as :class:`~decimal.Decimal`, as if it had read
+    floats. Raises RecordError for a number beyond their range."""
     kind = type(value)
     if kind is Decimal:
         number = float(value)

@@ -24,7 +24,7 @@ _DIGITS = "0123456789"
 
 @dataclass(slots=True)
 class _Shown:
-    """What clocks show, and how far they are ahead of UTC."""
+    """The time that clocks show, and how far they are ahead of UTC."""
 
     wall: int
     offset: int
@@ -117,32 +117,32 @@ _OF_DAY_US = {  # Fixed: µs of the units of a day
 
 def resolution_us(form: str) -> int:
     """Times that lie in the same stretch of so many µs, counted from 1970, have the same text in
-    UTC. Raises ValueError for what is not a format."""
+    UTC. Raises ValueError for a text that is not a format."""
     return min([_OF_DAY_US.get(code, DAY_US) for code, _ in checked(form)], default=DAY_US)
 
 
 def formatted(wall: int, offset: int, form: str) -> str:
-    """The text of what clocks show, which are ``offset`` µs ahead of UTC."""
+    """The text of the time that clocks show, which are ``offset`` µs ahead of UTC."""
     at = _Shown(wall, offset)
     return "".join([_WRITE[code](at) if code else text for code, text in checked(form)])
 
 
 @dataclass(slots=True)
 class _Read:
-    """What has been read, and up to where."""
+    """The parts that have been read, and the position up to which they were."""
 
     text: str
     position: int = 0
     found: dict[str, int] = field(default_factory=dict)
 
     def literal(self, text: str) -> None:
-        """Goes over a text."""
+        """Read a text."""
         if not self.text.startswith(text, self.position):
             raise ValueError(self.wrong(f"{text!r} is missing"))
         self.position += len(text)
 
     def digits(self, least: int, most: int) -> str:
-        """Goes over digits."""
+        """Read digits."""
         end = begin = self.position
         while end < len(self.text) and end - begin < most and self.text[end] in _DIGITS:
             end += 1
@@ -152,7 +152,7 @@ class _Read:
         return self.text[begin:end]
 
     def one_of(self, names: tuple[str, ...]) -> int:
-        """Goes over a name, in large or small letters; its index."""
+        """Read a name, in large or small letters; returns its index."""
         rest = self.text[self.position : self.position + max(map(len, names))].lower()
         for index, name in enumerate(names):
             if rest.startswith(name.lower()):
@@ -161,7 +161,7 @@ class _Read:
         raise ValueError(self.wrong(f"none of {', '.join(names)} is there"))
 
     def wrong(self, why: str) -> str:
-        """The sentence of a text that does not fit."""
+        """The sentence about a text that does not fit."""
         return f"{self.text[:80]!r} does not fit the format: at position {self.position} {why}"
 
 
@@ -203,8 +203,8 @@ _READ: dict[str, Callable[[_Read], int]] = {
 
 
 def parsed(text: str, form: str) -> tuple[int, int | None]:
-    """What clocks showed by a text, and how far they were ahead of UTC if it says so, in µs.
-    What the format does not name is that of 1970-01-01T00:00. Raises ValueError."""
+    """The time that clocks show by a text, and how far they are ahead of UTC if it says so, in µs.
+    Parts that the format does not name are those of 1970-01-01T00:00. Raises ValueError."""
     read = _Read(text)
     for code, literal in checked_to_parse(form):
         if code:

@@ -53,8 +53,9 @@ def _offset_at(time_us: int, zone: tzinfo) -> int:
 
 
 def shown(wall_us: int, zone: tzinfo, second: bool = False) -> int:
-    """The time at which clocks show ``wall_us``, µs since their 1970: the first, or the second if
-    they show it twice. What they skip is as far behind the jump as it would be without it."""
+    """The time at which clocks show ``wall_us``, µs since their 1970: the first, or the ``second``
+    if they show it twice. A time that they skip is as far behind the jump as it would be without
+    it."""
     try:
         wall = _NAIVE_EPOCH + timedelta(microseconds=wall_us)
         return datetime_us(wall.replace(tzinfo=zone, fold=int(second)).astimezone(timezone.utc))
@@ -63,8 +64,8 @@ def shown(wall_us: int, zone: tzinfo, second: bool = False) -> int:
 
 
 def begins(wall_us: int, zone: tzinfo, latest_us: int | None = None) -> int:
-    """The time from which on clocks show ``wall_us``: the first, or the second if that is not
-    after ``latest_us``. What they skip begins when they jump."""
+    """The time from which on clocks show ``wall_us``: the first, or the second if that is not after
+    ``latest_us``. A time that they skip begins when they jump."""
     first, second = shown(wall_us, zone), shown(wall_us, zone, second=True)
     if second < first:
         return _jump(second, first, zone)

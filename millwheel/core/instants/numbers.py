@@ -24,8 +24,8 @@ NUMBER = re.compile(r"[+-]?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,3})?")
 _FROM_US, _TO_US = 631_152_000 * SECOND, 4_102_444_800 * SECOND  # Fixed: 1990 and 2100
 _LIKELY = {"s": SECOND, "ms": 1_000}  # Fixed: µs of a unit
 NO_UNIT = "nothing states the unit of the timestamp "
-"""How the reason of a record begins whose timestamp, a number, is very likely of another unit than
-µs."""
+"""The beginning of the reason for a record whose timestamp, a number, is very likely in another
+unit than µs."""
 
 
 def number_us(number: int | float | Decimal, unit_us: int) -> int:
@@ -34,7 +34,7 @@ def number_us(number: int | float | Decimal, unit_us: int) -> int:
     if isinstance(number, float):
         if number - number != 0:  # NaN and infinities
             raise RecordError(f"the timestamp {number!r} is not a time")
-        number = Decimal(repr(number))  # its shortest digits: what was written
+        number = Decimal(repr(number))  # its shortest digits, as they were written
     try:
         stamp = number * unit_us
         if -LIMIT_US < stamp < LIMIT_US:

@@ -1,4 +1,4 @@
-"""Many times in ISO 8601 text at once: what most systems write, by arithmetic on bytes."""
+"""Many times in ISO 8601 text at once: the forms of most systems, by arithmetic on bytes."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _MICRO_DIGITS = 6  # Fixed: of a second
 _ZERO = ord("0")
 _Numbers = npt.NDArray[np.int64]
 _NOTHING: _Numbers = np.zeros(1, np.int64)
-"""For every text."""
+"""A zero for every text."""
 
 
 class _Otherwise(Exception):
-    """Some text is none of these."""
+    """Some text has none of these forms."""
 
 
 def texts_us(texts: Sequence[str]) -> _Numbers | None:

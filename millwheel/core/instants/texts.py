@@ -1,4 +1,4 @@
-"""Times as people write them: the one place that reads a text as a time.
+"""Times as text: the one module that reads a text as a time.
 
 Nothing here depends on the time zone of the process, or on the version of Python. A text without an
 offset is UTC.
@@ -35,12 +35,12 @@ def text_us(text: str) -> int:
     A blank may stand for the T, letters may be small, a comma for the point. An offset is ``Z``,
     ``+01:00``, ``+0100`` or ``+01``; without one it is UTC. Digits after the microsecond are cut
     off. A leap second, ``:60``, is the second after it, and ``24:00`` the beginning of the next
-    day. Raises RecordError, with a sentence, for anything else, also for a text of digits alone:
-    nobody can tell whether that is a date or a number."""
+    day. Raises RecordError, with a sentence, for anything else, also for a text of digits alone,
+    which may be a date or a number."""
     tail = _TAIL.fullmatch(text, _SECOND_DIGITS) if len(text) >= _SECOND_DIGITS else None
     if tail is None or text[_DASH] != "-" or text.startswith("24", _HOUR):
         return _parsed(text)
-    # What most systems write, where many records share a second.
+    # The form of most systems, where many records share a second.
     second, (fraction, *offset) = _of_second(text[:_SECOND_DIGITS]), tail.groups()
     if fraction is not None:
         second += int(fraction[:_FRACTION].ljust(_FRACTION, "0"))
@@ -60,7 +60,7 @@ def iso_text(time_us: int, offset_us: int = 0) -> str:
     return formatted(wall, offset_us, form) + (zone if zone == "Z" else f"{zone[:3]}:{zone[3:]}")
 
 
-def says_offset(text: str) -> bool:
+def has_offset(text: str) -> bool:
     """Whether a text that :func:`text_us` reads ends with an offset from UTC."""
     return _ENDS_WITH_OFFSET.fullmatch(text) is not None
 

@@ -21,24 +21,24 @@ from millwheel.core.instants.numbers import (
     object_us,
 )
 from millwheel.core.instants.text_columns import texts_us
-from millwheel.core.instants.texts import says_offset, text_us
+from millwheel.core.instants.texts import has_offset, text_us
 from millwheel.core.model.times import SECOND
 from millwheel.errors import RecordError
 
 KIND = "timestamp"
 UNITS = {"us": 1, "ms": 1_000, "s": 1_000_000}  # Fixed: µs of a unit
 INSIDE = "int"
-"""The kind of such a field once it was read."""
+"""The kind of such a field once it is read."""
 _NONE = "-"
 _SHOWN = 80  # characters of a value that are repeated
 
 
 @dataclass(frozen=True)
 class TimeForm:
-    """How a field's times are written. ``unit``: what a number counts, "" where nothing says it;
-    numbers that are hardly µs are refused then. ``zone``: that of the clocks which texts without an
-    offset show, UTC if "". ``format``: that of the texts, ISO 8601 if ""; numbers are refused
-    then."""
+    """How a field's times are written. ``unit``: that of numbers, "" if it is not declared; numbers
+    that are hardly µs are refused then. ``zone``: that of the clocks which texts without an offset
+    show, UTC if "". ``format``: that of the texts, ISO 8601 if ""; with one, numbers are
+    refused."""
 
     unit: str = ""
     zone: str = ""
@@ -58,8 +58,8 @@ class TimeForm:
             formats.checked_to_parse(self.format)
 
     def inside(self, value: Any) -> int:
-        """The µs of a value. Raises RecordError, with the cure, for what is not a time of this
-        form."""
+        """The µs of a value. Raises RecordError, with the cure, for a value that is not a time of
+        this form."""
         if isinstance(value, str):
             return self._of_text(value)
         if self.format and not isinstance(value, date):
@@ -108,7 +108,7 @@ class TimeForm:
         if not self.zone:
             return texts_us(texts)
         # where clocks go wrong, they do so at whole seconds
-        walls = None if any(map(says_offset, texts)) else texts_us(texts)
+        walls = None if any(map(has_offset, texts)) else texts_us(texts)
         if walls is None:
             return None
         seconds, indexes = np.unique(walls // SECOND, return_inverse=True)
@@ -127,7 +127,7 @@ class TimeForm:
             if self.unit and (stamp := digits_us(text, self._unit_us)) is not None:
                 return stamp
             stamp = text_us(text)
-            naive = self.zone and not says_offset(text)
+            naive = self.zone and not has_offset(text)
             return shown(stamp, zone_of(self.zone)) if naive else stamp
         except (RecordError, ValueError) as ex:
             raise RecordError(f"{ex!s}{self._cure(text)}") from None

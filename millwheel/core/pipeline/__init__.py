@@ -1,1 +1,1 @@
-"""A pipeline as a value, the graph it becomes, and the work of a node on single records."""
+"""A pipeline as a value, its graph, and the work of a node on single records."""

@@ -1,10 +1,10 @@
-"""Dictionaries: which partition a value belongs to, and the id of a number in a partition; and the
-plan of unique visitors, which are counted by such numbers.
+"""Dictionaries: the partition of a value, and the id of a number in a partition; and the plan of
+unique visitors, which are counted by such numbers.
 
 The number of partitions is fixed for ever, and the partition of a value is a function of the value
-alone. Each partition counts its own values from 0. So no two partitions ever give one id twice,
-whatever shard has them and however often they are split, moved or merged. The ids are dense over
-all partitions together, which bitmaps like best.
+alone. Each partition counts its own values from 0. So no two partitions ever give the same id,
+however often their shards are split, moved or merged. The ids are dense over all partitions
+together, which suits bitmaps best.
 
     visitors: {input: {hits: {key: country}}, uv: {of: device_id, every: 1m}, output: visitors}
 
@@ -32,13 +32,12 @@ from millwheel.core.pipeline.work import AggregationSpec, DictionarySpec
 from millwheel.errors import RecordError
 
 MOST_PARTITIONS = 1 << 16
-"""A partition is a key with a counter of its own; more of them spread nothing better."""
+"""The most partitions. Each is a key with a counter of its own; more of them spread no better."""
 TTL_PARTS = 8  # of a time to live: a value is written so often while it is seen all the time
 
 
 def partition_of(value: Any, partitions: int) -> int:
-    """The partition of a value. Raises RecordError for what is neither text, a whole number nor
-    bytes."""
+    """The partition of a value. Raises RecordError unless it is text, a whole number or bytes."""
     kind = type(value)
     if kind is str:
         return int(xxhash.xxh3_64_intdigest(value.encode("utf-8", "surrogatepass"))) % partitions
@@ -53,13 +52,13 @@ def partition_of(value: Any, partitions: int) -> int:
 
 
 def partitions_of_text(values: Sequence[str], partitions: int) -> list[int]:
-    """:func:`partition_of` each."""
+    """:func:`partition_of` for each."""
     digest = xxhash.xxh3_64_intdigest
     return [digest(value.encode()) % partitions for value in values]
 
 
 def partitions_of_numbers(values: npt.NDArray[np.int64], partitions: int) -> npt.NDArray[np.int64]:
-    """:func:`partition_of` each."""
+    """:func:`partition_of` for each."""
     return instances_of(values, partitions)
 
 
@@ -72,12 +71,12 @@ def ids_of(
 
 
 def partitioned(extract: Callable[[Any], Any], partitions: int) -> Callable[[Any], int]:
-    """The key extractor of a dictionary: the partition of what ``extract`` reads."""
+    """The key extractor of a dictionary: the partition of the value that ``extract`` reads."""
     return lambda value: partition_of(extract(value), partitions)
 
 
 NUMBER = "_visitor"
-"""The field of the number of a visitor, in what the dictionary emits."""
+"""The field of the number of a visitor in the records of the dictionary."""
 _PREFIX = "ids."
 FieldsOf = Callable[[str], Iterable[str]]
 """The fields that an expression reads."""

@@ -1,5 +1,5 @@
 """The graph that runs: sources, computations and sinks are all nodes with key ranges, shards and
-commits. And how far its nodes are, by the injector's latest answer."""
+commits. And the progress of its nodes, by the injector's latest answer."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ class Node:
 @dataclass(frozen=True, slots=True)
 class Graph:
     """Nodes by name, the consumers of each stream, the producers that feed each node, and the
-    shares for which its percentile watermark is needed. ``chained``: of each chained node, the one
-    in whose shards it runs directly behind it."""
+    shares for which its percentile watermark is needed. ``chained``: for each chained node, the
+    node that it follows in its shards."""
 
     nodes: dict[str, Node]
     consumers: dict[str, tuple[str, ...]]
@@ -68,12 +68,13 @@ class Graph:
     chained: Mapping[str, str] = field(default_factory=dict)
 
     def hash_of(self, node: str) -> KeyHash:
-        """How the keys of a node are hashed: those of slices and of groupings in order of slots."""
+        """The hash function of a node's keys: those of slices and of groupings are in order of
+        slots."""
         return hash_of_keys(self.nodes[node].computation if node in self.nodes else None)
 
     def makers(self, node: str) -> dict[str, str]:
-        """The streams that are made in the shards of a node by those that are chained behind it,
-        each with the one that makes it."""
+        """The streams that nodes chained behind a node make in its shards, each with the node that
+        makes it."""
         found: dict[str, str] = {}
         for name in self.chained:
             if self.nodes[name].kind is NodeKind.SINK:
@@ -96,24 +97,25 @@ class Graph:
         return None
 
     def grain(self, node: str) -> int:
-        """Of what the edges of a node's key ranges are multiples: slots are never cut."""
+        """The number of which the edges of a node's key ranges are multiples: slots are never
+        cut."""
         return 1 if self.hash_of(node) is key_hash else WIDTH
 
     def circle(self, node: str) -> frozenset[str]:
-        """The nodes that lie on a way from ``node`` back to itself; with ``node`` when it consumes
-        its own output."""
+        """The nodes on a path from ``node`` back to itself; with ``node`` when it consumes its own
+        output."""
         down = {name: self._consumers_of(name) for name in self.nodes}
         reached = _closure(down, node)
         return frozenset(name for name in reached if node in _closure(down, name))
 
     def roots(self, node: str) -> frozenset[str]:
-        """The sources from which anything can come to ``node``; a source has none."""
+        """The sources whose records can reach ``node``; a source has none."""
         above = _closure({name: set(feeders) for name, feeders in self.feeders.items()}, node)
         return frozenset(name for name in above if self.nodes[name].kind is NodeKind.SOURCE)
 
     def fellows(self, source: str) -> frozenset[str]:
         """The sources whose records some computation takes together with those of ``source``, or
-        with what is made of them."""
+        with streams made of them."""
         meet: set[str] = set()
         for node in self.nodes.values():
             if node.kind is NodeKind.COMPUTATION and source in (roots := self.roots(node.name)):
@@ -122,8 +124,9 @@ class Graph:
 
     def read_first(self, node: str) -> frozenset[str]:
         """The sources of tables without times that must have been read before ``node`` may go on:
-        of an enrichment the one that it waits for; of a source those that its records are enriched
-        with further down. Sources whose tables would wait for each other wait for none of them."""
+        for an enrichment the one that it waits for; for a source those that its records are
+        enriched with further down. Sources whose tables would wait for each other wait for none of
+        them."""
         if self.nodes[node].kind is not NodeKind.SOURCE:
             table = self._table_of(node)
             return frozenset({table} if table else ())
@@ -143,8 +146,8 @@ class Graph:
         return f"source.{work.stream}" if isinstance(work, EnrichSpec) and work.timeless else ""
 
     def _enriched(self, node: str) -> frozenset[str]:
-        """The sources of the records that an enrichment adds the rows of a table to. Rows that were
-        added to them before do not count: they wait in state, and no record comes of one."""
+        """The sources of the records to which an enrichment adds the rows of a table. Rows that
+        were added to them before do not count: they wait in state, and do not become records."""
         found, seen, waiting = set(), {node}, [node]
         while waiting:
             name = waiting.pop()
@@ -157,7 +160,7 @@ class Graph:
         return frozenset(found)
 
     def depths(self) -> dict[str, int]:
-        """How many nodes lie on the longest way to each node. The nodes of a circle count as
+        """The number of nodes on the longest path to each node. The nodes of a cycle count as
         one."""
         feeders = {name: set(names) for name, names in self.feeders.items()}
         above = {name: _closure(feeders, name) for name in self.nodes}
@@ -230,8 +233,8 @@ def build_graph(spec: PipelineSpec) -> Graph:
         name: tuple(
             feeder.name
             for feeder in nodes.values()
-            # What a sink refuses may reach a computation that feeds that sink: to wait for it would
-            # stop event time.
+            # Records that a sink refuses may reach a computation that feeds that sink: to wait for
+            # them would stop event time.
             if not (feeder.kind is NodeKind.SINK and node.kind is NodeKind.COMPUTATION)
             and feeder.name != name
             and any(each.stream in feeder.outputs for each in node.inputs)
@@ -242,7 +245,7 @@ def build_graph(spec: PipelineSpec) -> Graph:
 
 
 def runs_user_code(computation: ComputationSpec | None) -> bool:
-    """Whether functions or classes of the user's get the values of records, and may change them."""
+    """Whether the user's functions or classes get the values of records, and may change them."""
     if computation is None:
         return False
     work = computation.work
@@ -258,7 +261,7 @@ def takes_retractions(computation: ComputationSpec, spec: PipelineSpec) -> bool:
 
 def takes_back(computation: ComputationSpec, spec: PipelineSpec) -> bool:
     """True when the results of the computation may have to be taken back for the sake of its input.
-    Of an enrichment that is the one that is enriched: what the other takes back is a version."""
+    Of an enrichment only the enriched input counts: the other takes back versions."""
     return _is_passed_on(computation, retracting_streams(spec))
 
 
@@ -304,7 +307,7 @@ Counters = Mapping[str, int]
 @dataclass(frozen=True, slots=True)
 class NodeView:
     """The state of one node: its watermark in µs, whether all ranges have reported, the holder of
-    the watermark, its counters; the outcome of recent calls, if some failed, and the first
+    the watermark, and its counters; the tallies of recent calls, if some failed, and the first
     failures."""
 
     name: str

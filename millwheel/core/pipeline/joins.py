@@ -1,4 +1,4 @@
-"""Joins: the results of one window and key, and which version of a key a record may see. Pure."""
+"""Joins: the results of one window and key, and the version of a key for a record. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from millwheel.core.pipeline.work import JoinKind
 @dataclass(frozen=True, slots=True)
 class WindowSide:
     """The values of one stream in a window that has fired: those that have ``gone`` since, those
-    that ``stay``, and those that have ``come``."""
+    that ``stay``, and new ones that have ``come``."""
 
     gone: Sequence[Any]
     stay: Sequence[Any]
@@ -24,18 +24,17 @@ class WindowSide:
 
 
 Products = list[list[Sequence[Any]]]
-"""Each stands for all tuples of one item of each of its factors, of which none is empty."""
+"""Each product stands for all tuples of one item of each of its factors, which are not empty."""
 
 
 def combinations(sides: Sequence[Sequence[Any]], kind: JoinKind) -> Iterator[tuple[Any, ...]]:
-    """One value of each stream, for all values of a window, in their order; None in the place of a
-    partner that there is not. If there are no pairs in the result, None stands for the other
-    stream."""
+    """One value of each stream, for all values of a window, in their order; None for a missing
+    partner. If there are no pairs in the result, None stands for the other stream."""
     return tuples(come_since([WindowSide((), (), side) for side in sides], kind))
 
 
 def gone_since(sides: Sequence[WindowSide], kind: JoinKind) -> Products:
-    """The results of a window that do not hold any more since it fired."""
+    """The results of a window that have stopped to hold since it fired."""
     if not any(side.gone or side.stay for side in sides):
         return []
     factors = _factors(sides, kind)
@@ -47,8 +46,8 @@ def gone_since(sides: Sequence[WindowSide], kind: JoinKind) -> Products:
 
 
 def come_since(sides: Sequence[WindowSide], kind: JoinKind) -> Products:
-    """The results that hold since then: with those that it had, and without :func:`gone_since`,
-    they are the :func:`combinations` of all values."""
+    """The results that hold since then. The window's earlier results, without :func:`gone_since`,
+    and these are the :func:`combinations` of all values."""
     if not any(side.stay or side.come for side in sides):
         return []
     factors = _factors(sides, kind)
@@ -60,7 +59,7 @@ def come_since(sides: Sequence[WindowSide], kind: JoinKind) -> Products:
 
 
 def tuples(products: Products, start: int = 0) -> Iterator[tuple[Any, ...]]:
-    """All that they stand for, from that with this number on."""
+    """All tuples of products, from the one with this number on."""
     for factors in products:
         size = prod(map(len, factors))
         if start < size:
@@ -69,7 +68,7 @@ def tuples(products: Products, start: int = 0) -> Iterator[tuple[Any, ...]]:
 
 
 def tuples_of(factors: Sequence[Sequence[Any]], start: int) -> Iterator[tuple[Any, ...]]:
-    """The tuples of one item of each, in the order of :func:`itertools.product`, from that with
+    """The tuples of one item of each, in the order of :func:`itertools.product`, from the one with
     this number on."""
     sizes = [len(each) for each in factors]
     if start >= prod(sizes):
@@ -87,14 +86,14 @@ def tuples_of(factors: Sequence[Sequence[Any]], start: int) -> Iterator[tuple[An
 def _with_one_of(
     these: Sequence[Sequence[Any]], before: Sequence[Sequence[Any]], behind: Sequence[Sequence[Any]]
 ) -> Products:
-    """All tuples that have one of ``these``: the first of them at each index in turn, with those
-    ``before`` and ``behind`` it in the others."""
+    """All tuples with at least one item of ``these``: its first one at each index in turn, with
+    items of ``before`` and ``behind`` at the others."""
     all_of_them = ([*before[:index], own, *behind[index + 1 :]] for index, own in enumerate(these))
     return [factors for factors in all_of_them if all(factors)]
 
 
 def _factors(sides: Sequence[WindowSide], kind: JoinKind) -> list[WindowSide]:
-    """What each stream gives to the results: its values, or a null where there is none."""
+    """The parts of the results by stream: its values, or a null where there is none."""
     missing = kind.missing(len(sides))
     factors = []
     for number, side in enumerate(sides):
@@ -136,8 +135,8 @@ def newer(at: int, version: Version | None, position: tuple[str, int] | None = N
     return version.position <= position
 
 
-def known(version: Version | None, at: int | None) -> Any:
-    """The value of its key for a record of the time ``at``: never a later one. None gets the newest
+def value_at(version: Version | None, at: int | None) -> Any:
+    """The value of its key for a record of the time ``at``, never a later one; for None the newest
     value."""
     if version is None or (at is not None and version.at > at):
         return None

@@ -10,13 +10,13 @@ from typing import Any
 from millwheel.core.model.keys import NULL, Key
 
 INSTANCE = "__instance__"
-"""The field of the number of an instance, in what partial computations emit."""
+"""The field of the number of an instance in the records of partial computations."""
 EVERYTHING: Key = "all"
 """The key of all records of ``key: all``."""
 
 
 class KeyKind(Enum):
-    """Where a consumer takes the key of a record from."""
+    """The source of a record's key for a consumer."""
 
     FIELD = "field"
     FIELDS = "fields"
@@ -27,13 +27,13 @@ class KeyKind(Enum):
 
 
 class Divided(Enum):
-    """How the keys of a computation are divided over instances, where any are: ``scatter``,
-    ``auto``, or the name of a grouping (core/grouping/catalogue.py)."""
+    """The rule by which the keys of a computation are divided over instances, if any are:
+    ``scatter``, ``auto``, or the name of a grouping (core/grouping/catalogue.py)."""
 
     ALL = "scatter"
     """All of them, by the numbers of records."""
     HOT = "auto"
-    """Those with many of the records; the others go to instance 0."""
+    """Keys with many of the records; the others go to instance 0."""
     PKG = "pkg"
     DKG = "dkg"
     NAG = "nag"
@@ -45,13 +45,12 @@ class Divided(Enum):
 
     @property
     def by_tables(self) -> bool:
-        """Whether sources decide it, by tables of epochs."""
+        """Whether sources divide keys, by tables of epochs."""
         return self is not Divided.ALL
 
     @property
     def by_slots(self) -> bool:
-        """Whether an instance is a fixed place: the records of all keys that it gets are in one
-        shard."""
+        """Whether an instance is a slot: the records of all its keys are in one shard."""
         return self.by_tables and self is not Divided.HOT
 
 
@@ -62,9 +61,9 @@ class KeySpec:
 
     ``nulls``: a null is a group of its own, whose key is NULL; elsewhere such a record has no key.
     ``instances``: above 1 the key is divided, and has the number of an instance as its last part;
-    ``divided`` says which keys have more than one. ``partitions``: above 0 the key is the partition
-    of a dictionary that the one field belongs to. ``copies``: above 0 it is the key of one of so
-    many copies of a table, by the key that the producer gave."""
+    ``divided``: which keys have more than one. ``partitions``: above 0 the key is the partition of
+    a dictionary that the one field belongs to. ``copies``: above 0 it is the key of one of so many
+    copies of a table, by the key that the producer gave."""
 
     kind: KeyKind
     names: tuple[str, ...] = ()
@@ -88,12 +87,12 @@ class KeySpec:
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """Names of the parts of a key, as which a key without names is "key"."""
+        """The names of the parts of a key; "key" for a key without names."""
         return self.fields or (("key", INSTANCE) if self.instances > 1 else ("key",))
 
     @property
     def shown(self) -> tuple[str, ...]:
-        """Those of its parts that results have: none for the key of everything."""
+        """The parts that results have: none for the key of everything."""
         return () if self.kind is KeyKind.ALL and self.instances == 1 else self.parts
 
     def naming(self) -> Callable[[Key], dict[str, Any]]:

@@ -18,8 +18,8 @@ counter:
 | a window that is complete | its key and bounds: it is complete once |
 | another pane, a late or unusable record | the record, or the clock, that fired the window |
 
-and then the number of the production within the call. None is the cause where there is no name
-(records without an id from an at-least-once computation): those productions have no id.
+and then the number of the production within the call. Where there is no name (records without an id
+from an at-least-once computation) the cause is None, and such productions have no id.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from millwheel.core.windows.panes import Pane, Timing
 from millwheel.core.windows.state import share_of
 
 Cause = Any
-"""Plain data that msgpack can carry; None: not known."""
+"""Plain data that msgpack can carry; None: unknown."""
 
 UNKNOWN = b"?"
 """The stored form of a cause that is None. (b"" is a timer that was set without a cause: by the
@@ -52,7 +52,7 @@ def production_id(cause: Cause, number: int) -> bytes:
 
 
 def record_causes(batch: Batch, channel: ChannelName) -> Sequence[Cause]:
-    """The cause that each record of a delivery is.
+    """The cause of each record of a delivery.
 
     An external id comes first: of two copies in different channels either may be the one that
     counts when the step runs again. It is unique to its stream and key only, and for as long as
@@ -70,8 +70,7 @@ def _of_record(
 ) -> Cause:
     if record_id is None:
         return (channel, seq) if seq else None
-    # A weak production may come again under another time: that of the watermark at which it is sent
-    # aside.
+    # A weak production may come again with another time: the watermark at which it is sent aside.
     return (stream, record_id, key, timestamp) if seq else (stream, record_id)
 
 
@@ -81,8 +80,8 @@ def remembered(cause: Cause) -> bytes:
 
 
 def timer_cause(due: Due) -> Cause:
-    """The cause that a timer of a callback is. Its time is not part of it: a wall-clock timer that
-    is set again after a crash is set for another moment."""
+    """The cause for a timer of a callback. Its time is not part of it: a wall-clock timer that is
+    set again after a crash is set for another moment."""
     if due.cause == UNKNOWN:
         return None
     if not due.cause:
@@ -91,7 +90,7 @@ def timer_cause(due: Due) -> Cause:
 
 
 def window_timer_cause(due: Due) -> Cause:
-    """The cause of a window that fires without a record. At which of its timers it notices that the
+    """The cause for a window that fires without a record. Which of its timers finds that the
     watermark has passed it depends on how far the watermark jumps, so only the wall clock and
     percentile watermarks are named."""
     if due.domain is Domain.EVENT and share_of(due.tag) is None:
@@ -100,7 +99,7 @@ def window_timer_cause(due: Due) -> Cause:
 
 
 def pane_cause(call: Cause, pane: Pane, complete_once: bool) -> Cause:
-    """The cause that a pane is; ``call`` made the window fire. ``complete_once``: a window of such
+    """The cause for a pane; ``call`` made the window fire. ``complete_once``: a window with such
     bounds is complete only once."""
     start, end = pane.window
     if complete_once and pane.timing is Timing.ON_TIME and not pane.retraction:
@@ -113,6 +112,6 @@ def pane_cause(call: Cause, pane: Pane, complete_once: bool) -> Cause:
 
 
 def aside_cause(call: Cause, what: str, number: int) -> Cause:
-    """The cause of records that a window emits without having held them: late records, dead
+    """The cause for records that a window emits without having held them: late records, dead
     letters."""
     return None if call is None else (what, call, number)

@@ -32,7 +32,7 @@ class QueryRow(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @staticmethod
     def of(spec: QuerySpec) -> QueryRow:
-        """Of a query that is to be set."""
+        """The row that sets a query."""
         keys = {name: list(parts) for name, parts in spec.keys.items()}
         return QueryRow(spec.name, spec.formula, spec.window_us, list(spec.key), keys)
 
@@ -52,12 +52,12 @@ class QueryChanges(msgspec.Struct, frozen=True):
     put_id: str = ""
 
     def changed(self, rows: Sequence[QueryRow], put_id: str) -> QueryChanges:
-        """The next ones."""
+        """The next changes, with these rows."""
         by_name = {row.name: row for row in (*self.rows, *rows)}
         return QueryChanges(self.number + 1, list(by_name.values()), put_id)
 
     def encode(self) -> bytes:
-        """JSON, so that people can read it."""
+        """As JSON, which people can read."""
         return msgspec.json.encode(self)
 
     @staticmethod

@@ -4,8 +4,8 @@ Three objects lie in a root for each *replay*, under its number: the **request**
 ``millwheel replay`` chose them), the **order** (records for nodes, as the driver made them with the
 code of the run), and a marker that all of it is **done**. Each is created once and never changed.
 The records of an order are numbered, and a shard treats them as any channel: the high-water marks
-of its commits skip the records that it has applied. So each record counts once, whichever process
-dies and whenever.
+of its commits skip the records that it has applied. So each record counts once, even if any process
+dies at any time.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Past(msgspec.Struct, frozen=True):
 
 
 class RequestedLetter(msgspec.Struct, frozen=True):
-    """A letter that is to be tried again. ``what`` failed of it (see RECORD, KEY, LINE)."""
+    """A letter that is to be tried again. ``what`` is the failed part (see RECORD, KEY, LINE)."""
 
     letter: str
     node: str
@@ -92,9 +92,9 @@ class _Sealed(msgspec.Struct, frozen=True):
     body: bytes
 
 
-def encode(what: Request | ReplayOrder) -> bytes:
+def encode(replay: Request | ReplayOrder) -> bytes:
     """As bytes with a checksum."""
-    body = msgspec.msgpack.encode(what)
+    body = msgspec.msgpack.encode(replay)
     return msgspec.msgpack.encode(_Sealed(xxh3_128_hexdigest(body), body))
 
 

@@ -11,17 +11,17 @@ becomes
 The instance of a record is a function of its number or of its id, and a replay finds both again. So
 no choice is ever made anew, and no table is needed. With ``skew: auto`` only hot keys are divided,
 and the records of all others go to instance 0. With the name of a grouping, the grouping chooses,
-and an instance is a fixed place in the space of hashes: a slot. Both go by tables: a source commits
+and an instance is a fixed range in the space of hashes: a slot. Both go by tables: a source commits
 them before it sends (core/grouping/epochs.py), and productions are stored with their instances
 (core/grouping/current.py).
 
 The watermark of the final computation is held by the windows and productions of the partial one, as
 everywhere: its windows close once all partial ones have.
 
-A partial computation knows only pieces of a session (see windows.SessionPieces). They are of the
-time of their first record, and the final computation makes sessions of those that overlap. Windows
-that share their records are made of pieces, too (windows.WindowPieces): sliding ones that tell
-changes, and cumulative ones; and so are slices.
+A partial computation has only pieces of a session (see windows.SessionPieces). They have the time
+of their first record, and the final computation makes sessions of pieces that overlap. Windows that
+share their records are made of pieces, too (windows.WindowPieces): sliding ones that emit changes,
+and cumulative ones; and so are slices.
 """
 
 from __future__ import annotations
@@ -100,9 +100,9 @@ def _stages(whole: ComputationSpec) -> Iterator[ComputationSpec]:
 
 
 def _fires_again(work: AggregationSpec | SlicesSpec) -> bool:
-    """Whether a part emits more than once of a piece: at its end, and what comes after that. Weak
-    productions have ids by their order, and after a crash the first may have what came after, which
-    would then be dropped as if it were known. See mistake weak_pieces_of_windows."""
+    """Whether a part emits a piece more than once: at its end, and later records after that. Weak
+    productions have ids by their order, and after a crash the first may contain the later records,
+    which would then be dropped as a copy. See mistake weak_pieces_of_windows."""
     if isinstance(work, SlicesSpec):
         return True
     return work.window.kind in ("cumulative", "session") or bool(work.window.options.get("changes"))
@@ -111,7 +111,7 @@ def _fires_again(work: AggregationSpec | SlicesSpec) -> bool:
 def _pieces(work: AggregationSpec | SlicesSpec) -> AggregationSpec:
     """The work of the partial stage."""
     if isinstance(work, SlicesSpec):
-        # All records come: which are too late is decided where slices expire.
+        # All records come: where slices expire, it is decided which are too late.
         options = {"size_us": work.levels_us[0], "time_zone": work.time_zone}
         return AggregationSpec(
             window=WindowSpec("slices", options),
@@ -125,7 +125,7 @@ def _pieces(work: AggregationSpec | SlicesSpec) -> AggregationSpec:
     return replace(work, firing=replace(work.firing, output_time=at, accumulation="discarding"))
 
 
-def given_of(final: ComputationSpec, spec: PipelineSpec) -> StreamSpec:
+def aggregated_stream(final: ComputationSpec, spec: PipelineSpec) -> StreamSpec:
     """The stream whose records the partial stage of a final computation aggregates."""
     (partial,) = (each for each in spec.computations if each.outputs == (final.inputs[0].stream,))
     return spec.stream(partial.inputs[0].stream)
@@ -140,7 +140,7 @@ def divided_keys(
     hot: Sequence[bool] | None = None,
 ) -> list[Any]:
     """Keys with the instance of each record. Copies of a record have the same id and must reach the
-    same shard, which has seen the id; other records differ by their numbers. Weak productions
+    same shard, which has stored the id; other records differ by their numbers. Weak productions
     without either may arrive twice in any case. ``hot``: the records whose keys are divided, all if
     None."""
     numbers = seqs or timestamps
@@ -168,7 +168,7 @@ def with_instances(key: KeySpec, keys: Sequence[Any], instances: Sequence[int]) 
 
 @cache
 def hash_by_slot(instances: int) -> KeyHash:
-    """How divided keys are hashed whose instances are fixed places: in order of instances, so that
+    """The hash function of divided keys whose instances are slots: in order of instances, so that
     all keys of an instance are in one shard. They begin at slots (core/slices/slots.py), and key
     ranges are never cut within one."""
     firsts = [instance * SLOTS // instances * WIDTH for instance in range(instances)]
@@ -188,8 +188,7 @@ def hash_by_slot(instances: int) -> KeyHash:
 
 
 def hash_of_keys(computation: ComputationSpec | None) -> KeyHash:
-    """Where the keys of a node lie in the 64-bit space; None for a node that is not a
-    computation."""
+    """The hash function of a node's keys; None: the node is not a computation."""
     if computation is None:
         return key_hash
     if isinstance(computation.work, SlicesSpec):
@@ -199,7 +198,7 @@ def hash_of_keys(computation: ComputationSpec | None) -> KeyHash:
 
 
 def slots_of_keys(computation: ComputationSpec) -> int:
-    """How many instances with fixed places the keys of a computation have; 0: none."""
+    """The number of instances of a computation's keys that are slots; 0: none."""
     key = computation.inputs[0].key if len(computation.inputs) == 1 else None
     return key.instances if key is not None and key.instances > 1 and key.divided.by_slots else 0
 
@@ -210,7 +209,7 @@ def instance_of(number: int, instances: int) -> int:
 
 
 def instances_of(numbers: npt.NDArray[np.int64], instances: int) -> npt.NDArray[np.int64]:
-    """:func:`instance_of` each."""
+    """:func:`instance_of` for each."""
     spread = numbers.astype(np.uint64) * np.uint64(_SPREAD)
     chosen: npt.NDArray[np.int64] = (
         (spread >> np.uint64(_UPPER_BITS)) % np.uint64(instances)

@@ -39,14 +39,14 @@ DEAD_LETTERS = "dead_letters"
 
 
 class Delivery(Enum):
-    """How a computation treats records that are delivered twice."""
+    """The treatment of records that are delivered twice."""
 
     EXACTLY_ONCE = "exactly_once"
     AT_LEAST_ONCE = "at_least_once"
 
 
 class Productions(Enum):
-    """When a production is sent: after it was checkpointed, or before."""
+    """The time at which a production is sent: after it is checkpointed, or before."""
 
     STRONG = "strong"
     WEAK = "weak"
@@ -75,8 +75,9 @@ def has_format(options: Mapping[str, Any], name: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class UpsertSpec:
-    """``table:`` of a stream: its records are rows, each in place of the one of the same ``key``
-    before it. A record that satisfies the expression ``delete`` is not a row: its key has none."""
+    """``table:`` of a stream: its records are rows, each of which replaces the one of the same
+    ``key`` before it. A record that satisfies the expression ``delete`` deletes the row of its
+    key."""
 
     key: KeySpec
     delete: str = ""
@@ -93,11 +94,11 @@ class StreamSpec:
     the timestamp is the time at which a record was read. ``id`` is the
     field of the external id that duplicates share. ``schema`` is ``module:Class``, a msgspec Struct
     the values are decoded into. ``fields`` are declared field types (name to "int", "float", "str",
-    "bool"), which let declarative aggregations run on columns; ``times`` are those that are
-    timestamps, "int" once they were read, with their :attr:`.TimeForm.kind`, and ``decimals`` those
-    that are decimals, whole units then, with their :attr:`.DecimalForm.kind`. ``idle_after_us``
-    None means a silent partition holds the watermark for ever. A source without ``timestamp`` is
-    that of a ``table`` that ends: all its records have the time BEGINNING.
+    "bool"), which let declarative aggregations run on columns; ``times`` are the timestamps among
+    them, "int" once they are read, with their :attr:`.TimeForm.kind`, and ``decimals`` the
+    decimals, whole units then, with their :attr:`.DecimalForm.kind`. ``idle_after_us`` None means a
+    silent partition holds the watermark for ever. A source without ``timestamp`` is that of a
+    ``table`` that ends: all its records have the time BEGINNING.
     """
 
     name: str
@@ -126,7 +127,7 @@ class StreamSpec:
 
     @property
     def timeless(self) -> bool:
-        """Whether its records have no times: they are rows of a table that ends."""
+        """Whether its records have no times, as rows of a table that ends."""
         return self.source is not None and not self.timestamp and not self.arrival
 
     @property
@@ -138,7 +139,7 @@ class StreamSpec:
 
 @dataclass(frozen=True, slots=True)
 class InputSpec:
-    """One stream a computation consumes, and how it takes the key from it."""
+    """One stream a computation consumes, and the extractor of its key."""
 
     stream: str
     key: KeySpec
@@ -160,8 +161,8 @@ class ComputationSpec:
 
     ``ordered``: the records of each key come in the order of their timestamps.
 
-    ``scatter``: the number of instances over which keys are divided (``divided`` says how); the
-    planner makes a partial and a final ``stage`` of such a computation (see skew.py).
+    ``scatter``: the number of instances over which keys are divided (as ``divided``); the planner
+    makes a partial and a final ``stage`` of such a computation (see skew.py).
     """
 
     name: str
@@ -181,9 +182,9 @@ class ComputationSpec:
     stage: AggregationStage = AggregationStage.WHOLE
 
     def work_as(self, kind: type[_W]) -> _W:
-        """Its work, which the caller knows to be of this kind."""
+        """Its work, which must be of this kind."""
         work = self.work
-        assert isinstance(work, kind), f"{self.name} is no {kind.__name__}"
+        assert isinstance(work, kind), f"{self.name} is not a {kind.__name__}"
         return work
 
     @property
@@ -193,19 +194,19 @@ class ComputationSpec:
 
     @property
     def is_change_log(self) -> bool:
-        """Whether it keeps one group for each key, without windows, and emits what changes."""
+        """Whether it keeps one group for each key, without windows, and emits its changes."""
         return isinstance(self.work, AggregationSpec) and self.work.window.kind == FOREVER
 
     @property
     def called(self) -> CallbackSpec | None:
-        """The class of the user's that gets its records, alone or by window."""
+        """The user's class that gets its records, alone or by window."""
         if isinstance(self.work, WindowCallbackSpec):
             return self.work.callback
         return self.work if isinstance(self.work, CallbackSpec) else None
 
     @property
     def firing(self) -> FiringSpec:
-        """When its windows emit; the defaults where it has none."""
+        """The settings for when its windows emit; the defaults without windows."""
         return FiringSpec() if self.windowed is None else self.windowed.firing
 
     @property
@@ -224,12 +225,12 @@ class ComputationSpec:
 
     @property
     def queryable(self) -> bool:
-        """Whether the newest result of each key is kept to be asked."""
+        """Whether the newest result of each key is kept for queries."""
         return isinstance(self.work, AggregationSpec) and bool(self.work.queryable)
 
     @property
     def late(self) -> str:
-        """What becomes of records that are late: "drop", "refire" or "side:STREAM"."""
+        """The treatment of late records: "drop", "refire" or "side:STREAM"."""
         return self.work.late if isinstance(self.work, SlicesSpec) else self.firing.late
 
     @property
@@ -255,9 +256,9 @@ class ComputationSpec:
 
 @dataclass(frozen=True, slots=True)
 class SinkSpec:
-    """A stream's way out: ``kind`` is the registered name ("files", "stdout"), ``options`` its
-    settings, ``key`` what its records are spread and ordered by. ``takes_late``: it also gets
-    records that are late at the source."""
+    """A sink of a stream: ``kind`` is the registered name ("files", "stdout"), ``options`` its
+    settings, ``key`` the key by which its records are spread and ordered. ``takes_late``: it also
+    gets records that are late at the source."""
 
     stream: str
     kind: str
@@ -275,8 +276,8 @@ class SinkSpec:
 
 @dataclass(frozen=True, slots=True)
 class QuerySpec:
-    """A named query: ``formula`` over ``COMPUTATION.VALUE`` of several computations, asked for the
-    window ``window_us`` unless another is given. ``key`` names the parts of its key. ``keys`` has
+    """A named query: ``formula`` over ``COMPUTATION.VALUE`` of several computations, for the window
+    ``window_us`` unless the client names another. ``key`` names the parts of its key. ``keys`` has
     the parts that are the key of a computation; a computation without an entry there has the whole
     key."""
 
@@ -290,9 +291,9 @@ class QuerySpec:
 
 @dataclass(frozen=True, slots=True)
 class KeptKinds:
-    """The kinds of the parts of its ``key``, and of the ``values``, that a computation keeps to be
-    asked, where a pipeline has decimals: of one the digits behind its point, of a record its
-    fields, of a list a list, else a word."""
+    """The kinds of the parts of its ``key``, and of the ``values``, that a computation keeps for
+    queries, where a pipeline has decimals: for a decimal the digits behind its point, for a record
+    its fields, for a list a list, else a word."""
 
     key: tuple[Any, ...]
     values: Mapping[str, Any]
@@ -302,9 +303,9 @@ class KeptKinds:
 class PipelineSpec:
     """The whole pipeline. ``folder`` is where callbacks are looked for first (absolute path);
     ``ship`` are the files in it, or globs of them, that workers get beside the Python that is
-    imported. ``functions`` are those of the user's that expressions may call: name to
-    ``module:function``; those of them that are ``vectorized`` take and give arrays, each with
-    the kind of its values. ``nulls`` is what nulls are in expressions. Without ``tracing`` no
+    imported. ``functions`` are the user's functions that expressions may call: name to
+    ``module:function``; the ``vectorized`` ones take and return arrays, each with the kind of its
+    values. ``nulls`` is the meaning of nulls in expressions. Without ``tracing`` no
     record is traced. ``latency_us`` is the least time between the beginnings of a worker's steps
     (0: none); None (balanced): twice as long as a step takes, a millisecond and a half at most."""
 

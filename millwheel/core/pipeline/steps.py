@@ -1,9 +1,9 @@
 """Steps: ``map``, ``flat_map`` and ``filter``, applied to one record's value one after the other.
-Branches: which of several streams a record goes to.
+Branches: the choice of one or more streams for a record.
 
 A step has no access to keys, time or state: a record's results have its key and its timestamp. A
-retraction goes the way of the record that it takes back, so its results take back the results of
-that record.
+retraction is treated as the record that it takes back, so its results take back the results of that
+record.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def step_text(step: StepSpec) -> str:
 
 def _joined(step: StepSpec, load: Load, language: Language, rest: Apply, changed: bool) -> Apply:
     """The results of this step and all later ones. The calls are nested, because this runs for
-    every record. ``changed``: a later one may change what it gets."""
+    every record. ``changed``: a later step may change its argument."""
     if step.kind is StepKind.FLAT_MAP and step.fields:
         each_with = _each_with(step, language, changed)
         return lambda value: (result for each in each_with(value) for result in rest(each))
@@ -83,7 +83,7 @@ def _fields(step: StepSpec, language: Language) -> Callable[[Any], Any]:
 
 
 def _each_with(step: StepSpec, language: Language, changed: bool) -> Apply:
-    """A value once for each entry of a list, which is one more field of it."""
+    """A value once for each entry of a list, with the entry as one more field."""
     [(name, text)] = step.fields.items()
     entries = language.compile(text).evaluate
 
@@ -96,14 +96,15 @@ def _each_with(step: StepSpec, language: Language, changed: bool) -> Apply:
             )
         for entry in several:
             made = {**fields, name: entry}
-            yield deepcopy(made) if changed else made  # what results share, none may change
+            # no result may change objects that others share
+            yield deepcopy(made) if changed else made
 
     return apply
 
 
 def _several(result: Any, step: StepSpec) -> Iterable[Any]:
-    """The results of a ``flat_map``. A text or a map is one value, and more likely a mistake than a
-    list."""
+    """The results of a ``flat_map``. A text or a map is refused: it is one value, and likely a
+    mistake."""
     if type(result) is list or (
         isinstance(result, Iterable) and not isinstance(result, (str, bytes, dict))
     ):
@@ -117,8 +118,8 @@ def _several(result: Any, step: StepSpec) -> Iterable[Any]:
 def compile_branches(
     branches: Sequence[BranchSpec], match_all: bool, language: Language = BUILT_IN
 ) -> Choose:
-    """RecordError for values on which a condition cannot be evaluated. ValueError for text that is
-    not a condition."""
+    """The streams for a value. RecordError for values on which a condition cannot be evaluated.
+    ValueError for text that is not a condition."""
     tests = [
         (each.stream, language.compile(each.condition).evaluate)
         for each in branches

@@ -1,10 +1,9 @@
-"""The rows of a table as its change events leave them, although events repeat, and rows are read
-again.
+"""The rows of a table after its change events, although events repeat, and rows are read again.
 
 A connector of a database delivers at least once: after a crash it sends its last events again, and
-a snapshot sends rows that are known. So a :class:`ChangePart` is an instruction to a table, never a
-row to count: the table keeps the row of each key with the position of its last event, and what it
-passes on is how the row has changed.
+a snapshot repeats rows. So a :class:`ChangePart` is an instruction to a table, never a row to
+count: the table keeps the row of each key with the position of its last event, and emits how the
+row has changed.
 
 An event is left out only if it is certainly old: its position is not behind that of an event of the
 same log for the same key, and the database did not commit it later. Positions begin anew where a
@@ -25,20 +24,20 @@ from millwheel.core.formats.codec import decode_value, encode_value
 KEY_FIELD = "__key__"
 """The field of a change with the identity of its row."""
 CHANGE_FIELD = "__change__"
-"""The field of a change with the rest of it."""
+"""The field of a change with its :class:`ChangePart`."""
 _in_order = msgspec.msgpack.Encoder(order="deterministic").encode
 
 
 class LogPosition(msgspec.Struct, frozen=True, array_like=True):
-    """Where an event lies in the log of its database. ``numbers`` compare within one ``line`` (""
-    where there are none), ``at_ms`` is the time of its commit by the clock of the database."""
+    """The position of an event in the log of its database. ``numbers`` compare within one ``line``
+    ("" where there are none), ``at_ms`` is the time of its commit by the clock of the database."""
 
     line: str = ""
     numbers: tuple[int | str, ...] = ()
     at_ms: int | None = None
 
     def is_old(self, seen: LogPosition | None) -> bool:
-        """Whether it is certainly not behind ``seen``, that of an event of the same row."""
+        """Whether it is certainly not behind ``seen``, the position of an event of the same row."""
         if seen is None:
             return False
         times = (
@@ -51,32 +50,32 @@ class LogPosition(msgspec.Struct, frozen=True, array_like=True):
         return not self.line and not seen.line and times[0] < times[1]
 
 
-class Known(IntEnum):
-    """How the row of a change is known."""
+class IdentifiedBy(IntEnum):
+    """The part of a change event that identifies its row."""
 
     KEY = 0
-    """By its primary key, or by what stands for it."""
+    """The primary key, or its substitute."""
     ROW = 1
-    """By all of it: its table has no key. Rows that are equal are counted."""
-    NOT = 2
-    """The event says where it comes from as little as which row it is about: both rows are taken as
-    they are."""
+    """The whole row: its table has no key. Equal rows are counted."""
+    NOTHING = 2
+    """The event names neither its table nor its row: both rows are taken as they are."""
 
 
 class ChangePart(msgspec.Struct, frozen=True, array_like=True):
     """One part of a change event: the row that goes (``back``), or the row that stands from now on.
-    ``reread``: a snapshot has read it, which says nothing about earlier events."""
+    ``reread``: a snapshot has read it, which does not make earlier events old."""
 
     back: bool
     reread: bool
-    known: Known
+    identified_by: IdentifiedBy
     position: LogPosition
 
 
 class Kept(msgspec.Struct, array_like=True):
-    """What a table knows of a key: how many rows there are (0 or 1, where there is a key), the last
-    one as it is encoded, the position of the last event of the log, with what that did, and that of
-    the last snapshot. They stay when the row has gone: an old insert may come again."""
+    """The state of a table for a key: the number of rows (0 or 1, where there is a key), the last
+    row as it is encoded, the positions of the last event of the log and of the last snapshot, and
+    whether that event took a row away. It stays when the row has gone: an old insert may come
+    again."""
 
     count: int = 0
     row: bytes | None = None
@@ -86,8 +85,8 @@ class Kept(msgspec.Struct, array_like=True):
 
 
 class TableOutcome(msgspec.Struct, frozen=True):
-    """What a change makes of a key: rows that are taken back and rows that are new; ``repeated`` if
-    it is old."""
+    """The effect of a change on a key: rows that are taken back and rows that are new; ``repeated``
+    if the change is old."""
 
     gone: tuple[dict[str, Any], ...] = ()
     new: tuple[dict[str, Any], ...] = ()
@@ -111,7 +110,7 @@ def applied(
         state.read = change.position
     else:
         state.seen, state.last_back = change.position, change.back
-    if change.known is Known.ROW:
+    if change.identified_by is IdentifiedBy.ROW:
         return _counted(state, change, row)
     before = None if state.row is None else decode_value(state.row)
     if not change.back and before is not None and _same(before, row, beside):
@@ -122,7 +121,7 @@ def applied(
 
 
 def passed(change: ChangePart, row: dict[str, Any]) -> TableOutcome:
-    """What a change says by itself, of a row that is not known."""
+    """The outcome of a change alone, whose row nothing identifies."""
     return TableOutcome((row,), ()) if change.back else TableOutcome((), (row,))
 
 
@@ -136,11 +135,10 @@ def _is_repeated(state: Kept, change: ChangePart) -> bool:
     # and ended after it.
     if change.position.is_old(state.seen) or (change.reread and change.position.is_old(state.read)):
         return True
-    # Times are coarse: two events of one moment are told apart by what they do to the row, if by
-    # nothing else.
+    # Times are coarse: two events of one moment may differ in nothing but their effect on the row.
     timed = not change.position.line and change.position.at_ms is not None
     return (
-        change.known is Known.ROW
+        change.identified_by is IdentifiedBy.ROW
         and timed
         and change.position == state.seen
         and change.back == state.last_back
@@ -160,7 +158,7 @@ def _counted(state: Kept, change: ChangePart, row: dict[str, Any]) -> TableOutco
     if state.row is None:
         state.row = encode_value(row)
         return TableOutcome(new=(row,))
-    # so that each of them is taken back by the same value
+    # the stored row, so that each equal row is taken back by the same value
     return TableOutcome(new=(decode_value(state.row),))
 
 

@@ -10,9 +10,9 @@ becomes
     table.changes: keeps the row of each key, and emits into the stream changes: retractions of
     former rows, and rows
 
-So consumers see each change once, however often its event comes. An id of the stream would
-recognise copies of events, of which the table takes care; it would also take the two parts of an
-update for copies.
+So consumers get each change once, however often its event comes. An id of the stream would
+recognise copies of events, as the table does; it would also take the two parts of an update for
+copies.
 
 A stream with ``table: {key: id}`` is planned likewise. An enrichment with it reads events.NAME: it
 needs all versions of a row, with their times, and of a change log there are only those that bundles
@@ -33,10 +33,10 @@ becomes
     placed: orders by the key of a copy, and the changes of that copy
 
 A copy is the state of one key. So all of a table lies beside the records that ask for it, and moves
-with them: a split gives each child whole copies, and a merge brings copies together that know
-nothing of each other. Records go to a copy by the key that they came with, and not by that of their
-row; so do those that take them back. Beside it they wait for the watermark behind the changes, as
-where the table is divided by its key.
+with them: a split gives each child whole copies, and a merge brings independent copies together.
+Records go to a copy by the key that they came with, and not by that of their row; so do their
+retractions. Beside it they wait for the watermark behind the changes, as where the table is divided
+by its key.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def source_stream(spec: PipelineSpec, name: str) -> str:
 
 
 def declared_name(stream: str) -> str:
-    """The name in a file of the stream of a source."""
+    """The name that the stream of a source has in a file."""
     return stream.removeprefix(_EVENTS)
 
 
@@ -154,8 +154,8 @@ def _held(spec: PipelineSpec, tables: Mapping[str, StreamSpec]) -> list[str]:
 
 
 def _judging(stream: StreamSpec) -> ComputationSpec:
-    """What makes a dead letter of each row of a table that has no key, or of which nobody can tell
-    whether it deletes."""
+    """The computation that makes a dead letter of each row of a table that has no key, or whose
+    ``delete`` cannot be computed."""
     assert stream.table is not None
     # Always false, once it is computed.
     condition = f"({stream.table.delete}) and false" if stream.table.delete else "false"
@@ -169,7 +169,7 @@ def _judging(stream: StreamSpec) -> ComputationSpec:
 
 
 def untabled(spec: PipelineSpec) -> PipelineSpec:
-    """The pipeline without its tables, for tests that give the streams behind them: rows and
+    """The pipeline without its tables, for tests that provide the streams behind them: rows and
     retractions."""
     tables = {
         each.inputs[0].stream: each.work.of
@@ -200,7 +200,7 @@ def _streams(stream: StreamSpec, changing: bool, filled: bool) -> Iterator[Strea
     if stream.table is None:
         events = replace(events, id="")
     elif stream.timeless:
-        # Of a table without times nothing may count before all of it is there.
+        # A table without times must be there as a whole before any of it is used.
         events = replace(events, idle_after_us=None)
     yield events
     if filled:
@@ -240,15 +240,15 @@ def _beside(source: SourceSpec) -> tuple[str, ...]:
 
 
 COPIES = 8
-"""As many as the workers of a middling run; each more costs the memory of the table, and one more
-production of each change."""
+"""The number of workers of a middling run; each further copy costs the memory of the table, and one
+more production of each change."""
 MOST_COPIES = 256
 """Beyond that a change would be too many productions for one call."""
 _PREFIX = "copies."
 
 
 def with_copies(spec: PipelineSpec) -> PipelineSpec:
-    """The pipeline as it runs: with the copies of tables in front of enrichments that want them."""
+    """The pipeline as it runs: with the copies of tables in front of enrichments that need them."""
     return replace(
         spec, computations=tuple(each for whole in spec.computations for each in _stages(whole))
     )
@@ -275,7 +275,7 @@ def _stages(whole: ComputationSpec) -> Iterator[ComputationSpec]:
     )
     own = InputSpec(other.stream, replace(OWN_KEY, copies=copies))
     broadcast = replace(work.broadcast, copies=copies, by=other.key)
-    # What deletes is told before it is copied.
+    # Deletions are recognised before the table is copied.
     work = replace(work, stream=name, of=of, broadcast=broadcast, upserts=False, delete="")
     yield replace(
         whole,
@@ -297,6 +297,6 @@ def copy_keys(copies: int) -> tuple[int, ...]:
 
 
 def copy_key(key: Key, copies: int) -> int:
-    """The key of the copy for records with this key: in the part of the space where that lies, so
-    that they mostly stay where they are."""
+    """The key of the copy for records with this key: in the same part of the space, so that records
+    mostly stay on their worker."""
     return copy_keys(copies)[key_hash(key) * copies // SPACE]

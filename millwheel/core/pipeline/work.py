@@ -1,4 +1,4 @@
-"""The work of a computation: what it does with its records. Each kind has its own settings.
+"""The work of a computation: the processing of its records. Each kind has its own settings.
 
 All times are microseconds.
 """
@@ -17,7 +17,7 @@ from millwheel.core.pipeline.keys import KeySpec
 
 @dataclass(frozen=True, slots=True)
 class CallbackSpec:
-    """A class of the user's, ``module:Class``. ``options`` are the keyword arguments of its
+    """The user's class, ``module:Class``. ``options`` are the keyword arguments of its
     constructor."""
 
     callback: str
@@ -35,8 +35,8 @@ class StepKind(Enum):
 @dataclass(frozen=True, slots=True)
 class StepSpec:
     """One step from a record's value to others. Exactly one of ``function`` (``module:function``),
-    ``expression`` and ``fields`` is given: of ``map`` the fields of the new value, each an
-    expression; of ``flat_map`` one field that is added, with a list of its values."""
+    ``expression`` and ``fields`` is set: for ``map`` the fields of the new value, each an
+    expression; for ``flat_map`` one field that is added, with a list of its values."""
 
     kind: StepKind
     function: str = ""
@@ -71,9 +71,9 @@ class DeduplicateSpec:
 class TopSpec:
     """The first ``k`` records of each key by the orders ``by``, each an expression with or without
     a direction (``price desc``); behind them by their time, the earliest or the ``latest`` first.
-    ``rank``: the field that has the place of a record, from 1; "" for none. With ``upserts`` the
+    ``rank``: the field for the rank of a record, from 1; "" for none. With ``upserts`` the
     records are those of a table behind its source: of one time the last in the source counts, and
-    one that satisfies the expression ``delete`` says that its key has no row."""
+    one that satisfies the expression ``delete`` deletes the row of its key."""
 
     by: tuple[str, ...] = ()
     k: int = 1
@@ -85,7 +85,7 @@ class TopSpec:
 
 @dataclass(frozen=True, slots=True)
 class BranchSpec:
-    """One way out of a branching computation: the records for which ``condition`` holds ("": those
+    """One output of a branching computation: the records for which ``condition`` holds ("": those
     that no other branch took)."""
 
     stream: str
@@ -94,7 +94,7 @@ class BranchSpec:
 
 @dataclass(frozen=True, slots=True)
 class BranchesSpec:
-    """Several ways out. A record takes the first branch whose condition holds, or each one if
+    """Several outputs. A record takes the first branch whose condition holds, or each one if
     ``match_all``."""
 
     branches: tuple[BranchSpec, ...]
@@ -105,13 +105,12 @@ class BranchesSpec:
 
 
 FOREVER = "forever"
-"""The kind of what is not a window: the groups of a change log. No file names it."""
+"""The kind of the groups of a change log, which have no window. No file names it."""
 
 
 @dataclass(frozen=True, slots=True)
 class WindowSpec:
-    """How records are put into windows, as written: ``kind`` and its settings in µs or plain
-    values.
+    """The windows of a computation, as written: ``kind`` and its settings in µs or plain values.
 
     kinds: tumbling (size_us, offset_us, time_zone, empty), sliding (size_us, every_us, offset_us,
     changes), session (gap_us), global, count (count), cumulative (size_us, every_us, time_zone),
@@ -124,7 +123,7 @@ class WindowSpec:
 
 @dataclass(frozen=True, slots=True)
 class FiringSpec:
-    """When windows emit, and what becomes of late records.
+    """The times at which windows emit, and the treatment of late records.
 
     ``trigger`` is a plain tree (see core/windows/trees.py), None for the default. ``late`` is
     "drop", "refire" or "side:STREAM"."""
@@ -138,8 +137,8 @@ class FiringSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowedSpec:
-    """What all work in windows has. ``condition`` is the expression that a record must satisfy, ""
-    for all."""
+    """The base of all work in windows. ``condition`` is the expression that a record must satisfy,
+    "" for all."""
 
     window: WindowSpec
     condition: str = ""
@@ -182,7 +181,7 @@ class NumberingSpec:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AggregationSpec(WindowedSpec):
     """Aggregates of the records of a window; without any, the result is the records. ``queryable``:
-    "latest" where the newest result of each key is kept to be asked. ``then`` are fields that are
+    "latest" where the newest result of each key is kept for queries. ``then`` are fields that are
     made of the others of a result, by name, each an expression; ``having`` is the expression that a
     result must satisfy, "" for all."""
 
@@ -195,9 +194,9 @@ class AggregationSpec(WindowedSpec):
 
 @dataclass(frozen=True, slots=True)
 class SlicesSpec:
-    """Aggregates per key and slice of time, kept to be asked. ``levels_us`` are the sizes of
+    """Aggregates per key and slice of time, kept for queries. ``levels_us`` are the sizes of
     slices, finest first. Slices that end ``keep_us`` behind the watermark go, and so do those of a
-    key without a record for ``ttl_us``. ``late`` says what becomes of records of slices that have
+    key without a record for ``ttl_us``. ``late``: the treatment of records of slices that have
     gone."""
 
     levels_us: tuple[int, ...]
@@ -228,7 +227,7 @@ class OverSpec:
 
 
 class JoinKind(Enum):
-    """Which rows stand in the result of a join beside the pairs, or in place of them."""
+    """The rows in the result of a join beside the pairs, or in place of them."""
 
     INNER = "inner"
     LEFT = "left"
@@ -253,7 +252,7 @@ class JoinKind(Enum):
         return first, self in (JoinKind.RIGHT, both)
 
     def missing(self, inputs: int) -> tuple[bool, ...]:
-        """Of each input: whether a null stands in its place where it has no row."""
+        """Whether a null stands for an input without a row, for each input."""
         rest = self in (JoinKind.LEFT, JoinKind.ANTI, JoinKind.OUTER)
         first = self in (JoinKind.RIGHT, JoinKind.OUTER)
         return first, *(rest for _ in range(inputs - 1))
@@ -266,8 +265,8 @@ _MERGING = ("session", "custom")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinSpec(WindowedSpec):
     """Pairs of the records of two streams that have equal keys and lie in the same window; of
-    several streams, all combinations. Where a window fires again, results are what has changed
-    since it fired before."""
+    several streams, all combinations. Where a window fires again, it emits the changes since it
+    fired before."""
 
     kind: JoinKind
 
@@ -278,8 +277,8 @@ class JoinSpec(WindowedSpec):
 
     @property
     def takes_back(self) -> bool:
-        """Whether it takes back results: records that stood alone, or all that a window emitted
-        that is longer by then, or one with another."""
+        """Whether it takes back results: of records that stood alone, or of a window that has
+        become longer, or has merged with another."""
         alone = any(self.kind.without_partner)
         return self.changes and (alone or self.window.kind in _MERGING)
 
@@ -295,7 +294,7 @@ class RegularJoinSpec:
 
     @property
     def takes_back(self) -> bool:
-        """Whether its results change, also where its inputs do not."""
+        """Whether its results change even if its inputs do not."""
         return any(self.kind.without_partner)
 
 
@@ -330,11 +329,11 @@ class Missing(Enum):
 
 @dataclass(frozen=True, slots=True)
 class BroadcastSpec:
-    """A table that is whole in several processes, up to ``limit_bytes`` of keys and rows as they
-    are encoded. One that ends and has no times is read by every worker. Of another there are so
-    many ``copies`` (0: as many as the planner gives it). The planner adds ``by``, the key by which
-    a record finds its row, and ``of``, that of the rows of a table that is read by workers: the
-    records themselves keep the key that they came with."""
+    """A table that is whole in several processes, up to ``limit_bytes`` of encoded keys and rows.
+    One that ends and has no times is read by every worker. Of another there are so many ``copies``
+    (0: as many as the planner chooses). The planner adds ``by``, the key by which a record finds
+    its row, and ``of``, the key of the rows of a table that workers read: the records themselves
+    keep the key that they came with."""
 
     limit_bytes: int
     by: KeySpec | None = None
@@ -423,8 +422,8 @@ class TableSpec:
 @dataclass(frozen=True, slots=True)
 class CopiesSpec:
     """Each record of the table ``of`` goes to each of so many ``copies``, under the ``key`` of its
-    row. One of them may have ``limit_bytes`` of keys and rows as they are encoded. With ``upserts``
-    the stream is that of the table's source, and one that satisfies ``delete`` is not a row."""
+    row. A copy may have ``limit_bytes`` of encoded keys and rows. With ``upserts`` the stream is
+    that of the table's source, and a record that satisfies ``delete`` is not a row."""
 
     of: str
     key: KeySpec

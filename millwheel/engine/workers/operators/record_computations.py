@@ -15,8 +15,8 @@ from millwheel.core.model.records import Record
 from millwheel.core.pipeline.steps import Apply, Choose
 from millwheel.core.pipeline.table_changes import (
     ChangePart,
+    IdentifiedBy,
     Kept,
-    Known,
     TableOutcome,
     applied,
     identity,
@@ -151,9 +151,9 @@ class Tabled(Computation):
                 ctx.produce(stream, new)
 
     def _outcome(self, change: ChangePart, row: dict[str, Any]) -> TableOutcome:
-        if change.known is Known.NOT:
+        if change.identified_by is IdentifiedBy.NOTHING:
             return passed(change, row)
-        if change.known is Known.KEY:
+        if change.identified_by is IdentifiedBy.KEY:
             state = self.kept.get() or Kept()
             outcome = applied(state, change, row, self._beside)
             self.kept.set(state)

@@ -27,9 +27,9 @@ from millwheel.core.pipeline.joins import (
     WindowSide,
     come_since,
     gone_since,
-    known,
     newer,
     tuples,
+    value_at,
 )
 from millwheel.core.pipeline.spec import ComputationSpec, InputSpec, PipelineSpec
 from millwheel.core.pipeline.tables import declared_name
@@ -406,7 +406,7 @@ class Enriched(Computation):
             raise RecordError(
                 f"enrich adds the field {spec.name!r}, and a {type(fields).__name__} has no fields"
             )
-        value = known(self._current_version(), record.timestamp if spec.waits else None)
+        value = value_at(self._current_version(), record.timestamp if spec.waits else None)
         if value is None and spec.missing is Missing.DROP:
             ctx.count(UNMATCHED)
             return None

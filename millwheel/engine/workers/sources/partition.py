@@ -176,7 +176,7 @@ class Part:
         """How many records the next read may have: no more than are counted, while no key can be
         hot."""
         limit = (
-            min(limit, MOST_COUNTED) if self.epochs is not None and self.epochs.unknown else limit
+            min(limit, MOST_COUNTED) if self.epochs is not None and self.epochs.is_empty else limit
         )
         return limit if self.ahead is None else min(limit, self.ahead.share)
 
@@ -184,7 +184,7 @@ class Part:
     def most_bytes(self) -> int:
         """The same for a read in columns."""
         most = (
-            _BYTES_COUNTED if self.epochs is not None and self.epochs.unknown else self.size.bytes
+            _BYTES_COUNTED if self.epochs is not None and self.epochs.is_empty else self.size.bytes
         )
         return most if self.ahead is None else min(most, self.ahead.share * self.record_bytes)
 

@@ -10,7 +10,7 @@ import pytest
 from millwheel.connect.formats.debezium import DebeziumMessages, DebeziumRows, position_of, row_key
 from millwheel.connect.formats.lines import JsonMessages
 from millwheel.connect.formats.options import DebeziumOptions
-from millwheel.core.pipeline.table_changes import KEY_FIELD, Known, LogPosition, split
+from millwheel.core.pipeline.table_changes import KEY_FIELD, IdentifiedBy, LogPosition, split
 
 OLD, NEW = {"id": 1, "n": 2}, {"id": 1, "n": 3}
 
@@ -132,14 +132,18 @@ def test_rows_of_a_table_without_a_key_stay_in_order_and_are_known_by_all_of_the
         [event("u", OLD, NEW, source=SOURCE), event("d", OLD, source=SOURCE)], [None] * 2
     )
     assert len({key for each in keys_of(found) for key in each}) == 1
-    assert {split(value)[0].known for each in found.records for value in each} == {Known.ROW}
+    assert {split(value)[0].identified_by for each in found.records for value in each} == {
+        IdentifiedBy.ROW
+    }
 
 
 def test_events_of_no_connector_are_taken_in_the_order_of_their_keys_or_partitions() -> None:
     found = decoder().decode_changes(
         [event("c", None, OLD), event("u", OLD, NEW)], [b"eu", None], "t/0"
     )
-    assert {split(value)[0].known for each in found.records for value in each} == {Known.NOT}
+    assert {split(value)[0].identified_by for each in found.records for value in each} == {
+        IdentifiedBy.NOTHING
+    }
     (first,), (second, third) = keys_of(found)
     assert (first == second, second == third) == (False, True)
     assert (

@@ -25,9 +25,9 @@ def epoch(first: int, last: int, *keys: str, number: int = 0) -> Epoch:
 
 def test_nothing_is_hot_before_anything_was_counted() -> None:
     hot = machine()
-    assert hot.unknown
+    assert hot.is_empty
     assert hot.extended(5) == [epoch(0, 5)]
-    assert not hot.unknown
+    assert not hot.is_empty
     assert hot.are_hot(NODE, ["a"] * 3, [1, 2, 5]) == [False] * 3
 
 

@@ -53,11 +53,11 @@ def test_a_number_becomes_units(value: Any, units: int) -> None:
         (Decimal("1e-99999"), "it is 1E-99999, which has more than 2 digits behind the point"),
         ("10000000000", "it is str '10000000000', which has more than 10 digits before the point"),
         ("1e999999999", "more than 10 digits before the point"),
-        ("1e99999999999999999999", "and no number"),
-        ("NaN", "and no number"),
-        ("-Infinity", "and no number"),
-        ("ten", "it is str 'ten', and no number"),
-        ("", "and no number"),
+        ("1e99999999999999999999", "which is not a number"),
+        ("NaN", "which is not a number"),
+        ("-Infinity", "which is not a number"),
+        ("ten", "it is str 'ten', which is not a number"),
+        ("", "which is not a number"),
         (10.5, "it is float 10.5, and a decimal is a number or a text"),
         (True, "it is bool True, and a decimal is a number or a text"),
         ([], "and a decimal is a number or a text"),
@@ -184,7 +184,7 @@ def test_the_nearest_decimal_to_a_number(value: Any, kind: str, expected: int) -
     ],
 )
 def test_what_has_no_nearest_decimal_is_refused(value: Any, kind: str) -> None:
-    with pytest.raises(ValueError, match=r"it is not a number|it has no room in"):
+    with pytest.raises(ValueError, match=r"it is not a number|it does not fit into"):
         decimal_form(kind).rounded(value)
 
 

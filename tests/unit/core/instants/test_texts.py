@@ -10,7 +10,7 @@ from millwheel.core.instants.numbers import (
     date_us,
     datetime_us,
 )
-from millwheel.core.instants.texts import iso_text, says_offset, text_day, text_us
+from millwheel.core.instants.texts import has_offset, iso_text, text_day, text_us
 from millwheel.errors import RecordError
 
 NEW_YEAR = 1_767_225_600_000_000  # 2026-01-01
@@ -128,7 +128,7 @@ def test_a_naive_datetime_is_utc() -> None:
 def test_which_texts_say_their_offset(text: str) -> None:
     plain = text.strip().upper()
     tail = plain[11:] if "-" in plain[:10] else plain[9:]
-    assert says_offset(text) == (tail.endswith("Z") or "+" in tail or "-" in tail)
+    assert has_offset(text) == (tail.endswith("Z") or "+" in tail or "-" in tail)
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,9 @@ from millwheel.core.pipeline.joins import (
     combinations,
     come_since,
     gone_since,
-    known,
     newer,
     tuples,
+    value_at,
 )
 from millwheel.core.pipeline.work import JoinKind
 
@@ -83,8 +83,8 @@ def test_a_join_of_three() -> None:
 
 @pytest.mark.parametrize(("at", "expected"), [(19, None), (20, "new"), (21, "new"), (None, "new")])
 def test_a_record_sees_nothing_that_was_said_after_it(at: int | None, expected: str | None) -> None:
-    assert known(Version(20, "new"), at) == expected
-    assert known(None, at) is None
+    assert value_at(Version(20, "new"), at) == expected
+    assert value_at(None, at) is None
 
 
 @pytest.mark.parametrize(("at", "expected"), [(19, False), (20, True), (21, True)])

@@ -18,8 +18,8 @@ from millwheel.connect.formats.options import DebeziumOptions
 from millwheel.core.pipeline import table_changes as changes
 from millwheel.core.pipeline.table_changes import (
     ChangePart,
+    IdentifiedBy,
     Kept,
-    Known,
     LogPosition,
     TableOutcome,
     applied,
@@ -49,7 +49,10 @@ def told(stream: ChangeStream) -> tuple[Counter[str], int]:
     emitted = 0
     for value in (each for parts in found.records for each in parts):
         change, row = split(value)
-        name = value[changes.KEY_FIELD], identity(row, BESIDE) if change.known is Known.ROW else b""
+        name = (
+            value[changes.KEY_FIELD],
+            identity(row, BESIDE) if change.identified_by is IdentifiedBy.ROW else b"",
+        )
         outcome = applied(table.setdefault(name, Kept()), change, row, BESIDE)
         for gone in outcome.gone:
             assert rows[plain(gone)] > 0, "what is taken back was there"

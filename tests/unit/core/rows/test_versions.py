@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millwheel.core.columns.groups_frame import KEY
-from millwheel.core.pipeline.joins import Version, known, newer
+from millwheel.core.pipeline.joins import Version, newer, value_at
 from millwheel.core.pipeline.work import Missing
 from millwheel.core.rows.kept_records import AT, ROW
 from millwheel.core.rows.versions import VERSION, EnrichPlan, VersionSegments, is_version
@@ -84,7 +84,7 @@ def test_versions_in_columns_are_those_of_rows(steps: list[tuple[list[Entry], in
             if version and newer(at, held.get(key)):
                 held[key] = Version(at, own)
             elif not version:
-                wanted.append((own, known(held.get(key), at)))
+                wanted.append((own, value_at(held.get(key), at)))
         made = plan().results(kept.segments(), watermark)
         kept.take(watermark)
         kept.numbers()

@@ -22,7 +22,7 @@ from millwheel.core.model.failures import in_words
 from millwheel.core.model.keys import Key
 from millwheel.core.model.records import DeadLetter
 from millwheel.core.pipeline.production_ids import Cause, production_id
-from millwheel.core.pipeline.skew import given_of
+from millwheel.core.pipeline.skew import aggregated_stream
 from millwheel.core.pipeline.spec import AggregationStage, ComputationSpec, PipelineSpec
 from millwheel.core.windows.calls import Group
 from millwheel.core.windows.contract import LateRecord, RejectedRecord
@@ -215,7 +215,9 @@ def finisher(
     nothing was summed."""
     floats: tuple[str, ...] = ()
     if spec.stage is AggregationStage.FINAL:
-        floats = float_sums(spec, given_of(spec, pipeline).fields, language_of(pipeline).compile)
+        floats = float_sums(
+            spec, aggregated_stream(spec, pipeline).fields, language_of(pipeline).compile
+        )
     elif spec.stage is AggregationStage.WHOLE and len(spec.inputs) == 1:
         floats = float_sums(
             spec, pipeline.stream(spec.inputs[0].stream).fields, language_of(pipeline).compile
