@@ -75,7 +75,7 @@ def test_a_time_is_read(form: str, value: Any, time_us: int) -> None:
         ("plain", 1_767_225_600, "as µs it lies in 1970, as s it does not: declare it as {type: t"),
         ("plain", True, "it is bool True, and a timestamp is a number or a text"),
         ("plain", [1], "it is list [1], and a timestamp is a number or a text"),
-        ("plain", float("nan"), "no time"),
+        ("plain", float("nan"), "is not a time"),
         *(("plain", Decimal(odd), "outside") for odd in ("NaN", "sNaN", "Infinity", "1e999999")),
         ("ms", 2**62, "outside the supported range"),
         ("own", "2026-01-01", "it is declared with the format '%d.%m.%Y %H:%M'"),
