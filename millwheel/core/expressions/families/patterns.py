@@ -178,8 +178,8 @@ FUNCTIONS = table(
     Function(
         "regexp_extract(text: text, pattern: text, group?: int) -> text",
         _extract,
-        "the match of the first group of a regular expression, or of the group with a number (0 is"
-        " the whole match); null where nothing is found",
+        "the match of a regular expression's first group, or of the group with a number (0: all);"
+        " null where nothing is found",
         (
             ("regexp_extract('a=1&b=2', '(?:^|&)b=([^&]*)')", "2"),
             ("regexp_extract('a', '(x)')", None),

@@ -206,5 +206,5 @@ def test_damaged_bytes_are_reported(index: int, byte: int) -> None:
 
 @pytest.mark.parametrize("cut", [1, 2, 40, 200])
 def test_a_batch_that_was_cut_short_is_reported(cut: int) -> None:
-    with pytest.raises(CorruptionError, match="no batch"):
+    with pytest.raises(CorruptionError, match="not a batch"):
         decode_batch(encode_batch(batch_of([1, 2, 3], [10, 20, 30]))[:-cut])

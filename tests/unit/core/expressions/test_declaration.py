@@ -33,7 +33,7 @@ def test_a_signature_names_its_parts() -> None:
     assert [each.name for each in function.parameters] == ["text", "more"]
     assert function.parameter(7).name == "more"
     assert table(function) == {"find": function}
-    with pytest.raises(ValueError, match="no signature"):
+    with pytest.raises(ValueError, match="not a signature"):
         _ = _function("find(text)").name
 
 

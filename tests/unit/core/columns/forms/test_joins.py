@@ -48,7 +48,7 @@ def test_joins_in_tumbling_windows_take_whole_bundles(
     ("parts", "why"),
     [
         ({"kind": "left"}, "without a partner"),
-        ({"key": "{k: ad + 1}"}, "no field"),
+        ({"key": "{k: ad + 1}"}, "not a field"),
         ({"within": "{until: shown.cost}"}, "bound of within"),
         ({"within": "{until: \"time_of(shown.what, 'ms')\"}"}, "bound of within"),
     ],
