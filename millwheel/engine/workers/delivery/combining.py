@@ -3,7 +3,7 @@ the records.
 
 Where a read or a bundle has few keys and windows, as with one hot key, the consumer's shard gets a
 few groups where it got all of the records. Groups are productions: numbered, and committed together
-with what they are made of, the position behind a read or the high-water marks of a bundle.
+with the position behind the read, or the high-water marks of the bundle, that they are made of.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ consumer."""
 
 @dataclass(frozen=True, slots=True)
 class CombineLimits:
-    """When groups are sent in place of records. Reads of ``least`` records and more are looked at,
-    one in ``looks``; groups begin where there are at most ``enters`` of them for each record, and
-    end where there are more than ``leaves``, or few records in a read (what waits then waits for
-    the commit of the groups). The next look is ``pause`` such reads later. For bundles the same
-    holds, from ``few`` productions on."""
+    """The limits by which groups are sent in place of records. Reads of ``least`` records and more
+    are looked at, one in ``looks``; groups begin where there are at most ``enters`` of them for
+    each record, and end where there are more than ``leaves``, or few records in a read (records
+    that wait then wait for the commit of the groups). The next look is ``pause`` such reads later.
+    For bundles the same holds, from ``few`` productions on."""
 
     least: int = 4_000
     looks: int = 8
@@ -54,7 +54,7 @@ class CombineLimits:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroups:
-    """How the records for one computation are grouped: in columns, where its state is in columns,
+    """The grouping of the records for one computation: in columns, where its state is in columns,
     else in rows. Either may be missing."""
 
     columns: ColumnPlan | PlansByType | None
@@ -64,7 +64,8 @@ class ConsumerGroups:
     )
 
     def groups(self, node: NodeName, batch: AnyBatch) -> AnyBatch | None:
-        """What the computation gets in place of these records, None for the records themselves."""
+        """The groups that the computation gets in place of these records; None where it gets the
+        records."""
         plan = None if self.columns is None else self.columns.of_any(batch)
         if plan is not None and plan.combines:
             assert isinstance(batch, ColumnBatch)
@@ -86,7 +87,7 @@ class ConsumerGroups:
 
 @dataclass(frozen=True, slots=True)
 class Combining:
-    """How the records of a stream are grouped for each of its consumers that takes groups.
+    """The grouping of the records of a stream for each of its consumers that takes groups.
     ``rest``: others need records."""
 
     groupings: Mapping[NodeName, ConsumerGroups]
@@ -94,12 +95,12 @@ class Combining:
     rest: bool = False
 
     def of(self, batches: Sequence[tuple[NodeName, AnyBatch]]) -> list[tuple[NodeName, AnyBatch]]:
-        """What goes to consumers that take groups."""
+        """The batches for consumers that take groups."""
         return [each for each in batches if each[0] in self.groupings]
 
     def groups(self, batches: Sequence[tuple[NodeName, AnyBatch]]) -> list[AnyBatch] | None:
-        """What the consumers get in place of these records, None when some of them cannot be
-        grouped."""
+        """The groups that the consumers get in place of these records; None when some of them
+        cannot be grouped."""
         combined = []
         for node, batch in batches:
             groups = self.groupings[node].groups(node, batch)
@@ -115,7 +116,7 @@ def combinings_of(
     groupings: Mapping[NodeName, ConsumerGroups],
     limits: CombineLimits,
 ) -> dict[str, Combining]:
-    """How the records of each stream are grouped, where they are."""
+    """The grouping of the records of each stream that has one."""
     combinings = {}
     for stream, names in graph.consumers.items():
         own_groupings = {
@@ -151,8 +152,8 @@ def share(groups: Collection[AnyBatch], batches: Sequence[tuple[NodeName, AnyBat
 
 @dataclass(slots=True)
 class Worth:
-    """Whether the productions of one stream of a shard are grouped. The next look is ``looks_in``
-    bundles away; each that finds too many groups doubles the pause before the next."""
+    """The decision whether the productions of one stream of a shard are grouped. The next look is
+    ``looks_in`` bundles away; each that finds too many groups doubles the pause before the next."""
 
     on: bool = False
     looks_in: int = 1
@@ -164,8 +165,8 @@ class Worth:
         records: int,
         split: Callable[[], Sequence[tuple[NodeName, AnyBatch]] | None],
     ) -> list[AnyBatch] | None:
-        """What is sent in place of so many productions, None for themselves. ``split`` gives those
-        of each consumer, None if some have no key."""
+        """The groups that are sent in place of productions; None where these are sent. ``split``
+        gives those of each consumer, None if some have no key."""
         limits = combining.limits
         if records < limits.few or not self._looks():
             return None
