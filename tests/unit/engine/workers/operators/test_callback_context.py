@@ -55,7 +55,7 @@ def test_nothing_is_produced_before_its_cause_or_to_no_output() -> None:
     with pytest.raises(RecordError, match="lies 1 µs before the record"):
         made.produce("out", {}, timestamp=119)
     with pytest.raises(
-        RecordError, match="'elsewhere' is no output of this computation; its outputs: out"
+        RecordError, match="'elsewhere' is not an output of this computation; its outputs: out"
     ):
         made.produce("elsewhere", {})
 
