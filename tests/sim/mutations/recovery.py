@@ -24,7 +24,7 @@ def journal_forgotten_while_it_is_answered() -> Context:
         entries = right(self, incarnation, upto, since, prefix)
         if upto < 0 or since is not None:
             return entries
-        kept = self._known.get((incarnation, upto))
+        kept = self._journals_read.get((incarnation, upto))
         return kept.beginning_with(prefix) if kept is not None else iter(())
 
     return replaced(ReadOnce, "read", wrong)
@@ -38,7 +38,7 @@ def journal_of_another_dead_worker() -> Context:
     def wrong(
         self: ReadOnce, incarnation: str, upto: int, since: Any = None, prefix: bytes = b""
     ) -> Iterator[bytes]:
-        kept = dict(self._known)
+        kept = dict(self._journals_read)
         if upto < 0 or since is not None or not kept:
             return right(self, incarnation, upto, since, prefix)
         return next(iter(kept.values())).beginning_with(prefix)

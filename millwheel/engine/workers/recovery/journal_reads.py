@@ -40,7 +40,7 @@ class ReadOnce:
     def __init__(self, journals: JournalsRead, lock: AbstractContextManager[object]) -> None:
         self._journals = journals
         self._lock = lock
-        self._known: dict[tuple[str, int], _Whole] = {}
+        self._journals_read: dict[tuple[str, int], _Whole] = {}
 
     def read(
         self, incarnation: str, upto: int, since: JournalPosition | None = None, prefix: bytes = b""
@@ -51,14 +51,14 @@ class ReadOnce:
         with self._lock:
             # A single look: another recovery may end, and forget, between any two lines of this
             # function.
-            journal = self._known.get((incarnation, upto))
+            journal = self._journals_read.get((incarnation, upto))
             if journal is None:
                 return self._fresh(incarnation, upto, prefix)
         return journal.beginning_with(prefix)
 
     def _fresh(self, incarnation: str, upto: int, prefix: bytes) -> Iterator[bytes]:
         by_shard: defaultdict[bytes, list[bytes]] = defaultdict(list)
-        cache = self._known
+        cache = self._journals_read
         rest, size, room = self._journals.read(incarnation, upto), 0, _room(cache)
         for entry in rest:
             by_shard[shard_of_commit(entry)].append(entry)
@@ -69,7 +69,7 @@ class ReadOnce:
             if size > room:
                 read = _Whole(by_shard).beginning_with(prefix)
                 return chain(read, (entry for entry in rest if entry.startswith(prefix)))
-        self._known[incarnation, upto] = whole = _Whole(by_shard, size)
+        self._journals_read[incarnation, upto] = whole = _Whole(by_shard, size)
         return whole.beginning_with(prefix)
 
     def follow(self, incarnation: str, since: JournalPosition | None) -> Followed:
@@ -79,7 +79,7 @@ class ReadOnce:
     def forget(self) -> None:
         """Drop everything. Any thread, at any moment: current readers keep the entries that they
         have."""
-        self._known = {}
+        self._journals_read = {}
 
 
 def _room(cache: dict[tuple[str, int], _Whole]) -> int:

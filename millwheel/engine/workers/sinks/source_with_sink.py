@@ -91,8 +91,8 @@ class SourceWithSink(SourceOperator):
         """Whether the gathered output for the sink waits for no more."""
         if self.lone or self._end.reads_nothing:
             return True
-        known = self._parts.source.bounded and not self.partitions.unopened
-        return known and all(part.read_all for part in self.partitions.awake.values())
+        all_open = self._parts.source.bounded and not self.partitions.unopened
+        return all_open and all(part.read_all for part in self.partitions.awake.values())
 
 
 def _size(batch: AnyBatch) -> int:
