@@ -11,7 +11,7 @@ from millwheel.adapters.grpc.injection_client import InjectionResult
 from millwheel.control.roots.shipping import ship
 from millwheel.errors import SetupError
 from millwheel.language.spec import load_pipeline
-from millwheel.tools.cli.change.inject import _tell
+from millwheel.tools.cli.change.inject import _report
 from millwheel.tools.client.injector import id_field
 
 PIPELINE = """
@@ -47,7 +47,7 @@ def test_what_was_injected_is_one_object_for_other_programs(
     capfdbinary: pytest.CaptureFixture[bytes],
 ) -> None:
     done = InjectionResult(accepted=3, duplicates=1)
-    _tell(done, Console(file=io.StringIO()), as_json=True)
+    _report(done, Console(file=io.StringIO()), as_json=True)
     assert msgspec.json.decode(capfdbinary.readouterr().out) == {
         "accepted": 3,
         "duplicates": 1,
