@@ -125,7 +125,7 @@ def test_a_run_under_all_attacks_loses_no_record_and_answers_its_probes(tmp_path
             time.sleep(0.5)
         run.wait()
     assert run.code == 0, run.said
-    assert answered > 6
+    assert answered > 3
     assert came[0] > 1_000
     assert "restart" not in run.said
     lines = [
