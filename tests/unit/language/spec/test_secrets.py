@@ -63,7 +63,7 @@ def write(tmp_path: Path) -> Any:
 
 @pytest.fixture(autouse=True)
 def no_values(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(secret_values, "_known", set())
+    monkeypatch.setattr(secret_values, "_seen", set())
     monkeypatch.delenv("API", raising=False)
 
 
