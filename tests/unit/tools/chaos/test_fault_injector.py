@@ -53,7 +53,7 @@ class Run:
         self.target = Target.WORKERS
         namespaces: Any = SimpleNamespace(
             cut=lambda host: self.cuts.append(f"cut {host}"),
-            mend=lambda host: self.cuts.append(f"mend {host}"),
+            reconnect=lambda host: self.cuts.append(f"reconnect {host}"),
             host_of=lambda slot: slot // 2,
         )
         command = Command(["sh", "-c", RUN], {"MODULE": "millwheel.engine.workers"})
@@ -130,7 +130,7 @@ def test_a_pause_and_a_partition_are_undone_when_their_time_is_over() -> None:
         Fault.PAUSE: 1,
         Fault.PARTITION: 1,
     }
-    assert run.cuts == ["cut 2", "mend 2"]
+    assert run.cuts == ["cut 2", "reconnect 2"]
 
 
 def test_a_host_is_cut_off_before_all_its_workers_are_killed_and_comes_back() -> None:
@@ -140,7 +140,7 @@ def test_a_host_is_cut_off_before_all_its_workers_are_killed_and_comes_back() ->
     [lost] = struck.values()
     assert list(struck) == [(Target.HOSTS, Fault.KILL)]
     assert (lost.blows, len(lost.replaced_s)) == (1, 1)
-    assert run.cuts == ["cut 2", "mend 2"]
+    assert run.cuts == ["cut 2", "reconnect 2"]
     assert run.said == [f"killed one of the hosts (process {run.lives()[0]}) for 0.0 s"]
 
 
@@ -161,7 +161,7 @@ def test_a_run_that_is_broken_off_leaves_nobody_stopped_or_cut_off() -> None:
 
     with pytest.raises(KeyboardInterrupt):
         run.run(begin)
-    assert run.cuts == ["cut 2", "mend 2"]
+    assert run.cuts == ["cut 2", "reconnect 2"]
     [worker] = run.lives()
     assert not psutil.pid_exists(worker) or psutil.Process(worker).status() != psutil.STATUS_STOPPED
 
